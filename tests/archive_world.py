@@ -202,17 +202,14 @@ class StoppingTable:
 
     @property
     def store(self) -> FileStore:
-        """See ArchiveTable."""
         self.step("plan")
         return self.table.store
 
     @property
     def position(self) -> Position:
-        """See ArchiveTable."""
         return self.table.position
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
-        """See ArchiveTable."""
         self.step("before commit")
         self.table.commit(files, position)
         self.step("after commit")

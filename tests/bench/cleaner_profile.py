@@ -66,7 +66,6 @@ class CpuClock(SystemClock):
     """Its monotonic time is the CPU time of the process."""
 
     def monotonic_ns(self) -> int:
-        """See SystemClock."""
         return time.process_time_ns()
 
 

@@ -28,9 +28,7 @@ PARTITION = "/console/topics/orders/partitions/0"
 def test_what_cannot_be_asked_is_told_on_the_spot(
     window: Window, page: str, field: str, text: str
 ) -> None:
-    """Goal: nobody is led to the page of an error by a typing mistake.
-    Method: the form is sent with the Enter key; the page is the same, the field says why.
-    """
+    """Nobody is led to the page of an error by a typing mistake."""
     window.open(f"{PARTITION}/{page}")
     before = window.page.url
     box = window.page.locator(f"#{field}")
@@ -42,9 +40,7 @@ def test_what_cannot_be_asked_is_told_on_the_spot(
 
 
 def test_a_time_of_a_page_can_be_pasted(window: Window) -> None:
-    """Goal: what one page shows, another one takes.
-    Method: the time in which a page was made, as it stands there.
-    """
+    """What one page shows, another one takes."""
     window.open(f"{PARTITION}/offsets")
     shown = window.page.locator(".as-of time").inner_text()
     assert shown.endswith(" UTC")
@@ -56,7 +52,7 @@ def test_a_time_of_a_page_can_be_pasted(window: Window) -> None:
 
 
 def test_a_limit_of_a_what_if_is_a_number(window: Window) -> None:
-    """Goal: as above. Method: retention.ms in words, and without a limit."""
+    """As above."""
     window.open("/console/topics/orders/retention")
     box = window.page.locator("#retention-ms")
     box.fill("7d")

@@ -36,9 +36,7 @@ def origin(daemon: Daemon) -> str:
 
 
 def test_the_list_of_pages_is_whole() -> None:
-    """Goal: the tests below are about something.
-    Method: the pages that there were first are among those that are found.
-    """
+    """The tests below are about something."""
     assert {
         "/console",
         "/console/topics",
@@ -55,9 +53,7 @@ def test_the_list_of_pages_is_whole() -> None:
 def test_a_page_has_no_fault(
     browser: Browser, kit: BrowserKit, shown: Daemon, path: str, scheme: Scheme
 ) -> None:
-    """Goal: WCAG 2.2 AA as far as a program can judge it; nothing foreign, no error.
-    Method: axe-core on the loaded page; the browser's own complaints; what was asked for.
-    """
+    """WCAG 2.2 AA as far as a program can judge it; nothing foreign, no error."""
     with Window(browser, origin(shown), scheme=scheme) as window:
         window.open(path)
         assert window.violations(kit) == []
@@ -67,9 +63,7 @@ def test_a_page_has_no_fault(
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_fits_a_narrow_screen(browser: Browser, shown: Daemon, path: str) -> None:
-    """Goal: WCAG 1.4.10: at 320 pixels only tables and pictures scroll sideways, inside themselves.
-    Method: what sticks out of the page.
-    """
+    """WCAG 1.4.10: at 320 pixels only tables and pictures scroll sideways, inside themselves."""
     with Window(browser, origin(shown), width=PHONE_PIXELS) as window:
         window.open(path)
         assert window.page.evaluate(_TOO_WIDE) == []
@@ -78,9 +72,7 @@ def test_a_page_fits_a_narrow_screen(browser: Browser, shown: Daemon, path: str)
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_needs_no_script(browser: Browser, shown: Daemon, path: str) -> None:
-    """Goal: every page says the same without a script.
-    Method: its heading and how many tables it has, without scripts and with them.
-    """
+    """Every page says the same without a script."""
     with Window(browser, origin(shown), has_script=False) as window:
         window.open(path)
         heading = window.page.inner_text("h1")
@@ -92,9 +84,7 @@ def test_a_page_needs_no_script(browser: Browser, shown: Daemon, path: str) -> N
 
 
 def test_the_judges_see(browser: Browser, kit: BrowserKit, shown: Daemon) -> None:
-    """Goal: no complaint means that there is nothing to complain of.
-    Method: an inline script, a picture from elsewhere and one without words, put into a page.
-    """
+    """No complaint means that there is nothing to complain of."""
     with Window(browser, origin(shown)) as window:
         window.open("/console")
         with window.page.expect_console_message(lambda each: "policy: img-src" in each.text):

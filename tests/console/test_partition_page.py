@@ -86,9 +86,7 @@ def _width(pair: tuple[float, dict[str, Any]]) -> tuple[int, int]:
 
 
 def test_keys_go_through_the_strip(window: Window) -> None:
-    """Goal: WCAG 2.1.1: one tab stop, arrows inside, Enter leads to the segment's row.
-    Method: keys alone, from the first block to the last one's row.
-    """
+    """WCAG 2.1.1: one tab stop, arrows inside, Enter leads to the segment's row."""
     window.open(page_of("orders"))
     page, strip = window.page, blocks(window)
     assert [each.get_attribute("tabindex") for each in strip.all()].count("-1") == 7
@@ -106,9 +104,7 @@ def test_keys_go_through_the_strip(window: Window) -> None:
 
 
 def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daemon) -> None:
-    """Goal: the picture is of use in a browser that runs no script.
-    Method: a click on a block; its row stands in a table that was folded.
-    """
+    """The picture is of use in a browser that runs no script."""
     with Window(browser, origin(shown), has_script=False) as window:
         window.open(page_of("orders"))
         blocks(window).nth(2).click()
@@ -116,9 +112,7 @@ def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daem
 
 
 def test_the_search_has_a_key(window: Window) -> None:
-    """Goal: ``/`` goes to the search, and types a slash once one is there.
-    Method: the list of topics.
-    """
+    """``/`` goes to the search, and types a slash once one is there."""
     window.open("/console/topics")
     search = window.page.locator("#search")
     window.page.keyboard.press("/")

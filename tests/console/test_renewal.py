@@ -29,9 +29,7 @@ def renew(window: Window) -> None:
 
 
 def test_renewal_keeps_what_the_reader_did(window: Window, shown: Daemon) -> None:
-    """Goal: a page that renews itself takes neither the focus nor what was unfolded.
-    Method: unfold the table, focus a block, append; the browser's clock goes on ten seconds.
-    """
+    """A page that renews itself takes neither the focus nor what was unfolded."""
     shown.create_topic("renewed", 1, segment_bytes=SEGMENT_BYTES)
     fill(shown, "renewed", [2, 1, 0])
     page = window.page
@@ -85,9 +83,7 @@ def test_a_renewal_that_fails_takes_nothing_away(browser: Browser, shown: Daemon
 
 
 def test_a_renewal_leaves_the_curve(window: Window) -> None:
-    """Goal: what a script drew is not emptied by a page that has it not.
-    Method: the same canvas before and after; what was typed and not sent is still there.
-    """
+    """What a script drew is not emptied by a page that has it not."""
     page = window.page
     page.clock.install()
     window.open("/console/topics/orders/retention?refresh=true")

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.console
 
 
 def test_a_column_s_name_sorts(window: Window) -> None:
-    """Goal: the largest topic is two steps away, and a search stays while one sorts.
-    Method: search, then the name of a column; what the column says of itself.
-    """
+    """The largest topic is two steps away, and a search stays while one sorts."""
     page = window.page
     window.open("/console/topics?name_contains=o")
     page.get_by_role("link", name="Size", exact=True).click()

@@ -58,9 +58,7 @@ def test_a_what_if_is_the_next_pass(window: Window, shown: Daemon) -> None:
 
 
 def test_the_curve_is_drawn(window: Window) -> None:
-    """Goal: the picture of the bytes is there, in the policy that forbids inline styles.
-    Method: a canvas of some size, with something on it, beside the table with the same numbers.
-    """
+    """The picture of the bytes is there, in the policy that forbids inline styles."""
     window.open("/console/topics/orders/retention")
     canvas = window.page.locator(".chart canvas")
     canvas.wait_for()

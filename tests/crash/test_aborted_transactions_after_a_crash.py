@@ -92,17 +92,11 @@ def crash_everywhere(stride: int) -> int:
 
 
 def test_an_abort_holds_after_a_crash() -> None:
-    """Goal: as above, at some calls.
-
-    Method: every mode of a power cut, and a kill.
-    """
+    """As above, at some calls."""
     assert crash_everywhere(3) > 8
 
 
 @pytest.mark.slow
 def test_an_abort_holds_after_a_crash_anywhere() -> None:
-    """Goal: as above, at every call, also within each write.
-
-    Method: every mode of a power cut, and a kill.
-    """
+    """As above, at every call, also within each write."""
     assert crash_everywhere(1) > 20

@@ -125,7 +125,7 @@ def stages() -> list[Content]:
 
 
 def test_the_round_has_three_stages() -> None:
-    """M20. Goal: the tests below look at something. Method: batches that go, change and stay."""
+    """M20. The tests below look at something."""
     before, _, after = stages()
     assert len(stages()) == 3
     assert set(after.visible) < set(before.visible)
@@ -145,11 +145,7 @@ def checked(disk: SimFilesystem) -> CleanerWorld:
 
 @pytest.mark.slow
 def test_a_crash_anywhere_leaves_a_stage() -> None:
-    """M20. Goal: old or new, whole, and the next round ends it (KAFKA-12520, KAFKA-7401).
-
-    Method: a power cut and a kill at every file operation of the round and of the delayed
-    deletion, in every mode; the log start lies inside the first group.
-    """
+    """M20. Old or new, whole, and the next round ends it (KAFKA-12520, KAFKA-7401)."""
 
     def clean(disk: SimFilesystem, done: list[bool]) -> None:
         world = world_on(disk)
@@ -200,10 +196,7 @@ def test_a_request_to_stop_is_heard_at_every_question() -> None:
 
 
 def test_a_writer_that_refuses_leaves_a_stage() -> None:
-    """M20. Goal: an aborted clean swaps nothing; a published one ends with the next round.
-
-    Method: the n-th call of the writer is refused.
-    """
+    """M20. An aborted clean swaps nothing; a published one ends with the next round."""
     writer = OnWriterLike()
     world_on(planted()).round(on_writer=writer)
     for refused in range(1, writer.calls + 1):
@@ -224,10 +217,7 @@ def test_a_writer_that_refuses_leaves_a_stage() -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
 def test_a_full_disk_anywhere_leaves_a_stage(error: int) -> None:
-    """M20. Goal: sources untouched, or the swap ended by the next round.
-
-    Method: the n-th call fails.
-    """
+    """M20. Sources untouched, or the swap ended by the next round."""
     disk = planted()
     world = world_on(disk)
     start = len(disk.operations)
@@ -264,10 +254,7 @@ def rot(world: CleanerWorld, name: str, position: int) -> None:
     "byte", [8, 16, 17, 30, 65], ids=["size", "magic", "crc", "header", "body"]
 )
 def test_rot_stops_the_round_and_changes_nothing(byte: int) -> None:
-    """M20. Goal: no damage under a new CRC, no file touched.
-
-    Method: a byte of each batch in turn; but for the one in the clean part that stays as it is.
-    """
+    """M20. No damage under a new CRC, no file touched."""
     world = world_on(planted())
     places = []
     for segment in world.log.segments.non_active:
@@ -288,7 +275,7 @@ def test_rot_stops_the_round_and_changes_nothing(byte: int) -> None:
 
 
 def test_a_bomb_stops_the_round() -> None:
-    """M20. Goal: bounded memory. Method: less than the compressed batch inflates to."""
+    """M20. Bounded memory."""
     world = world_on(planted())
     world.cleaner_config = replace(SMALL_BUFFERS, max_decompressed_bytes=50)
     before = files(world)

@@ -92,18 +92,12 @@ def crash_everywhere(stride: int) -> int:
 
 
 def test_answered_commits_survive() -> None:
-    """M24. Goal: as above, at every ninth call.
-
-    Method: every mode of a power cut, and a kill.
-    """
+    """M24. As above, at every ninth call."""
     assert crash_everywhere(9) > 30
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_answered_commits_survive_a_crash_anywhere() -> None:
-    """M24. Goal: as above, at every call.
-
-    Method: every mode of a power cut, and a kill.
-    """
+    """M24. As above, at every call."""
     assert crash_everywhere(1) > 300

@@ -138,9 +138,7 @@ def calls_of_a_start() -> int:
 
 @pytest.mark.parametrize("stride", [5])
 def test_a_crash_in_a_move_loses_nothing(stride: int) -> None:
-    """Goal: as the file's, at every fifth disk call.
-    Method: as the file's, in every mode of a power cut and after a kill.
-    """
+    """As the file's, at every fifth disk call."""
     checked = enumerate_crashes(
         Acknowledged,
         work,
@@ -154,9 +152,7 @@ def test_a_crash_in_a_move_loses_nothing(stride: int) -> None:
 
 
 def test_a_crash_around_the_two_renamings_loses_nothing() -> None:
-    """Goal: between its two renamings a partition has no directory of its name, and is found.
-    Method: stop at each call from the first renaming to the checkpoints behind the second.
-    """
+    """Between its two renamings a partition has no directory of its name, and is found."""
     whole = disk_with_records()
     before = len(whole.operations)
     work(whole, Acknowledged())
@@ -178,9 +174,7 @@ def test_a_crash_around_the_two_renamings_loses_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_crash_anywhere_in_a_move_loses_nothing() -> None:
-    """Goal: as the file's, at every disk call.
-    Method: as the file's.
-    """
+    """As the file's, at every disk call."""
     checked = enumerate_crashes(
         Acknowledged,
         work,

@@ -169,10 +169,7 @@ def crash_everywhere(story: str, stride: int) -> int:
 
 @pytest.mark.parametrize(("story", "stride"), [("writes", 67), ("commits", 17), ("aborts", 17)])
 def test_batches_are_whole_after_a_crash(story: str, stride: int) -> None:
-    """Goal: as above, at some calls.
-
-    Method: every mode of a power cut, and a kill.
-    """
+    """As above, at some calls."""
     assert crash_everywhere(story, stride) > 8
 
 
@@ -180,8 +177,5 @@ def test_batches_are_whole_after_a_crash(story: str, stride: int) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("story", STORIES)
 def test_batches_are_whole_after_a_crash_anywhere(story: str) -> None:
-    """Goal: as above, at every call, also within each write.
-
-    Method: every mode of a power cut, and a kill.
-    """
+    """As above, at every call, also within each write."""
     assert crash_everywhere(story, 1) > 50

@@ -30,10 +30,7 @@ def sizes_of(log_bytes: list[int]) -> list[SegmentSizes]:
 
 
 def test_the_published_grouping() -> None:
-    """M17 M20 M21. Goal: 0.4 0.4 0.3 0.7 0.3 1.0 at 1 GB.
-
-    Method: those sizes; 0.3 + 0.7 is exactly 1 GB.
-    """
+    """M17 M20 M21. 0.4 0.4 0.3 0.7 0.3 1.0 at 1 GB."""
     sizes = [429_496_730, 429_496_730, 322_122_547, 751_619_277, 322_122_547, GB]
     assert sizes[2] + sizes[3] == GB
     groups = group_segments(sizes_of(sizes), GB, 10 << 20, 60)
@@ -41,10 +38,7 @@ def test_the_published_grouping() -> None:
 
 
 def test_one_byte_more_does_not_join() -> None:
-    """M17 M20 M21. Goal: the limit itself is inside.
-
-    Method: one byte above it, in each of the three sizes.
-    """
+    """M17 M20 M21. The limit itself is inside."""
     assert len(group_segments(sizes_of([400, 600]), 1000, 8, 20)) == 1
     assert len(group_segments(sizes_of([400, 601]), 1000, 8, 20)) == 2
     entries = [SegmentSizes(0, 1, 8, 12), SegmentSizes(10, 1, 8, 12)]
@@ -55,10 +49,7 @@ def test_one_byte_more_does_not_join() -> None:
 
 @pytest.mark.parametrize(("dirty_bytes", "is_picked"), [(499, False), (500, False), (501, True)])
 def test_the_dirty_ratio_is_above_a_half(dirty_bytes: int, is_picked: bool) -> None:
-    """M17 M20 M21. Goal: dirty / (clean + dirty), strictly above 0.5. Method: around the limit.
-
-    The active segment and the part that is too young do not count.
-    """
+    """M17 M20 M21. Dirty / (clean + dirty), strictly above 0.5."""
     facts = CleaningFacts(
         (
             SegmentFacts(0, 1000 - dirty_bytes, 0, 0),
@@ -103,12 +94,7 @@ RETENTION_MS = COMPACT.delete_retention_ms
 
 @pytest.mark.parametrize(("late_ms", "is_gone"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)])
 def test_the_published_round(late_ms: int, is_gone: bool) -> None:
-    """M17 M20 M21. Goal: what is left, where, and the tombstone's horizon.
-
-    Method: rounds around it.
-
-    The later round needs new dirty data to become eligible.
-    """
+    """M17 M20 M21. What is left, where, and the tombstone's horizon."""
     world = published_log()
     result = world.round()
     assert stored(world) == LEFT
@@ -127,11 +113,7 @@ def test_the_published_round(late_ms: int, is_gone: bool) -> None:
     ("younger_ms", "is_gone"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)]
 )
 def test_the_published_older_rule(younger_ms: int, is_gone: bool) -> None:
-    """M17 M20. Goal: the first round keeps every tombstone, the second at the earliest drops it.
-
-    Method: horizon by segment; the last clean segment is younger than the tombstone's by less than
-    delete.retention.ms, and by just that. Each segment stays one of its own.
-    """
+    """M17 M20. The first round keeps every tombstone, the second at the earliest drops it."""
     tombstone, clean, dirty = ([one(0, b"k", None)], [one(1, b"a")], [one(2, b"b")])
     segments = segments_of(tombstone, clean, dirty)
     segments[1].modified_ms += younger_ms

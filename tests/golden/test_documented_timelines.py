@@ -96,7 +96,7 @@ def test_the_timeline_of_retention() -> None:
 
 
 def test_the_luckiest_checks() -> None:
-    """M09: Goal: "from 19:00 on". Method: the forecast for each rhythm, in seconds."""
+    """M09: "from 19:00 on"."""
     facts = filled_segment()
     roll = 109 * 5_000
     taken = []
@@ -108,7 +108,7 @@ def test_the_luckiest_checks() -> None:
 
 @pytest.mark.parametrize("row", rows("explanation-retention.md", "By size"), ids=lambda r: r[0])
 def test_the_table_of_sizes(row: list[str]) -> None:
-    """M09: Goal: how many segments each limit takes. Method: the plan."""
+    """M09: How many segments each limit takes."""
     sizes = [700_000_000] * 3 + [1_234]
     assert sum(sizes) == 2_100_001_234
     segments = tuple(
@@ -123,7 +123,7 @@ def test_the_table_of_sizes(row: list[str]) -> None:
     "row", rows("explanation-retention.md", "By log start"), ids=lambda r: r[0]
 )
 def test_the_table_of_log_starts(row: list[str]) -> None:
-    """M10: Goal: how many segments each log start takes. Method: the plan."""
+    """M10: How many segments each log start takes."""
     bases = (0, 10_000, 20_000, 30_000, 40_000)
     segments = tuple(retention_plan.SegmentFacts(base, 1, 0) for base in bases)
     facts = LogFacts(segments, len(segments), number(row[0]), 43_211, 43_211)
@@ -138,7 +138,7 @@ def test_the_table_of_log_starts(row: list[str]) -> None:
     "row", rows("explanation-compaction.md", "The dirty ratio"), ids=lambda r: r[0]
 )
 def test_the_table_of_ratios(row: list[str]) -> None:
-    """M17: Goal: which logs are cleaned. Method: the plan, with a large active segment."""
+    """M17: Which logs are cleaned."""
     clean, cleanable, ratio = number(row[0]), number(row[1]), float(row[2])
     segments = (
         SegmentFacts(0, clean, 0, 0),
@@ -152,7 +152,7 @@ def test_the_table_of_ratios(row: list[str]) -> None:
 
 
 def test_the_table_of_a_round() -> None:
-    """M17 M20: Goal: what is left of the six records. Method: a round of the cleaner over them."""
+    """M17 M20: What is left of the six records."""
     table = rows("explanation-compaction.md", "A round")
     world = published_log()
     written = [
@@ -171,7 +171,7 @@ def test_the_table_of_a_round() -> None:
     ids=lambda r: r[1],
 )
 def test_the_timeline_of_a_tombstone(row: list[str]) -> None:
-    """M20 M21: Goal: kept and dropped to the millisecond. Method: a second round at the moment."""
+    """M20 M21: Kept and dropped to the millisecond."""
     world = published_log()
     world.log.update_config(replace(world.config, delete_retention_ms=86_400_000))
     world.round()
@@ -182,7 +182,7 @@ def test_the_timeline_of_a_tombstone(row: list[str]) -> None:
 
 
 def test_the_table_of_maps() -> None:
-    """M18: Goal: keys by memory. Method: the map of so many bytes."""
+    """M18: Keys by memory."""
     memory = 134_217_728
     table = rows("explanation-compaction.md", "How much a round takes")
     for threads, row in enumerate(table, 1):
@@ -190,7 +190,7 @@ def test_the_table_of_maps() -> None:
 
 
 def test_the_groups() -> None:
-    """M17: Goal: the four groups that the page names. Method: the planner on those sizes."""
+    """M17: The four groups that the page names."""
     text = (DOCS / "explanation-compaction.md").read_text(encoding="utf-8")
     shown = [group.split() for group in re.findall(r"\[([0-9. ]+)\]", text)]
     tenths = (4, 4, 3, 7, 3, 10)

@@ -90,7 +90,6 @@ class SharedDaemon:
 
 @pytest.fixture(scope="session")
 def shared_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedDaemon]:
-    """See the class."""
     shared = SharedDaemon(tmp_path_factory)
     try:
         yield shared

@@ -159,7 +159,6 @@ class _Held(io.BytesIO):
     """Bytes that http.client may read as if from a socket."""
 
     def makefile(self, *_: object) -> _Held:
-        """Itself."""
         return self
 
     def close(self) -> None:

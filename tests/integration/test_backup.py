@@ -126,7 +126,6 @@ class HeldDaemon(Daemon):
         self.backup = root / "backup"
 
     def command(self) -> list[str]:
-        """See Daemon."""
         python, _, _, *rest = super().command()
         return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
 

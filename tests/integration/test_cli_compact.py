@@ -19,10 +19,8 @@ ALTER = "kafkalog configs alter --topic plain --add-config cleanup.policy=compac
 
 
 def test_pause_and_resume(daemon: Daemon) -> None:
-    """M17 M28: pauses add up, each is taken back by itself; a plan is made meanwhile.
-
-    Goal: the whole of a pause can be done by hand.
-    Method: two pauses, a plan, a clean that is refused, three resumes; another topic beside it.
+    """M17 M28: pauses add up, each is taken back by itself; a plan is made meanwhile. The whole of
+    a pause can be done by hand.
     """
     filled(daemon, "held")
     assert done(run(daemon, "compact", "pause", "held")) == b"held-0 is paused(1).\n"
@@ -44,11 +42,7 @@ def test_pause_and_resume(daemon: Daemon) -> None:
 
 
 def test_a_topic_that_is_not_compacted(daemon: Daemon) -> None:
-    """M28: every command that names one says how to have it compacted.
-
-    Goal: the message is a remedy.
-    Method: a topic of another policy, and a partition that a compacted one does not have.
-    """
+    """M28: every command that names one says how to have it compacted. The message is a remedy."""
     daemon.create_topic("plain")
     for verb in ("plan", "run", "pause", "resume", "abort", "retry"):
         refused = run(daemon, "compact", verb, "plain")
@@ -64,10 +58,8 @@ def test_a_topic_that_is_not_compacted(daemon: Daemon) -> None:
 
 
 def test_the_last_clean_of_a_thread_says_how_it_ended(daemon: Daemon) -> None:
-    """M17 M28: a clean that failed does not pass for one that was made.
-
-    Goal: the moment of a failed clean carries its outcome and its log.
-    Method: a byte of a closed segment is changed, the clean ordered.
+    """M17 M28: a clean that failed does not pass for one that was made. The moment of a failed
+    clean carries its outcome and its log.
     """
     filled(daemon, "bent")
     first = daemon.log_dirs[0] / "bent-0" / f"{0:020d}.log"

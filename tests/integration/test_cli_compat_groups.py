@@ -101,11 +101,7 @@ def test_refusals(daemon: Daemon) -> None:
 
 
 def test_what_is_not_there_is_named(daemon: Daemon) -> None:
-    """Goal: neither a partition, nor an option, nor bytes that are no name end in silence.
-
-    Method: partition 7 of a topic of three, executed; each option that the tool's messages name and
-    that is missing here; a group of a byte that is not UTF-8, as a command line hands it over.
-    """
+    """Neither a partition, nor an option, nor bytes that are no name end in silence."""
     wanted = ("--topic", "two.parts:0,7", "--to-earliest", "--execute")
     assert printed(tool(daemon, TOOL, *RESET, *wanted)) == (
         "\nError: Executing consumer group command failed due to"
@@ -126,10 +122,7 @@ def test_what_is_not_there_is_named(daemon: Daemon) -> None:
 
 
 def test_a_group_with_a_member_is_not_reset(daemon: Daemon) -> None:
-    """Goal: nobody's reader is moved under its feet, and the member is shown.
-
-    Method: a consumer instance that has read a topic; describe, members and a reset.
-    """
+    """Nobody's reader is moved under its feet, and the member is shown."""
     made = daemon.request(
         "POST",
         "/consumers/billing",

@@ -40,7 +40,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_words_of_commands_topics_and_configs(daemon: Daemon) -> None:
-    """Goal: each kind of word; hidden commands are none. Method: the protocol that bash speaks."""
+    """Each kind of word; hidden commands are none."""
     daemon.create_topic("orders")
     daemon.create_topic("others")
     url = ("--url", f"http://127.0.0.1:{daemon.port}")
@@ -56,7 +56,7 @@ def test_words_of_commands_topics_and_configs(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_scripts_of_shells(shell: str) -> None:
-    """Goal: a script for each shell, which bash takes. Method: print it; bash -n reads its own."""
+    """A script for each shell, which bash takes."""
     result = CliRunner().invoke(make_cli(), ["completion", shell])
     assert result.exit_code == 0
     assert "_KAFKALOG_COMPLETE" in result.stdout

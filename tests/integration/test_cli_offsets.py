@@ -66,10 +66,7 @@ def test_offsets_by_place_and_by_moment(daemon: Daemon) -> None:
 
 
 def test_offsets_that_cannot_be_had(daemon: Daemon) -> None:
-    """Goal: exit 3 when some have an answer, 1 when nothing has, 2 for no moment.
-
-    Method: a partition too many, a topic that does not exist, a time without a zone.
-    """
+    """Exit 3 when some have an answer, 1 when nothing has, 2 for no moment."""
     daemon.create_topic("some", 1)
     partly = run(daemon, "offsets", "get", "some", "--partition", "0", "--partition", "9")
     assert (partly.exit_code, partly.stdout) == (3, "some:0:0\n")
@@ -110,10 +107,7 @@ def test_a_trim_is_shown_before_it_is_done(daemon: Daemon) -> None:
 
 
 def test_a_trim_that_fails_partly(daemon: Daemon) -> None:
-    """Goal: exit 3 and the reason of each partition that failed; the others are trimmed.
-
-    Method: an offset that only one of two logs reaches; then a compacted topic.
-    """
+    """Exit 3 and the reason of each partition that failed; the others are trimmed."""
     daemon.create_topic("uneven", 2)
     fill(daemon, "uneven", 1, 2, 3)
     words = ("topics", "trim", "uneven", "--before-offset", "2", "--execute")
@@ -170,5 +164,5 @@ def test_records_are_deleted_by_time(daemon: Daemon) -> None:
     ],
 )
 def test_deletions_that_say_no_place(daemon: Daemon, words: tuple[str, ...]) -> None:
-    """Goal: wrong usage is status 2 before anything is asked. Method: each kind of it."""
+    """Wrong usage is status 2 before anything is asked."""
     assert run(daemon, *words).exit_code == 2

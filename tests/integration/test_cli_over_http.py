@@ -358,9 +358,7 @@ def test_no_daemon() -> None:
 
 
 def test_a_rotten_batch_is_named(daemon: Daemon) -> None:
-    """Goal: who meets damage learns where it is, where to read on, and what to do.
-    Method: a bit flipped in the second of three records; what the message says is done.
-    """
+    """Who meets damage learns where it is, where to read on, and what to do."""
     daemon.create_topic("rotten")
     for letter in "abc":
         daemon.produce_text("rotten", letter * 100)

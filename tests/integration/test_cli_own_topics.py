@@ -30,9 +30,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_my_topic_from_its_creation_to_its_deletion(guarded: Daemon, tmp_path: Path) -> None:
-    """Goal: no right on the cluster is asked for where Kafka asks for none.
-    Method: create, describe, alter, offsets, delete; each command, and the tools of Kafka's names.
-    """
+    """No right on the cluster is asked for where Kafka asks for none."""
     alice = Commands(guarded, tmp_path, "alice")
     assert alice.printed("topics", "create", "mine-1") == "Created topic mine-1.\n"
     described = json.loads(alice.printed("topics", "describe", "mine-1", "--output", "json"))

@@ -39,10 +39,7 @@ def url(daemon: Daemon) -> tuple[str, str]:
 
 
 def test_native_runs(daemon: Daemon) -> None:
-    """Goal: M01: what was sent is there and is read; both outputs; too few are exit 1.
-
-    Method: two partitions, 500 records.
-    """
+    """M01: what was sent is there and is read; both outputs; too few are exit 1."""
     daemon.create_topic("native", 2)
     words = ("perf", "produce", "native", "--num-records", "500", "--record-size", "64")
     sent = run(*words, "--codec", "gzip", *url(daemon))
@@ -119,7 +116,7 @@ def test_kafkas_tools(daemon: Daemon, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_loads(words: tuple[str, ...], reason: str) -> None:
-    """Goal: the reason in a line, status 1, before anything is asked. Method: each kind."""
+    """The reason in a line, status 1, before anything is asked."""
     base = ("--topic", "t", "--throughput", "-1", "--num-records", "1", "--record-size", "9")
     result = run("compat", "kafka-producer-perf-test", *base, *words)  # the last of two counts
     assert (result.exit_code, result.stderr) == (1, f"{reason}\n")

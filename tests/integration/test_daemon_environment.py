@@ -22,7 +22,6 @@ class ImageDaemon(Daemon):
     """A daemon as the image starts it: no argument, no override."""
 
     def command(self) -> list[str]:
-        """See Daemon."""
         return super().command()[:4]
 
 
@@ -81,9 +80,7 @@ def test_as_a_pod_starts_it(tmp_path: Path) -> None:
 
 
 def test_no_file_where_one_was_named(tmp_path: Path) -> None:
-    """Goal: a mount that failed is no start with the defaults.
-    Method: a file that must be there and is not.
-    """
+    """A mount that failed is no start with the defaults."""
     daemon = ImageDaemon(tmp_path)
     absent = tmp_path / "absent.properties"
     environment = os.environ | {"KAFKALOG_SERVER_PROPERTIES": f"{absent}:-{tmp_path}/none"}
@@ -95,9 +92,7 @@ def test_no_file_where_one_was_named(tmp_path: Path) -> None:
 
 
 def test_a_signal_shows_every_stack(tmp_path: Path) -> None:
-    """Goal: a daemon that hangs can be asked where, without a port.
-    Method: SIGUSR1; the stacks of the loop and of a writer; it serves on.
-    """
+    """A daemon that hangs can be asked where, without a port."""
     with Daemon(tmp_path) as daemon:
         os.kill(pid_of(daemon), signal.SIGUSR1)
         deadline = time.monotonic() + 60

@@ -215,10 +215,7 @@ def test_a_second_daemon_on_the_same_directory(tmp_path: Path) -> None:
 
 
 def test_a_log_directory_inside_another_one(tmp_path: Path) -> None:
-    """Goal: a link does not hide that a log directory lies in another one.
-
-    Method: an entry of log.dirs that leads into the first one; nothing was made.
-    """
+    """A link does not hide that a log directory lies in another one."""
     daemon = Daemon(tmp_path, log_dirs=2)
     daemon.log_dirs[1].symlink_to(daemon.log_dirs[0] / "inner")
     assert f"which lies in {daemon.log_dirs[0]}:" in failed_start(daemon)

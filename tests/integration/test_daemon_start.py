@@ -37,7 +37,6 @@ class GatedDaemon(Daemon):
         self.gate = root / "gate"
 
     def command(self) -> list[str]:
-        """See Daemon."""
         python, _, _, *rest = super().command()
         return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
 
@@ -138,9 +137,7 @@ def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
 
 
 def test_a_disk_that_hangs_at_the_first_look_is_seen(gated: GatedDaemon) -> None:
-    """Goal: a mount that does not answer holds up a start that can be seen, and be ended.
-    Method: the look whether the directory may be written to waits; probes, two signals.
-    """
+    """A mount that does not answer holds up a start that can be seen, and be ended."""
     gated.gate.write_text("write_access")
     gated.start_and_reach_the_gate()
     assert gated.request("GET", "/livez").status == 200
@@ -232,10 +229,8 @@ def test_a_second_signal_during_the_load_leaves_at_once(gated: GatedDaemon, numb
 def test_a_signal_before_the_loop_runs_is_obeyed(
     gated: GatedDaemon, log_format: str, number: signal.Signals
 ) -> None:
-    """M01: a signal in the first second of a start ends it with a line.
-
-    Goal: exit 0 and a line, not the signal's default; nothing was touched.
-    Method: the start waits before its kernels, long before the event loop has handlers.
+    """M01: a signal in the first second of a start ends it with a line. Exit 0 and a line, not the
+    signal's default; nothing was touched.
     """
     root = gated.log_dirs[0]
     before = listing(root)

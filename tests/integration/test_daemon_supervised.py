@@ -91,9 +91,7 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: Manager) -> Non
 
 
 def test_a_service_manager_that_is_gone(tmp_path: Path, manager: Manager) -> None:
-    """Goal: a restart of systemd is no reason to stop; one line tells of it.
-    Method: the socket closes after READY.
-    """
+    """A restart of systemd is no reason to stop; one line tells of it."""
     daemon = Daemon(tmp_path / "daemon", environment=manager.environment)
     with daemon:
         manager.until("READY")

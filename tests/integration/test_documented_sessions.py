@@ -27,10 +27,7 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 @pytest.mark.own_daemon
 @pytest.mark.timeout(400)
 def test_the_tutorial(tmp_path: Path) -> None:
-    """M01 M07 M09 M10 M17 M26 M28: Goal: every output. Method: the page run.
-
-    ``.venv/bin/python -m tests.integration.documented_session docs/tutorial.md`` writes it anew.
-    """
+    """M01 M07 M09 M10 M17 M26 M28: Every output."""
     steps = steps_of(TUTORIAL.read_text(encoding="utf-8"))
     assert len(steps) > 30
     outputs = outputs_of(steps, tmp_path)
@@ -59,7 +56,7 @@ $ four
 
 
 def test_how_a_page_is_read_and_written() -> None:
-    """Goal: nothing but outputs changes. Method: a page with each kind of block."""
+    """Nothing but outputs changes."""
     steps = steps_of(PAGE)
     assert steps[:2] == [Step("one", "first\nsecond\n"), Step("two", "")]
     assert [step.command for step in steps] == ["one", "two", "four"]

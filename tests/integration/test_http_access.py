@@ -73,9 +73,7 @@ def audit_lines(daemon: Daemon) -> list[dict[str, Any]]:
     ],
 )
 def test_wrong_credentials(guarded: Daemon, headers: dict[str, str]) -> None:
-    """Goal: none of these comes in, and the answer says what would.
-    Method: every scheme broken in its ways.
-    """
+    """None of these comes in, and the answer says what would."""
     answer = guarded.request("GET", "/topics", None, headers)
     body = refused(answer, 401, 40101)
     assert answer.headers["WWW-Authenticate"] == (
@@ -85,9 +83,7 @@ def test_wrong_credentials(guarded: Daemon, headers: dict[str, str]) -> None:
 
 
 def test_right_credentials(guarded: Daemon) -> None:
-    """Goal: both schemes come in, whatever the case of the scheme's word.
-    Method: a password, again (remembered), and a token.
-    """
+    """Both schemes come in, whatever the case of the scheme's word."""
     headers = basic("alice", PASSWORD)
     for _ in range(2):
         assert guarded.request("GET", "/topics", None, headers).json == []
@@ -96,9 +92,7 @@ def test_right_credentials(guarded: Daemon) -> None:
 
 
 def test_a_reader_reads_and_a_writer_writes(guarded: Daemon) -> None:
-    """Goal: rules per topic and action, also for acks=0, which nobody waits for.
-    Method: the same requests by several principals.
-    """
+    """Rules per topic and action, also for acks=0, which nobody waits for."""
     fetch = "/topics/t-1/partitions/0/records?offset=0"
     assert ask(guarded, "reader", "GET", fetch, None, {"Accept": TEXT}).status == 200
     refused(ask(guarded, "writer", "GET", fetch, None, {"Accept": TEXT}), 403, 40301)
@@ -113,9 +107,7 @@ def test_a_reader_reads_and_a_writer_writes(guarded: Daemon) -> None:
 
 
 def test_unknown_and_forbidden_look_the_same(guarded: Daemon) -> None:
-    """Goal: whether a topic exists is told to those who may describe it.
-    Method: one that exists and one that does not, by somebody who may see neither.
-    """
+    """Whether a topic exists is told to those who may describe it."""
     for path in (
         "/topics/{}",
         "/v1/topics/{}/partitions/0/batches?offset=0",
@@ -131,9 +123,7 @@ def test_unknown_and_forbidden_look_the_same(guarded: Daemon) -> None:
 
 
 def test_probes_are_open_and_metrics_are_not(guarded: Daemon) -> None:
-    """Goal: probes need no credentials, metrics need the right to describe the cluster.
-    Method: each of them by nobody, a reader and the admin.
-    """
+    """Probes need no credentials, metrics need the right to describe the cluster."""
     for path in ("/livez", "/readyz", "/healthz", "/startupz", "/openapi.json"):
         assert ask(guarded, None, "GET", path).status == 200
     refused(ask(guarded, None, "GET", "/metrics"), 401, 40101)
@@ -142,9 +132,7 @@ def test_probes_are_open_and_metrics_are_not(guarded: Daemon) -> None:
 
 
 def test_what_is_denied_or_done_is_on_the_record(guarded: Daemon) -> None:
-    """Goal: who was refused what, and who administered, is in the log; no credentials are.
-    Method: two requests with ids of their own, then the daemon's log.
-    """
+    """Who was refused what, and who administered, is in the log; no credentials are."""
     named = {"X-Request-Id": "audit-1"}
     refused(ask(guarded, "reader", "POST", "/topics/t-1", RECORDS, named), 403, 40301)
     refused(guarded.request("GET", "/topics", None, {"X-Request-Id": "audit-2"}), 401, 40101)
@@ -165,9 +153,7 @@ def test_what_is_denied_or_done_is_on_the_record(guarded: Daemon) -> None:
 
 
 def test_a_body_is_not_read_for_one_who_may_not_send_it(guarded: Daemon) -> None:
-    """Goal: 403 comes before the body, and nobody is told to go on with it.
-    Method: a declared body of 50 MB of which nothing is sent, with and without Expect.
-    """
+    """403 comes before the body, and nobody is told to go on with it."""
     for expect in ("", "Expect: 100-continue\r\n"):
         with socket.create_connection(("127.0.0.1", guarded.port), 10) as client:
             head = f"POST /topics/t-1 HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n{expect}"
@@ -176,9 +162,7 @@ def test_a_body_is_not_read_for_one_who_may_not_send_it(guarded: Daemon) -> None
 
 
 def test_too_many_wrong_credentials(tmp_path: Path) -> None:
-    """Goal: guessing ends after some tries; who is known goes on.
-    Method: the eleventh try, a right one among the wrong.
-    """
+    """Guessing ends after some tries; who is known goes on."""
     with Daemon(tmp_path, **access_settings(tmp_path)) as daemon:
         assert ask(daemon, "admin", "GET", "/topics").status == 200
         for _ in range(10):
@@ -242,9 +226,7 @@ def test_changed_files_are_taken_and_broken_ones_are_not(tmp_path: Path) -> None
 def test_a_wrong_file_at_the_start(
     tmp_path: Path, name: str, text: str, mode: int, fault: str
 ) -> None:
-    """Goal: the daemon does not come up with less protection than was asked for.
-    Method: a fault in each file.
-    """
+    """The daemon does not come up with less protection than was asked for."""
     settings = access_settings(tmp_path)
     write(tmp_path / name, text, mode)
     daemon = Daemon(tmp_path, **settings)
@@ -256,9 +238,7 @@ def test_a_wrong_file_at_the_start(
 
 
 def test_open_metrics_and_rules_for_nobody(tmp_path: Path) -> None:
-    """Goal: metrics may be open; without authentication rules are those of 'anonymous' and '*'.
-    Method: a daemon with rules alone.
-    """
+    """Metrics may be open; without authentication rules are those of 'anonymous' and '*'."""
     rules = write(tmp_path / "rules", "allow anonymous read topic t-*\n", 0o644)
     settings: dict[str, Any] = {"http_acl_file": str(rules), "http_metrics_open": "true"}
     with Daemon(tmp_path, **settings) as daemon:
@@ -270,9 +250,7 @@ def test_open_metrics_and_rules_for_nobody(tmp_path: Path) -> None:
 
 
 def test_the_commands_write_lines_that_let_in(tmp_path: Path) -> None:
-    """Goal: what the CLI prints is what the daemon takes.
-    Method: both commands, their lines as the file, their secrets as credentials.
-    """
+    """What the CLI prints is what the daemon takes."""
 
     def run(command: str, name: str, given: str = "") -> tuple[str, str]:
         done = subprocess.run(

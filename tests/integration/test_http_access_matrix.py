@@ -144,9 +144,7 @@ def test_route(
 
 
 def test_an_unknown_path_tells_nothing_to_strangers(guarded: Daemon) -> None:
-    """Goal: nobody maps the API without credentials.
-    Method: a path and a method that there are not.
-    """
+    """Nobody maps the API without credentials."""
     refused(ask(guarded, None, "GET", "/v1/nothing"), 401, 40101)
     refused(ask(guarded, "denied", "GET", "/v1/nothing"), 404, 404)
     refused(ask(guarded, None, "PATCH", "/topics"), 401, 40101)

@@ -207,11 +207,7 @@ def test_a_large_table_becomes_batches_that_a_topic_takes(daemon: Daemon) -> Non
 
 
 def test_what_a_message_inflates_to_counts_as_held(tmp_path: Path) -> None:
-    """Goal: small streams of large messages together keep the bound of all bodies.
-
-    Method: seven megabytes out of a quarter of one, above the bound: refused beside another body of
-    one byte, taken alone.
-    """
+    """Small streams of large messages together keep the bound of all bodies."""
     stream = stream_of(pa.record_batch({"value": [b"x" * 100] * 70_000}), codec="zstd")
     assert len(stream) < 300_000
     with Daemon(tmp_path, queued_max_request_bytes=str(6 << 20)) as lone:

@@ -71,10 +71,7 @@ def test_deleted_records(daemon: Daemon) -> None:
 
 
 def test_a_line_is_bounded_and_one(daemon: Daemon) -> None:
-    """Goal: twenty subjects, what failed first, then a count; nobody's name forges a line.
-    Method: one partition that is there before thirty that are not, of a name with a line end; a
-    name of a megabyte, which the reason repeats.
-    """
+    """Twenty subjects, what failed first, then a count; nobody's name forges a line."""
     filled(daemon, "bounded")
     delete(daemon, ("bounded", 0, 1), *(("bounded\n{}", n, 1) for n in range(30)))
     line = lines_of(daemon, "deleteRecords")[-1]
@@ -130,9 +127,7 @@ def test_topics_and_their_configs(daemon: Daemon) -> None:
 
 
 def test_groups(daemon: Daemon) -> None:
-    """Goal: the offsets that were set and the group that was deleted are on record.
-    Method: a dry run, which is not; a reset; both deletions.
-    """
+    """The offsets that were set and the group that was deleted are on record."""
     filled(daemon, "read")
     wanted = {"to": "latest", "topics": ["read"], "dry_run": True}
     path = "/v1/groups/readers/offsets:reset"

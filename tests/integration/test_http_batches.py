@@ -283,9 +283,7 @@ def test_content_type_is_needed(daemon: Daemon, topic: str) -> None:
 
 def test_a_producer_with_an_open_transaction(tmp_path: Path) -> None:
     """Who left a transaction open in an adopted log may not append outside of it: 409/40908.
-
-    Goal: nothing of a producer is mixed into its own open transaction.
-    Method: a directory with one transactional batch, adopted by a daemon, which begins none.
+    Nothing of a producer is mixed into its own open transaction.
     """
     daemon = Daemon(tmp_path)
     directory = daemon.log_dirs[0] / "adopted-0"

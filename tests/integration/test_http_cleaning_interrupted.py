@@ -90,9 +90,7 @@ def check_every_key(daemon: Daemon, topic: str, last: dict[str, str | None], sta
 
 def test_records_are_deleted_in_the_middle_of_a_clean(crawling: Daemon) -> None:
     """M10 M17: as in Kafka the log start moves at once; the clean goes on or begins again.
-
-    Goal: delete-records waits for no clean, and a clean brings nothing back.
-    Method: a topic of both policies; half of it deleted while it is cleaned; then a whole clean.
+    Delete-records waits for no clean, and a clean brings nothing back.
     """
     daemon = crawling
     last = filled(daemon, "cut", ROUNDS, cleanup_policy="compact,delete")
@@ -116,10 +114,8 @@ def test_records_are_deleted_in_the_middle_of_a_clean(crawling: Daemon) -> None:
 
 
 def test_a_topic_is_no_longer_compacted_in_the_middle_of_a_clean(crawling: Daemon) -> None:
-    """M16 M17: the clean ends before the answer, and leaves no file behind.
-
-    Goal: from the answer on nobody compacts the log.
-    Method: the policy becomes delete while a clean is under way, and compact again.
+    """M16 M17: the clean ends before the answer, and leaves no file behind. From the answer on
+    nobody compacts the log.
     """
     daemon = crawling
     last = filled(daemon, "turned", ROUNDS)
@@ -144,9 +140,7 @@ def test_a_topic_is_no_longer_compacted_in_the_middle_of_a_clean(crawling: Daemo
 
 def test_the_number_of_threads_changes_in_the_middle_of_a_clean(crawling: Daemon) -> None:
     """M17: all threads begin afresh, as in Kafka; the log that was in work is cleaned by the next.
-
-    Goal: the change is in force on its answer, and the clean in work costs nothing but its time.
-    Method: two threads instead of one while a clean is under way; then a clean of the same log.
+    The change is in force on its answer, and the clean in work costs nothing but its time.
     """
     daemon = crawling
     last = filled(daemon, "shared", ROUNDS)

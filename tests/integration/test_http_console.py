@@ -52,9 +52,7 @@ def filled(daemon: Daemon) -> Daemon:
 
 @pytest.mark.parametrize("query", ["", "?refresh=true"])
 def test_a_slash_behind_the_address(filled: Daemon, query: str) -> None:
-    """Goal: who types a slash too many meets the console, behind a proxy's prefix, too.
-    Method: the one address; what the answer leads to, as a browser resolves it.
-    """
+    """Who types a slash too many meets the console, behind a proxy's prefix, too."""
     answer = filled.request("GET", f"/console/{query}", None, BROWSER)
     assert answer.status == 301
     location = answer.headers["Location"]
@@ -66,9 +64,7 @@ def test_a_slash_behind_the_address(filled: Daemon, query: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_and_its_twin(filled: Daemon, path: str) -> None:
-    """Goal: one view, two renderers.
-    Method: HTML to a browser and to who does not mind; JSON by the address and by Accept.
-    """
+    """One view, two renderers."""
     for headers in (BROWSER, {}):
         page = filled.request("GET", path, None, headers)
         assert page.status == 200, page.body
@@ -91,9 +87,7 @@ def test_a_page_and_its_twin(filled: Daemon, path: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_lets_nothing_foreign_in(filled: Daemon, path: str) -> None:
-    """Goal: no script, style or frame of anybody else, and no inline ones.
-    Method: the headers, and the page's own scripts and styles.
-    """
+    """No script, style or frame of anybody else, and no inline ones."""
     page = filled.request("GET", path, None, BROWSER)
     policy = page.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -110,9 +104,7 @@ def test_a_page_lets_nothing_foreign_in(filled: Daemon, path: str) -> None:
 
 
 def test_the_strip_is_the_segments_api(filled: Daemon) -> None:
-    """Goal: the picture's facts are those of ``GET .../segments``.
-    Method: the twin beside the API, and the blocks of the picture.
-    """
+    """The picture's facts are those of ``GET .../segments``."""
     api = filled.request("GET", "/v1/topics/shown/partitions/0/segments").json
     twin = filled.request("GET", "/console/topics/shown/partitions/0.json").json
     same = ("base_offset", "next_offset", "size_bytes", "largest_timestamp_ms", "rule", "keeper")
@@ -133,9 +125,7 @@ def test_the_strip_is_the_segments_api(filled: Daemon) -> None:
 
 
 def test_what_if_is_the_simulation(filled: Daemon) -> None:
-    """Goal: the form asks the planner; a config that is wrong is told, and nothing changes.
-    Method: the twin beside ``retention:simulate``; a word where a number belongs.
-    """
+    """The form asks the planner; a config that is wrong is told, and nothing changes."""
     path = "/console/topics/shown/retention"
     query = "retention.ms=43200000&retention.bytes=&horizon_days=2"
     twin = filled.request("GET", f"{path}.json?{query}").json
@@ -157,9 +147,7 @@ def test_what_if_is_the_simulation(filled: Daemon) -> None:
 
 
 def test_errors_are_pages_for_people(filled: Daemon) -> None:
-    """Goal: who looks at pages is told in words, a program by the one shape; one status.
-    Method: a topic and a partition that there are not, a parameter that nobody reads.
-    """
+    """Who looks at pages is told in words, a program by the one shape; one status."""
     for path, status, code in (
         ("/console/topics/none/partitions", 404, 40401),
         ("/console/topics/shown/partitions/9", 404, 40402),
@@ -179,9 +167,7 @@ def test_errors_are_pages_for_people(filled: Daemon) -> None:
 
 
 def test_a_topic_whose_name_ends_as_a_twin_does(filled: Daemon) -> None:
-    """Goal: no topic hides behind another's twin.
-    Method: the topics ``a`` and ``a.json``.
-    """
+    """No topic hides behind another's twin."""
     filled.create_topic("a", 1)
     filled.create_topic("a.json", 2)
     for topic, partitions in (("a", 1), ("a.json", 2)):
@@ -190,9 +176,7 @@ def test_a_topic_whose_name_ends_as_a_twin_does(filled: Daemon) -> None:
 
 
 def test_files_are_kept_for_ever_and_asked_for_once(filled: Daemon) -> None:
-    """Goal: a file's address is its content.
-    Method: every file, with and without its tag; another digest, a name outside.
-    """
+    """A file's address is its content."""
     for name, asset in all_assets().items():
         path = f"/console/assets/{asset.digest}/{name}"
         answer = filled.request("GET", path)

@@ -60,9 +60,7 @@ def test_a_trial_and_a_clean(daemon: Daemon) -> None:
 
 
 def test_forms_that_are_not_ours(daemon: Daemon) -> None:
-    """Goal: nothing is begun by another origin, by half a form, or by what is no form.
-    Method: each of them.
-    """
+    """Nothing is begun by another origin, by half a form, or by what is no form."""
     whole = {"topic": "t-none", "partition": "0"}
     for path in (f"{PAGE}/try", f"{PAGE}/retry"):
         foreign = FORM | {"Sec-Fetch-Site": "cross-site"}

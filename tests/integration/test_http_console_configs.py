@@ -15,9 +15,7 @@ SETTINGS = {"log_initial_task_delay_ms": "86400000", "log_cleaner_enable": "fals
 
 
 def test_configs(daemon: Daemon) -> None:
-    """Goal: value, source and default are those of ``GET /v1/configs`` and of the topic.
-    Method: both twins with everything, and with what is set alone.
-    """
+    """Value, source and default are those of ``GET /v1/configs`` and of the topic."""
     daemon.create_topic("set", 1, retention_ms="600000")
     twin = daemon.request("GET", "/console/configs.json?all=true").json
     api = daemon.request("GET", "/v1/configs").json["configs"]
@@ -35,9 +33,7 @@ def test_configs(daemon: Daemon) -> None:
 
 
 def test_about(daemon: Daemon) -> None:
-    """Goal: who runs here, as ``GET /v1/info`` says; licences can be read.
-    Method: the twin beside it, and each licence's address.
-    """
+    """Who runs here, as ``GET /v1/info`` says; licences can be read."""
     twin = daemon.request("GET", "/console/about.json").json
     info = daemon.request("GET", "/v1/info").json
     assert {key: twin[key] for key in ("version", "cluster_id", "node_id")} == {

@@ -29,9 +29,7 @@ def filled(daemon: Daemon, topic: str) -> str:
 
 
 def test_offsets_and_times(daemon: Daemon) -> None:
-    """Goal: the place of an offset is the segment's of the API, a time's offset list-offsets'.
-    Method: every offset, a time, what is no offset.
-    """
+    """The place of an offset is the segment's of the API, a time's offset list-offsets'."""
     address = filled(daemon, "placed")
     segments = daemon.request("GET", "/v1/topics/placed/partitions/0/segments").json["segments"]
     for segment in segments:
@@ -82,10 +80,7 @@ def test_the_wizard(daemon: Daemon) -> None:
 
 
 def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
-    """Goal: a page that is older than the topic of its name takes nothing from that one.
-    Method: deletion and retention, asked for by the pages of a topic that was made anew since; then
-    by the new one's.
-    """
+    """A page that is older than the topic of its name takes nothing from that one."""
     address = filled(daemon, "renewed")
     former = daemon.request("GET", f"{address}/delete-records.json").json["topic_id"]
     assert daemon.request("GET", f"{address}.json").json["topic_id"] == former
@@ -105,9 +100,7 @@ def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
 
 
 def test_a_large_form_is_refused_before_it_is_read(daemon: Daemon) -> None:
-    """Goal: nobody fills the memory with what is to be two fields.
-    Method: a length of 1 MB without the body; as many bytes in chunks, of which few are sent.
-    """
+    """Nobody fills the memory with what is to be two fields."""
     daemon.create_topic("formed", 1)
     head = (
         b"POST /console/topics/formed/partitions/0/delete-records HTTP/1.1\r\nHost: x\r\n"

@@ -54,9 +54,7 @@ def test_the_page_is_the_log(daemon: Daemon) -> None:
 
 
 def test_an_aborted_transaction(daemon: Daemon) -> None:
-    """Goal: open records are said to be open, aborted ones aborted, and the marker is shown.
-    Method: a sink's batch before and after it is aborted.
-    """
+    """Open records are said to be open, aborted ones aborted, and the marker is shown."""
     with client_of("sync", f"http://127.0.0.1:{daemon.port}") as client:
         client.create_topic("undone", partitions=1)
         producer = begun(client, "undone", 1)
@@ -70,9 +68,7 @@ def test_an_aborted_transaction(daemon: Daemon) -> None:
 
 
 def test_the_switch(tmp_path: Path) -> None:
-    """Goal: console.records=false leaves neither the page nor a link to it; the API reads on.
-    Method: a daemon with the switch.
-    """
+    """console.records=false leaves neither the page nor a link to it; the API reads on."""
     with Daemon(tmp_path, console_records="false") as daemon:
         daemon.create_topic("quiet", 1)
         refused(daemon.request("GET", f"{page_of('quiet')}.json"), 404, 404)

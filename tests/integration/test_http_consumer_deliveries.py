@@ -26,10 +26,7 @@ __all__ = ["SETTINGS"]  # of the daemon fixture
 
 
 def test_a_lost_answer_comes_again(daemon: Daemon) -> None:
-    """Goal: a client whose connection broke before it read its records gets them again.
-
-    Method: a connection that is reset with the answer unread; then one that reads all and closes.
-    """
+    """A client whose connection broke before it read its records gets them again."""
     topic = topic_of(daemon, "lost")
     one = Instance(daemon, "losing", **CONFLUENT)
     one.subscribe(topic)
@@ -48,10 +45,7 @@ def test_a_lost_answer_comes_again(daemon: Daemon) -> None:
 
 
 def test_a_lost_answer_is_not_committed(daemon: Daemon) -> None:
-    """Goal: a commit without body never covers records that were lost on the way.
-
-    Method: the reset as above, then the commit.
-    """
+    """A commit without body never covers records that were lost on the way."""
     topic = topic_of(daemon, "uncommitted")
     one = Instance(daemon, "uncommitted", **CONFLUENT)
     one.subscribe(topic)
@@ -65,10 +59,7 @@ def test_a_lost_answer_is_not_committed(daemon: Daemon) -> None:
 
 
 def test_auto_commit_covers_what_was_delivered_before(daemon: Daemon) -> None:
-    """Goal: the next poll commits what the one before delivered; leaving commits the rest.
-
-    Method: an interval of 0; the commit seen by another member of the group.
-    """
+    """The next poll commits what the one before delivered; leaving commits the rest."""
     topic = topic_of(daemon, "automatic")
     config = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 0}
     one = Instance(daemon, "automatic", **config)
@@ -85,10 +76,7 @@ def test_auto_commit_covers_what_was_delivered_before(daemon: Daemon) -> None:
 
 
 def test_bodies_with_every_verb_and_a_connection_that_stays(daemon: Daemon) -> None:
-    """Goal: clients that send ``{}`` with GET and DELETE are understood, on one connection.
-
-    Method: the whole life of an instance on one connection.
-    """
+    """Clients that send ``{}`` with GET and DELETE are understood, on one connection."""
     topic = topic_of(daemon, "verbose")
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=20)
 

@@ -112,10 +112,7 @@ def test_a_consumer_reads_commits_and_comes_back(daemon: Daemon, config: dict[st
 
 
 def test_the_body_of_pandaproxy_is_stored_as_it_is(daemon: Daemon) -> None:
-    """Goal: ``partitions`` in a commit is nobody's last record.
-
-    Method: an instance of the dialect confluent that commits so.
-    """
+    """``partitions`` in a commit is nobody's last record."""
     topic = topic_of(daemon, "panda")
     one = Instance(daemon, "pandas", **CONFLUENT)
     entry = {"topic": topic, "partition": "0", "offset": "2"}
@@ -126,10 +123,7 @@ def test_the_body_of_pandaproxy_is_stored_as_it_is(daemon: Daemon) -> None:
 
 
 def test_what_is_created_wrongly_is_refused(daemon: Daemon) -> None:
-    """Goal: a misspelt or impossible config is an error that names it.
-
-    Method: each, and a name that is taken; numbers and flags may be texts.
-    """
+    """A misspelt or impossible config is an error that names it."""
     for config, code in (
         ({"format": "avro"}, 42204),
         ({"auto.offset.reset": "sometime"}, 42204),
@@ -149,10 +143,7 @@ def test_what_is_created_wrongly_is_refused(daemon: Daemon) -> None:
 
 
 def test_the_way_to_an_instance(daemon: Daemon) -> None:
-    """Goal: base_uri leads back, whatever the names hold and whoever stands in between.
-
-    Method: a group with a slash, forwarded headers from a trusted proxy.
-    """
+    """base_uri leads back, whatever the names hold and whoever stands in between."""
     answer = daemon.request("POST", "/consumers/a%2Fb", {"name": "c d/e"}, HEADERS)
     base = f"http://127.0.0.1:{daemon.port}"
     assert answer.json["base_uri"] == f"{base}/consumers/a%2Fb/instances/c%20d%2Fe"
@@ -171,10 +162,7 @@ def test_the_way_to_an_instance(daemon: Daemon) -> None:
 
 
 def test_an_instance_that_is_not_there(daemon: Daemon) -> None:
-    """Goal: every route says 404/40403, which clients know how to heal.
-
-    Method: all of them; deleting twice.
-    """
+    """Every route says 404/40403, which clients know how to heal."""
     path = "/consumers/nobody/instances/none"
     partitions: dict[str, object] = {"partitions": []}
     for method, tail, body in (
@@ -259,10 +247,7 @@ def test_positions(daemon: Daemon) -> None:
 
 
 def test_formats(daemon: Daemon) -> None:
-    """Goal: records come in the format of the instance; what does not fit it stays in place.
-
-    Method: json and text instances over a record that is no JSON, and every kind of Accept.
-    """
+    """Records come in the format of the instance; what does not fit it stays in place."""
     topic = topic_of(daemon, "formats", 0)
     daemon.request(
         "POST",
@@ -286,10 +271,7 @@ def test_formats(daemon: Daemon) -> None:
 
 
 def test_one_record_larger_than_max_bytes_is_delivered(daemon: Daemon) -> None:
-    """Goal: no consumer is stuck at a large record.
-
-    Method: records of 1 KB with max_bytes=10, one at a time.
-    """
+    """No consumer is stuck at a large record."""
     topic = topic_of(daemon, "large", 0)
     daemon.produce_text(topic, *("x" * 1000 for _ in range(3)))
     one = Instance(daemon, "large", **CONFLUENT)
@@ -299,10 +281,7 @@ def test_one_record_larger_than_max_bytes_is_delivered(daemon: Daemon) -> None:
 
 
 def test_latest_begins_at_the_subscription(daemon: Daemon) -> None:
-    """Goal: what is appended between subscribing and the first poll is not missed.
-
-    Method: the default reset.
-    """
+    """What is appended between subscribing and the first poll is not missed."""
     topic = topic_of(daemon, "latest")
     one = Instance(daemon, "latest", **{"auto.commit.enable": "false"})
     one.subscribe(topic)
@@ -311,10 +290,7 @@ def test_latest_begins_at_the_subscription(daemon: Daemon) -> None:
 
 
 def test_an_offset_outside_the_log_is_reset(daemon: Daemon) -> None:
-    """Goal: auto.offset.reset decides, and ``none`` says so.
-
-    Method: a position above the log end, for each.
-    """
+    """auto.offset.reset decides, and ``none`` says so."""
     topic = topic_of(daemon, "outside")
     at = {"topic": topic, "partition": 0}
     for reset, expected in (("earliest", [0, 1, 2]), ("latest", [])):
@@ -328,10 +304,7 @@ def test_an_offset_outside_the_log_is_reset(daemon: Daemon) -> None:
 
 
 def test_the_group_is_dealt_out_at_once(daemon: Daemon) -> None:
-    """Goal: members share the partitions by range from the very next request on.
-
-    Method: members come and go; each one's partitions and positions after each step.
-    """
+    """Members share the partitions by range from the very next request on."""
     topic = topic_of(daemon, "shared", 4, partitions=4)
     one = Instance(daemon, "sharing", name="a", **CONFLUENT)
     one.subscribe(topic)
@@ -354,10 +327,7 @@ def test_the_group_is_dealt_out_at_once(daemon: Daemon) -> None:
 
 
 def test_a_pattern_follows_new_topics(daemon: Daemon) -> None:
-    """Goal: topics that appear or go are read or not from the next poll on.
-
-    Method: a pattern, a topic made and one deleted behind it; internal topics never match.
-    """
+    """Topics that appear or go are read or not from the next poll on."""
     first = topic_of(daemon, "pattern-1")
     one = Instance(daemon, "patterns", **CONFLUENT)
     one.done("POST", "/subscription", {"topic_pattern": "pattern-[0-9]|__.*"})
@@ -417,10 +387,7 @@ def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
 
 
 def test_commits_of_what_is_not_there(daemon: Daemon) -> None:
-    """Goal: a commit names a partition that exists, or nothing is committed.
-
-    Method: an unknown topic and partition beside a good one.
-    """
+    """A commit names a partition that exists, or nothing is committed."""
     topic = topic_of(daemon, "partly")
     one = Instance(daemon, "partly", **STRIMZI)
     good = {"topic": topic, "partition": 0, "offset": 1}

@@ -34,9 +34,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_nothing_without_configuration(daemon: Daemon) -> None:
-    """Goal: off by default.
-    Method: a request and a preflight with an origin.
-    """
+    """Off by default."""
     answer = daemon.request("GET", "/topics", None, ORIGIN)
     assert ALLOW not in answer.headers
     refused(daemon.request("OPTIONS", "/topics", None, PREFLIGHT), 405, 405)
@@ -75,9 +73,7 @@ def test_a_rebound_name_opens_nothing(daemon: Daemon) -> None:
 
 
 def test_a_preflight_needs_no_credentials(opened: Daemon) -> None:
-    """Goal: what a browser asks first is answered, to allowed origins alone.
-    Method: a preflight of an allowed origin, of another, and an OPTIONS that is none.
-    """
+    """What a browser asks first is answered, to allowed origins alone."""
     answer = opened.request("OPTIONS", "/topics/t-1", None, PREFLIGHT)
     assert answer.status == 204
     assert answer.headers[ALLOW] == "https://page.example"
@@ -91,9 +87,7 @@ def test_a_preflight_needs_no_credentials(opened: Daemon) -> None:
 
 
 def test_answers_and_errors_say_who_may_read_them(opened: Daemon) -> None:
-    """Goal: a page sees results and reasons; caches keep origins apart.
-    Method: a result, errors of the gate and of a route, and an origin that is not allowed.
-    """
+    """A page sees results and reasons; caches keep origins apart."""
     for headers, status in (({}, 401), (by("denied"), 403), (by("reader"), 404)):
         answer = opened.request("GET", "/topics/t-none", None, {**ORIGIN, **headers})
         assert answer.status == status
@@ -106,9 +100,7 @@ def test_answers_and_errors_say_who_may_read_them(opened: Daemon) -> None:
 
 
 def test_hosts_that_are_not_ours_are_refused(opened: Daemon) -> None:
-    """Goal: a name that an attacker lets point here opens nothing.
-    Method: Host with allowed and other names; probes take any.
-    """
+    """A name that an attacker lets point here opens nothing."""
     for host in ("127.0.0.1", "127.0.0.1:80", "KAFKALOG.test:8082"):
         headers = {**by("reader"), "Host": host}
         assert opened.request("GET", "/topics/t-none", None, headers).status == 404
@@ -127,9 +119,7 @@ def test_hosts_that_are_not_ours_are_refused(opened: Daemon) -> None:
     ],
 )
 def test_a_page_of_another_origin_changes_nothing(daemon: Daemon, headers: dict[str, str]) -> None:
-    """Goal: what a page may send without a preflight, with the user's credentials, does nothing.
-    Method: a text that is a request, at routes of all three APIs; then the same from no browser.
-    """
+    """What a page may send without a preflight, with the user's credentials, does nothing."""
     plain = {"Content-Type": "text/plain"}
     topic = "crossed" + "".join(filter(str.isalpha, "".join(headers.values())))
     daemon.create_topic(topic)
@@ -151,9 +141,7 @@ def test_a_page_of_another_origin_changes_nothing(daemon: Daemon, headers: dict[
 
 
 def test_a_page_that_is_named_may_ask(opened: Daemon) -> None:
-    """Goal: whoever may read answers may send what they answer.
-    Method: a produce from an allowed origin and from another, as a browser marks both.
-    """
+    """Whoever may read answers may send what they answer."""
     site = {"Sec-Fetch-Site": "cross-site"}
     for origin, status in (("https://other.example", 200), ("https://evil.example", 403)):
         headers = {**by("writer"), **site, "Origin": origin}

@@ -49,9 +49,7 @@ def files_of(bundle: bytes) -> dict[str, bytes]:
 
 
 def test_stacks_and_tasks(daemon: Daemon) -> None:
-    """Goal: every thread and every coroutine, with the line where it stands.
-    Method: a fetch that waits, seen in both.
-    """
+    """Every thread and every coroutine, with the line where it stands."""
     daemon.create_topic("awaited")
     waiting = daemon.connect(60)
     waiting.request("GET", "/topics/awaited/partitions/0/records?offset=0&timeout=30000")
@@ -71,9 +69,7 @@ def test_stacks_and_tasks(daemon: Daemon) -> None:
 
 
 def test_config_names_who_gave_each_value(daemon: Daemon) -> None:
-    """Goal: all keys, those of the command line marked.
-    Method: the port, and a key that nobody set.
-    """
+    """All keys, those of the command line marked."""
     found = {one["name"]: one for one in daemon.request("GET", "/debug/config").json["configs"]}
     assert found["http.port"] == {
         "name": "http.port",
@@ -85,9 +81,7 @@ def test_config_names_who_gave_each_value(daemon: Daemon) -> None:
 
 
 def test_log_levels_change_without_a_restart(daemon: Daemon) -> None:
-    """Goal: one logger or all, back again; the audit speaks at every level.
-    Method: set, look, reset; names that there are not.
-    """
+    """One logger or all, back again; the audit speaks at every level."""
     assert daemon.request("GET", LOG_LEVEL).json == {"level": "info", "loggers": {}}
     body = {"level": "error"}
     assert daemon.request("PUT", LOG_LEVEL, body).json == {"level": "error", "loggers": {}}
@@ -110,9 +104,7 @@ def test_log_levels_change_without_a_restart(daemon: Daemon) -> None:
 
 
 def test_cardinality_is_that_of_a_scrape(daemon: Daemon) -> None:
-    """Goal: who has too many series sees which.
-    Method: a topic of 20 partitions; the page itself counted.
-    """
+    """Who has too many series sees which."""
     daemon.create_topic("wide", 20)
     found = daemon.request("GET", "/debug/metrics-cardinality").json
     page = daemon.request("GET", "/metrics").body.decode().splitlines()
@@ -181,9 +173,7 @@ def test_bundle_without_secrets(tmp_path: Path) -> None:
     ],
 )
 def test_for_this_machine_alone(daemon: Daemon, headers: dict[str, str]) -> None:
-    """Goal: a proxy beside the daemon, or a page in a browser here, opens it to nobody.
-    Method: what their requests carry.
-    """
+    """A proxy beside the daemon, or a page in a browser here, opens it to nobody."""
     for path in PATHS:
         refused(daemon.request("GET", path, None, headers), 403, 40301)
     answer = daemon.request("PUT", LOG_LEVEL, {"level": "debug"}, headers)
@@ -191,25 +181,19 @@ def test_for_this_machine_alone(daemon: Daemon, headers: dict[str, str]) -> None
 
 
 def test_a_whole_request_line_hides_no_host(daemon: Daemon) -> None:
-    """Goal: the name in the request line does not stand for another one in the header.
-    Method: an absolute target of this machine, asked for by another name.
-    """
+    """The name in the request line does not stand for another one in the header."""
     headers = {"Host": "rebound.example"}
     refused(daemon.request("GET", "http://localhost/debug/config", None, headers), 403, 40301)
 
 
 def test_not_behind_named_proxies(tmp_path: Path) -> None:
-    """Goal: where proxies are named, a connection from this machine may be theirs.
-    Method: a daemon with http.trusted.proxies and no admin.port.
-    """
+    """Where proxies are named, a connection from this machine may be theirs."""
     with Daemon(tmp_path, http_trusted_proxies="127.0.0.1/32") as daemon:
         refused(daemon.request("GET", "/debug/config"), 403, 40301)
 
 
 def test_not_over_the_network(tmp_path: Path) -> None:
-    """Goal: without admin.port another machine is refused, whatever http.auth says.
-    Method: this machine's own address on the network is another end than loopback.
-    """
+    """Without admin.port another machine is refused, whatever http.auth says."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing
@@ -226,9 +210,7 @@ def test_not_over_the_network(tmp_path: Path) -> None:
 
 
 def test_behind_the_admin_port(tmp_path: Path) -> None:
-    """Goal: with a port of its own it is there, for any address, and not on the data port.
-    Method: as through a proxy, at both.
-    """
+    """With a port of its own it is there, for any address, and not on the data port."""
     admin = ReservedPort()
     through = {"X-Forwarded-For": "10.0.0.1"}
     with Daemon(tmp_path, admin_port=str(admin.number)) as daemon:
@@ -246,16 +228,13 @@ class HangingDaemon(Daemon):
         self.gate = root / "gate"
 
     def command(self) -> list[str]:
-        """See Daemon."""
         python, _, _, *rest = super().command()
         return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
 
 
 @pytest.mark.timeout(120)
 def test_while_a_disk_hangs(tmp_path: Path) -> None:
-    """Goal: what hangs is what one wants to look into, also with a password.
-    Method: flushes that do not end take all threads of the control pool; then every route.
-    """
+    """What hangs is what one wants to look into, also with a password."""
     settings = access_settings(tmp_path, rules=None)
     daemon = HangingDaemon(tmp_path, **settings)
     password = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
@@ -279,9 +258,7 @@ def test_while_a_disk_hangs(tmp_path: Path) -> None:
 
 
 def test_one_bundle_at_a_time(daemon: Daemon) -> None:
-    """Goal: who asks for many bundles does not fill the memory with pages of metrics.
-    Method: eight at once, until one was refused; alone it is made.
-    """
+    """Who asks for many bundles does not fill the memory with pages of metrics."""
     with ThreadPoolExecutor(8) as threads:
         deadline = time.monotonic() + 60
         found: list[Answer] = []
@@ -296,9 +273,7 @@ def test_one_bundle_at_a_time(daemon: Daemon) -> None:
 
 
 def test_while_it_recovers(tmp_path: Path) -> None:
-    """Goal: a start that hangs can be looked into.
-    Method: the load of a partition waits for a gate; its thread is seen, and the bundle comes.
-    """
+    """A start that hangs can be looked into."""
     daemon = GatedDaemon(tmp_path / "gated").prepare()
     try:
         daemon.start_and_reach_the_gate()

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class DefectiveDaemon(Daemon):
-    """See the module."""
-
     def command(self) -> list[str]:
-        """See Daemon."""
         python, _, _, *rest = super().command()
         return [python, "-m", "tests.integration.defective_daemon", *rest]
 

@@ -248,9 +248,7 @@ def test_last_event_id_goes_before_the_query(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("start", ["from=latest", "tail=1"])
 def test_partitions_that_came_while_the_client_was_away(daemon: Daemon, start: str) -> None:
-    """Goal: a client that follows all of a topic misses nothing, also of partitions added since.
-    Method: two partitions and an id of them; two more with records, of which some are deleted.
-    """
+    """A client that follows all of a topic misses nothing, also of partitions added since."""
     topic = f"grown-{start[:4]}"
     daemon.create_topic(topic, 2)
     answer = daemon.request("PATCH", f"{cluster(daemon)}/topics/{topic}", {"partitions_count": 4})

@@ -101,10 +101,7 @@ def test_offsets_are_stored_as_sent(daemon: Daemon, topic: str) -> None:
 
 
 def test_groups_are_listed_and_described(daemon: Daemon, topic: str) -> None:
-    """Goal: a group shows its state, members and commits; one that is not there is 404/40405.
-
-    Method: a group with a commit, one with a member, one with neither.
-    """
+    """A group shows its state, members and commits; one that is not there is 404/40405."""
     put(daemon, "quiet", p0=4)
     path = member(daemon, "busy", topic)
     states = {each["group"]: each for each in daemon.request("GET", "/v1/groups").json["groups"]}
@@ -120,10 +117,7 @@ def test_groups_are_listed_and_described(daemon: Daemon, topic: str) -> None:
 
 
 def test_resets(daemon: Daemon, topic: str) -> None:
-    """Goal: earliest, latest, a time, a shift and an offset, each inside the log.
-
-    Method: the same group again and again; dry runs change nothing.
-    """
+    """Earliest, latest, a time, a shift and an offset, each inside the log."""
     for body, expected in (
         ({"to": "earliest"}, {0: 3, 1: 0}),
         ({"to": "latest"}, {0: 10, 1: 5}),
@@ -147,10 +141,7 @@ def test_resets(daemon: Daemon, topic: str) -> None:
 
 
 def test_what_a_reset_refuses(daemon: Daemon, topic: str) -> None:
-    """Goal: a reset that cannot be meant changes nothing.
-
-    Method: numbers that do not go with ``to``, unknown groups and topics, a shift of nothing.
-    """
+    """A reset that cannot be meant changes nothing."""
     path = "/v1/groups/unset/offsets:reset"
     for body, status, code in (
         ({"to": "shift"}, 422, 422),
@@ -169,10 +160,7 @@ def test_what_a_reset_refuses(daemon: Daemon, topic: str) -> None:
 
 
 def test_a_group_with_members_is_not_changed_behind_their_backs(daemon: Daemon, topic: str) -> None:
-    """Goal: 409/40911 until the last member left; a dry run is always possible.
-
-    Method: reset, delete offsets and delete the group with a member and without.
-    """
+    """409/40911 until the last member left; a dry run is always possible."""
     put(daemon, "owned", p0=5, p1=3)
     path = member(daemon, "owned", topic)
     base = "/v1/groups/owned"

@@ -49,9 +49,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_a_token_lets_in_whom_it_names(guarded: Daemon) -> None:
-    """Goal: the principal of a token meets the rules like any other; other schemes go on.
-    Method: produce and fetch; a topic that the rules do not give; a static token.
-    """
+    """The principal of a token meets the rules like any other; other schemes go on."""
     records = {"records": [{"value": "x"}]}
     headers = by_token("alice") | {"Content-Type": TEXT}
     assert guarded.request("POST", "/topics/t-1", records, headers).status == 200
@@ -95,9 +93,7 @@ def test_a_token_lets_in_whom_it_names(guarded: Daemon) -> None:
     ],
 )
 def test_refusals(guarded: Daemon, make: Callable[[], str], reason: str) -> None:
-    """Goal: 401/40101 that says why as RFC 6750 has it, and not a word of the token anywhere.
-    Method: every kind of bad token, made now: its times are not those of the collection.
-    """
+    """401/40101 that says why as RFC 6750 has it, and not a word of the token anywhere."""
     given = make()
     answer = guarded.request("GET", "/topics", None, {"Authorization": f"Bearer {given}"})
     body = refused(answer, 401, 40101)
@@ -110,9 +106,7 @@ def test_refusals(guarded: Daemon, make: Callable[[], str], reason: str) -> None
 
 
 def test_huge_tokens(guarded: Daemon) -> None:
-    """Goal: a token costs no more than a request's header may.
-    Method: one that is too long for us, one that is too long for any header line.
-    """
+    """A token costs no more than a request's header may."""
     for size, status, code in ((8_050, 401, 40101), (20_000, 431, 431)):
         headers = {"Authorization": "Bearer " + "x" * size}
         refused(guarded.request("GET", "/topics", None, headers), status, code)
@@ -164,9 +158,7 @@ def test_keys_change_under_the_daemon(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_at_the_start(tmp_path: Path, text: str, mode: int, fault: str) -> None:
-    """Goal: the daemon does not come up with keys that nobody gave it.
-    Method: a fault in the file, and one of its mode.
-    """
+    """The daemon does not come up with keys that nobody gave it."""
     settings = settings_of(tmp_path)
     write(tmp_path / "jwks.json", text, mode)
     daemon = Daemon(tmp_path, **settings)

@@ -140,18 +140,14 @@ def test_receipts(daemon: Daemon) -> None:
     ],
 )
 def test_where_json_is_broken(daemon: Daemon, body: bytes, kind: str, byte: int) -> None:
-    """Goal: the byte is one of the line, or of the array, that was sent.
-    Method: broken ones, alone and behind a good one.
-    """
+    """The byte is one of the line, or of the array, that was sent."""
     told = produce(daemon, "where/records", body, kind).json
     message = told["errors"][0]["message"] if kind == NDJSON else told["message"]
     assert message.endswith(f"this is not JSON at byte {byte}")
 
 
 def test_a_summary_names_what_failed(daemon: Daemon) -> None:
-    """Goal: the number of the record and its error; a status of its own when all failed alike.
-    Method: a mixture, then nothing but broken lines, then two kinds of wrong alone.
-    """
+    """The number of the record and its error; a status of its own when all failed alike."""
     daemon.create_topic("partly")
     body = produce(daemon, "partly/records", b'{"value":1}\nx\n{"value":2}\n{"a":1}\n').json
     assert (body["count"], body["failed_count"]) == (2, 2)
@@ -178,9 +174,7 @@ FORMATS = {
 def test_keys_and_values_in_formats_of_their_own(
     daemon: Daemon, key_format: str, value_format: str, *, is_array: bool
 ) -> None:
-    """Goal: nine pairs, in lines and arrays, with and without more than a pair.
-    Method: the texts as sent and the bytes as stored; null is null.
-    """
+    """Nine pairs, in lines and arrays, with and without more than a pair."""
     topic = f"f-{key_format}-{value_format}-{is_array}"
     daemon.create_topic(topic)
     key, value = FORMATS[key_format], FORMATS[value_format]
@@ -274,9 +268,7 @@ def test_one_record_as_it_is(daemon: Daemon) -> None:
 
 
 def test_keys_choose_partitions_as_in_v2(daemon: Daemon) -> None:
-    """Goal: the same key in both APIs lies in the same partition; those without turn about.
-    Method: text keys through both, two batches of records without keys.
-    """
+    """The same key in both APIs lies in the same partition; those without turn about."""
     daemon.create_topic("keyed", partitions=8)
     keys = ["21", "foobar", "a-little-bit-long-string", "abc"]
     data = lines(*({"key": key, "value": 0} for key in keys))
@@ -298,9 +290,7 @@ def test_keys_choose_partitions_as_in_v2(daemon: Daemon) -> None:
 
 
 def test_expected_offset(daemon: Daemon) -> None:
-    """Goal: the whole body follows the offset without a gap, or nothing of it is appended.
-    Method: the right offset, a stale one, a record that wants to go elsewhere.
-    """
+    """The whole body follows the offset without a gap, or nothing of it is appended."""
     daemon.create_topic("expected", partitions=2)
     path = "expected/partitions/0/records?expected_offset="
     big = lines(*({"value": "x" * 1000, "key": str(i)} for i in range(1500)))
@@ -314,9 +304,7 @@ def test_expected_offset(daemon: Daemon) -> None:
 
 
 def test_expected_offset_needs_a_partition(daemon: Daemon) -> None:
-    """Goal: the guard is refused where nobody would look at it.
-    Method: the route of the topic.
-    """
+    """The guard is refused where nobody would look at it."""
     answer = produce(daemon, "unguarded/records?expected_offset=3", lines({"value": 1}))
     assert (answer.status, answer.json["error_code"]) == (400, 40005)
     assert answer.json["details"] == {"parameter": "expected_offset"}
@@ -324,9 +312,7 @@ def test_expected_offset_needs_a_partition(daemon: Daemon) -> None:
 
 
 def test_durability_classes(daemon: Daemon) -> None:
-    """Goal: acks, flush and the header as on the other produce routes.
-    Method: each, for lines and for a single record; receipts without acks.
-    """
+    """acks, flush and the header as on the other produce routes."""
     daemon.create_topic("classes")
     for kind, data in ((NDJSON, b"{}"), ("text/plain", b"x"), ("application/json", b"[{}]")):
         for query, durability in (
@@ -348,9 +334,7 @@ def test_durability_classes(daemon: Daemon) -> None:
 
 
 def test_what_is_refused_before_a_record_is_read(daemon: Daemon) -> None:
-    """Goal: media types, topics and parameters have their own status also where lines are wanted.
-    Method: each wrong request, asking for receipts.
-    """
+    """Media types, topics and parameters have their own status also where lines are wanted."""
     daemon.create_topic("refusing")
     told = {"Accept": NDJSON}
     wrong = produce(daemon, "refusing/records", b"{}", "application/x-www-form-urlencoded", told)
@@ -364,9 +348,7 @@ def test_what_is_refused_before_a_record_is_read(daemon: Daemon) -> None:
 
 
 def test_groups_are_split_where_a_limit_asks_for_it(daemon: Daemon) -> None:
-    """Goal: lines that come together never fail together by the size of a batch of our making.
-    Method: a topic with small batches; one record too large among those that fit.
-    """
+    """Lines that come together never fail together by the size of a batch of our making."""
     daemon.create_topic("split", max_message_bytes="2000")
     values = ["x" * 300] * 40
     values[17] = "y" * 3000
@@ -381,9 +363,7 @@ def test_groups_are_split_where_a_limit_asks_for_it(daemon: Daemon) -> None:
 
 
 def test_a_topics_rules_are_for_each_record(daemon: Daemon) -> None:
-    """Goal: a null key or a wrong time is that record's fault alone.
-    Method: a compacted topic with a window of time.
-    """
+    """A null key or a wrong time is that record's fault alone."""
     daemon.create_topic("ruled", cleanup_policy="compact", message_timestamp_after_max_ms="1000")
     far = now_ms() + 10**9
     data = lines(
@@ -398,9 +378,7 @@ def test_a_topics_rules_are_for_each_record(daemon: Daemon) -> None:
 
 
 def test_full_duplex(daemon: Daemon) -> None:
-    """Goal: the status comes before the first line, a receipt before the next line is sent.
-    Method: one connection, read and written in turns; then used again.
-    """
+    """The status comes before the first line, a receipt before the next line is sent."""
     daemon.create_topic("duplex")
     headers = {"Content-Type": NDJSON, "Accept": NDJSON}
     with Duplex(daemon, "/v1/topics/duplex/records", headers) as wire:
@@ -418,9 +396,7 @@ def test_full_duplex(daemon: Daemon) -> None:
 
 
 def test_compressed_lines(daemon: Daemon) -> None:
-    """Goal: gzip in a stream, receipts while it comes; what breaks off is said in the last line.
-    Method: a flushed gzip stream in chunks; one without its end; a bomb of one line.
-    """
+    """Gzip in a stream, receipts while it comes; what breaks off is said in the last line."""
     daemon.create_topic("zipped")
     headers = {"Content-Type": NDJSON, "Accept": NDJSON, "Content-Encoding": "gzip"}
     packed = gzip.compress(lines({"value": 1}, {"value": 2}))
@@ -441,9 +417,7 @@ def test_compressed_lines(daemon: Daemon) -> None:
 
 
 def test_only_a_record_creates_a_topic(daemon: Daemon) -> None:
-    """Goal: what is refused leaves no topic behind, in lines, arrays and single records.
-    Method: bodies without a record that could be appended, then one with.
-    """
+    """What is refused leaves no topic behind, in lines, arrays and single records."""
     before = daemon.request("GET", "/topics").json
     path = "made-by-a-record/records"
     for kind, body, status in (

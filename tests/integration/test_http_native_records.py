@@ -454,10 +454,7 @@ def test_the_path_of_the_v1_api(daemon: Daemon) -> None:
 
 
 def test_a_partition_that_is_done_with_is_not_asked_again(tmp_path: Path) -> None:
-    """Goal: a stream of several partitions needs no more of one that has reached its bound.
-
-    Method: the log directory of that partition fails while the stream waits for the other one.
-    """
+    """A stream of several partitions needs no more of one that has reached its bound."""
     with Daemon(tmp_path, log_dirs=2) as lone:
         lone.create_topic("t", 2)
         lost = next(path for path in lone.log_dirs if path.joinpath("t-0").exists())

@@ -129,9 +129,7 @@ def test_moves_under_load(two: Daemon) -> None:
 
 
 def test_a_move_goes_on_after_a_kill(tmp_path: Path) -> None:
-    """Goal: a daemon that was killed in the middle of a move ends it in its next life.
-    Method: a throttle that leaves the copy unfinished; kill; restart without the throttle.
-    """
+    """A daemon that was killed in the middle of a move ends it in its next life."""
     daemon = Daemon(tmp_path, log_dirs=2, replica_alter_log_dirs_io_max_bytes_per_second="1000")
     with daemon:
         daemon.create_topic("t", 1, segment_bytes="1048576")
@@ -186,9 +184,7 @@ def test_refusals_and_cancel(tmp_path: Path) -> None:
 
 
 def test_the_command_line(two: Daemon) -> None:
-    """Goal: dirs move, moves and cancel-move say what the daemon says.
-    Method: the real command in its own process.
-    """
+    """Dirs move, moves and cancel-move say what the daemon says."""
     two.create_topic("t", 2)
     there = str(two.log_dirs[1])
     (here,) = (each["partition"] for each in described(two)[0]["partitions"])

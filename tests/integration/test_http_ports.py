@@ -43,9 +43,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Door, Daemo
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_route_is_behind_its_door(ports: dict[Door, Daemon], route: web.RouteDef) -> None:
-    """Goal: the data port has no administrative route, the others nothing else.
-    Method: ask at each port as one who may nothing: 404 or 405 of the framework is no route.
-    """
+    """The data port has no administrative route, the others nothing else."""
     doors = doors_of(route)
     path = re.sub(r"\{[^}]*\}", "0", route.path)
     for door, daemon in ports.items():
@@ -56,9 +54,7 @@ def test_route_is_behind_its_door(ports: dict[Door, Daemon], route: web.RouteDef
 
 
 def test_the_doors_ask_for_credentials(ports: dict[Door, Daemon]) -> None:
-    """Goal: another port is no way around the gate.
-    Method: nobody and the admin at each.
-    """
+    """Another port is no way around the gate."""
     refused(ask(ports[Door.METRICS], None, "GET", "/metrics"), 401, 40101)
     refused(ask(ports[Door.ADMIN], None, "POST", "/v1/backups", {}), 401, 40101)
     assert ask(ports[Door.METRICS], "admin", "GET", "/metrics").status == 200
@@ -71,9 +67,7 @@ def test_the_doors_ask_for_credentials(ports: dict[Door, Daemon]) -> None:
 def test_the_command_line_changes_topics_at_the_admin_port(
     ports: dict[Door, Daemon], tmp_path: Path
 ) -> None:
-    """Goal: what can only be ordered there can be ordered with the client, too.
-    Method: a topic is made, altered and deleted by commands at that port, and looked at elsewhere.
-    """
+    """What can only be ordered there can be ordered with the client, too."""
     ordering = Commands(ports[Door.ADMIN], tmp_path, "admin")
     looking = Commands(ports[Door.HTTP], tmp_path, "admin")
     ordering.printed("topics", "create", "ordered", "--partitions", "1")
@@ -84,9 +78,7 @@ def test_the_command_line_changes_topics_at_the_admin_port(
 
 
 def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[Door, Daemon]) -> None:
-    """Goal: who orders there is not sent to a page that this port does not have.
-    Method: a retention pass by the console's form; the page that it names, at both ports.
-    """
+    """Who orders there is not sent to a page that this port does not have."""
     made = ask(ports[Door.ADMIN], "admin", "POST", "/admin/topics", {"topic_name": "formed"})
     assert made.status == 201, made.body
     page = "/console/topics/formed/partitions/0"

@@ -291,11 +291,8 @@ def test_an_unknown_topic_is_created(daemon: Daemon) -> None:
 
 
 def test_no_topic_is_created_for_a_partition_it_would_not_have(daemon: Daemon) -> None:
-    """What is refused changes nothing.
-
-    Goal: a mistyped address leaves no topic behind, nor does a body that is refused.
-    Method: partition 3 of an unknown topic in the path, then in all records, and bodies of no
-    shape; the topics before and after. With a record that has a place the topic is made.
+    """What is refused changes nothing. A mistyped address leaves no topic behind, nor does a body
+    that is refused.
     """
     before = daemon.request("GET", "/topics").json
     path = "/topics/mistyped/partitions/3"

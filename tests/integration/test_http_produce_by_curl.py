@@ -20,9 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 
 def test_curl_tells_of_each_line(daemon: Daemon) -> None:
-    """Goal: the line that the documentation shows works: a receipt before the next line is written.
-    Method: curl itself, chunked, from its standard input, which stays open in between.
-    """
+    """The line that the documentation shows works: a receipt before the next line is written."""
     daemon.create_topic("curled-live")
     url = f"http://127.0.0.1:{daemon.port}/v1/topics/curled-live/records"
     command = ["curl", "-NT", ".", "--no-progress-meter", "-X", "POST", url]
@@ -39,9 +37,7 @@ def test_curl_tells_of_each_line(daemon: Daemon) -> None:
 
 
 def test_curl_uploads_a_stream(daemon: Daemon) -> None:
-    """Goal: a file of lines goes as fast as it is read: ``curl -T -``.
-    Method: curl itself, chunked, from its standard input.
-    """
+    """A file of lines goes as fast as it is read: ``curl -T -``."""
     daemon.create_topic("curled")
     url = f"http://127.0.0.1:{daemon.port}/v1/topics/curled/records"
     done = subprocess.run(

@@ -82,9 +82,7 @@ def test_a_million_lines_in_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_a_client_that_does_not_read_is_cut(daemon: Daemon) -> None:
-    """Goal: receipts that nobody takes hold the stream up, then end it; what was appended stays.
-    Method: a flood of lines and no read; then the log against the receipts that had come.
-    """
+    """Receipts that nobody takes hold the stream up, then end it; what was appended stays."""
     daemon.create_topic("unread")
     chunk = b"{}\n" * 20_000
     before = daemon.rss_bytes()
@@ -103,9 +101,7 @@ def test_a_client_that_does_not_read_is_cut(daemon: Daemon) -> None:
 
 
 def test_a_line_that_stops_is_cut(daemon: Daemon) -> None:
-    """Goal: 408 in the last line, also for one that drips; whole lines before it are appended.
-    Method: half a line and silence, then a line byte by byte.
-    """
+    """408 in the last line, also for one that drips; whole lines before it are appended."""
     daemon.create_topic("dripped")
     with Duplex(daemon, path_of("dripped"), TOLD) as wire:
         wire.send(b'{"value":1}\n{"value"')
@@ -124,9 +120,7 @@ def test_a_line_that_stops_is_cut(daemon: Daemon) -> None:
 
 
 def test_a_body_whose_framing_breaks(daemon: Daemon) -> None:
-    """Goal: whole lines before it are appended; the stream is not taken for complete.
-    Method: a chunk, then bytes that are none.
-    """
+    """Whole lines before it are appended; the stream is not taken for complete."""
     daemon.create_topic("framed")
     with Duplex(daemon, path_of("framed"), TOLD) as wire:
         wire.send(b'{"value":1}\n{"value":')
@@ -141,9 +135,7 @@ def test_a_body_whose_framing_breaks(daemon: Daemon) -> None:
 
 
 def test_a_silent_stream_is_ended(daemon: Daemon) -> None:
-    """Goal: nobody holds a place for ever; between two lines there is more time than inside one.
-    Method: 1.5 s of silence, a line, then silence.
-    """
+    """Nobody holds a place for ever; between two lines there is more time than inside one."""
     daemon.create_topic("silent")
     with Duplex(daemon, path_of("silent"), TOLD) as wire:
         time.sleep(1.5)  # the silence is the test's subject
@@ -158,9 +150,7 @@ def test_a_silent_stream_is_ended(daemon: Daemon) -> None:
 
 
 def test_a_body_longer_than_any_that_is_read_whole(tmp_path: Path) -> None:
-    """Goal: lines may go on for longer than socket.request.max.bytes, also with a declared length.
-    Method: 4 MB declared where 1 MB is the bound, with Expect; the same as an array.
-    """
+    """Lines may go on for longer than socket.request.max.bytes, also with a declared length."""
     line = b'{"value":"%b"}\n' % (b"x" * 1000)
     body = line * 4000
     head = f"Host: x\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n"
@@ -178,9 +168,7 @@ def test_a_body_longer_than_any_that_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_streams_have_places_of_their_own(tmp_path: Path) -> None:
-    """Goal: the fourth stream is 429/42903; three leave room for requests; a place comes back.
-    Method: three open streams where two requests may be in work.
-    """
+    """The fourth stream is 429/42903; three leave room for requests; a place comes back."""
     with Daemon(tmp_path, **PATIENT) as one:
         one.create_topic("places")
         with contextlib.ExitStack() as stack:
@@ -216,9 +204,7 @@ def held_line(daemon: Daemon) -> Duplex:
 
 
 def test_bytes_of_an_unfinished_line_count(tmp_path: Path) -> None:
-    """Goal: what a stream holds is in the bound of all bodies, and given back.
-    Method: a line of 900 kB without its end; another request of 600 kB; then its end.
-    """
+    """What a stream holds is in the bound of all bodies, and given back."""
     with Daemon(tmp_path, **PATIENT) as one:
         one.create_topic("held")
         with held_line(one) as wire:
@@ -231,9 +217,7 @@ def test_bytes_of_an_unfinished_line_count(tmp_path: Path) -> None:
 
 
 def test_a_client_that_vanishes(daemon: Daemon) -> None:
-    """Goal: every receipt that was read is a record in the log, in order and once.
-    Method: resets in the middle of a flood, at several moments.
-    """
+    """Every receipt that was read is a record in the log, in order and once."""
     daemon.create_topic("vanished")
     for turn in range(8):
         read: list[Any] = []
@@ -257,9 +241,7 @@ def test_a_client_that_vanishes(daemon: Daemon) -> None:
 
 
 def test_a_stop_ends_streams(tmp_path: Path) -> None:
-    """Goal: an open stream does not hold up a stop, and its client is told.
-    Method: SIGTERM while a stream waits for its next line; the log after the next start.
-    """
+    """An open stream does not hold up a stop, and its client is told."""
     with Daemon(tmp_path) as one:
         one.create_topic("stopped")
         with Duplex(one, path_of("stopped"), TOLD) as wire:
@@ -275,9 +257,7 @@ def test_a_stop_ends_streams(tmp_path: Path) -> None:
 
 
 def test_a_killed_daemon_has_what_it_told_of(tmp_path: Path) -> None:
-    """Goal: acks=all: a receipt outlives SIGKILL.
-    Method: a flood with receipts, a kill in the middle, the log after the next start.
-    """
+    """acks=all: a receipt outlives SIGKILL."""
     with Daemon(tmp_path) as one:
         one.create_topic("killed")
         path = "/v1/topics/killed/partitions/0/records?acks=all"

@@ -88,9 +88,7 @@ def test_the_same_request_again(daemon: Daemon, kind: str, body: bytes, count: i
 
 
 def test_receipts_of_a_retry(daemon: Daemon) -> None:
-    """Goal: who asks for lines gets the first offsets again.
-    Method: the same lines twice.
-    """
+    """Who asks for lines gets the first offsets again."""
     daemon.create_topic("receipts-again")
     headers = names(new_producer(daemon)) | {"Accept": NDJSON}
     answers = [send(daemon, "receipts-again", lines(1, 2), headers, NDJSON) for _ in range(2)]
@@ -101,9 +99,7 @@ def test_receipts_of_a_retry(daemon: Daemon) -> None:
 @pytest.mark.parametrize("missing", range(3))
 @pytest.mark.parametrize("value", [None, "", "x", "-1", "+1", "1.5", "1,2", "1" * 20])
 def test_all_three_or_none(daemon: Daemon, missing: int, value: str | None) -> None:
-    """Goal: no append is taken for idempotent by half; each header is a number in its range.
-    Method: one of them left out or wrong.
-    """
+    """No append is taken for idempotent by half; each header is a number in its range."""
     headers = names(7)
     name = list(headers)[missing]
     if value is None:
@@ -120,9 +116,7 @@ def test_all_three_or_none(daemon: Daemon, missing: int, value: str | None) -> N
 def test_numbers_that_are_too_large(
     daemon: Daemon, producer_id: int, epoch: int, sequence: int
 ) -> None:
-    """Goal: what a batch's header cannot hold is refused.
-    Method: one above the largest of each; the largest are taken.
-    """
+    """What a batch's header cannot hold is refused."""
     refused(
         send(daemon, "headers-wrong", array(1), names(producer_id, epoch, sequence)), 400, 40005
     )
@@ -131,9 +125,7 @@ def test_numbers_that_are_too_large(
 
 
 def test_a_producers_records_go_to_one_partition(daemon: Daemon) -> None:
-    """Goal: sequences belong to a partition, so it is in the path, and all records go there.
-    Method: a path without one, a record that names another, one that names the same; bad lines.
-    """
+    """Sequences belong to a partition, so it is in the path, and all records go there."""
     daemon.create_topic("one-partition", partitions=2)
     headers = names(new_producer(daemon))
     path = "/v1/topics/one-partition/records"
@@ -152,9 +144,7 @@ def test_a_producers_records_go_to_one_partition(daemon: Daemon) -> None:
     [(b"{bad", 400, "at byte 1"), (b'{"valeu":1}', 422, "Unrecognized field: `valeu`")],
 )
 def test_which_line_is_bad(daemon: Daemon, bad: bytes, status: int, words: str) -> None:
-    """Goal: of lines that are read whole, the answer says which one the client has to mend.
-    Method: the third record, behind a blank line.
-    """
+    """Of lines that are read whole, the answer says which one the client has to mend."""
     body = lines(1, 2) + b"\n\n" + bad + b"\n" + lines(4)
     answer = send(daemon, "bad-line", body, names(7), NDJSON)
     assert answer.status == status
@@ -179,9 +169,7 @@ def test_which_line_is_bad(daemon: Daemon, bad: bytes, status: int, words: str) 
 def test_routes_that_cannot_keep_the_promise_refuse_it(
     daemon: Daemon, path: str, kind: str, body: bytes
 ) -> None:
-    """Goal: nobody takes an append for one that can be sent again, and so appends it twice.
-    Method: the routes without a sequence, with one of the headers each; and without, which works.
-    """
+    """Nobody takes an append for one that can be sent again, and so appends it twice."""
     topic = "unkept"
     if daemon.request("GET", f"/topics/{topic}").status != 200:
         daemon.create_topic(topic)

@@ -73,9 +73,7 @@ def test_retries_gaps_and_stale_epochs(daemon: Daemon) -> None:
 
 
 def test_what_is_no_producer(daemon: Daemon) -> None:
-    """Goal: 404 for ids that nobody has, in any spelling.
-    Method: words, signs, an id that is still to be given.
-    """
+    """404 for ids that nobody has, in any spelling."""
     given = new_producer(daemon)
     for text in ("x", "-1", "+1", "1.0", "9" * 19, "9" * 30, "0", str(given + 1), "%00"):
         refused(daemon.request("POST", f"/v1/producers/{text}:bump"), 404, 404)
@@ -83,9 +81,7 @@ def test_what_is_no_producer(daemon: Daemon) -> None:
 
 
 def test_used_up_epochs(daemon: Daemon) -> None:
-    """Goal: the answer of a bump may be another id, and the old one takes nothing any more.
-    Method: a client at the last epoch.
-    """
+    """The answer of a bump may be another id, and the old one takes nothing any more."""
     daemon.create_topic("usedup")
     old = new_producer(daemon)
     assert send(daemon, "usedup", old, EPOCH_MAX, 0).status == 200
@@ -126,9 +122,7 @@ def test_the_producers_of_a_partition(daemon: Daemon) -> None:
 @pytest.mark.gate
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_producers_survive_a_restart(tmp_path: Path, is_orderly: bool) -> None:
-    """Goal: no id twice, retries are still recognised, old epochs are still refused.
-    Method: a stop or SIGKILL between an append and its retry.
-    """
+    """No id twice, retries are still recognised, old epochs are still refused."""
     with Daemon(tmp_path) as daemon:
         daemon.create_topic("t", partitions=2)
         kept, bumped = new_producer(daemon), new_producer(daemon)
@@ -147,9 +141,7 @@ def test_producers_survive_a_restart(tmp_path: Path, is_orderly: bool) -> None:
 
 
 def test_who_may_write_somewhere_may_be_a_producer(tmp_path: Path) -> None:
-    """Goal: Kafka's idempotent write (KIP-679): the right to write to some topic is enough.
-    Method: a reader, a writer, and one whose right is taken back.
-    """
+    """Kafka's idempotent write (KIP-679): the right to write to some topic is enough."""
     rules = (
         "allow reader read topic *\nallow writer write,create topic t-*\n"
         "allow denied write topic t-1\ndeny denied write topic t-*\n"

@@ -34,9 +34,7 @@ def asked(route: web.RouteDef) -> str:
 
 @pytest.mark.parametrize("route", NATIVE, ids=lambda route: f"{route.method} {route.path}")
 def test_no_parameter_is_passed_by(daemon: Daemon, route: web.RouteDef) -> None:
-    """Goal: 400 with the name, before anything is done.
-    Method: a name that nobody has; then each that the route has, twice where it has one value.
-    """
+    """400 with the name, before anything is done."""
     promise = endpoint_of(route.handler)
     assert promise is not None
     path = asked(route)
@@ -63,9 +61,7 @@ def test_no_parameter_is_passed_by(daemon: Daemon, route: web.RouteDef) -> None:
     ],
 )
 def test_the_refusal_helps(daemon: Daemon, query: str, name: str, words: str) -> None:
-    """Goal: a slip of the pen costs one look.
-    Method: names that are almost right, empty, long and hostile; nearest name and the list.
-    """
+    """A slip of the pen costs one look."""
     if daemon.request("GET", "/topics/asked").status != 200:
         daemon.create_topic("asked")
     path = "/v1/topics/asked/partitions/0/records"
@@ -76,9 +72,7 @@ def test_the_refusal_helps(daemon: Daemon, query: str, name: str, words: str) ->
 
 
 def test_the_proxies_routes_pass_it_by(daemon: Daemon) -> None:
-    """Goal: clients of the REST proxies may send what those ignore.
-    Method: v2, v3 and the probes with an unknown parameter, and one of theirs twice.
-    """
+    """Clients of the REST proxies may send what those ignore."""
     (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
     topics = f"/v3/clusters/{cluster['cluster_id']}/topics"
     for path in ("/topics", "/brokers", topics, f"{topics}?page_size=5&page_size=5", "/livez"):

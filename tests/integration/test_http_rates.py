@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_requests_of_a_principal(tmp_path: Path) -> None:
-    """Goal: the burst is served, the rest told to wait; others and probes go on.
-    Method: more requests than the rate, as fast as they go.
-    """
+    """The burst is served, the rest told to wait; others and probes go on."""
     settings = access_settings(tmp_path)
     with Daemon(tmp_path, **settings, http_max_requests_per_second="2") as daemon:
         answers = [ask(daemon, "reader", "GET", "/topics") for _ in range(20)]
@@ -34,10 +32,7 @@ def test_requests_of_a_principal(tmp_path: Path) -> None:
 
 
 def test_bytes_of_bodies_and_answers(tmp_path: Path) -> None:
-    """Goal: a large body is served, and its principal waits for it; nothing refused is appended.
-    Method: a body of eight seconds' worth, then another request; without authentication, so that
-    the address counts.
-    """
+    """A large body is served, and its principal waits for it; nothing refused is appended."""
     with Daemon(tmp_path, http_max_bytes_per_second="10000") as daemon:
         large = {"records": [{"value": "x" * 80_000}]}
         assert daemon.request("POST", "/topics/t", large, {"Content-Type": TEXT}).status == 200
@@ -49,9 +44,7 @@ def test_bytes_of_bodies_and_answers(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_paced(tmp_path: Path) -> None:
-    """Goal: a stream has its principal's rate while it lasts, and loses nothing by it.
-    Method: five seconds' worth of lines in one request; a stop while it waits.
-    """
+    """A stream has its principal's rate while it lasts, and loses nothing by it."""
     line = b'{"value":"%b"}\n' % (b"x" * 1000)
     with Daemon(tmp_path, http_max_bytes_per_second="50000") as daemon:
         daemon.create_topic("paced")

@@ -305,9 +305,7 @@ def test_wrong_simulations(daemon: Daemon) -> None:
 
 
 def test_without_a_cleaner_its_orders_are_refused(daemon: Daemon) -> None:
-    """Goal: who has everything cleaned is told that nobody cleans, not that there was nothing.
-    Method: all logs and one alone, at once and as an operation; named ones have an entry each.
-    """
+    """Who has everything cleaned is told that nobody cleans, not that there was nothing."""
     daemon.create_topic("dirty", 1, cleanup_policy="compact")
     headers: dict[str, str]
     for headers in ({}, {"Prefer": "respond-async"}):

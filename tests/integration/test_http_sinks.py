@@ -107,9 +107,7 @@ def test_a_batch(client: Client, daemon: Daemon, request: pytest.FixtureRequest)
 
 
 def test_last_sequences(client: Client, request: pytest.FixtureRequest) -> None:
-    """Goal: a winner may tell what its last records are, and is not shown unless they are.
-    Method: two partitions; a sequence too few, one too many, a value that is none, the right ones.
-    """
+    """A winner may tell what its last records are, and is not shown unless they are."""
     topic = query = f"last-{request.node.callspec.id}"
     client.create_topic(topic, partitions=2)
     producer = begun(client, query, 1)
@@ -127,9 +125,7 @@ def test_last_sequences(client: Client, request: pytest.FixtureRequest) -> None:
 
 
 def test_a_call_that_comes_twice(daemon: Daemon) -> None:
-    """Goal: a begin that is sent again has the same answer when it tells that it is the same.
-    Method: raw calls with and without their name; names that are none.
-    """
+    """A begin that is sent again has the same answer when it tells that it is the same."""
     body = {"batch_id": 1, "partition_id": 0}
     epochs = [
         call(daemon, "named", "begin", **body, **name).json["producer_epoch"]
@@ -148,9 +144,7 @@ def test_a_call_that_comes_twice(daemon: Daemon) -> None:
 def test_a_former_run_ends_nothing(
     client: Client, daemon: Daemon, request: pytest.FixtureRequest
 ) -> None:
-    """Goal: the calls that end a batch tell whose they are, too.
-    Method: two runs begin it; raw calls of the former, names that are none, the client's calls.
-    """
+    """The calls that end a batch tell whose they are, too."""
     query = f"two-runs-{request.node.callspec.id}"
     for run in ("one", "two"):
         call(daemon, query, "begin", batch_id=1, partition_id=0, run_id=run)
@@ -172,9 +166,7 @@ def test_a_former_run_ends_nothing(
 
 
 def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -> None:
-    """Goal: the client's classes tell what happened.
-    Method: a fenced attempt, an aborted batch, a batch that is older than the open one.
-    """
+    """The client's classes tell what happened."""
     topic = query = f"zombie-{request.node.callspec.id}"
     client.create_topic(topic)
     zombie = begun(client, query, 1)
@@ -194,9 +186,7 @@ def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -
 
 
 def test_a_last_batch(client: Client, request: pytest.FixtureRequest) -> None:
-    """Goal: a query that is over leaves no producer behind, and is known as committed.
-    Method: its one batch, the calls again.
-    """
+    """A query that is over leaves no producer behind, and is known as committed."""
     topic = query = f"ended-{request.node.callspec.id}"
     client.create_topic(topic)
     producer = begun(client, query, 0)
@@ -261,9 +251,7 @@ def test_numbers(daemon: Daemon) -> None:
 
 
 def test_who_may_write_which_sink(tmp_path: Path) -> None:
-    """Goal: a query belongs to those who have the right to write it, and is seen by no others.
-    Method: two principals with a query each.
-    """
+    """A query belongs to those who have the right to write it, and is seen by no others."""
     rules = (
         "allow writer write topic t\nallow writer write sink mine-*\n"
         "allow reader write topic t\nallow reader describe sink mine-1\n"

@@ -27,7 +27,6 @@ class GatedDaemon(Daemon):
         self.gate = root / "gate"
 
     def command(self) -> list[str]:
-        """See Daemon."""
         python, _, _, *rest = super().command()
         return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
 

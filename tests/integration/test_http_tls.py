@@ -84,9 +84,7 @@ def as_client(daemon: TlsDaemon, context: ssl.SSLContext) -> int:
 
 
 def test_credentials_over_tls(served: TlsDaemon, authority: Authority) -> None:
-    """Goal: tokens work as over plain HTTP, links say https, probes need no certificate.
-    Method: requests without a client certificate.
-    """
+    """Tokens work as over plain HTTP, links say https, probes need no certificate."""
     assert served.request("GET", "/readyz").status == 200
     assert served.request("GET", "/topics/t-none", None, by("reader")).status == 404
     refused(served.request("GET", "/topics/t-none"), 401, 40101)
@@ -98,9 +96,7 @@ def test_credentials_over_tls(served: TlsDaemon, authority: Authority) -> None:
 def test_certificates_name_principals(
     served: TlsDaemon, authority: Authority, stranger: Authority
 ) -> None:
-    """Goal: a certificate of the believed authority is its principal, another ends the handshake.
-    Method: names in the subject and beside it; a token beside a certificate wins.
-    """
+    """A certificate of the believed authority is its principal, another ends the handshake."""
     assert as_client(served, client(authority, authority.issue("admin"))) == 404
     assert as_client(served, client(authority, authority.issue("denied"))) == 403
     by_dns = authority.issue("somebody", "DNS:admin")
@@ -117,9 +113,7 @@ def test_certificates_name_principals(
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_versions(served: TlsDaemon, authority: Authority, version: ssl.TLSVersion) -> None:
-    """Goal: TLS 1.2 and 1.3, with the name indicated or not.
-    Method: clients that speak one version only.
-    """
+    """TLS 1.2 and 1.3, with the name indicated or not."""
     context = client(authority)
     context.minimum_version = context.maximum_version = version
     for name in ("127.0.0.1", "kafkalog.test"):
@@ -133,9 +127,7 @@ def test_versions(served: TlsDaemon, authority: Authority, version: ssl.TLSVersi
 
 
 def test_older_versions_and_plain_bytes(served: TlsDaemon, authority: Authority) -> None:
-    """Goal: nothing below TLS 1.2, no HTTP on the port of TLS.
-    Method: an old hello, a plain request.
-    """
+    """Nothing below TLS 1.2, no HTTP on the port of TLS."""
     context = client(authority)
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -157,9 +149,7 @@ def answer_to(daemon: TlsDaemon, said: bytes) -> bytes:
 
 
 def test_a_handshake_that_hangs_is_ended(tmp_path: Path, authority: Authority) -> None:
-    """Goal: who connects and says nothing is closed after http.tls.handshake.timeout.ms.
-    Method: a daemon of its own with a short one, which others would meet on a slow machine.
-    """
+    """Who connects and says nothing is closed after http.tls.handshake.timeout.ms."""
     settings = tls_settings(tmp_path, authority.issue("server", SERVER_NAMES))
     daemon = TlsDaemon(tmp_path, **settings, http_tls_handshake_timeout_ms="700")
     daemon.context = client(authority)
@@ -249,9 +239,7 @@ def test_wrong_files_at_the_start(
 
 
 def test_names_of_certificates() -> None:
-    """Goal: the last common name, the first alternative name; what no rule can hold is nobody.
-    Method: certificates as the ssl module tells of them.
-    """
+    """The last common name, the first alternative name; what no rule can hold is nobody."""
     subject = ((("organizationName", "o"),), (("commonName", "a"),), (("commonName", "b"),))
     others = (("DNS", "d.example"), ("email", "e@example"), ("URI", "spiffe://x/y"))
     whole: dict[str, object] = {"subject": subject, "subjectAltName": others}

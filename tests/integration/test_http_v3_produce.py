@@ -131,9 +131,7 @@ def test_types(daemon: Daemon, cluster: str) -> None:
 
 @pytest.mark.parametrize("separator", [b"", b"\n", b"\r\n", b" \t "])
 def test_documents_one_behind_the_other(daemon: Daemon, cluster: str, separator: bytes) -> None:
-    """Goal: any white space or none between them; inside them too, and braces in strings.
-    Method: a stream of three in the given way.
-    """
+    """Any white space or none between them; inside them too, and braces in strings."""
     topic = f"sep{separator.hex()}"
     daemon.create_topic(topic)
     documents = [
@@ -148,9 +146,7 @@ def test_documents_one_behind_the_other(daemon: Daemon, cluster: str, separator:
 
 
 def test_full_duplex(daemon: Daemon, cluster: str) -> None:
-    """Goal: the receipt of a record comes before the next is sent, with no line end between them.
-    Method: one connection in turns, a document in two chunks, two in one.
-    """
+    """The receipt of a record comes before the next is sent, with no line end between them."""
     daemon.create_topic("duplex")
     with Duplex(daemon, f"{cluster}/topics/duplex/records", JSON) as wire:
         for number in range(20):
@@ -179,9 +175,7 @@ def test_full_duplex(daemon: Daemon, cluster: str) -> None:
 def test_what_is_no_json_ends_the_stream(
     daemon: Daemon, cluster: str, tail: bytes, codes: list[int]
 ) -> None:
-    """Goal: what came before is appended and told of, then one error, then the end.
-    Method: two records and then text that no decoder takes.
-    """
+    """What came before is appended and told of, then one error, then the end."""
     topic = f"ends{tail.hex()}"
     daemon.create_topic(topic)
     path = f"{cluster}/topics/{topic}/records"
@@ -192,9 +186,7 @@ def test_what_is_no_json_ends_the_stream(
 
 
 def test_what_is_refused_before_the_first_receipt(daemon: Daemon, cluster: str) -> None:
-    """Goal: such a request has a status of its own.
-    Method: no record, no JSON, wrong media type, cluster, topic.
-    """
+    """Such a request has a status of its own."""
     daemon.create_topic("refusing")
     path = f"{cluster}/topics/refusing/records"
     for empty in (b"", b" \r\n "):
@@ -221,9 +213,7 @@ def test_log_append_time_is_in_the_receipt(daemon: Daemon, cluster: str) -> None
 
 
 def test_times_beyond_any_calendar(daemon: Daemon, cluster: str) -> None:
-    """Goal: a timestamp that the log takes has a receipt.
-    Method: the last moment of 64 bits, and each of two in one request.
-    """
+    """A timestamp that the log takes has a receipt."""
     daemon.create_topic("late")
     body = b'{"timestamp":9223372036854775807}{"timestamp":-1}'
     told = receipts_of(daemon.request("POST", f"{cluster}/topics/late/records", body))
@@ -261,9 +251,7 @@ def test_a_batch_of_entries(daemon: Daemon, cluster: str) -> None:
 
 
 def test_batches_that_are_refused(daemon: Daemon, cluster: str) -> None:
-    """Goal: the rules of a batch are looked at before anything is appended.
-    Method: none, too many, one id twice, ids of the wrong length, wrong shapes.
-    """
+    """The rules of a batch are looked at before anything is appended."""
     daemon.create_topic("strict")
     path = f"{cluster}/topics/strict/records:batch"
 
@@ -285,9 +273,7 @@ def test_batches_that_are_refused(daemon: Daemon, cluster: str) -> None:
 
 
 def test_entries_of_a_compacted_topic(daemon: Daemon, cluster: str) -> None:
-    """Goal: an entry without key is that entry's fault alone.
-    Method: one with and one without.
-    """
+    """An entry without key is that entry's fault alone."""
     daemon.create_topic("compacted", cleanup_policy="compact")
     body = {"entries": [{"id": "no"}, {"id": "yes", "key": {"type": "STRING", "data": "k"}}]}
     answer = daemon.request("POST", f"{cluster}/topics/compacted/records:batch", body).json

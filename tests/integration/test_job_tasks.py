@@ -36,9 +36,7 @@ class Heard:
 
 
 def test_a_pool_gives_what_one_process_gives_in_the_order_of_the_tasks() -> None:
-    """Goal: the order of the results does not depend on who was faster.
-    Method: numbers in no order, two processes; who did it tells that both worked elsewhere.
-    """
+    """The order of the results does not depend on who was faster."""
     tasks = [NumberTask(number) for number in (3, 1, 4, 1, 5, 9, 2, 6)]
     heard = Heard()
     job = Job("square", tasks, work, merge=list)
@@ -64,9 +62,7 @@ def test_a_pool_gives_what_one_process_gives_in_the_order_of_the_tasks() -> None
 def test_a_failure_names_its_task_and_the_job_is_abandoned(
     runner: Runner, deed: str, said: str
 ) -> None:
-    """Goal: whatever a task raises ends the job with the task's name, and takes back its work.
-    Method: one bad task among good ones, with each runner.
-    """
+    """Whatever a task raises ends the job with the task's name, and takes back its work."""
     abandoned: list[int] = []
     job = Job(
         "square",
@@ -84,18 +80,13 @@ def test_a_failure_names_its_task_and_the_job_is_abandoned(
 
 
 def test_a_process_that_dies_ends_the_job() -> None:
-    """Goal: a job whose process was killed says so instead of waiting for ever.
-    Method: a task that ends its process.
-    """
+    """A job whose process was killed says so instead of waiting for ever."""
     with pytest.raises(TaskFailed, match="number 2: its process ended with 9"):
         run_job(Job("square", [NumberTask(1), NumberTask(2, "die")], work, list), ProcessPool(2))
 
 
 def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:
-    """Goal: what an aborted job takes back is not written again behind its back.
-    Method: one task writes without end, another one fails; abandon removes the file and looks
-    for processes.
-    """
+    """What an aborted job takes back is not written again behind its back."""
     file = tmp_path / "made"
     left: list[int] = []
 
@@ -111,9 +102,7 @@ def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:
 
 
 def test_an_abandon_that_fails_is_a_note_on_the_reason() -> None:
-    """Goal: the first error is the one that is told.
-    Method: an abandon that meets a full disk.
-    """
+    """The first error is the one that is told."""
 
     def abandon() -> None:
         raise OSError(28, "No space left on device")

@@ -37,12 +37,7 @@ async def read(daemon: Daemon, topic: str, proxy: str, *, group: str) -> list[An
 
 @pytest.mark.parametrize("proxy", ["strimzi", "confluent"])
 def test_produce_read_commit_and_come_back(daemon: Daemon, proxy: str) -> None:
-    """Goal: each mode gets the statuses and bodies that it insists on, and goes on where it was.
-
-    Method: produce in both of its ways, then two lives of a consumer. The client commits the offset
-    of its last record: the REST Proxy adds one, so nothing comes twice; the Bridge does not, so the
-    last record comes again, as it does from the Bridge.
-    """
+    """Each mode gets the statuses and bodies that it insists on, and goes on where it was."""
     topic = f"bridged-{proxy}"
     daemon.create_topic(topic)
     producer = KafkaBridgeProducer(f"http://127.0.0.1:{daemon.port}", timeout=10)
@@ -56,10 +51,7 @@ def test_produce_read_commit_and_come_back(daemon: Daemon, proxy: str) -> None:
 
 
 def test_a_topic_that_is_not_there(daemon: Daemon) -> None:
-    """Goal: a consumer may subscribe before its topic exists, and reads it from its first record.
-
-    Method: the topic is made between the subscription and the poll.
-    """
+    """A consumer may subscribe before its topic exists, and reads it from its first record."""
 
     async def wait_for_it() -> list[Any]:
         consumer = KafkaBridgeConsumer(

@@ -17,9 +17,7 @@ PARTITIONS = 2
 
 
 def test_an_entry_of_log_dirs_is_left_out(tmp_path: Path) -> None:
-    """Goal: 503/50303 for its partition, also to appends; with both directories all is there.
-    Method: partitions 0 and 1 lie in different directories; the first one is left out.
-    """
+    """503/50303 for its partition, also to appends; with both directories all is there."""
     daemon = Daemon(tmp_path, log_dirs=2)
     with daemon:
         daemon.create_topic("t", PARTITIONS)
@@ -40,9 +38,7 @@ def test_an_entry_of_log_dirs_is_left_out(tmp_path: Path) -> None:
 
 
 def test_records_without_key_go_where_they_are_served(tmp_path: Path) -> None:
-    """Goal: no request is refused that names neither partition nor key, while one is served.
-    Method: twelve such requests to a topic of which half is away.
-    """
+    """No request is refused that names neither partition nor key, while one is served."""
     daemon = Daemon(tmp_path, log_dirs=2)
     with daemon:
         daemon.create_topic("t", 4)

@@ -83,9 +83,7 @@ def test_every_record_once(tmp_path: Path, logs: GrowingLogs, kind: type[Place])
 def test_a_run_that_ends_at_a_step(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place], stop_at: str
 ) -> None:
-    """M27. Goal: no record lost or doubled.
-    Method: the process ends there, in the first run and in a later one; the next run goes on.
-    """
+    """M27. No record lost or doubled."""
     place = kind(tmp_path)
     for records in (11, 1):
         with pytest.raises(Stopped):
@@ -132,9 +130,7 @@ class StoppingFilesystem(SystemFilesystem):
 
 
 def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: files of a commit get their names in the end, others go; no row is lost or doubled.
-    Method: the opening, the commit and the naming of the files end before every call in turn.
-    """
+    """Files of a commit get their names in the end, others go; no row is lost or doubled."""
     place = PlainPlace(tmp_path)
     stops = 0
     for call in range(1, 100):
@@ -167,9 +163,7 @@ class _Dying(StoppingTable):
 def test_a_task_that_fails_leaves_nothing(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place]
 ) -> None:
-    """M27. Goal: the table is as before, and the next run gets everything.
-    Method: the second task of a run fails; a half-written file of a dead process lies there, too.
-    """
+    """M27. The table is as before, and the next run gets everything."""
     place = kind(tmp_path)
     logs.run(place.open())
     before = list(logs.offsets)
@@ -364,9 +358,7 @@ def test_a_directory_that_is_served(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_a_directory_that_was_not_left_cleanly(tmp_path: Path, logs: GrowingLogs) -> None:
-    """M27. Goal: nothing is archived that a power cut can still take from the log.
-    Method: a killed daemon: no lock, no clean marker, and a recovery point behind the log's end.
-    """
+    """M27. Nothing is archived that a power cut can still take from the log."""
     place, log_dir = PlainPlace(tmp_path), tmp_path / "logs"
     (log_dir / CLEAN_SHUTDOWN).unlink()
     with structlog.testing.capture_logs() as told:
@@ -389,9 +381,7 @@ def test_a_partition_between_two_directories(tmp_path: Path, logs: GrowingLogs) 
 
 
 def test_a_table_that_was_filled_uncommitted(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: a run without --uncommitted says what stands in its way, and goes on when it is gone.
-    Method: a transaction that is open below the table's end, then committed.
-    """
+    """A run without --uncommitted says what stands in its way, and goes on when it is gone."""
     place = PlainPlace(tmp_path)
     producer = Producer(7, 0, 0)
     logs.append(0, 3, attributes=TRANSACTIONAL, producer=producer)
@@ -410,9 +400,7 @@ def test_a_table_that_was_filled_uncommitted(tmp_path: Path, logs: GrowingLogs) 
 
 
 def test_a_commit_that_raised_and_stood(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: another commit through the same table is a later one, never in its place.
-    Method: the disk fails behind the rename of the first commit; the job abandons; one more.
-    """
+    """Another commit through the same table is a later one, never in its place."""
     filesystem = FailingFilesystem()
     table = ParquetTable(str(tmp_path / "table"), filesystem)
     filesystem.is_failing = True
@@ -439,9 +427,7 @@ class FailingFilesystem(SystemFilesystem):
 
 
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
-    """M27. Goal: a file that is not what was written is of no commit.
-    Method: the footer of another file under its name.
-    """
+    """M27. A file that is not what was written is of no commit."""
     from kafkalog.spark.archive.archive_files import WrongFile
     from kafkalog.spark.logs.directory import DirectoryLogs
     from kafkalog.spark.logs.values import OffsetRange

@@ -85,9 +85,7 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: typ
 def test_a_log_that_lost_its_end_and_grew(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place]
 ) -> None:
-    """Goal: what came at offsets that the table has is noticed, however long the log is by now.
-    Method: the last segment goes, other records take its offsets and more.
-    """
+    """What came at offsets that the table has is noticed, however long the log is by now."""
     place = kind(tmp_path)
     logs.run(place.open())
     before = list(logs.offsets)
@@ -104,9 +102,7 @@ def test_a_log_that_lost_its_end_and_grew(
 
 
 def test_a_position_that_is_damaged(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: no half of a position is believed.
-    Method: other values in the documents of a commit.
-    """
+    """No half of a position is believed."""
     logs.topic_id = ONE
     logs.append(0, 1)
     logs.run(PlainPlace(tmp_path).open())
@@ -161,9 +157,7 @@ def test_what_the_checksum_is_of() -> None:
 
 @pytest.mark.parametrize("kind", PLACES)
 def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs, kind: type[Place]) -> None:
-    """Goal: it goes on, and knows its topics from the next run on, also one with nothing new.
-    Method: a commit of offsets alone, as older versions made them.
-    """
+    """It goes on, and knows its topics from the next run on, also one with nothing new."""
     place = kind(tmp_path)
     logs.topic_id = ONE
     logs.append(0, 1)

@@ -72,9 +72,7 @@ def numbers_in(table: Path) -> Counter[int]:
 
 
 def test_retention_follows_the_archive(archived: Daemon, tmp_path: Path) -> None:
-    """Goal: what is due stays until the command has it, then it goes; the next run goes on.
-    Method: passes of retention around two runs, beside the archived offsets.
-    """
+    """What is due stays until the command has it, then it goes; the next run goes on."""
     table = tmp_path / "table"
     produce(archived, 60)
     with client_of(archived) as client:
@@ -94,10 +92,7 @@ def test_retention_follows_the_archive(archived: Daemon, tmp_path: Path) -> None
 
 
 def test_a_topic_that_was_made_anew(archived: Daemon, tmp_path: Path) -> None:
-    """Goal: its first records are not passed over, and retention does not get them.
-    Method: archived, deleted, made again with more records than before; a second run, and one that
-    only says how far the table is.
-    """
+    """Its first records are not passed over, and retention does not get them."""
     table = tmp_path / "table"
     produce(archived, 60)
     run(archived, table)

@@ -76,9 +76,7 @@ def edit(path: Path, change: Callable[[bytearray], None]) -> None:
 
 
 def test_a_sound_directory_has_no_findings(tmp_path: Path) -> None:
-    """Goal: no false alarm; what was looked at is counted.
-    Method: a plain log with a producer over four segments, as one task and as one a segment.
-    """
+    """No false alarm; what was looked at is counted."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 4, producer=PRODUCER))
     before = contents(tmp_path)
     for target_bytes in (1, 128 << 20):
@@ -182,9 +180,7 @@ DAMAGE: dict[Callable[[Path], object], tuple[str, str]] = {
 def test_each_damage_is_found_under_its_code(
     damage: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    """Goal: every kind of damage has a row with its code, file and place.
-    Method: one damage in one of two partitions.
-    """
+    """Every kind of damage has a row with its code, file and place."""
     for partition in range(2):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4, producer=PRODUCER))
     assert audited(tmp_path / "a").rows == []
@@ -300,10 +296,7 @@ def test_epochs_are_held_against_the_checkpoint_from_the_log_start_on(
 
 
 def test_compacted_logs_may_have_gaps(tmp_path: Path) -> None:
-    """Goal: what compaction leaves is no finding where it is known.
-    Method: logs with every kind of batch; their topic is compacted by a registry's word, by the
-    option's, and by the cleaner's checkpoint.
-    """
+    """What compaction leaves is no finding where it is known."""
     plant_mixed(tmp_path / "a", "orders", 6)
     assert {row.severity for row in audited(tmp_path / "a").rows} >= {"warning"}
     result = run(
@@ -320,10 +313,7 @@ def test_compacted_logs_may_have_gaps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_byte_that_changes_is_found(seed: int, tmp_path: Path) -> None:
-    """Goal: no flipped bit of a log, wherever it lies, goes unnoticed.
-    Method: one bit by chance in a closed segment; all of a batch but the leader epoch's field is
-    under a rule, and that one is held against its neighbours.
-    """
+    """No flipped bit of a log, wherever it lies, goes unnoticed."""
     chance = random.Random(seed)
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 6, producer=PRODUCER))
     path = chance.choice(sorted(directory.glob("*.log"))[:-1])
@@ -333,9 +323,7 @@ def test_a_byte_that_changes_is_found(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_partition_that_cannot_be_read_is_a_row(tmp_path: Path) -> None:
-    """Goal: one unreadable file hides nothing else.
-    Method: an index that is a directory, beside a batch with a flipped bit.
-    """
+    """One unreadable file hides nothing else."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     flip_record(directory)
     shutil.move(directory / f"{SECOND}.index", tmp_path / "moved")
@@ -380,9 +368,7 @@ def test_the_command_tells_rows_totals_and_status(tmp_path: Path) -> None:
 
 
 def test_a_task_is_a_value(tmp_path: Path) -> None:
-    """Goal: large partitions are split, small files are looked at once.
-    Method: the plan of a partition of three segments.
-    """
+    """Large partitions are split, small files are looked at once."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     tasks: list[AuditTask] = plan_tasks(partition, SystemFilesystem(), 1)

@@ -55,10 +55,7 @@ class ChangingDisk(SystemFilesystem):
 
 
 def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
-    """Goal: a directory that is served may change under the audit.
-    Method: the last segment's write ends between the two looks at it; a segment is deleted between
-    the plan and the look, or between the looks.
-    """
+    """A directory that is served may change under the audit."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     last = sorted(directory.glob("*.log"))[-1]
@@ -79,10 +76,7 @@ def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_being_written_is_no_finding(tmp_path: Path) -> None:
-    """Goal: a daemon that is held up between making a file and writing it has no damage.
-    Method: a snapshot that is empty until the third look, in a directory that is served; one that
-    stays empty, there and where nobody writes.
-    """
+    """A daemon that is held up between making a file and writing it has no damage."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4, producer=PRODUCER))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     served = replace(partition, is_served=True)
@@ -119,10 +113,8 @@ class Retention(InProcess):
 
 
 def test_segments_that_retention_deletes_meanwhile_leave_no_hole(tmp_path: Path) -> None:
-    """Goal: offsets and sequences of segments that were deleted under the audit are not missing; a
-    hole that was there before is told.
-    Method: the first segments go when the first of them was looked at; the same with a segment
-    that had gone before.
+    """Offsets and sequences of segments that were deleted under the audit are not missing; a hole
+    that was there before is told.
     """
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(6, 4, producer=PRODUCER))
     for path in directory.glob(f"{48:020}.*"):
@@ -140,9 +132,7 @@ def test_segments_that_retention_deletes_meanwhile_leave_no_hole(tmp_path: Path)
 
 
 def test_an_index_that_a_swap_has_yet_to_rename_is_no_finding(tmp_path: Path) -> None:
-    """Goal: a swap that is slower than two looks is no missing file; where nobody swaps, it is.
-    Method: the index of a segment comes back at the fifth listing, or never does.
-    """
+    """A swap that is slower than two looks is no missing file; where nobody swaps, it is."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     index, swap = directory / f"{SECOND}.index", directory / f"{SECOND}.index.swap"

@@ -82,9 +82,7 @@ def last_of_each_key(directory: Path) -> dict[str, int]:
 
 
 def test_files_are_those_of_offline_compact(tmp_path: Path) -> None:
-    """Goal: byte for byte what one round of the cleaner makes.
-    Method: eight logs with every kind of batch in two directories, in a pool of two processes.
-    """
+    """Byte for byte what one round of the cleaner makes."""
     first = plant_mixed(tmp_path / "a", "orders", 6)
     second = tmp_path / "b"
     for seed in (6, 7):
@@ -140,9 +138,7 @@ def test_a_map_that_is_too_small_takes_more_rounds(tmp_path: Path) -> None:
 def test_the_checkpoints_say_where_the_logs_begin_and_how_far_they_are_clean(
     tmp_path: Path,
 ) -> None:
-    """Goal: who serves the result serves no record that was deleted, and cleans nothing twice.
-    Method: a log start in the source's checkpoint.
-    """
+    """Who serves the result serves no record that was deleted, and cleans nothing twice."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4)).parent
     (source / "log-start-offset-checkpoint").write_bytes(b"0\n1\nt 0 5\n")
     compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
@@ -153,9 +149,7 @@ def test_the_checkpoints_say_where_the_logs_begin_and_how_far_they_are_clean(
 
 
 def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Goal: whole or not at all; the error names the file.
-    Method: a flipped bit in one of three partitions.
-    """
+    """Whole or not at all; the error names the file."""
     source = tmp_path / "a"
     for partition in range(3):
         plant_partition(source / f"t-{partition}", keyed_segments(3, 4))
@@ -170,9 +164,7 @@ def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_targets_that_cannot_be(tmp_path: Path) -> None:
-    """Goal: nothing is written into a log directory or over anything; the error says what to do.
-    Method: each of them.
-    """
+    """Nothing is written into a log directory or over anything; the error says what to do."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1)).parent
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.properties").write_text("version=1\n")
@@ -230,9 +222,7 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
-    """Goal: Spark may try a task again, or twice at once.
-    Method: the same task two times; then once more when the job has been given up.
-    """
+    """Spark may try a task again, or twice at once."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4)).parent
     staging = tmp_path / "staging"
     run = make_run(str(staging), SystemFilesystem())
@@ -250,9 +240,7 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
-    """Goal: what a late task leaves would stop the next run, which takes it for a killed one's.
-    Method: a run whose directory is removed; a copy whose place has gone.
-    """
+    """What a late task leaves would stop the next run, which takes it for a killed one's."""
     run = make_run(str(tmp_path / "staging"), SystemFilesystem())
     SystemFilesystem().remove_tree(run)
     with pytest.raises(UnusableDirectory, match="given up"):
@@ -268,9 +256,7 @@ def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
 
 
 def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path) -> None:
-    """Goal: the log of a daemon that was killed is compacted up to its last whole batch.
-    Method: half a batch behind the last segment, whose index is gone; the same log without it.
-    """
+    """The log of a daemon that was killed is compacted up to its last whole batch."""
     source = tmp_path / "a"
     for number in range(2):
         plant_partition(source / f"t-{number}", keyed_segments(3, 4))
@@ -322,9 +308,7 @@ def ends_below_the_high_watermark(directory: Path) -> None:
 def test_offsets_that_are_missing_end_the_job(
     tmp_path: Path, damage: Callable[[Path], None], offsets: str, base: int
 ) -> None:
-    """Goal: a hole does not come out as if compaction had made it; the error names the file.
-    Method: logs that went and left their indexes, and a log that ends before what was readable.
-    """
+    """A hole does not come out as if compaction had made it; the error names the file."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     damage(directory)
     before = contents(tmp_path)
@@ -338,8 +322,8 @@ def test_offsets_that_are_missing_end_the_job(
 
 
 def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
-    """Goal: where two machines make files of other sizes, as with other compression libraries, the
-    row is of what lies there. Method: a file of the first try, made longer behind its back.
+    """Where two machines make files of other sizes, as with other compression libraries, the row is
+    of what lies there.
     """
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4)).parent
     run = make_run(str(tmp_path / "staging"), SystemFilesystem())
@@ -381,9 +365,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_empty_segments_are_nothing_to_clean(tmp_path: Path) -> None:
-    """Goal: a dirty range without a byte ends the rounds.
-    Method: two empty segments, as a deletion of everything leaves them.
-    """
+    """A dirty range without a byte ends the rounds."""
     segments = [MadeSegment(0, TIME), MadeSegment(5, TIME)]
     source = plant_partition(tmp_path / "a" / "t-0", segments).parent
     answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
@@ -392,9 +374,7 @@ def test_empty_segments_are_nothing_to_clean(tmp_path: Path) -> None:
 
 
 def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
-    """Goal: nothing to clean is no error.
-    Method: a log without a record.
-    """
+    """Nothing to clean is no error."""
     source = plant_partition(tmp_path / "a" / "t-0", []).parent
     answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
     assert answer["rows"][0]["rounds"] == 0
@@ -418,9 +398,7 @@ def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_is_named(words: tuple[str, ...], told: str) -> None:
-    """Goal: nobody reads that a path is missing which he never named.
-    Method: lists of nothing, a time before 1970, targets on a store.
-    """
+    """Nobody reads that a path is missing which he never named."""
     result = run("spark", "compact", *words)
     assert result.exit_code == 2
     assert told in result.stderr

@@ -43,9 +43,7 @@ def answer_of(*words: str | Path) -> Any:
 
 @pytest.mark.slow
 def test_the_command_and_the_module_are_one_program(tmp_path: Path) -> None:
-    """Goal: both read the same arguments, use processes and keep standard output to the rows.
-    Method: the audit of two partitions, twice.
-    """
+    """Both read the same arguments, use processes and keep standard output to the rows."""
     plant_mixed(tmp_path / "a", "orders", 2)
     words = ("--dirs", tmp_path / "a", "--output", "json", "--processes", "2")
     config = ("--config", "cleanup.policy=compact")
@@ -56,9 +54,7 @@ def test_the_command_and_the_module_are_one_program(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_told_to_stop_leaves_nothing(tmp_path: Path) -> None:
-    """Goal: SIGTERM ends a compaction, its processes and what it made.
-    Method: the signal when the unfinished directory has appeared.
-    """
+    """SIGTERM ends a compaction, its processes and what it made."""
     for partition in range(40):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
     before = contents(tmp_path / "a")
@@ -97,9 +93,7 @@ def until(is_so: Any) -> Iterator[None]:
 
 
 def test_without_pyspark_the_message_says_what_to_do(tmp_path: Path) -> None:
-    """Goal: a machine without Spark is told what to install, and that Spark is not needed.
-    Method: an interpreter that does not find pyspark.
-    """
+    """A machine without Spark is told what to install, and that Spark is not needed."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1))
     (tmp_path / "hidden" / "pyspark").mkdir(parents=True)
     (tmp_path / "hidden" / "pyspark" / "__init__.py").write_text("raise ImportError('hidden')\n")

@@ -161,9 +161,7 @@ def test_many_keys_are_estimated_within_the_bound() -> None:
 
 
 def test_hashes_do_not_depend_on_where_an_array_begins() -> None:
-    """Goal: a slice of keys has the hashes of its keys.
-    Method: an array and slices of it, an empty one and empty keys.
-    """
+    """A slice of keys has the hashes of its keys."""
     keys = pa.array([b"", b"a", b"bc", b"", b"def"], pa.binary())
     hashes = stats.hashes_of(keys).tolist()
     assert stats.hashes_of(keys.slice(2, 2)).tolist() == hashes[2:4]
@@ -173,9 +171,7 @@ def test_hashes_do_not_depend_on_where_an_array_begins() -> None:
 
 
 def test_spans_become_wider_when_there_are_too_many() -> None:
-    """Goal: times of any spread take bounded memory, and nothing is lost.
-    Method: more spans than the bound, added to narrow ones.
-    """
+    """Times of any spread take bounded memory, and nothing is lost."""
     wide, narrow = Counts(1), Counts(1)
     count = TIMES_MAX + 10
     wide._add_times(pa.array(range(count)).to_numpy() * 1_000, pa.array([2] * count).to_numpy())
@@ -188,9 +184,7 @@ def test_spans_become_wider_when_there_are_too_many() -> None:
 
 
 def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
-    """Goal: retention under the job costs the records that went, not the job.
-    Method: a piece whose first segment is deleted before it is read.
-    """
+    """Retention under the job costs the records that went, not the job."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     access = Access(paths=(str(tmp_path / "a"),))
     (piece,) = open_logs(access).pieces(OffsetRange("t", 0, 0, 36), 1 << 30)
@@ -202,9 +196,7 @@ def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_and_a_pool(tmp_path: Path) -> None:
-    """Goal: rows by partition, key, size and time; the same from a pool; damage names its task.
-    Method: two partitions, then a flipped bit.
-    """
+    """Rows by partition, key, size and time; the same from a pool; damage names its task."""
     for partition in range(2):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
     words = ("spark", "stats", "--dirs", tmp_path / "a", "--output", "json")

@@ -52,9 +52,7 @@ def asked(*words: str | Path) -> Any:
 
 
 def test_facts_of_a_directory_are_those_of_its_log(tmp_path: Path) -> None:
-    """Goal: the planner is told what it would be told of the open log.
-    Method: logs with every kind of batch; then without indexes, and with a torn tail.
-    """
+    """The planner is told what it would be told of the open log."""
     plant_mixed(tmp_path / "a", "orders", 8)
     plant_partition(tmp_path / "a" / "plain-0", keyed_segments(4, 5))
     for path in sorted((tmp_path / "a").iterdir()):
@@ -77,9 +75,7 @@ def test_facts_of_a_directory_are_those_of_its_log(tmp_path: Path) -> None:
 
 
 def test_retention_is_forecast_as_it_happens(tmp_path: Path) -> None:
-    """Goal: what is due now, and what leaves within the horizon, by the configs that are asked.
-    Method: four segments of fifteen records, one a second.
-    """
+    """What is due now, and what leaves within the horizon, by the configs that are asked."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 5))
     size = {path.name: path.stat().st_size for path in (tmp_path / "a" / "t-0").glob("*.log")}
     sizes = [size[name] for name in sorted(size)]
@@ -102,9 +98,7 @@ def test_retention_is_forecast_as_it_happens(tmp_path: Path) -> None:
 
 
 def test_a_topics_own_configs_hold_unless_others_are_asked(tmp_path: Path) -> None:
-    """Goal: a fleet is judged by its registries.
-    Method: a topic config that is told by the caller, as the command line reads it from there.
-    """
+    """A fleet is judged by its registries."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 5))
     own = replace(COMPACT, cleanup_policy=frozenset({"delete"}), retention_ms=1)
     partitions = find_partitions(
@@ -146,9 +140,7 @@ def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
 
 
 def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:
-    """Goal: a batch that stops the cleaner is told, and the fleet's other figures are there.
-    Method: a flipped bit, a torn tail, a log that went; nothing is mended by the look.
-    """
+    """A batch that stops the cleaner is told, and the fleet's other figures are there."""
     for partition in range(4):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4))
     log = flip_record(tmp_path / "a" / "t-1")

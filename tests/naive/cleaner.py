@@ -53,7 +53,6 @@ class PlainBatch:
 
     @property
     def records(self) -> list[Record]:
-        """All of them."""
         return list(iterate_records(self.data, INFLATED_MAX))
 
     @property

@@ -30,16 +30,13 @@ class NaiveLogs:
         self.is_open = True
 
     def topics(self) -> dict[str, list[int]]:
-        """See Logs."""
         return {topic: sorted(self.logs[topic]) for topic in sorted(self.logs)}
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """See Logs."""
         log = self._log(topic, partition)
         return Bounds(log.start, log.end)
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """See Logs."""
         log = self._log(topic, partition)
         for offset, found_ms in enumerate(log.timestamps_ms, log.start):
             if found_ms >= timestamp_ms:
@@ -47,7 +44,6 @@ class NaiveLogs:
         return None
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
-        """See Logs."""
         assert target_bytes > 0
         found = []
         at = wanted.from_offset
@@ -59,7 +55,6 @@ class NaiveLogs:
         return found
 
     def close(self) -> None:
-        """See Logs."""
         self.is_open = False
 
     def _log(self, topic: str, partition: int) -> NaiveLog:

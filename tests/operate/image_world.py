@@ -121,7 +121,6 @@ class ImageDaemon(Daemon):
         self.settings = {"KAFKALOG_HTTP_PORT": str(self.port)}
 
     def command(self) -> list[str]:
-        """See Daemon."""
         return self.image.command(self.data, self.settings)
 
 

@@ -36,10 +36,7 @@ def watching(daemon: Daemon) -> Prometheus:
 
 
 def test_down_and_an_unclean_start(tmp_path: Path) -> None:
-    """Goal: a killed daemon is told, and that it had to recover.
-
-    Method: SIGKILL, then another life.
-    """
+    """A killed daemon is told, and that it had to recover."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         daemon.produce_text("orders", "one")
         told = {"KafkalogDown", "KafkalogUncleanStart"}  # the first until the first scrape
@@ -52,10 +49,7 @@ def test_down_and_an_unclean_start(tmp_path: Path) -> None:
 
 
 def test_a_lost_directory(tmp_path: Path) -> None:
-    """Goal: a directory that fails is told while the other serves.
-
-    Method: a file in its place, and appends until one meets it.
-    """
+    """A directory that fails is told while the other serves."""
     with Daemon(tmp_path, log_dirs=2) as daemon, watching(daemon) as prometheus:
         daemon.create_topic("spread", 2, internal_segment_bytes="1000")
         partition = placed(daemon, "spread")[1]
@@ -68,10 +62,7 @@ def test_a_lost_directory(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """Goal: refused appends are told twice: the directory, and the share of 5xx.
-
-    Method: a reserve larger than any disk, and appends while Prometheus looks.
-    """
+    """Refused appends are told twice: the directory, and the share of 5xx."""
     daemon = Daemon(tmp_path, log_dir_min_free_bytes=str(1 << 60))
     with daemon, watching(daemon) as prometheus:
         daemon.create_topic("full")
@@ -85,10 +76,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills(tmp_path: Path) -> None:
-    """Goal: one of two disks that fills is told before it is full.
-
-    Method: two small file systems, and others who write to one of them.
-    """
+    """One of two disks that fills is told before it is full."""
     with tmpfs(tmp_path / "one", "20m"), tmpfs(tmp_path / "other", "20m"):
         daemon = Daemon(tmp_path / "daemon", log_dir_min_free_bytes="0")
         daemon.log_dirs = [tmp_path / name / "logs" for name in ("one", "other")]
@@ -138,10 +126,7 @@ def test_compaction(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_ahead(tmp_path: Path) -> None:
-    """Goal: a record that retention by time cannot delete for hours is told.
-
-    Method: a topic that takes such records gets one.
-    """
+    """A record that retention by time cannot delete for hours is told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         daemon.create_topic("ahead", 1, message_timestamp_after_max_ms=NEVER)
         ahead = batch_of(b"value", timestamp_ms=now_ms() + 2 * HOUR_MS)
@@ -150,10 +135,7 @@ def test_a_clock_that_is_ahead(tmp_path: Path) -> None:
 
 
 def test_retention_that_does_not_come(tmp_path: Path) -> None:
-    """Goal: what should be gone and is not is told.
-
-    Method: a closed segment beyond its limit, and a first check hours ahead.
-    """
+    """What should be gone and is not is told."""
     with (
         Daemon(tmp_path, log_initial_task_delay_ms=NEVER) as daemon,
         watching(daemon) as prometheus,
@@ -165,10 +147,7 @@ def test_retention_that_does_not_come(tmp_path: Path) -> None:
 
 
 def test_few_descriptors(tmp_path: Path) -> None:
-    """Goal: a process near its limit is told.
-
-    Method: the limit comes down to a little above what is open.
-    """
+    """A process near its limit is told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         prometheus.wait_for("a scrape", lambda: prometheus.query("process_open_fds"))
         (sample,) = prometheus.query('process_open_fds{job="kafkalog"}')
@@ -177,10 +156,7 @@ def test_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_is_held_up(tmp_path: Path) -> None:
-    """Goal: turns that come late are told.
-
-    Method: the process is stopped for half a second, again and again.
-    """
+    """Turns that come late are told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         prometheus.wait_for("a scrape", lambda: prometheus.query("up == 1"))
         assert daemon.process is not None

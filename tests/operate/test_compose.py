@@ -22,10 +22,7 @@ SERVICE_KEYS = {
 
 
 def test_the_form() -> None:
-    """Goal: an engine takes it.
-
-    Method: known keys alone, services and volumes that are used are declared and the reverse.
-    """
+    """An engine takes it."""
     assert set(COMPOSE) == {"name", "services", "volumes"}
     named = set()
     for service in SERVICES.values():
@@ -39,10 +36,7 @@ def test_the_form() -> None:
 
 
 def test_images_are_pinned() -> None:
-    """Goal: the same file starts the same programs next year.
-
-    Method: a version at each image that is not built here.
-    """
+    """The same file starts the same programs next year."""
     for name, service in SERVICES.items():
         if "build" in service:
             assert (DEPLOY / service["build"]["context"] / "Dockerfile").is_file()
@@ -52,29 +46,20 @@ def test_images_are_pinned() -> None:
 
 
 def test_ports_are_the_machines_own() -> None:
-    """Goal: nobody else reaches a daemon without credentials.
-
-    Method: each published port is bound to 127.0.0.1, and its number can be chosen.
-    """
+    """Nobody else reaches a daemon without credentials."""
     for service in SERVICES.values():
         for port in service.get("ports", ()):
             assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-(\d+)\}:\1", port)
 
 
 def test_data_outlives_the_container() -> None:
-    """Goal: `down` and `up` lose no record.
-
-    Method: a named volume where the image keeps its logs.
-    """
+    """`down` and `up` lose no record."""
     (path,) = re.findall(r"^VOLUME (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert f"data:{path}" in SERVICES["kafkalog"]["volumes"]
 
 
 def test_the_demo_is_asked_for() -> None:
-    """Goal: nobody gets load who did not want it.
-
-    Method: only the service `load` has a profile; it runs the script when the daemon is ready.
-    """
+    """Nobody gets load who did not want it."""
     assert {name for name, each in SERVICES.items() if "profiles" in each} == {"load"}
     load = SERVICES["load"]
     assert load["profiles"] == ["demo"]
@@ -85,10 +70,7 @@ def test_the_demo_is_asked_for() -> None:
 
 
 def test_prometheus_scrapes_it() -> None:
-    """Goal: the series of the rules come from this daemon.
-
-    Method: the target is the service at the port that its image exposes; the rules lie beside.
-    """
+    """The series of the rules come from this daemon."""
     (port,) = re.findall(r"^EXPOSE (\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
     (job,) = config["scrape_configs"]

@@ -20,10 +20,7 @@ BUILT_IN = {"__rate_interval", "__range", "__interval"}
 
 
 def test_the_files_are_current() -> None:
-    """Goal: nobody edits the JSON by hand.
-
-    Method: what ``make docs`` would write now.
-    """
+    """Nobody edits the JSON by hand."""
     assert set(FILES) == set(DASHBOARDS)
     for name, source in FILES.items():
         assert (GRAFANA / name).read_text() == text_of(source), "run 'make docs'"
@@ -61,10 +58,7 @@ def test_the_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_no_panel_lies_on_another(name: str) -> None:
-    """Goal: the page is as it was laid out.
-
-    Method: every pair of rectangles of the grid.
-    """
+    """The page is as it was laid out."""
 
     def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
         place = panel["gridPos"]
@@ -80,10 +74,7 @@ def test_no_panel_lies_on_another(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_variable_is_declared(name: str) -> None:
-    """Goal: no expression asks for the literal text of a variable.
-
-    Method: each $name in panels, annotations and the variables themselves.
-    """
+    """No expression asks for the literal text of a variable."""
     document = dashboard(name)
     declared = {each["name"] for each in document["templating"]["list"]} | BUILT_IN
     texts = [each.expr for each in panel_expressions(name)]
@@ -94,18 +85,12 @@ def test_every_variable_is_declared(name: str) -> None:
 
 
 def test_aliases_alone() -> None:
-    """Goal: the second dashboard shows that Kafka's names are served.
-
-    Method: no native name in it.
-    """
+    """The second dashboard shows that Kafka's names are served."""
     assert "kafkalog_" not in (GRAFANA / "kafkalog-strimzi-compat.json").read_text()
 
 
 def test_limits() -> None:
-    """Goal: the colours say which side is bad.
-
-    Method: small values bad, large values bad, one bad at once.
-    """
+    """The colours say which side is bad."""
 
     def steps(limits: Limits) -> list[tuple[float | None, str]]:
         return [(step["value"], step["color"]) for step in limits.steps()]
@@ -116,10 +101,7 @@ def test_limits() -> None:
 
 
 def test_they_are_provisioned() -> None:
-    """Goal: Grafana of compose.yaml finds data source and dashboards.
-
-    Method: the provider's path is where the files are mounted; the data source is the service.
-    """
+    """Grafana of compose.yaml finds data source and dashboards."""
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
     mounted = compose["services"]["grafana"]["volumes"]
     provisioning = GRAFANA / "provisioning"

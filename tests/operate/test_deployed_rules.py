@@ -15,10 +15,7 @@ SEVERITIES = {"critical", "warning", "info"}
 
 
 def test_each_alert_is_described() -> None:
-    """Goal: nobody is woken by a bare name.
-
-    Method: severity, summary, description and a page of its own name, which exists.
-    """
+    """Nobody is woken by a bare name."""
     names = [rule["alert"] for rule in RULES]
     assert len(names) == len(set(names)) == 23
     for rule in RULES:
@@ -31,10 +28,7 @@ def test_each_alert_is_described() -> None:
 
 
 def test_each_alert_has_a_firing_and_a_silent_case() -> None:
-    """Goal: no alert is shipped untried.
-
-    Method: of each, a promtool case that expects it and one that expects none.
-    """
+    """No alert is shipped untried."""
     document = yaml.safe_load((DEPLOYED / "kafkalog.rules.test.yml").read_text())
     cases = [case for test in document["tests"] for case in test["alert_rule_test"]]
     names = {rule["alert"] for rule in RULES}
@@ -43,10 +37,7 @@ def test_each_alert_has_a_firing_and_a_silent_case() -> None:
 
 
 def test_every_series_is_one_of_the_daemon() -> None:
-    """Goal: no rule and no panel waits for a series that nobody makes.
-
-    Method: the names in all expressions against the generated list of metrics.
-    """
+    """No rule and no panel waits for a series that nobody makes."""
     names = {name for name in all_series_names() if not STOCK.fullmatch(name)}
     assert len(names) > 60
     assert not names - documented_names()

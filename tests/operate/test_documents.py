@@ -50,10 +50,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 @every_page
 def test_links(page: Path) -> None:
-    """Goal: each link leads to a page and a heading that exist.
-
-    Method: every target that is no address.
-    """
+    """Each link leads to a page and a heading that exist."""
     for link in links(page):
         target = (page.parent / link.path).resolve() if link.path else page
         assert target.exists(), link.path
@@ -63,7 +60,7 @@ def test_links(page: Path) -> None:
 
 
 def test_the_names_of_headings(tmp_path: Path) -> None:
-    """Goal: the check of links knows a heading as a browser does. Method: one of each kind."""
+    """The check of links knows a heading as a browser does."""
     page = tmp_path / "page.md"
     page.write_text("# A `key.name`, twice?\n\n```sh\n# no heading\n```\n\n## A [link](x.md) too\n")
     assert anchors(page) == {"a-keyname-twice", "a-link-too"}
@@ -73,10 +70,7 @@ def test_the_names_of_headings(tmp_path: Path) -> None:
 
 
 def test_the_index_has_every_page() -> None:
-    """Goal: no page that only its author finds.
-
-    Method: docs/README.md links each page of docs once, and the runbooks; by Diataxis' four kinds.
-    """
+    """No page that only its author finds."""
     headings = re.findall(r"^## (.+)$", INDEX.read_text(encoding="utf-8"), re.MULTILINE)
     assert headings == KINDS
     linked = [link.path for link in links(INDEX) if not link.path.startswith("..")]
@@ -87,7 +81,7 @@ def test_the_index_has_every_page() -> None:
 
 
 def test_the_name_of_a_page_says_its_kind() -> None:
-    """Goal: the index sorts pages where their names sort them. Method: name and heading."""
+    """The index sorts pages where their names sort them."""
     text = INDEX.read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     for page in DOCS.glob("*.md"):
@@ -101,7 +95,7 @@ def test_the_name_of_a_page_says_its_kind() -> None:
 
 @every_page
 def test_commands_of_blocks(page: Path) -> None:
-    """Goal: what is to be pasted is a command. Method: the program's own parser; nothing is run."""
+    """What is to be pasted is a command."""
     for line in shell_lines(page):
         for words in calls(line):
             parse(words)
@@ -109,10 +103,7 @@ def test_commands_of_blocks(page: Path) -> None:
 
 @every_page
 def test_commands_in_the_text(page: Path) -> None:
-    """Goal: commands that the text names exist; those that have arguments are whole.
-
-    Method: the same. The bare name of a command, or one that ends in "...", is a mention.
-    """
+    """Commands that the text names exist; those that have arguments are whole."""
     for span in spans(page):
         if not re.match(r"(\.venv/bin/)?kafkalog ", span) or NO_CALL.search(span):
             continue
@@ -124,10 +115,7 @@ def test_commands_in_the_text(page: Path) -> None:
 
 
 def test_the_readme_names_every_command() -> None:
-    """Goal: the list of commands in the README is the program's.
-
-    Method: its span, part by part; each exists, and nothing of the first level is missing.
-    """
+    """The list of commands in the README is the program's."""
     (listed,) = (
         span for span in spans(ROOT / "README.md") if span.startswith("kafkalog server | ")
     )
@@ -138,10 +126,7 @@ def test_the_readme_names_every_command() -> None:
 
 
 def test_wrong_commands_are_found() -> None:
-    """Goal: the check of the commands finds what it is there for.
-
-    Method: an unknown command, an unknown option, a missing argument, a value that is none.
-    """
+    """The check of the commands finds what it is there for."""
     with pytest.raises(AssertionError, match="no command explode"):
         parse(["retention", "explode"])
     for line in (
@@ -167,7 +152,7 @@ def test_wrong_commands_are_found() -> None:
     ],
 )
 def test_how_a_line_is_read(line: str, found: list[list[str]]) -> None:
-    """Goal: no command hides behind a pipe, an assignment or a comment. Method: one of each."""
+    """No command hides behind a pipe, an assignment or a comment."""
     assert list(calls(line)) == found
 
 
@@ -182,10 +167,7 @@ def tail(path: str) -> str:
 
 
 def test_every_route_is_documented() -> None:
-    """Goal: no route that only /openapi.json knows.
-
-    Method: the end of each path of the route tables ends a path in some page of docs.
-    """
+    """No route that only /openapi.json knows."""
     words = {
         re.sub(r"\{[^}]*\}", "{}", word.rstrip(",.;")).partition("?")[0]
         for page in PAGES
@@ -207,10 +189,7 @@ def test_every_route_is_documented() -> None:
 
 @every_page
 def test_settings_exist(page: Path) -> None:
-    """Goal: no page sets what nobody can set.
-
-    Method: ``key=`` anywhere in the page whose first word is one of ours, against the tables.
-    """
+    """No page sets what nobody can set."""
     text = page.read_text(encoding="utf-8")
     for key in re.findall(rf"(?<![\w.])((?:{'|'.join(FIRST_WORDS)})(?:\.[a-z]+)+)=", text):
         assert key in BROKER_LEVEL | TOPIC_LEVEL, key

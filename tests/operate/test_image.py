@@ -37,9 +37,7 @@ def volume(daemon: ImageDaemon) -> None:
 
 
 def test_what_it_says_of_itself(image: Image) -> None:
-    """Goal: an engine sees user, port, volume, stop signal and health.
-    Method: buildah inspect.
-    """
+    """An engine sees user, port, volume, stop signal and health."""
     config = image.config
     assert config["User"] == "1000:0"
     assert config["ExposedPorts"].keys() == {"8082/tcp"}
@@ -51,9 +49,7 @@ def test_what_it_says_of_itself(image: Image) -> None:
 
 
 def test_what_is_in_it(image: Image) -> None:
-    """Goal: what runs and nothing of how it was made.
-    Method: names below the prefix; no byte of what the build was lent.
-    """
+    """What runs and nothing of how it was made."""
     prefix = image.files / "opt" / "kafkalog" / ".venv"
     installed = {path.name for path in (prefix / "bin").iterdir()}
     assert "kafkalog" in installed
@@ -94,9 +90,7 @@ def test_it_serves_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
 
 
 def test_a_volume_of_root(image: Image, tmp_path: Path) -> None:
-    """Goal: the commonest fault names its remedy.
-    Method: a directory as `docker run -v /srv/data:...` brings it.
-    """
+    """The commonest fault names its remedy."""
     daemon = ImageDaemon(tmp_path, image)
     daemon.data.mkdir(parents=True)
     daemon.data.chmod(0o755)

@@ -68,9 +68,7 @@ def pod_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_object_keeps_its_schema(tmp_path: Path, overlay: str) -> None:
-    """Goal: no unknown field, no value of a wrong type.
-    Method: strict validation; then a field that there is not.
-    """
+    """No unknown field, no value of a wrong type."""
     validate = tool(
         "kubernetes-validate", "pip install --require-hashes -r requirements/operate.txt"
     )
@@ -88,17 +86,13 @@ def test_every_object_keeps_its_schema(tmp_path: Path, overlay: str) -> None:
 
 @pytest.mark.parametrize("version", crd_schemas.VERSIONS)
 def test_the_monitor_keeps_the_operators_schema(version: str) -> None:
-    """Goal: what the overlay adds to it is known to the operator.
-    Method: the rendered object; tests/operate/test_prometheus_operator.py has the rest.
-    """
+    """What the overlay adds to it is known to the operator."""
     assert crd_schemas.faults(one(rendered("prod"), "ServiceMonitor"), version) == []
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_pod_is_locked_up(overlay: str) -> None:
-    """Goal: the restricted pod security standard, a read-only root, no token, no service links.
-    Method: the rendered pod.
-    """
+    """The restricted pod security standard, a read-only root, no token, no service links."""
     pod = pod_of(rendered(overlay))
     (container,) = pod["containers"]
     assert pod["enableServiceLinks"] is False
@@ -116,9 +110,7 @@ def test_the_pod_is_locked_up(overlay: str) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_a_recovery_is_no_reason_to_kill(overlay: str) -> None:
-    """Goal: whoever may kill asks what answers before the first log is looked at.
-    Method: the probes, each on a path that the daemon has.
-    """
+    """Whoever may kill asks what answers before the first log is looked at."""
     (container,) = pod_of(rendered(overlay))["containers"]
     startup, live, ready = (
         container[f"{name}Probe"] for name in ("startup", "liveness", "readiness")
@@ -132,9 +124,7 @@ def test_a_recovery_is_no_reason_to_kill(overlay: str) -> None:
 
 @pytest.mark.parametrize(("overlay", "dirs"), [("dev", 1), ("prod", 2)])
 def test_the_configuration_starts_a_daemon(overlay: str, dirs: int) -> None:
-    """Goal: the mounted file over the image's is valid, and each log directory is on a volume.
-    Method: both files through the daemon's own settings; claims, mounts and log.dirs side by side.
-    """
+    """The mounted file over the image's is valid, and each log directory is on a volume."""
     objects = rendered(overlay)
     mounted = one(objects, "ConfigMap", "kafkalog-config")["data"]["server.properties"]
     files = {"image": IMAGE_PROPERTIES.read_bytes(), "mounted": mounted.encode()}
@@ -152,9 +142,7 @@ def test_the_configuration_starts_a_daemon(overlay: str, dirs: int) -> None:
 
 
 def test_production_asks_who_it_is() -> None:
-    """Goal: credentials and rules are read from where the Secret is mounted.
-    Method: the settings of the overlay, and the mount.
-    """
+    """Credentials and rules are read from where the Secret is mounted."""
     objects = rendered("prod")
     mounted = one(objects, "ConfigMap", "kafkalog-config")["data"]["server.properties"]
     server = load_settings(None, {}, {}, files={"mounted": mounted.encode()}).server
@@ -173,9 +161,7 @@ def test_production_asks_who_it_is() -> None:
 
 
 def test_selectors_find_the_pod() -> None:
-    """Goal: Services, budget and policy are about the pod.
-    Method: each selector against the pod's labels.
-    """
+    """Services, budget and policy are about the pod."""
     objects = rendered("prod")
     labels = one(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
     selectors = [each["spec"]["selector"] for each in objects if each["kind"] == "Service"]

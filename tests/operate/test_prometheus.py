@@ -107,10 +107,7 @@ def with_values(expr: str) -> str:
 
 
 def test_every_series_is_scraped(watched: tuple[Daemon, Prometheus]) -> None:
-    """Goal: no rule and no panel asks for a series that a living daemon has not.
-
-    Method: the names in all expressions, until Prometheus has stored each of them.
-    """
+    """No rule and no panel asks for a series that a living daemon has not."""
     _, prometheus = watched
     wanted = all_series_names() - ONLY_WHEN_IT_HAPPENS
     prometheus.wait_until_none(lambda: sorted(wanted - prometheus.series_names()))
@@ -118,10 +115,7 @@ def test_every_series_is_scraped(watched: tuple[Daemon, Prometheus]) -> None:
 
 @pytest.mark.parametrize("file_name", DASHBOARDS)
 def test_every_panel_has_data(watched: tuple[Daemon, Prometheus], file_name: str) -> None:
-    """Goal: a dashboard of a daemon that is well and busy has no empty panel.
-
-    Method: each expression as an instant query, again until it answers; faults are left out.
-    """
+    """A dashboard of a daemon that is well and busy has no empty panel."""
     _, prometheus = watched
     expressions = {each.place: with_values(each.expr) for each in panel_expressions(file_name)}
     empty = [place for place in expressions if place not in QUIET]
@@ -137,11 +131,7 @@ def test_every_panel_has_data(watched: tuple[Daemon, Prometheus], file_name: str
 
 
 def test_the_rules_are_evaluated(watched: tuple[Daemon, Prometheus]) -> None:
-    """Goal: the rules work on real series, and no daemon that is well is called ill.
-
-    Method: their health after some rounds; what fires without waiting is none of the daemon's
-    critical faults (the machine's disk is not the daemon's).
-    """
+    """The rules work on real series, and no daemon that is well is called ill."""
     _, prometheus = watched
     prometheus.wait_for(
         "all rules", lambda: {rule["health"] for rule in prometheus.rules()} == {"ok"}
@@ -153,11 +143,7 @@ def test_the_rules_are_evaluated(watched: tuple[Daemon, Prometheus]) -> None:
 
 
 def test_the_page_is_clean(watched: tuple[Daemon, Prometheus], tmp_path: Path) -> None:
-    """Goal: what is ours is named and described as Prometheus wants it.
-
-    Method: promtool check metrics on a scrape. Kafka's own names break its rules (`_ms`, `percent`,
-    camel case in a label), and only they may.
-    """
+    """What is ours is named and described as Prometheus wants it."""
     daemon, _ = watched
     page = daemon.request("GET", "/metrics").body
     done = subprocess.run(

@@ -33,9 +33,7 @@ def prometheus_rule(*labels: str) -> str:
 
 @every_version
 def test_the_rule_keeps_its_schema(version: str) -> None:
-    """Goal: every alert arrives as it is written.
-    Method: the generated object; then a field that there is not, and a number for a text.
-    """
+    """Every alert arrives as it is written."""
     rule: dict[str, Any] = yaml.safe_load(prometheus_rule())
     assert faults(rule, version) == []
     alert = rule["spec"]["groups"][0]["rules"][0]
@@ -48,9 +46,7 @@ def test_the_rule_keeps_its_schema(version: str) -> None:
 
 @every_version
 def test_the_monitor_keeps_its_schema(version: str) -> None:
-    """Goal: the scrape is what it says.
-    Method: the object of the component; then a field that there is not.
-    """
+    """The scrape is what it says."""
     monitor: dict[str, Any] = yaml.safe_load(MONITOR.read_text(encoding="utf-8"))
     assert faults(monitor, version) == []
     (endpoint,) = monitor["spec"]["endpoints"]
@@ -60,9 +56,7 @@ def test_the_monitor_keeps_its_schema(version: str) -> None:
 
 
 def test_the_rule_is_the_file_of_alerts() -> None:
-    """Goal: the operator evaluates what Prometheus' own file has, to the byte.
-    Method: the object's text behind ``spec:``, its indent taken off; the alerts by name.
-    """
+    """The operator evaluates what Prometheus' own file has, to the byte."""
     made = prometheus_rule()
     _, _, spec = made.partition("\nspec:\n")
     lines = [line.removeprefix("  ") for line in spec.splitlines(keepends=True)]
@@ -74,9 +68,7 @@ def test_the_rule_is_the_file_of_alerts() -> None:
 
 
 def test_there_is_one_copy_of_the_alerts() -> None:
-    """Goal: nothing under deploy/ that could drift.
-    Method: the files in which an alert's name stands in a rule.
-    """
+    """Nothing under deploy/ that could drift."""
     found = [
         path.name
         for path in (ROOT / "deploy").rglob("*")

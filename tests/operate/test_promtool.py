@@ -50,30 +50,21 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_configuration() -> None:
-    """Goal: Prometheus starts with it.
-
-    Method: promtool check config, which reads the rules too.
-    """
+    """Prometheus starts with it."""
     done = promtool("check", "config", DEPLOYED / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "23 rules found" in done.stdout
 
 
 def test_the_cases() -> None:
-    """Goal: each alert fires when it must, says what it says, and else is silent.
-
-    Method: promtool test rules.
-    """
+    """Each alert fires when it must, says what it says, and else is silent."""
     done = promtool("test", "rules", DEPLOYED / "kafkalog.rules.test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("before", "after"), BREAKS)
 def test_the_cases_notice(tmp_path: Path, before: str, after: str) -> None:
-    """Goal: the cases are worth something.
-
-    Method: the same with one threshold or guard of a rule changed: it must fail.
-    """
+    """The cases are worth something."""
     text = (DEPLOYED / "kafkalog.rules.yml").read_text()
     assert before in text
     (tmp_path / "kafkalog.rules.yml").write_text(text.replace(before, after))

@@ -33,10 +33,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
 def test_a_page_for_each_alert() -> None:
-    """Goal: no alert without a page, no page without an alert.
-
-    Method: names of both.
-    """
+    """No alert without a page, no page without an alert."""
     alerts = {rule["alert"] for rule in rules_of(DEPLOYED / "kafkalog.rules.yml")}
     assert {page.stem for page in PAGES} == alerts | WITHOUT_ALERT
     for page in PAGES:
@@ -45,10 +42,7 @@ def test_a_page_for_each_alert() -> None:
 
 @every_page
 def test_commands(page: Path) -> None:
-    """Goal: each command is whole: at night nobody looks up what it lacks.
-
-    Method: the program's own parser; nothing is run.
-    """
+    """Each command is whole: at night nobody looks up what it lacks."""
     for span in spans(page):
         if span.startswith("kafkalog "):
             parse(shlex.split(span)[1:])
@@ -61,10 +55,7 @@ def template(path: str) -> str:
 
 @every_page
 def test_routes(page: Path) -> None:
-    """Goal: each route is one of the daemon.
-
-    Method: the route tables; parameters may be called as the page likes.
-    """
+    """Each route is one of the daemon."""
     routes = [route for table in ROUTE_TABLES for route in table]
     known = {
         f"{route.method} {template(route.path)}"
@@ -80,10 +71,7 @@ def test_routes(page: Path) -> None:
 
 @every_page
 def test_settings_and_metrics(page: Path) -> None:
-    """Goal: each setting and each series that is named exists.
-
-    Method: the tables of settings; the generated list of metrics.
-    """
+    """Each setting and each series that is named exists."""
     known = documented_names()
     for span in set(spans(page)) - ON_DISK:
         if re.fullmatch(r"[a-z]+(\.[a-z]+)+(=\S+)?", span) and not span.endswith(".md"):

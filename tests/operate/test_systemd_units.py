@@ -41,9 +41,7 @@ def units(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_verify_has_nothing_to_say(analyze: str, units: Path, name: str) -> None:
-    """Goal: no unknown key, no wrong value.
-    Method: verify, whose warnings do not show in its status; then a unit with a wrong key.
-    """
+    """No unknown key, no wrong value."""
     unit = units / name
     done = run(analyze, "verify", unit)
     about = [line for line in (done.stdout + done.stderr).splitlines() if "kafkalog" in line]
@@ -54,9 +52,7 @@ def test_verify_has_nothing_to_say(analyze: str, units: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exposure_is_low(analyze: str, units: Path, name: str) -> None:
-    """Goal: at most 3.0 of 10.
-    Method: security with a threshold; the same without its capability bounds fails one of 1.4.
-    """
+    """At most 3.0 of 10."""
     unit = units / name
     arguments = ("security", "--offline=true", "--no-pager")
     done = run(analyze, *arguments, f"--threshold={EXPOSURE_MAX}", unit)
@@ -65,17 +61,13 @@ def test_exposure_is_low(analyze: str, units: Path, name: str) -> None:
 
 
 def test_what_no_restart_mends_is_not_repeated() -> None:
-    """Goal: damaged log directories end the service for good.
-    Method: the daemon's own number in both units.
-    """
+    """Damaged log directories end the service for good."""
     line = f"RestartPreventExitStatus={UNUSABLE_LOG_DIRS_EXIT}"
     assert all(line in (UNITS / name).read_text().splitlines() for name in NAMES)
 
 
 def test_the_instance_differs_in_its_places_alone() -> None:
-    """Goal: what is locked up in one is in the other.
-    Method: every line that is not a place of files.
-    """
+    """What is locked up in one is in the other."""
     one, several = ((UNITS / name).read_text().splitlines() for name in NAMES)
     assert len(one) == len(several)
     differing = [
@@ -94,9 +86,7 @@ def test_the_instance_differs_in_its_places_alone() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_logs_outlive_a_stop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no log directory lies where a stop empties it, whatever the user's file leaves out.
-    Method: the files of ExecStart with an empty one of the user, read in the working directory.
-    """
+    """No log directory lies where a stop empties it, whatever the user's file leaves out."""
     unit = (UNITS / name).read_text()
     assert "PrivateTmp" not in unit.replace("# No PrivateTmp", "")
     (start,) = re.findall(r"^ExecStart=\S+ server (\S+) (\S+)$", unit, re.MULTILINE)
@@ -157,9 +147,7 @@ def expanded(analyze: str, name: str) -> set[str]:
 
 
 def test_no_call_of_the_daemon_is_filtered(analyze: str, tmp_path: Path) -> None:
-    """Goal: the filter of system calls takes nothing away that the daemon needs.
-    Method: strace of a life with a topic, records, a roll, a deletion and a clean stop.
-    """
+    """The filter of system calls takes nothing away that the daemon needs."""
     strace = tool("strace", "apt-get install strace")
     daemon = TracedDaemon(tmp_path, strace)
     with daemon:

@@ -123,10 +123,7 @@ def groups_of_seeds() -> list[range]:
 
 @pytest.mark.parametrize("seeds", groups_of_seeds(), ids=lambda seeds: f"{seeds[0]}..{seeds[-1]}")
 def test_a_clean_leaves_what_kafkas_leaves(answers: Answers, seeds: range) -> None:
-    """M17 M19 M20 M21 M22. Goal: offsets, figures, files, modification times.
-
-    Method: each round of each seed.
-    """
+    """M17 M19 M20 M21 M22. Offsets, figures, files, modification times."""
     check_cleans(answers, seeds)
 
 
@@ -210,12 +207,7 @@ def assert_due_entries(log_file: Path, case: CleaningCase, where: str) -> None:
 
 @pytest.mark.parametrize("seeds", groups_of_seeds(), ids=lambda seeds: f"{seeds[0]}..{seeds[-1]}")
 def test_the_plain_twin_cleans_like_kafka(answers: Answers, seeds: range) -> None:
-    """M17 M19 M20 M21 M22. Goal: the judge of the property tests is right.
-
-    Method: batches, indexes and figures.
-
-    Not after an unclean load, whose producers the twin does not know.
-    """
+    """M17 M19 M20 M21 M22. The judge of the property tests is right."""
     for case, number, kafkas, _ in rounds_of(answers, seeds):
         if "error" in kafkas or "nothingToClean" in kafkas or case.rounds[number].unclean:
             continue
@@ -242,10 +234,7 @@ def figures_of(twin: PlainClean) -> dict[str, int]:
 
 
 def test_every_feature_occurs(answers: Answers, capsys: pytest.CaptureFixture[str]) -> None:
-    """M17 M19 M20 M21 M22. Goal: the cases hold what they are to hold.
-
-    Method: counted in what was made and came out.
-    """
+    """M17 M19 M20 M21 M22. The cases hold what they are to hold."""
     rounds = sum(map(len, answers.kafkas.values()))
     with capsys.disabled():
         print(f"\n{len(answers.cases)} directories, {rounds} rounds")

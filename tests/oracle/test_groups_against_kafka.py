@@ -70,10 +70,7 @@ def test_records_are_kafkas_to_the_byte(kafka: Kafka, group: str) -> None:
 
 
 def test_commits_of_a_broker_are_found_where_kafka_puts_them(broker: Broker) -> None:
-    """Goal: a group's commits lie in the partition that its name gives, as records that we read.
-
-    Method: a commit through a running broker, its topic read back record by record.
-    """
+    """A group's commits lie in the partition that its name gives, as records that we read."""
     broker.create_topic("read-by-groups", 2)
     asked(broker.kafka, "commit", broker.bootstrap, "grüße", "read-by-groups", "1", "17", "so far")
     partitions = len(list(broker.data.glob("__consumer_offsets-*")))

@@ -53,12 +53,10 @@ class RecordingFilesystem(SystemFilesystem):
             self.copies.append(copy)
 
     def rename(self, source: str, target: str) -> None:
-        """See Filesystem."""
         self.keep(source.rpartition("/")[0])
         super().rename(source, target)
 
     def unlink(self, path: str) -> None:
-        """See Filesystem."""
         self.keep(path.rpartition("/")[0])
         super().unlink(path)
 

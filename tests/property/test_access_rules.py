@@ -82,9 +82,7 @@ def twin_allows(
 
 @given(st.lists(some_rule(), max_size=8))
 def test_rules_decide_as_their_twin(rules: list[AccessRule]) -> None:
-    """Goal: deny wins, describe follows, all else is denied.
-    Method: every act of every principal, twice: made and remembered.
-    """
+    """Deny wins, describe follows, all else is denied."""
     parsed = AccessRules(tuple(rules))
     for principal in PRINCIPALS:
         rights = parsed.rights_of(principal)
@@ -98,18 +96,14 @@ def test_rules_decide_as_their_twin(rules: list[AccessRule]) -> None:
 
 @given(st.lists(some_rule(), max_size=8))
 def test_written_rules_are_read_back(rules: list[AccessRule]) -> None:
-    """Goal: a rule says in the file what it is in memory.
-    Method: write each as a line, with a comment, and parse.
-    """
+    """A rule says in the file what it is in memory."""
     text = "\n".join(f"{line_of(rule)}  # why" for rule in rules)
     assert parse_access_rules(text).rules == tuple(rules)
 
 
 @given(st.text(alphabet=st.sampled_from("alowdeny *#\"',-rc\n\t topic\\\x00é"), max_size=80))
 def test_any_text_is_rules_or_refused_with_its_line(text: str) -> None:
-    """Goal: no text raises anything but InvalidConfig.
-    Method: random texts of the format's own characters.
-    """
+    """No text raises anything but InvalidConfig."""
     try:
         parse_access_rules(text)
     except InvalidConfig as error:
@@ -121,9 +115,7 @@ def test_any_text_is_rules_or_refused_with_its_line(text: str) -> None:
 
 @given(st.text(max_size=400))
 def test_a_refusal_never_depends_on_more_than_the_name(name: str) -> None:
-    """Goal: what is denied answers alike for every name, and keeps bounded what it repeats.
-    Method: no rules at all, any name.
-    """
+    """What is denied answers alike for every name, and keeps bounded what it repeats."""
     with pytest.raises(TopicAccessDenied) as refused:
         AccessRules().rights_of("x").require(Action.READ, Resource.TOPIC, name)
     assert len(refused.value.message) <= 340

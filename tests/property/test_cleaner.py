@@ -84,11 +84,7 @@ def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms:
 @given(seed=SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_readers_see_every_final_value(seed: int) -> None:
-    """M20 M21 M22. Goal: offsets never change, and the last value of a key stays where it was.
-
-    Method: committed records before, and after as many rounds as there is something to clean;
-    tombstones may go, values may not.
-    """
+    """M20 M21 M22. Offsets never change, and the last value of a key stays where it was."""
     world = world_of(seed)
     committed = world.visible()
     final = {each[1]: each for each in committed if each[1] is not None}
@@ -108,12 +104,7 @@ def test_readers_see_every_final_value(seed: int) -> None:
 @given(seed=SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_a_clean_log_is_not_changed_by_another_round(seed: int) -> None:
-    """M20 M21 M22. Goal: cleaning is idempotent.
-
-    Method: rounds over all until they settle, at one moment.
-
-    The second round may still set the horizons of markers that lost their data in the first.
-    """
+    """M20 M21 M22. Cleaning is idempotent."""
     world = world_of(seed, keys_max=1_000)
     start = world.log.segments.first.base_offset
     seen = []
@@ -126,10 +117,7 @@ def test_a_clean_log_is_not_changed_by_another_round(seed: int) -> None:
 @given(seed=SEEDS)
 @settings(max_examples=30, deadline=None)
 def test_a_dry_run_counts_and_writes_nothing(seed: int) -> None:
-    """M20 M21 M22. Goal: its figures are those of the round that follows.
-
-    Method: both, on the same log.
-    """
+    """M20 M21 M22. Its figures are those of the round that follows."""
     world = world_of(seed)
     before, operations = world.batches(), len(world.disk.operations)
     planned = world.round(now_ms=LATER_MS, dry_run=True)

@@ -78,7 +78,7 @@ def test_the_range_is_the_twins(
 def test_a_checkpoint_outside_the_log_is_not_believed(
     log: tuple[list[PlainFacts], int, int], checkpoint: int | None, start: int, length: int
 ) -> None:
-    """M17 M20. Goal: both resets. Method: every relation of checkpoint, start and end."""
+    """M17 M20. Both resets."""
     dirty = first_dirty(checkpoint, start, start + length)
     assert start <= dirty.offset <= start + length
     if checkpoint is not None and start <= checkpoint <= start + length:
@@ -111,7 +111,7 @@ FAR = 2**31
 def test_groups_are_the_twins(
     sizes: list[tuple[int, int, int, int]], last: int, segment_bytes: int, index_bytes: int
 ) -> None:
-    """M17 M20. Goal: who joins whom. Method: the twin, which adds every group up anew."""
+    """M17 M20. Who joins whom."""
     rows, base = [], 0
     for step, log, offsets, times in sizes:
         rows.append((base, log, offsets, times))

@@ -59,9 +59,7 @@ def fed(splitter: Splitter, stream: bytes, cuts: list[int]) -> Documents:
 def test_any_bytes_in_any_chunks(
     kind: type[Lines] | type[Concatenated], stream: bytes, cuts: list[int]
 ) -> None:
-    """Goal: hostile bytes fall as the twin has it.
-    Method: brackets, quotes, backslashes and blanks in any order.
-    """
+    """Hostile bytes fall as the twin has it."""
     assert fed(kind(), stream, cuts) == SPLITTERS[kind](stream)
 
 
@@ -69,9 +67,7 @@ def test_any_bytes_in_any_chunks(
 def test_documents_come_out_as_they_went_in(
     documents: list[tuple[bytes, bytes]], cuts: list[int]
 ) -> None:
-    """Goal: concatenated JSON needs no separator.
-    Method: real documents, also over several lines, one behind the other.
-    """
+    """Concatenated JSON needs no separator."""
     stream = b"".join(part for pair in documents for part in pair)
     expected = [document for document, _ in documents]
     assert fed(Concatenated(), stream, cuts) == Documents(expected, b"", is_lost=False)

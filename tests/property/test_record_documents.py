@@ -98,9 +98,7 @@ def alone(document: bytes, dialect: Dialect[object]) -> tuple[object, bool]:
 def test_a_bad_document_takes_no_other_with_it(
     documents: list[bytes], *, is_v3: bool, ends_at_broken: bool
 ) -> None:
-    """Goal: no document is read as a part of another, and none is lost.
-    Method: both dialects; documents that would be JSON when they were put together.
-    """
+    """No document is read as a part of another, and none is lost."""
     dialect: Dialect[object] = V3 if is_v3 else NATIVE  # type: ignore[assignment] # any of them
     expected = [alone(document, dialect) for document in documents]
     broken = [number for number, (_, is_broken) in enumerate(expected) if is_broken]

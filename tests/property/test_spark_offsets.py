@@ -21,9 +21,7 @@ RANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 3000)), max_siz
 
 @given(st.dictionaries(PARTITIONS, OFFSETS))
 def test_text_and_back(offsets: dict[TopicPartition, int]) -> None:
-    """Goal: a checkpoint loses nothing, and equal offsets have equal text.
-    Method: round trip; the same offsets in another order.
-    """
+    """A checkpoint loses nothing, and equal offsets have equal text."""
     text = json.dumps(document_of(offsets))
     assert offsets_of(json.loads(text)) == offsets
     assert json.dumps(document_of(dict(reversed(offsets.items())))) == text
@@ -31,9 +29,7 @@ def test_text_and_back(offsets: dict[TopicPartition, int]) -> None:
 
 @given(STARTS, st.integers(1, 2**62))
 def test_a_limited_batch(lags: dict[TopicPartition, tuple[int, int]], limit: int) -> None:
-    """Goal: each partition goes on, none too far, and the sum keeps the limit.
-    Method: any starts and ends, some below their start.
-    """
+    """Each partition goes on, none too far, and the sum keeps the limit."""
     start = {at: first for at, (first, _) in lags.items()}
     latest = {at: max(first + lag, 0) for at, (first, lag) in lags.items()}
     ends = rate_limited(limit, start, latest)
@@ -52,9 +48,7 @@ def test_a_limited_batch(lags: dict[TopicPartition, tuple[int, int]], limit: int
 def test_splits_cover_exactly(
     sizes: list[tuple[int, int]], min_partitions: int | None, records_max: int | None
 ) -> None:
-    """Goal: the parts of a partition are its range, in order, none empty or too large.
-    Method: any ranges; parts put together again.
-    """
+    """The parts of a partition are its range, in order, none empty or too large."""
     ranges = [
         OffsetRange("t", number, first, first + size) for number, (first, size) in enumerate(sizes)
     ]

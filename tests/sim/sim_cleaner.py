@@ -42,8 +42,6 @@ class SimCleaners:
 
 
 class SimCleaner:
-    """See the module."""
-
     def __init__(self, world: SimCleaners, throttle: Callable[[int], None]) -> None:
         self._world = world
         self._throttle = throttle
@@ -57,7 +55,6 @@ class SimCleaner:
         check_done: Callable[[], None],
         dry_run: bool = False,
     ) -> CleaningResult:
-        """See Cleaner."""
         del now_ms
         key = to_clean.log.topic_partition
         assert key not in self._world.at_work, f"two threads clean {key}"

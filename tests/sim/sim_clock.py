@@ -37,11 +37,9 @@ class SimClock:
         self._sleeper: Callable[[float], bool] | None = None
 
     def wall_ms(self) -> int:
-        """See Clock."""
         return (self._monotonic_ns + self._wall_offset_ns) // _NS_PER_MS
 
     def monotonic_ns(self) -> int:
-        """See Clock."""
         return self._monotonic_ns
 
     def sleep(self, seconds: float) -> None:

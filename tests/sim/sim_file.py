@@ -51,7 +51,6 @@ class SimFile:
         return self._inode
 
     def pread(self, size: int, position: int) -> bytes:
-        """See File."""
         self._check()
         fault = self._disk.enter("read", self._path)
         inode = self._inode
@@ -64,21 +63,18 @@ class SimFile:
         return bytes(flipped)
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
-        """See File."""
         view = memoryview(buffer)
         data = self.pread(len(view), position)
         view[: len(data)] = data
         return len(data)
 
     def try_pread_into(self, buffer: bytearray | memoryview, position: int) -> int | None:
-        """See File."""
         self._check()
         if not self._inode.is_cached:
             return None
         return self.pread_into(buffer, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """See File."""
         self._check(is_writing=True)
         disk, inode = self._disk, self._inode
         fault = disk.enter("write", self._path)
@@ -92,11 +88,9 @@ class SimFile:
             raise OSError(errno.ENOSPC, "no space left on device", self._path)
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
-        """See File."""
         self.pwrite(b"".join(buffers), position)
 
     def truncate(self, size: int) -> None:
-        """See File."""
         self._check(is_writing=True)
         disk, inode = self._disk, self._inode
         disk.enter("truncate", self._path)
@@ -108,20 +102,16 @@ class SimFile:
         disk.mark_dirty(inode)
 
     def size(self) -> int:
-        """See File."""
         self._check()
         return len(self._inode.content)
 
     def datasync(self) -> None:
-        """See File."""
         self._sync("datasync")
 
     def sync(self) -> None:
-        """See File."""
         self._sync("sync")
 
     def close(self) -> None:
-        """See File."""
         if self._is_open:
             self._is_open = False
             if self._generation == self._disk.generation:

@@ -41,8 +41,6 @@ DEFAULT_CAPACITY_BYTES = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class SimFileStat:
-    """See FileStat."""
-
     name: str
     size: int
     mtime_ms: int
@@ -52,13 +50,10 @@ class SimFileStat:
 
 @dataclass(slots=True)
 class SimLock:
-    """See DirLock."""
-
     locked: set[str]
     path: str
 
     def release(self) -> None:
-        """See DirLock."""
         self.locked.discard(self.path)
 
 
@@ -76,8 +71,6 @@ def _split(path: str) -> tuple[str, str]:
 
 
 class SimFilesystem(WholeFiles):
-    """See Filesystem."""
-
     def __init__(
         self,
         clock: Clock | None = None,
@@ -188,17 +181,14 @@ class SimFilesystem(WholeFiles):
     # -- Filesystem
 
     def open_read(self, path: str) -> SimFile:
-        """See Filesystem."""
         self.enter("open", path)
         return SimFile(self, self._inode(path), path)
 
     def open_scan(self, path: str) -> SimFile:
-        """See Filesystem."""
         self.enter("open", path)
         return SimFile(self, self._inode(path), path, is_scan=True)
 
     def open_write(self, path: str, *, create: bool = True, exclusive: bool = False) -> SimFile:
-        """See Filesystem."""
         self.enter("open", path)
         node = self._find(path)
         if node is None:
@@ -212,7 +202,6 @@ class SimFilesystem(WholeFiles):
         return SimFile(self, self._inode(path), path, is_writable=True)
 
     def exists(self, path: str) -> bool:
-        """See Filesystem."""
         self.enter("exists", path)
         try:
             return self._find(path) is not None
@@ -220,36 +209,30 @@ class SimFilesystem(WholeFiles):
             return False
 
     def is_at(self, file: ReadableFile, path: str) -> bool:
-        """See Filesystem."""
         assert isinstance(file, SimFile)
         self.enter("stat", path)
         return self._find(path) is file.inode
 
     def list_dir(self, path: str) -> list[str]:
-        """See Filesystem."""
         self.enter("list", path)
         return sorted(self._directory(path).names)
 
     def list_dir_stats(self, path: str) -> list[FileStat]:
-        """See Filesystem."""
         self.enter("list", path)
         names = self._directory(path).names
         return [_stat_of(name, names[name]) for name in sorted(names)]
 
     def stat(self, path: str) -> SimFileStat:
-        """See Filesystem."""
         self.enter("stat", path)
         return _stat_of(_split(path)[1], self._existing(path))
 
     def set_mtime_ms(self, path: str, mtime_ms: int) -> None:
-        """See Filesystem."""
         self.enter("set_mtime", path)
         node = self._existing(path)
         if not isinstance(node, Link):
             node.mtime_ms = mtime_ms
 
     def make_dir(self, path: str, *, parents: bool = True) -> None:
-        """See Filesystem."""
         node = self._find(path)
         if isinstance(node, Directory) and parents:
             return
@@ -261,7 +244,6 @@ class SimFilesystem(WholeFiles):
         self._set_name(path, Directory(self.now_ms()))
 
     def rename(self, source: str, target: str) -> None:
-        """See Filesystem."""
         self.enter("rename", source)
         node = self._existing(source)
         replaced = self._find(target)
@@ -278,7 +260,6 @@ class SimFilesystem(WholeFiles):
         self._unlinked(replaced)
 
     def unlink(self, path: str) -> None:
-        """See Filesystem."""
         self.enter("unlink", path)
         node = self._existing(path)
         if isinstance(node, Directory):
@@ -287,7 +268,6 @@ class SimFilesystem(WholeFiles):
         self._unlinked(node)
 
     def remove_tree(self, path: str) -> None:
-        """See Filesystem."""
         directory = self._directory(path)
         for name, node in list(directory.names.items()):
             child = f"{path}/{name}"
@@ -299,14 +279,12 @@ class SimFilesystem(WholeFiles):
         self._change_names([(path, None)])
 
     def link(self, source: str, target: str) -> None:
-        """See Filesystem."""
         self.enter("link", target)
         if self._find(target) is not None:
             raise FileExistsError(errno.EEXIST, "file exists", target)
         self._set_name(target, self._inode(source))
 
     def sync_dir(self, path: str) -> None:
-        """See Filesystem."""
         directory = self._directory(path)
         fault = self.enter("sync_dir", path)
         mine = [change for change in self._name_changes if change.touches(directory)]
@@ -316,7 +294,6 @@ class SimFilesystem(WholeFiles):
         self._make_durable(mine)
 
     def lock(self, path: str) -> SimLock:
-        """See Filesystem."""
         if path in self._locked:
             raise BlockingIOError(errno.EAGAIN, "locked", path)
         self.open_write(path).close()
@@ -324,12 +301,10 @@ class SimFilesystem(WholeFiles):
         return SimLock(self._locked, path)
 
     def is_locked(self, path: str) -> bool:
-        """See Filesystem."""
         self.enter("stat", path)
         return path in self._locked
 
     def space(self, path: str) -> tuple[int, int]:
-        """See Filesystem."""
         self.enter("space", path)
         self._existing(path)
         return self.capacity_bytes, max(0, self.capacity_bytes - self._used_pages * PAGE_BYTES)
@@ -340,7 +315,6 @@ class SimFilesystem(WholeFiles):
         return 1
 
     def real_path(self, path: str) -> str:
-        """See Filesystem."""
         return "/" + "/".join(part for part in path.split("/") if part)
 
     # -- for SimFile

@@ -55,30 +55,24 @@ class SimRules:
         self.broker = broker if broker is not None else BrokerConfig()
 
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
-        """See ConfigRules."""
         return parse_topic_config(overrides, self.topic_defaults(dynamic))
 
     def topic_defaults(self, dynamic: Mapping[str, str]) -> LogConfig:
-        """See ConfigRules."""
         return with_dynamic(self.defaults, parse_dynamic(dynamic))
 
     def cleaner_config(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
-        """See ConfigRules."""
         return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
 
     def log_dir_config(self, dynamic: Mapping[str, str]) -> LogDirConfig:
-        """See ConfigRules."""
         return log_dirs_with_dynamic(self.broker, parse_dynamic(dynamic))
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
-        """See ConfigRules."""
         self.topic_config(overrides, dynamic)
         return describe_topic_config(overrides, {}, parse_dynamic(dynamic))
 
     def describe_broker_config(self, dynamic: Mapping[str, str]) -> Sequence[ConfigEntry]:
-        """See ConfigRules."""
         return load_settings(None, {}, {}).describe_broker_config(dynamic)
 
 
@@ -91,7 +85,6 @@ class Sink:
         self.advanced: set[TopicPartition] = set()
 
     def deliver(self, finished: list[Command], advanced: frozenset[TopicPartition]) -> None:
-        """See CompletionSink."""
         self.deliveries += 1
         self.finished += finished
         self.advanced |= advanced

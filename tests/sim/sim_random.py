@@ -12,9 +12,7 @@ class SimRandom:
         self._random = random.Random(seed)
 
     def below(self, bound: int) -> int:
-        """See Random."""
         return self._random.randrange(bound)
 
     def uuid_bytes(self) -> bytes:
-        """See Random."""
         return self._random.randbytes(16)

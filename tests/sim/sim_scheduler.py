@@ -26,32 +26,26 @@ class SimScheduler:
         clock.add_waker(self)
 
     def startup(self) -> None:
-        """See Scheduler."""
         self._is_started = True
 
     def shutdown(self) -> None:
-        """See Scheduler."""
         self._table.close()
 
     def schedule_once(
         self, name: str, task: Callable[[], None], delay_ms: int = 0
     ) -> ScheduledBody:
-        """See Scheduler."""
         return self._table.add(name, task, delay_ms)
 
     def schedule_periodic(
         self, name: str, task: Callable[[], None], initial_delay_ms: int, period_ms: int
     ) -> ScheduledBody:
-        """See Scheduler."""
         assert period_ms > 0
         return self._table.add(name, task, initial_delay_ms, period_ms)
 
     def tasks(self) -> list[TaskStatus]:
-        """See Scheduler."""
         return self._table.statuses()
 
     def next_due_ns(self) -> int | None:
-        """See Waker."""
         return self._table.next_due_ns() if self._is_started else None
 
     def run_due(self) -> None:

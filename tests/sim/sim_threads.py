@@ -29,8 +29,6 @@ class SimDeadlockError(AssertionError):
 
 
 class SimThread:
-    """See Thread."""
-
     def __init__(self, owner: SimThreads, name: str, body: Callable[[], None]) -> None:
         self._owner = owner
         self._name = name
@@ -47,11 +45,9 @@ class SimThread:
         return self._name
 
     def join(self, timeout_seconds: float | None = None) -> bool:
-        """See Thread."""
         return self._owner.wait_until(lambda: self.is_finished, timeout_seconds)
 
     def is_alive(self) -> bool:
-        """See Thread."""
         return not self.is_finished
 
     def can_go_on(self, now_ns: int) -> bool:
@@ -74,19 +70,15 @@ class SimThread:
 
 
 class SimSignal:
-    """See Signal."""
-
     def __init__(self, owner: SimThreads) -> None:
         self._owner = owner
         self._is_set = False
 
     def set(self) -> None:
-        """See Signal."""
         self._is_set = True
         self._owner.switch_point()
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """See Signal."""
         was_set = self._owner.wait_until(lambda: self._is_set, timeout_seconds)
         if was_set:
             self._is_set = False
@@ -107,7 +99,6 @@ class SimMutex:
         return True
 
     def acquire(self, *, timeout: float) -> bool:
-        """See Mutex."""
         self._owner.switch_point()
         is_free = self._owner.wait_until(lambda: not self._is_taken, timeout)
         if is_free:
@@ -115,7 +106,6 @@ class SimMutex:
         return is_free
 
     def release(self) -> None:
-        """See Mutex."""
         self._is_taken = False
 
     def __exit__(
@@ -154,11 +144,9 @@ class SimThreads:
         return thread
 
     def signal(self) -> SimSignal:
-        """See Threads."""
         return SimSignal(self)
 
     def mutex(self) -> SimMutex:
-        """See Threads."""
         return SimMutex(self)
 
     # -- what tests ask for
@@ -224,7 +212,6 @@ class SimThreads:
         return min(deadlines, default=None)
 
     def run_due(self) -> None:
-        """See Waker."""
         self.run_until_idle()
 
     def _hub_wait(self, wish: Callable[[], bool], deadline_ns: int | None) -> bool:

@@ -80,11 +80,7 @@ def _evict(fs: Filesystem, path: str) -> None:
 def test_a_scan_leaves_the_page_cache_as_it_was(
     place: tuple[Filesystem, str], *, is_cached: bool
 ) -> None:
-    """Goal: a walk over a cold file evicts nobody's pages, one over a hot file does not cool it.
-
-    Method: two files in the cache, or both out of it; one is read in pieces that are no whole
-    pages, then the cache is asked for the end of both. (To ask may read ahead: once a file.)
-    """
+    """A walk over a cold file evicts nobody's pages, one over a hot file does not cool it."""
     fs, root = place
     data = bytes(range(256)) * 4096
     files = [fs.open_write(f"{root}/{name}") for name in ("scanned", "other")]

@@ -55,8 +55,6 @@ def new_disk(dirs: Sequence[str] = DIRS) -> SimFilesystem:
 
 
 class DaemonRun:
-    """See the module."""
-
     def __init__(
         self, disk: SimFilesystem, *, seed: int = 0, dirs: Sequence[str] = DIRS, racy: bool = True
     ) -> None:

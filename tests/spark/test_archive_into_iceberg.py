@@ -74,9 +74,7 @@ def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_a_commit_whose_answer_was_lost(tmp_path: Path, logs: GrowingLogs) -> None:
-    """M27. Goal: nobody is told that nothing of it is there, and the next run goes on behind it.
-    Method: the catalog commits, and its answer does not come.
-    """
+    """M27. Nobody is told that nothing of it is there, and the next run goes on behind it."""
     place = IcebergPlace(tmp_path)
     table = cast("IcebergTable", place.open())
     commit_table = table._catalog.commit_table
@@ -93,9 +91,7 @@ def test_a_commit_whose_answer_was_lost(tmp_path: Path, logs: GrowingLogs) -> No
 
 
 def test_two_jobs_on_one_iceberg_table(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Goal: the second one to commit is refused, also in the first commit of a table.
-    Method: both open it before one of them commits; a commit of somebody else does not matter.
-    """
+    """The second one to commit is refused, also in the first commit of a table."""
     place = IcebergPlace(tmp_path)
     late = place.open()
     logs.run(place.open())
@@ -136,9 +132,7 @@ def test_an_iceberg_table_of_others(tmp_path: Path) -> None:
 def test_tasks_on_spark_and_a_reader(
     tmp_path: Path, logs: GrowingLogs, spark: SparkSession
 ) -> None:
-    """M27. Goal: Spark writes what one process writes, and reads committed files alone.
-    Method: ``SparkRunner``; a run that ends before its commit; ``spark.read.parquet``.
-    """
+    """M27. Spark writes what one process writes, and reads committed files alone."""
     place = PlainPlace(tmp_path)
     logs.run(place.open(), runner=SparkRunner(spark))
     assert offsets_in(place) == logs.offsets

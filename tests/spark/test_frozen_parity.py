@@ -64,26 +64,24 @@ def source(
 
 
 def test_the_logs_hold_every_shape(logs: Path) -> None:
-    """Goal: codecs, nulls, headers, append times, markers, gaps, a start above 0, emptiness.
-    Method: every batch is looked at.
-    """
+    """Codecs, nulls, headers, append times, markers, gaps, a start above 0, emptiness."""
     assert shapes_in(logs) == SHAPES
 
 
 def test_schemas(spark: SparkSession, source: Source, expected: Found) -> None:
-    """M27. Goal: the same columns, with headers and without. Method: both, as text."""
+    """M27. The same columns, with headers and without."""
     assert schemas(spark, source) == expected["schemas"]
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_batches(spark: SparkSession, source: Source, expected: Found, query: str) -> None:
-    """Goal: the same rows in the same tasks. Method: each query's digest."""
+    """The same rows in the same tasks."""
     assert batch(spark, source, query) == expected["batches"][query]
 
 
 @pytest.mark.parametrize("query", REFUSED)
 def test_refused(spark: SparkSession, source: Source, expected: Found, query: str) -> None:
-    """M27. Goal: what Kafka's source refuses ours does not guess. Method: each such query."""
+    """M27. What Kafka's source refuses ours does not guess."""
     assert is_refused(spark, source, query)
     assert expected["refused"][query]
 
@@ -92,7 +90,7 @@ def test_refused(spark: SparkSession, source: Source, expected: Found, query: st
 def test_streams(
     spark: SparkSession, source: Source, expected: Found, tmp_path: Path, name: str
 ) -> None:
-    """Goal: each batch ends where Kafka's does and has its rows. Method: offset log, digests."""
+    """Each batch ends where Kafka's does and has its rows."""
     found = whole_stream(spark, source, name, tmp_path / "checkpoint")
     assert found == expected["streams"][name]
     assert len(found["batches"]) > 1
@@ -101,9 +99,7 @@ def test_streams(
 def test_a_checkpoint_of_kafkas_goes_on(
     spark: SparkSession, source: Source, expected: Found, tmp_path: Path
 ) -> None:
-    """Goal: a stream changes its format and keeps its checkpoint. Method: one that Kafka's source
-    left in the middle of a batch, which runs again with the rows that were planned for it.
-    """
+    """A stream changes its format and keeps its checkpoint."""
     stream = Stream(spark, frozen_parity.copy_checkpoint(tmp_path), "limited")
     stream.run(source)
     wanted = expected["streams"]["limited"]

@@ -37,9 +37,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_results_come_in_the_order_of_the_tasks(spark: SparkSession) -> None:
-    """Goal: every task once, in order, whatever pack it was in.
-    Method: 200 small tasks and a large one.
-    """
+    """Every task once, in order, whatever pack it was in."""
     tasks = [NumberTask(number) for number in (*range(200), 10_000)]
     results = run_job(Job("square", tasks, work, list), SparkRunner(spark))
     assert [square for square, _ in results] == squares_in_process(tasks)
@@ -47,9 +45,7 @@ def test_results_come_in_the_order_of_the_tasks(spark: SparkSession) -> None:
 
 
 def test_a_failure_names_its_task(spark: SparkSession) -> None:
-    """M27. Goal: the same error as in a process, and the job is abandoned.
-    Method: a corrupt batch, and a defect.
-    """
+    """M27. The same error as in a process, and the job is abandoned."""
     abandoned: list[bool] = []
     for deed, said in (("corrupt", "number 2: A batch fails"), ("defect", "number 2: ZeroDiv")):
         abandoned.clear()
@@ -61,9 +57,7 @@ def test_a_failure_names_its_task(spark: SparkSession) -> None:
 
 
 def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
-    """Goal: what Spark itself gives up is told in a sentence.
-    Method: a task that ends its worker.
-    """
+    """What Spark itself gives up is told in a sentence."""
     tasks = [NumberTask(1), NumberTask(2, "die")]
     with pytest.raises(TaskFailed, match=r"Spark gave the job up: .*memory for a task"):
         run_job(Job("square", tasks, work, list), SparkRunner(spark))
@@ -72,9 +66,7 @@ def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
 
 @pytest.mark.gate
 def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
-    """M27. Goal: byte for byte what the processes make.
-    Method: four logs with every kind of batch.
-    """
+    """M27. Byte for byte what the processes make."""
     plant_mixed(tmp_path / "a", "orders", 4)
     partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     rows = [
@@ -86,9 +78,7 @@ def test_compact_gives_the_same_files(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_audit_whatif_and_stats_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """M27. Goal: what a job tells does not depend on where it runs.
-    Method: four logs with every kind of batch, one of them damaged for the audit, in small tasks.
-    """
+    """M27. What a job tells does not depend on where it runs."""
     plant_mixed(tmp_path / "a", "orders", 4)
     partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     runners: tuple[Runner, ...] = (InProcess(), SparkRunner(spark))

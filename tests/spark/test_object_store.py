@@ -141,9 +141,7 @@ class Hosts(MemoryFileSystem):
 
 @pytest.mark.usefixtures("hosts")
 def test_the_host_of_an_address_counts() -> None:
-    """Goal: no other cluster is read than the one that is named, in one run neither.
-    Method: two hosts with the same path; a log directory of one is read through its address.
-    """
+    """No other cluster is read than the one that is named, in one run neither."""
     for host in ("one", "two"):
         store, name = fsspec.core.url_to_fs(f"hosts://{host}/logs/name")
         store.pipe_file(name, host.encode())
@@ -253,7 +251,7 @@ def test_rows_log_lines_and_usage_errors_have_no_password(log_dir: Path) -> None
 
 @pytest.mark.usefixtures("hosts")
 def test_a_library_that_cannot_read_ranges_is_named() -> None:
-    """Goal: what to do about it, not "the object was replaced". Method: one that ignores them."""
+    """What to do about it, not "the object was replaced"."""
     store, name = fsspec.core.url_to_fs("hosts://whole/logs/name")
     store.pipe_file(name, b"0123456789")
     file = filesystem_for(["hosts://whole/logs"]).open_read("hosts://whole/logs/name")
@@ -264,9 +262,7 @@ def test_a_library_that_cannot_read_ranges_is_named() -> None:
 
 @pytest.mark.parametrize("size", ["the same", "another"])
 def test_an_object_that_is_replaced_is_never_mixed(stored: str, size: str) -> None:
-    """Goal: other bytes under the same name are an error, whatever their number.
-    Method: an object that is replaced, and then removed, under its reader.
-    """
+    """Other bytes under the same name are an error, whatever their number."""
     store = filesystem_for([stored])
     name = first_log(store, stored)
     file = store.open_read(name)
@@ -295,8 +291,8 @@ def test_an_object_that_is_replaced_is_never_mixed(stored: str, size: str) -> No
 def test_answers_that_tell_less_are_no_other_object(
     stored: str, monkeypatch: pytest.MonkeyPatch, later: dict[str, Any], *, is_same: bool
 ) -> None:
-    """Goal: a library that answers from a listing, which tells no version, ends no job; another
-    object does. Method: answers with some of what was told at first.
+    """A library that answers from a listing, which tells no version, ends no job; another object
+    does.
     """
     memory, store = fsspec.filesystem("memory"), filesystem_for([stored])
     name = first_log(store, stored)
@@ -328,9 +324,7 @@ def test_answers_that_tell_less_are_no_other_object(
 def test_a_modification_time_is_in_milliseconds(
     stored: str, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any], mtime_ms: int
 ) -> None:
-    """Goal: retention of batches without timestamps goes by it, on every store.
-    Method: the forms that libraries tell it in; WebHDFS has milliseconds.
-    """
+    """Retention of batches without timestamps goes by it, on every store."""
     memory, store = fsspec.filesystem("memory"), filesystem_for([stored])
     name = first_log(store, stored)
     found = {"name": name, "size": 1, "type": "file", **told}
@@ -341,7 +335,7 @@ def test_a_modification_time_is_in_milliseconds(
 def test_what_a_store_raises_is_an_error_of_a_disk(
     stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: jobs tell it like any other fault. Method: the store's own exception at each call."""
+    """Jobs tell it like any other fault."""
 
     class Unreachable(Exception):
         """As libraries of stores have them."""
@@ -365,9 +359,7 @@ def test_what_a_store_raises_is_an_error_of_a_disk(
 
 
 def test_every_record_is_read(log_dir: Path, stored: str) -> None:
-    """Goal: topics, bounds, pieces and bytes are the disk's, also of committed records alone.
-    Method: all partitions through both, in small pieces.
-    """
+    """Topics, bounds, pieces and bytes are the disk's, also of committed records alone."""
     for read_committed in (False, True):
         there = Access(paths=(stored,), read_committed=read_committed)
         here = Access(paths=(str(log_dir),), read_committed=read_committed)
@@ -419,9 +411,7 @@ def test_jobs_that_read_give_the_same(log_dir: Path, stored: str) -> None:
 
 
 def test_spark_reads_a_store(spark: SparkSession, log_dir: Path) -> None:
-    """Goal: option path takes an address, and workers read it.
-    Method: the rows are those from the disk.
-    """
+    """Option path takes an address, and workers read it."""
     register(spark)
 
     def rows(path: str) -> set[tuple[object, ...]]:
@@ -435,9 +425,7 @@ def test_spark_reads_a_store(spark: SparkSession, log_dir: Path) -> None:
 
 @pytest.mark.usefixtures("hosts")
 def test_a_store_that_cannot_be_had_says_what_to_do() -> None:
-    """Goal: what to install, or which name is wrong.
-    Method: a scheme without library, one that nobody knows, a library that refuses the address.
-    """
+    """What to install, or which name is wrong."""
     with pytest.raises(StoreMissing, match=r"pip install .* s3fs"):
         filesystem_for(["s3://bucket/logs"])
     with pytest.raises(StoreMissing, match="There is no store nowhere://"):

@@ -99,7 +99,7 @@ def kafkas_streams(logs: Logs, tmp_path_factory: pytest.TempPathFactory) -> Foun
 
 
 def test_schemas(logs: Logs) -> None:
-    """Goal: the same columns, with headers and without. Method: both, as text."""
+    """The same columns, with headers and without."""
     wanted = schemas(logs.spark, logs.sources["kafka"])
     for ours in OURS:
         assert schemas(logs.spark, logs.sources[ours]) == wanted, ours
@@ -109,7 +109,7 @@ def test_schemas(logs: Logs) -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_batches(logs: Logs, query: str) -> None:
-    """Goal: the same rows in the same tasks. Method: each query's digest from each source."""
+    """The same rows in the same tasks."""
     wanted = batch(logs.spark, logs.sources["kafka"], query)
     assert wanted["rows"]
     for ours in OURS:
@@ -120,7 +120,7 @@ def test_batches(logs: Logs, query: str) -> None:
 
 @pytest.mark.parametrize("query", REFUSED)
 def test_refused(logs: Logs, query: str) -> None:
-    """Goal: what Kafka's source refuses ours does not guess. Method: each such query."""
+    """What Kafka's source refuses ours does not guess."""
     assert [
         name for name in logs.sources if not is_refused(logs.spark, logs.sources[name], query)
     ] == []
@@ -128,7 +128,7 @@ def test_refused(logs: Logs, query: str) -> None:
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams(logs: Logs, kafkas_streams: Found, tmp_path: Path, name: str) -> None:
-    """Goal: each batch ends where Kafka's does and has its rows. Method: offset log, digests."""
+    """Each batch ends where Kafka's does and has its rows."""
     wanted = kafkas_streams[name]
     assert len(wanted["batches"]) > 1
     for ours in OURS:
@@ -143,11 +143,7 @@ def test_streams(logs: Logs, kafkas_streams: Found, tmp_path: Path, name: str) -
 def test_checkpoints_change_hands(
     logs: Logs, kafkas_streams: Found, tmp_path: Path, ours: str, kafkas_first: bool
 ) -> None:
-    """Goal: a stream changes its format and keeps its checkpoint, in both directions.
-    Method: it is broken off in the middle of a batch, whose offsets are planned; the other source
-    goes on; then all batches are those of a stream that nobody broke off. Back at the first source
-    with nothing new, an empty batch may come, because the sources write offsets differently.
-    """
+    """A stream changes its format and keeps its checkpoint, in both directions."""
     stream = Stream(logs.spark, tmp_path / "checkpoint", "limited")
     first, second = ("kafka", ours) if kafkas_first else (ours, "kafka")
     stream.run(logs.sources[first], breaks_in=BREAKS_IN)

@@ -60,7 +60,7 @@ def failure_of(frame: DataFrame) -> str:
 
 
 def test_the_schema_is_the_kafka_sources(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: a query moves over by its format's name. Method: frozen DDL, twice."""
+    """A query moves over by its format's name."""
     columns = (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         "timestamp:timestamp,timestampType:int"
@@ -73,9 +73,7 @@ def test_the_schema_is_the_kafka_sources(spark: SparkSession, directory: LogDire
 
 @pytest.mark.gate
 def test_every_shape_of_record(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: codecs, nulls, headers, times, gaps, markers, a start above 0; small and large chunks.
-    Method: each column of each row.
-    """
+    """Codecs, nulls, headers, times, gaps, markers, a start above 0; small and large chunks."""
     made = LogDirectory(tmp_path / "logs")
     every_shape(made, "t")
     for chunk_bytes in ("1k", "8m"):
@@ -84,7 +82,7 @@ def test_every_shape_of_record(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_read_committed(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: kafka.isolation.level leaves out aborted records. Method: one at offset 5."""
+    """kafka.isolation.level leaves out aborted records."""
     made = LogDirectory(tmp_path / "logs")
     every_shape(made, "t")
     frame = read(spark, made, subscribe="t", **{"kafka.isolation.level": "read_committed"}).where(
@@ -105,15 +103,13 @@ def test_read_committed(spark: SparkSession, tmp_path: Path) -> None:
 def test_subscriptions(
     spark: SparkSession, directory: LogDirectory, options: dict[str, str], topics: str
 ) -> None:
-    """M27. Goal: names, a pattern, partitions; a topic without records is an empty table.
-    Method: each form.
-    """
+    """M27. Names, a pattern, partitions; a topic without records is an empty table."""
     wanted = in_order(row for topic in topics for row in directory.of(topic))
     assert rows_of(read(spark, directory, **options)) == plain(wanted)
 
 
 def test_positions(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: offsets, extremes and times, as options say. Method: each, in both directions."""
+    """Offsets, extremes and times, as options say."""
     offsets = {
         "startingOffsets": json.dumps({"a": {"0": 15, "1": -2}}),
         "endingOffsets": json.dumps({"a": {"0": -1, "1": 103}}),
@@ -133,9 +129,7 @@ def test_positions(spark: SparkSession, directory: LogDirectory) -> None:
 
 
 def test_the_tasks_of_a_query(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: a task a partition, more for minPartitions, maxRecordsPerPartition and targetBytes.
-    Method: the number of Spark's partitions; the rows are the same.
-    """
+    """A task a partition, more for minPartitions, maxRecordsPerPartition and targetBytes."""
     counts = {}
     for options in ({}, {"minPartitions": 6}, {"maxRecordsPerPartition": 4}, {"targetBytes": 1}):
         frame = read(spark, directory, **options)
@@ -172,7 +166,7 @@ def test_filters(spark: SparkSession, directory: LogDirectory) -> None:
 
 
 def test_a_schema_of_ones_own(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: any of the columns in any order, as Spark prunes none itself. Method: two, and one."""
+    """Any of the columns in any order, as Spark prunes none itself."""
     reader = (
         spark.read.format("kafkalog").option("subscribe", "b").schema("offset long, key binary")
     )
@@ -194,7 +188,7 @@ def test_a_schema_of_ones_own(spark: SparkSession, directory: LogDirectory) -> N
 def test_a_schema_that_is_not_ours(
     spark: SparkSession, directory: LogDirectory, schema: str, message: str
 ) -> None:
-    """M27. Goal: no cast and no guess. Method: another type, another name."""
+    """M27. No cast and no guess."""
     reader = spark.read.format("kafkalog").option("subscribe", "b").schema(schema)
     assert message in failure_of(reader.load(str(directory.path)))
 
@@ -214,20 +208,18 @@ def test_a_schema_that_is_not_ours(
 def test_refused_queries(
     spark: SparkSession, directory: LogDirectory, options: dict[str, str], message: str
 ) -> None:
-    """M27. Goal: an error that names the option and what would be right. Method: one query each."""
+    """M27. An error that names the option and what would be right."""
     assert message in failure_of(read(spark, directory, **options))
 
 
 def test_an_unknown_option_is_refused_at_once(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: a slip shows before anything runs. Method: an option with one letter less."""
+    """A slip shows before anything runs."""
     with pytest.raises(PySparkException, match="did you mean startingOffsets"):
         read(spark, directory, startingOffset="earliest")
 
 
 def test_lost_offsets(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: an error that names the range, or the rest (the warnings: unit/test_spark_reading.py).
-    Method: a start below the log start, and an end behind the log's.
-    """
+    """An error that names the range, or the rest (the warnings: unit/test_spark_reading.py)."""
     lost = {
         "startingOffsets": '{"a":{"0":-2,"1":95}}',
         "endingOffsets": '{"a":{"0":-1,"1":115}}',
@@ -240,9 +232,7 @@ def test_lost_offsets(spark: SparkSession, directory: LogDirectory) -> None:
 
 
 def test_a_corrupt_batch_is_never_skipped(spark: SparkSession, directory: LogDirectory) -> None:
-    """Goal: an error with partition, offset, file and position, whatever failOnDataLoss says.
-    Method: one byte of a value changed.
-    """
+    """An error with partition, offset, file and position, whatever failOnDataLoss says."""
     file = directory.path / "a-0" / segment_file_name(10, ".log")
     data = bytearray(file.read_bytes())
     data[-3] ^= 1
@@ -256,14 +246,12 @@ def test_a_corrupt_batch_is_never_skipped(spark: SparkSession, directory: LogDir
 
 
 def test_options_of_kafka_do_no_harm(spark: SparkSession, directory: LogDirectory) -> None:
-    """M27. Goal: a query brought from Kafka runs (what it is told: unit/test_spark_options.py).
-    Method: the brokers' addresses.
-    """
+    """M27. A query brought from Kafka runs (what it is told: unit/test_spark_options.py)."""
     frame = read(spark, directory, **{"kafka.bootstrap.servers": "b:9092"})
     assert frame.count() == 30
 
 
 def test_registered_by_hand(spark: SparkSession, directory: LogDirectory) -> None:
-    """M27. Goal: a session that does not find the source by its name. Method: register, read."""
+    """M27. A session that does not find the source by its name."""
     register(spark)
     assert read(spark, directory, subscribe="b").count() == 3

@@ -47,9 +47,7 @@ def read(spark: SparkSession, **options: Any) -> DataFrame:
 
 
 def test_daemon_and_directory_agree(spark: SparkSession, tmp_path: Path) -> None:
-    """Goal: the same rows in all columns; a fleet; a token that is needed and not.
-    Method: two daemons with a topic each, then their directories.
-    """
+    """The same rows in all columns; a fleet; a token that is needed and not."""
     with Daemon(tmp_path / "one") as one, Daemon(tmp_path / "two") as two:
         urls = [f"http://127.0.0.1:{each.port}" for each in (one, two)]
         for url, topic in zip(urls, ("a", "b"), strict=True):

@@ -82,9 +82,7 @@ def query(spark: SparkSession, logs: LogDirectory, tmp_path: Path) -> Query:
 
 
 def test_limited_batches(query: Query, logs: LogDirectory) -> None:
-    """Goal: maxOffsetsPerTrigger shares each batch out as the Kafka source does; every row once.
-    Method: frozen lines of the offset log.
-    """
+    """MaxOffsetsPerTrigger shares each batch out as the Kafka source does; every row once."""
     query.run(maxOffsetsPerTrigger=30)
     assert query.offset_lines() == [
         '{"a": {"0": 18, "1": 112}}',
@@ -96,9 +94,7 @@ def test_limited_batches(query: Query, logs: LogDirectory) -> None:
 
 
 def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
-    """M27. Goal: each record once over several runs; new records, a new partition and a new topic.
-    Method: four runs; nothing new in one of them.
-    """
+    """M27. Each record once over several runs; new records, a new partition and a new topic."""
     query.run(subscribePattern="a.*", subscribe=None)
     logs.fill("a", 0, 60, 5)
     logs.fill("a", 2, 0, 7)
@@ -115,9 +111,7 @@ def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
 
 
 def test_a_checkpoint_of_the_kafka_source(query: Query, logs: LogDirectory) -> None:
-    """Goal: a query changes its format and keeps its checkpoint. Method: the offset log as the
-    Kafka source writes it: no blanks, topics and partitions in the order of its hash table.
-    """
+    """A query changes its format and keeps its checkpoint."""
     logs.fill("b", 0, 0, 9)
     query.run(subscribe="a,b")
     ours = '{"a": {"0": 60, "1": 140}, "b": {"0": 9}}'
@@ -131,7 +125,7 @@ def test_a_checkpoint_of_the_kafka_source(query: Query, logs: LogDirectory) -> N
 
 
 def test_latest_is_the_default(query: Query, logs: LogDirectory) -> None:
-    """Goal: a stream without a start reads what comes. Method: a first run that finds nothing."""
+    """A stream without a start reads what comes."""
     query.run(startingOffsets=None)
     logs.fill("a", 1, 140, 4)
     query.run(startingOffsets=None)
@@ -139,7 +133,7 @@ def test_latest_is_the_default(query: Query, logs: LogDirectory) -> None:
 
 
 def test_progress(query: Query) -> None:
-    """Goal: Spark's progress tells start, end and the latest offsets. Method: the last report."""
+    """Spark's progress tells start, end and the latest offsets."""
     (report,) = (each["sources"][0] for each in query.run() if each["numInputRows"])
     end = {"a": {"0": 60, "1": 140}}
     assert (report["endOffset"], report["latestOffset"]) == (end, end)
@@ -148,7 +142,7 @@ def test_progress(query: Query) -> None:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_retention_overtakes_a_stream(query: Query, logs: LogDirectory, fails: bool) -> None:
-    """Goal: an error that names the range, or the rest. Method: a segment goes between two runs."""
+    """An error that names the range, or the rest."""
     query.run()
     gone = logs.fill("a", 0, 60, 10)
     logs.fill("a", 0, 70, 10)
@@ -166,7 +160,7 @@ def test_retention_overtakes_a_stream(query: Query, logs: LogDirectory, fails: b
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_partition_that_is_gone(query: Query, logs: LogDirectory, fails: bool) -> None:
-    """Goal: told with what was read of it. Method: a directory is removed between two runs."""
+    """Told with what was read of it."""
     query.run()
     (logs.path / "a-1" / f"{100:020}.log").unlink()
     (logs.path / "a-1").rmdir()
@@ -180,7 +174,7 @@ def test_a_partition_that_is_gone(query: Query, logs: LogDirectory, fails: bool)
 
 
 def test_refused_streams(query: Query) -> None:
-    """M27. Goal: a stream has no end, a topic must be there. Method: one query each."""
+    """M27. A stream has no end, a topic must be there."""
     with pytest.raises(
         StreamingQueryException, match="endingOffsets: a streaming query has no end"
     ):
@@ -196,9 +190,7 @@ def reader_of(logs: LogDirectory, clock: SimClock, **options: str) -> KafkalogSt
 
 
 def test_a_least_and_a_most(logs: LogDirectory) -> None:
-    """Goal: minOffsetsPerTrigger waits, maxTriggerDelay ends the wait, the most still holds.
-    Method: Spark's calls one after the other, under a simulated clock.
-    """
+    """MinOffsetsPerTrigger waits, maxTriggerDelay ends the wait, the most still holds."""
     clock = SimClock()
     reader = reader_of(
         logs, clock, minoffsetspertrigger="50", maxoffsetspertrigger="80", maxtriggerdelay="10s"
@@ -215,9 +207,7 @@ def test_a_least_and_a_most(logs: LogDirectory) -> None:
 
 
 def test_a_least_alone(logs: LogDirectory) -> None:
-    """M27. Goal: the limit's name, and no wait under Trigger.AvailableNow, which would never end.
-    Method: Spark's calls.
-    """
+    """M27. The limit's name, and no wait under Trigger.AvailableNow, which would never end."""
     reader = reader_of(logs, SimClock(), minoffsetspertrigger="1000")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMinRows(1000)

@@ -58,7 +58,7 @@ def failure_of(environment: dict[str, str], *words: str) -> str:
 
 
 def test_a_job_says_what_to_install(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Goal: one sentence with Java's version, and that Spark is not needed. Method: an audit."""
+    """One sentence with Java's version, and that Spark is not needed."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1))
     message = failure_of(
         environment, "-m", "kafkalog.spark.jobs.audit", "--dirs", str(tmp_path / "a")
@@ -69,7 +69,7 @@ def test_a_job_says_what_to_install(tmp_path: Path, environment: dict[str, str])
 
 
 def test_the_pipeline_says_what_to_install(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Goal: before anything is made. Method: a pipeline into a directory that stays away."""
+    """Before anything is made."""
     out = tmp_path / "out"
     message = failure_of(environment, "-m", "kafkalog", "spark", "pipeline", "--out", str(out))
     assert "it needs Java 17" in message
@@ -78,9 +78,7 @@ def test_the_pipeline_says_what_to_install(tmp_path: Path, environment: dict[str
 
 
 def test_a_session_says_what_the_handbook_explains(environment: dict[str, str]) -> None:
-    """Goal: docs/spark.md has the words that a user without Java sees, which are Spark's.
-    Method: a session as the handbook makes it.
-    """
+    """docs/spark.md has the words that a user without Java sees, which are Spark's."""
     session = "from pyspark.sql import SparkSession; SparkSession.builder.getOrCreate()"
     message = failure_of(environment, "-c", session)
     (row,) = (

@@ -56,8 +56,6 @@ Lane = tuple[Stage, ...]
 
 @dataclass(frozen=True)
 class Plan:
-    """See the module."""
-
     name: str
     phases: tuple[tuple[Lane, ...], ...]
     runs_to_its_end: bool = False
@@ -65,7 +63,6 @@ class Plan:
 
     @property
     def stages(self) -> list[Stage]:
-        """All of them."""
         return [stage for phase in self.phases for lane in phase for stage in lane]
 
     @property

@@ -40,9 +40,7 @@ def adopted() -> SimManager:
 
 
 def test_each_ends_by_itself() -> None:
-    """Goal: readers of committed records go on, without what was aborted; it is so after a kill.
-    Method: the second one, whose coordinator's epoch must not fall, then the first.
-    """
+    """Readers of committed records go on, without what was aborted; it is so after a kill."""
     sim = adopted()
     assert committed(sim) == []
     aborted = sim.operations.producers.abort_transaction("t", 0, 5)
@@ -60,9 +58,7 @@ def test_each_ends_by_itself() -> None:
 
 
 def test_what_is_not_open_is_not_aborted() -> None:
-    """Goal: a call says exactly which transaction it means.
-    Method: offsets within and behind one, a transaction that has ended, nobody's partition.
-    """
+    """A call says exactly which transaction it means."""
     sim = adopted()
     for offset in (1, 2, 4, 99):
         with pytest.raises(InvalidTxnState, match=f"begins at offset {offset} of t-0") as refused:
@@ -80,9 +76,7 @@ def test_what_is_not_open_is_not_aborted() -> None:
 
 
 def test_one_of_two_operators_aborts_it() -> None:
-    """Goal: a call that wrote no marker does not say that it did.
-    Method: both look before either has written; who is first is told "aborted", the other not.
-    """
+    """A call that wrote no marker does not say that it did."""
     sim = adopted()
     ended: list[object] = []
 
@@ -101,9 +95,7 @@ def test_one_of_two_operators_aborts_it() -> None:
 
 
 def test_a_sink_decides_on_its_own() -> None:
-    """Goal: nobody takes from a sink what it may have decided to show.
-    Method: an open batch of a sink, beside a producer of another daemon's with such an id.
-    """
+    """Nobody takes from a sink what it may have decided to show."""
     sim = with_topic(1)
     producer = begin(sim, 1)
     producer.send("a")
@@ -117,9 +109,7 @@ def test_a_sink_decides_on_its_own() -> None:
 
 
 def test_a_full_disk_does_not_keep_it_open() -> None:
-    """Goal: the reserve is for this; a disk that has no byte left is told, and it may be repeated.
-    Method: ENOSPC for the marker, then room.
-    """
+    """The reserve is for this; a disk that has no byte left is told, and it may be repeated."""
     sim = adopted()
     sim.disk.faults.add(
         Fault(error=errno.ENOSPC, kinds=frozenset({"write"}), path_contains="t-0", times=9)

@@ -35,9 +35,7 @@ def first_offset(world: CleaningDaemon, offset: int) -> int:
 
 @pytest.mark.parametrize("suffixes", [("log",), ("log", "index", "timeindex", "snapshot")])
 def test_a_log_with_a_loss_is_not_cleaned_before_it_is_accepted(suffixes: tuple[str, ...]) -> None:
-    """Goal: after a clean and a start the hole would be one of compaction.
-    Method: also where the birth of the log alone proves it, which the first clean ends.
-    """
+    """After a clean and a start the hole would be one of compaction."""
     world = CleaningDaemon()
     world.topic()
     world, lost = damaged(world, *suffixes)
@@ -61,7 +59,7 @@ def test_a_log_with_a_loss_is_not_cleaned_before_it_is_accepted(suffixes: tuple[
 
 
 def test_only_a_lost_range_can_be_accepted() -> None:
-    """Goal: nobody gives up what is there. Method: ranges beside and around it."""
+    """Nobody gives up what is there."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     accept = world.sim.operations.accept_loss
@@ -77,7 +75,7 @@ def test_only_a_lost_range_can_be_accepted() -> None:
 
 
 def test_an_acceptance_that_is_not_durable_is_none() -> None:
-    """Goal: 200 means for ever. Method: the file cannot be written; then it can."""
+    """200 means for ever."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     world, lost = damaged(world, "log")

@@ -29,9 +29,7 @@ allow     'Jane Doe' read        topic     *
 
 
 def test_the_documented_example() -> None:
-    """Goal: each line of the example does what it says.
-    Method: ask for acts on both sides of each line.
-    """
+    """Each line of the example does what it says."""
     rules = parse_access_rules(EXAMPLE)
     alice, ops, jane = (rules.rights_of(name) for name in ("alice", "ops", "Jane Doe"))
     assert alice.allow(Action.WRITE, TOPIC, "orders")
@@ -47,9 +45,7 @@ def test_the_documented_example() -> None:
 
 
 def test_without_a_file_all_is_allowed_and_with_an_empty_one_nothing() -> None:
-    """Goal: default deny begins with the first rules file, even an empty one.
-    Method: the two ends.
-    """
+    """Default deny begins with the first rules file, even an empty one."""
     for resource in Resource:
         for action in Action:
             assert ALL_ALLOWED.rights_of("x").allow(action, resource, "any")
@@ -61,9 +57,7 @@ def test_without_a_file_all_is_allowed_and_with_an_empty_one_nothing() -> None:
 
 
 def test_a_denied_describe_is_not_brought_back_by_read() -> None:
-    """Goal: deny wins over what another right would bring.
-    Method: read allowed, describe denied.
-    """
+    """Deny wins over what another right would bring."""
     rights = parse_access_rules("allow a read topic t\ndeny a describe topic t").rights_of("a")
     assert rights.allow(Action.READ, TOPIC, "t")
     assert not rights.allow(Action.DESCRIBE, TOPIC, "t")
@@ -88,8 +82,6 @@ def test_a_denied_describe_is_not_brought_back_by_read() -> None:
     ],
 )
 def test_a_fault_names_its_line(line: str, fault: str) -> None:
-    """Goal: an operator finds the fault.
-    Method: a sound line and a comment before the wrong one.
-    """
+    """An operator finds the fault."""
     with pytest.raises(InvalidConfig, match=f"^line 3: .*{fault}"):
         parse_access_rules(f"# rules\nallow a read topic t\n{line}\n")

@@ -181,9 +181,7 @@ def test_an_archived_offset_only_rises() -> None:
 
 
 def test_another_topic_of_the_name_hears_nothing() -> None:
-    """Goal: what a deleted topic's archive has lets nothing of its namesake go.
-    Method: raised by id, before and after the topic was made anew.
-    """
+    """What a deleted topic's archive has lets nothing of its namesake go."""
     sim = filled(3)
     topic_id = encode_id(sim.manager.registered("t").topic_id)
     assert sim.operations.raise_archived_offsets("t", {0: 1}, topic_id) == {0: 1}

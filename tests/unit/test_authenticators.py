@@ -38,7 +38,6 @@ class CountingKeys:
         self.until_seconds = until_seconds
 
     def verify(self, token: str, now_seconds: float) -> Verified:
-        """See TokenVerifier."""
         self.calls += 1
         if token != "good":
             raise RefusedToken("it has expired")
@@ -77,9 +76,7 @@ def _matches(kept: PasswordHash, password: bytes) -> Awaitable[bool]:
 
 
 def test_a_token_is_remembered_until_it_expires() -> None:
-    """Goal: no second check of a signature, and nobody goes on behind the end.
-    Method: the same token before, at and behind it.
-    """
+    """No second check of a signature, and nobody goes on behind the end."""
     keys = CountingKeys()
     world = World("jwt", keys=keys)
     for now in (0.0, 50.0, 99.0):
@@ -91,9 +88,7 @@ def test_a_token_is_remembered_until_it_expires() -> None:
 
 
 def test_other_keys_forget_what_was_verified() -> None:
-    """Goal: a key that is taken back lets nobody in any more.
-    Method: another verifier in force, which takes nothing.
-    """
+    """A key that is taken back lets nobody in any more."""
     world = World("basic", "jwt", keys=CountingKeys())
     assert world.ask("Bearer good") == "federated"
     assert world.ask(ALICE) == "alice"
@@ -103,9 +98,7 @@ def test_other_keys_forget_what_was_verified() -> None:
 
 
 def test_static_tokens_come_before_jwts() -> None:
-    """Goal: both kinds of bearer tokens side by side, each only where it is named.
-    Method: both tokens with one, the other and both schemes.
-    """
+    """Both kinds of bearer tokens side by side, each only where it is named."""
     keys = CountingKeys()
     both = World("bearer", "jwt", keys=keys)
     assert (both.ask("Bearer static"), keys.calls) == ("robot", 0)
@@ -116,18 +109,14 @@ def test_static_tokens_come_before_jwts() -> None:
 
 @pytest.mark.parametrize("word", ["mtls", "jwt", "none", "bearer"])
 def test_a_password_comes_in_by_basic_alone(word: str) -> None:
-    """Goal: a scheme that is not offered is not taken under another one's word.
-    Method: a right password behind the words of the other schemes, which are in force.
-    """
+    """A scheme that is not offered is not taken under another one's word."""
     world = World("bearer", "mtls", "jwt", keys=CountingKeys())
     world.refused(f"{word} {ALICE.partition(' ')[2]}")
     world.refused(ALICE)
 
 
 def test_what_a_refusal_offers() -> None:
-    """Goal: RFC 6750's error for a token that was sent, the bare challenges else, each once.
-    Method: a wrong token, a wrong password.
-    """
+    """RFC 6750's error for a token that was sent, the bare challenges else, each once."""
     world = World("basic", "bearer", "jwt", keys=CountingKeys())
     bare = 'Basic realm="kafkalog", charset="UTF-8", Bearer realm="kafkalog"'
     assert world.refused("Basic AAAA").headers["WWW-Authenticate"] == bare
@@ -137,9 +126,7 @@ def test_what_a_refusal_offers() -> None:
 
 @pytest.mark.parametrize("was_used", [True, False])
 def test_an_expired_token_is_no_guess(was_used: bool) -> None:
-    """Goal: a client that does not renew its token locks nobody out, and costs one signature.
-    Method: one that was in use, or first comes behind its end, many times; then wrong ones.
-    """
+    """A client that does not renew its token locks nobody out, and costs one signature."""
     keys = CountingKeys()
     world = World("jwt", keys=keys)
     if was_used:
@@ -157,9 +144,7 @@ def test_an_expired_token_is_no_guess(was_used: bool) -> None:
 
 
 def test_wrong_tokens_count_as_tries() -> None:
-    """Goal: nobody makes us check signatures without end.
-    Method: one more than are allowed.
-    """
+    """Nobody makes us check signatures without end."""
     keys = CountingKeys()
     world = World("jwt", keys=keys)
     for number in range(5):

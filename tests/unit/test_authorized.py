@@ -60,9 +60,7 @@ def view(sim: SimManager, rules: str, principal: str = "p") -> Operations:
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_public_operation_says_what_it_needs(kind: type[object]) -> None:
-    """Goal: a new operation without a rule fails here, before it fails at a view.
-    Method: the declarations of all public methods; an argument they name is a parameter.
-    """
+    """A new operation without a rule fails here, before it fails at a view."""
     for name, method in public_operations(kind).items():
         need = need_of(method)
         assert need is not None, f"{kind.__name__}.{name} needs @requires, @lists or @open_to_all"
@@ -73,9 +71,7 @@ def test_every_public_operation_says_what_it_needs(kind: type[object]) -> None:
 
 
 def test_every_field_of_the_operations_can_be_seen_or_is_private() -> None:
-    """Goal: operations that are held as a field are checked too.
-    Method: each public attribute of an object, through a view that may do everything.
-    """
+    """Operations that are held as a field are checked too."""
     with started() as sim:
         seen = authorized(sim.operations, ALL_ALLOWED.rights_of("p"))
         for name in vars(sim.operations):
@@ -117,9 +113,7 @@ def test_what_is_not_declared_is_refused() -> None:
 
 
 def test_the_acts_of_a_reader_and_of_a_writer() -> None:
-    """Goal: each act needs its own right, and the right to read or write lets describe.
-    Method: the same calls through three views.
-    """
+    """Each act needs its own right, and the right to read or write lets describe."""
     with started() as sim:
         sim.operations.topics.create("t")
         log = sim.operations.partition_log("t", 0)
@@ -143,9 +137,7 @@ def test_the_acts_of_a_reader_and_of_a_writer() -> None:
 
 
 def test_unknown_and_forbidden_topics_answer_alike() -> None:
-    """Goal: nobody finds out by asking which topics exist.
-    Method: one that is there and one that is not, to a stranger and to one who may describe.
-    """
+    """Nobody finds out by asking which topics exist."""
     with started() as sim:
         sim.operations.topics.create("here")
         stranger, guest = view(sim, ""), view(sim, "allow p describe topic *")
@@ -171,9 +163,7 @@ def test_unknown_and_forbidden_topics_answer_alike() -> None:
 def test_a_pattern_matches_what_its_subscriber_may_describe(
     right: str, seen: list[str], seen_later: list[str]
 ) -> None:
-    """Goal: an assignment tells no names that its owner could not ask for, now and later.
-    Method: a pattern for everything; then a topic more.
-    """
+    """An assignment tells no names that its owner could not ask for, now and later."""
     with started() as sim:
         for name in ("mine-1", "mine-2", "theirs"):
             sim.operations.topics.create(name)
@@ -186,9 +176,7 @@ def test_a_pattern_matches_what_its_subscriber_may_describe(
 
 
 def test_the_owner_of_everything_sees_what_is_there() -> None:
-    """Goal: a view changes nothing for those who may do everything.
-    Method: properties, plain values and nested operations beside those of the object.
-    """
+    """A view changes nothing for those who may do everything."""
     with started() as sim:
         seen = authorized(sim.operations, ALL_ALLOWED.rights_of("p"))
         seen.topics.create("t", 2)

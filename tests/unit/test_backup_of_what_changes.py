@@ -154,7 +154,6 @@ class CallingDisk(SimFilesystem):
         self.call: Callable[[], object] = lambda: None
 
     def link(self, source: str, target: str) -> None:
-        """See Filesystem."""
         if self.file and source.endswith(self.file):
             self.file = ""
             self.call()

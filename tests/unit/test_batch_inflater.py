@@ -58,7 +58,7 @@ def records_in(group: InflatedGroup, row: int) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_groups_hold_every_batch_once_and_no_more_than_allowed(codec: Codec) -> None:
-    """Goal: all rows in order, the wanted ones inflated, a group bounded. Method: all sizes."""
+    """All rows in order, the wanted ones inflated, a group bounded."""
     parts = batches_of([codec] * len(VALUE_BYTES), VALUE_BYTES)
     batches, wanted = of(*parts), np.array([0, 1, 2, 4, 5, 6, 7, 8])
     inflater = BatchInflater()
@@ -80,7 +80,7 @@ def test_groups_hold_every_batch_once_and_no_more_than_allowed(codec: Codec) -> 
 
 
 def test_nothing_to_inflate_is_one_group() -> None:
-    """Goal: a chunk without compressed batches costs one call. Method: plain ones; none at all."""
+    """A chunk without compressed batches costs one call."""
     for parts in (batches_of([Codec.NONE] * 3, [10, 20, 30]), []):
         (group,) = BatchInflater().groups(of(*parts), np.array([], np.int64))
         assert (group.first_row, group.end_row, len(group.rows)) == (0, len(parts), 0)
@@ -89,10 +89,7 @@ def test_nothing_to_inflate_is_one_group() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("has_right_crc", [True, False])
 def test_what_lies_before_a_damaged_batch_goes_first(codec: Codec, *, has_right_crc: bool) -> None:
-    """Goal: the error of a batch comes when its turn has come. Method: a cut stream as the third.
-
-    A wrong CRC explains more than what the codec says of it.
-    """
+    """The error of a batch comes when its turn has come."""
     parts = batches_of([codec, Codec.NONE, codec, codec], [30, 30, 30, 30])
     bent = bytearray(parts[2])
     bent[HEADER_BYTES:] = bytes(len(bent) - HEADER_BYTES)
@@ -109,7 +106,7 @@ def test_what_lies_before_a_damaged_batch_goes_first(codec: Codec, *, has_right_
 
 
 def test_a_bomb_among_small_batches_is_refused() -> None:
-    """Goal: the bound is that of each batch. Method: one that inflates to a byte more."""
+    """The bound is that of each batch."""
     parts = batches_of([Codec.LZ4] * 3, [100, 40 * KIB, 100])
     size = len(decompress(Codec.LZ4, parts[1][HEADER_BYTES:], max_bytes=1 << 20))
     rows = np.arange(3)
@@ -160,9 +157,7 @@ def test_a_chunk_is_cleaned_as_its_batches_are(*, has_bits: bool, is_old: bool) 
 
 
 def test_the_output_has_no_room_for_what_is_compressed_again() -> None:
-    """Goal: a cleaner thread does not keep the inflated size of a batch twice.
-    Method: the buffer behind the view, when a batch of 12 MiB of zeros was rebuilt.
-    """
+    """A cleaner thread does not keep the inflated size of a batch twice."""
     parts = batches_of([Codec.ZSTD, Codec.NONE], [12 << 20, 100])
     offset_map = SkimpyOffsetMap(24 * 1000, 0.9)
     none = np.zeros(2, np.bool_)

@@ -151,7 +151,7 @@ def test_table_crc_is_crc32c(data: bytes, start: int, end: int) -> None:
 
 @pytest.mark.parametrize("level", sorted({ProcessorLevel.GENERIC, LEVEL}))
 def test_crc_of_long_spans(level: int) -> None:
-    """Goal: lanes joined by tables give the CRC of the whole. Method: lengths around the lanes'."""
+    """Lanes joined by tables give the CRC of the whole."""
     data = np.random.default_rng(3).bytes(10 * LANE_BYTES)
     array = np.frombuffer(data, dtype=np.uint8)
     for lanes in (1, 2, 3, 4, 6, 9):

@@ -101,9 +101,7 @@ def test_groups_are_bounded_and_let_go() -> None:
 
 
 def test_whole_documents_come_before_the_fault() -> None:
-    """Goal: what was sent whole is not lost to what follows.
-    Method: a line, then one longer than any may be, in two pieces and in one.
-    """
+    """What was sent whole is not lost to what follows."""
 
     async def test(world: World, first: bytes, second: bytes) -> None:
         with BodyStream(world.request, world.api) as body:
@@ -122,9 +120,7 @@ def test_whole_documents_come_before_the_fault() -> None:
 
 
 def test_the_bound_of_all_bodies() -> None:
-    """Goal: a stream alone is never refused; beside others it is, and gives back what it had.
-    Method: more than the bound by one, then one byte beside another body.
-    """
+    """A stream alone is never refused; beside others it is, and gives back what it had."""
 
     async def test(world: World) -> None:
         deadline = asyncio.get_running_loop().time() + 60
@@ -143,9 +139,7 @@ def test_the_bound_of_all_bodies() -> None:
 
 
 def test_a_stream_lives_a_day() -> None:
-    """Goal: v3's longest stream; what is there is read, what would be waited for is not.
-    Method: a life of no length.
-    """
+    """V3's longest stream; what is there is read, what would be waited for is not."""
 
     async def test(world: World) -> None:
         deadline = asyncio.get_running_loop().time() + 60
@@ -160,9 +154,7 @@ def test_a_stream_lives_a_day() -> None:
 
 
 def test_a_stop_wakes_who_waits() -> None:
-    """Goal: a stop ends the wait for the next bytes.
-    Method: a stream that waits; the call that a stop makes.
-    """
+    """A stop ends the wait for the next bytes."""
 
     async def test(world: World) -> None:
         deadline = asyncio.get_running_loop().time() + 60

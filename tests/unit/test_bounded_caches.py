@@ -78,10 +78,8 @@ def test_renamed_and_moved_files_are_found() -> None:
 
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_a_walk_begins_in_the_middle_of_a_rename(*, is_directory: bool) -> None:
-    """M26: a segment that changes its name at this moment is no missing file.
-
-    Goal: no warning about a sound log, whose number would be gone until the next survey.
-    Method: a walk from inside the call that renames the file, or its directory.
+    """M26: a segment that changes its name at this moment is no missing file. No warning about a
+    sound log, whose number would be gone until the next survey.
     """
     read: list[bytes] = []
 

@@ -55,9 +55,7 @@ def no_more_compacted(sim: SimManager) -> None:
 def test_a_log_that_was_compacted_keeps_its_gaps(
     *, is_killed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goal: nothing behind a gap of compaction is set aside, or told as lost.
-    Method: clean, change the policy, end; the recovery point on disk is of long ago.
-    """
+    """Nothing behind a gap of compaction is set aside, or told as lost."""
     sim = begun()
     assert cleaned(sim).error is None
     no_more_compacted(sim)
@@ -68,9 +66,7 @@ def test_a_log_that_was_compacted_keeps_its_gaps(
 
 
 def test_a_clean_that_was_broken_off_leaves_gaps_too() -> None:
-    """Goal: the same when the first clean of the log never ended.
-    Method: a full disk stops it behind the first swap; then the policy changes.
-    """
+    """The same when the first clean of the log never ended."""
     sim = begun()
     later = segment_file_name(6, ".log.cleaned")
     sim.disk.faults.add(Fault(error=errno.ENOSPC, path_contains=later))

@@ -145,11 +145,8 @@ def test_a_rotten_length_or_magic_ends_a_clean_before_it_changes_anything(number
 @pytest.mark.parametrize("base_offset", [0, 2, 3, 700])
 @pytest.mark.parametrize("is_chunk_full", [True, False])
 def test_a_wrong_base_offset_is_named_where_it_lies(base_offset: int, is_chunk_full: bool) -> None:
-    """M20: it lies outside the CRC, so only the batches beside it tell.
-
-    Goal: the reason names the batch that is wrong, not the one behind it.
-    Method: the second of three batches gets another base offset; all in one chunk, or each with no
-    more of the next one than its header.
+    """M20: it lies outside the CRC, so only the batches beside it tell. The reason names the batch
+    that is wrong, not the one behind it.
     """
     batches = [one(offset, b"a") for offset in (0, 1, 2)]
     size = len(batches[0])

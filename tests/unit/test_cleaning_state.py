@@ -66,9 +66,7 @@ LEGAL = {
     ids=lambda each: str(each) if isinstance(each, CleaningState) else each.value,
 )
 def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) -> None:
-    """Goal: legal changes lead where Kafka's do, all others raise.
-    Method: the product of states and events; what the table lacks is illegal.
-    """
+    """Legal changes lead where Kafka's do, all others raise."""
     expected = LEGAL.get((state, event))
     if expected is None:
         with pytest.raises(IllegalTransition, match=event.value):
@@ -78,7 +76,7 @@ def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) 
 
 
 def test_states_are_told_as_the_documents_write_them() -> None:
-    """Goal: a state reads as in Kafka's own words. Method: their texts."""
+    """A state reads as in Kafka's own words."""
     assert [str(state) for state in STATES[:5]] == [
         "none",
         "in_progress",

@@ -27,10 +27,7 @@ def run(*words: str, **environment: str) -> Result:
 
 
 def test_keys_are_listed() -> None:
-    """Goal: every key that is no secret of Kafka's tests, with its default and meaning.
-
-    Method: both tables, both outputs.
-    """
+    """Every key that is no secret of Kafka's tests, with its default and meaning."""
     lines = run("list").stdout.splitlines()
     assert lines[0].split() == ["KEY", "DEFAULT", "TYPE", "UNIT"]
     assert [line.split()[0] for line in lines[1:]] == sorted(
@@ -79,7 +76,7 @@ def test_values_say_where_they_come_from(tmp_path: Path) -> None:
     [(("--override", "http.port=x"), 1), (("--override", "x"), 2), (("/no/such/file",), 1)],
 )
 def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
-    """Goal: the status and one line. Method: a wrong value, a wrong pair, a missing file."""
+    """The status and one line."""
     result = run("show", *words)
     assert (result.exit_code, result.stdout) == (status, "")
     assert "Error: " in result.stderr
@@ -88,9 +85,7 @@ def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
 def test_the_file_of_a_variable_is_read_as_the_variable_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: a directory named in a file is the one that the variable would name.
-    Method: a name beyond ASCII; a file that is no text.
-    """
+    """A directory named in a file is the one that the variable would name."""
     named = tmp_path / "dirs"
     named.write_text("/data/größe", encoding="utf-8")
     monkeypatch.setenv("KAFKALOG_LOG_DIRS_FILE", str(named))

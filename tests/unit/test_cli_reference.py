@@ -17,7 +17,7 @@ COMMANDS = dict(leaves(root_command()))
 
 
 def test_the_page_is_current() -> None:
-    """Goal: no option is missing or wrong there. Method: compare; `make docs` writes it."""
+    """No option is missing or wrong there."""
     assert (DOCS / "cli.md").read_text(encoding="utf-8") == commands_page(root_command())
 
 
@@ -26,9 +26,7 @@ GROUPS = sorted({words[:depth] for words in COMMANDS for depth in range(len(word
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)
 def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
-    """Goal: what a command does with the data is not lost on a narrow terminal.
-    Method: the help of every group at 80 columns.
-    """
+    """What a command does with the data is not lost on a narrow terminal."""
     result = CliRunner().invoke(root_command(), [*words, "--help"], terminal_width=80)
     assert result.exit_code == 0
     commands = result.output.partition("\nCommands:\n")[2]
@@ -39,7 +37,7 @@ def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_explains_itself(words: tuple[str, ...]) -> None:
-    """Goal: what it does, an example, and each option. Method: the texts are there."""
+    """What it does, an example, and each option."""
     command = COMMANDS[words]
     assert command.help
     assert any(part.strip().startswith("Example: ") for part in command.help.split("\n\n"))

@@ -25,10 +25,7 @@ JAAS = (
 
 
 def test_hashes_are_javas() -> None:
-    """Goal: String.hashCode and TopicPartition.hashCode.
-
-    Method: numbers that Java prints, among them one that is negative there.
-    """
+    """String.hashCode and TopicPartition.hashCode."""
     assert string_hash("hello") == 99162322
     assert string_hash("") == 0
     assert string_hash("polygenelubricants") == 1 << 31  # Java's least number
@@ -37,10 +34,7 @@ def test_hashes_are_javas() -> None:
 
 
 def test_maps_are_listed_as_java_lists_them() -> None:
-    """Goal: buckets in order, and in a bucket the order of the puts, whatever the table's size.
-
-    Method: numbers as their own hashes, around the sizes at which a table doubles.
-    """
+    """Buckets in order, and in a bucket the order of the puts, whatever the table's size."""
     assert in_hash_map_order([17, 1, 16, 0], int) == [16, 0, 17, 1]
     assert in_hash_map_order([17, 1, 33], int, capacity=32) == [1, 33, 17]
     many = [*range(12, -1, -1), 16]  # thirteen keys need a table of 32
@@ -51,10 +45,7 @@ def test_maps_are_listed_as_java_lists_them() -> None:
 
 
 def test_configs_are_listed_as_a_broker_answers_them() -> None:
-    """Goal: the order that kafka-topics was seen to print.
-
-    Method: two configs that share a bucket, in both orders, among enough for a table of 64.
-    """
+    """The order that kafka-topics was seen to print."""
     others = [f"filler{number}" for number in range(31)]
     for pair in (["retention.ms", "segment.bytes"], ["segment.bytes", "retention.ms"]):
         names = ["min.insync.replicas", *pair, *others]
@@ -64,10 +55,7 @@ def test_configs_are_listed_as_a_broker_answers_them() -> None:
 
 
 def test_topics_are_matched_as_the_tools_match_them() -> None:
-    """Goal: lists, expressions, quotes and blanks of an option; internal topics.
-
-    Method: each form against the same names.
-    """
+    """Lists, expressions, quotes and blanks of an option; internal topics."""
     names = ["__consumer_offsets", "a", "b.c", "bxc"]
     assert matching(names, None) == names
     assert matching(names, None, with_internal=False) == names[1:]
@@ -92,16 +80,13 @@ def test_topics_are_matched_as_the_tools_match_them() -> None:
     ],
 )
 def test_partitions_are_chosen_by_rules(text: str, allowed: set[int]) -> None:
-    """Goal: a number, a range without its end, an open range, a list of rules.
-
-    Method: each against five partitions.
-    """
+    """A number, a range without its end, an open range, a list of rules."""
     rules = partition_rules(text)
     assert {n for n in range(5) if any(rule.allows("t", n) for rule in rules)} == allowed
 
 
 def test_listed_partitions() -> None:
-    """Goal: numbers, nothing, and what is no number. Method: each once."""
+    """Numbers, nothing, and what is no number."""
     assert listed_partitions("0,7,") == {0, 7}
     assert listed_partitions("") == frozenset()
     with pytest.raises(ToolFailed, match="but received: 0,,x"):
@@ -136,7 +121,7 @@ def test_listed_partitions() -> None:
     ],
 )
 def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerRecord) -> None:
-    """Goal: what each property of the line reader does. Method: a line for each."""
+    """What each property of the line reader does."""
     assert LineReader.of(properties).record(line, 1) == record
 
 
@@ -158,7 +143,7 @@ def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerR
     ],
 )
 def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -> None:
-    """Goal: the tool's words. Method: a line for each of them."""
+    """The tool's words."""
     reader = LineReader.of(properties)
     with pytest.raises(UnreadableLine) as refused:
         reader.record(line, 3)
@@ -183,16 +168,13 @@ def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -
 def test_separators_that_cannot_be_told_apart(
     properties: dict[str, str], first: str, second: str
 ) -> None:
-    """Goal: two with the same text are refused. Method: each pair."""
+    """Two with the same text are refused."""
     with pytest.raises(UnreadableLine, match=f"^{first} and {second} may not be equal$"):
         LineReader.of(properties)
 
 
 def test_a_record_is_formatted() -> None:
-    """Goal: nothing but what was asked for, null literals, deserializers, separators.
-
-    Method: one record, several sets of properties.
-    """
+    """Nothing but what was asked for, null literals, deserializers, separators."""
     record = ConsumerRecord("t", 3, 9, 77, None, b"\x00\x00\x00\x05", (("h", None), ("i", b"1")))
 
     def shown(**properties: str) -> bytes:
@@ -213,10 +195,7 @@ def test_a_record_is_formatted() -> None:
 
 
 def test_access_by_the_properties_of_a_client() -> None:
-    """Goal: TLS and a name with its password as Kafka's clients are told them.
-
-    Method: each protocol; a password with quotes and a backslash; what cannot be followed.
-    """
+    """TLS and a name with its password as Kafka's clients are told them."""
     plain = access_of({})
     assert (plain.url("h:1"), plain.credentials, plain.tls) == ("h:1", None, None)
     store = {"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}

@@ -339,9 +339,7 @@ def test_a_bomb_takes_no_more_memory_than_allowed(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_limit_counts_over_blocks_and_frames(codec: Codec) -> None:
-    """Goal: the refusal names the caller's limit, whatever part of the stream meets it.
-    Method: content of several blocks and, where streams may be joined, of two frames.
-    """
+    """The refusal names the caller's limit, whatever part of the stream meets it."""
     content = b"".join(b"%d," % number for number in range(40_000))
     stream = compress(codec, content)
     if codec is not Codec.LZ4:
@@ -353,9 +351,7 @@ def test_the_limit_counts_over_blocks_and_frames(codec: Codec) -> None:
 
 
 def test_threads_inflate_side_by_side() -> None:
-    """Goal: what a thread keeps between calls is its own: the codecs let others run meanwhile.
-    Method: eight threads, each with content of its own, again and again.
-    """
+    """What a thread keeps between calls is its own: the codecs let others run meanwhile."""
     contents = [bytes([number]) * 30_000 + b"%d" % number for number in range(8)]
 
     def round_trips(content: bytes) -> bool:
@@ -400,9 +396,7 @@ TARGET_BYTES = 1 << 16
 def test_one_lz4_block_is_inflated_in_place(
     codec: Codec, data: bytes, *, is_one_block: bool
 ) -> None:
-    """Goal: the target holds the content exactly when the result is a size.
-    Method: targets and limits with and without room for whatever a block may hold.
-    """
+    """The target holds the content exactly when the result is a size."""
     stream = memoryview(compress(codec, data))
     for room, limit in (
         (TARGET_BYTES, MIB),
@@ -422,7 +416,7 @@ def test_one_lz4_block_is_inflated_in_place(
 
 @given(st.data())
 def test_a_mutated_lz4_block_means_the_same_in_place(data: st.DataObject) -> None:
-    """Goal: the short way accepts and refuses what the long one does. Method: bent streams."""
+    """The short way accepts and refuses what the long one does."""
     stream = bytearray(compress(Codec.LZ4, b"key-0123" * data.draw(st.integers(1, 9000))))
     for _ in range(data.draw(st.integers(1, 3))):
         stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
@@ -440,9 +434,7 @@ def test_a_mutated_lz4_block_means_the_same_in_place(data: st.DataObject) -> Non
 
 
 def test_an_lz4_block_of_more_than_its_frame_allows_is_refused_in_place() -> None:
-    """Goal: what a block inflates to is bounded by the frame, not by the room that is left.
-    Method: one byte more than a block may hold, with room for a lot more; a limit between them.
-    """
+    """What a block inflates to is bounded by the frame, not by the room that is left."""
     block = bytes(cramjam.lz4.compress_block(bytes(TARGET_BYTES + 1), store_size=False))
     stream = lz4_frame(0x60, 0x40, struct.pack("<I", len(block)) + block + END)
     target = memoryview(bytearray(b"x" * 4 * TARGET_BYTES))

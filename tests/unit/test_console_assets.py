@@ -40,9 +40,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_vendored_files_are_those_of_the_manifest() -> None:
-    """Goal: nobody changes a file of another project unseen, or adds one without its licence.
-    Method: the SHA-256 of every file; each is in the manifest, each package has a licence's text.
-    """
+    """Nobody changes a file of another project unseen, or adds one without its licence."""
     named = dict[str, str]()
     for package in vendored_packages():
         assert package.version
@@ -59,18 +57,14 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
 
 
 def test_an_address_holds_the_digest() -> None:
-    """Goal: what is kept for ever is never stale.
-    Method: each file's address begins with the digest of its bytes.
-    """
+    """What is kept for ever is never stale."""
     for name, asset in all_assets().items():
         digest = hashlib.sha256(asset.content).hexdigest()[:16]
         assert asset_address(name) == f"/console/assets/{digest}/{name}"
 
 
 def test_every_file_a_template_names_is_there() -> None:
-    """Goal: no page asks for a file that there is not.
-    Method: the calls of ``asset`` in all templates.
-    """
+    """No page asks for a file that there is not."""
     texts = [path.read_text() for path in sorted((ROOT / "templates").iterdir())]
     wanted = {name for text in texts for name in re.findall(r"asset\('([^']+)'\)", text)}
     assert {"console.css", "console.js", "htmx.min.js", "uPlot.iife.min.js"} <= wanted
@@ -78,9 +72,7 @@ def test_every_file_a_template_names_is_there() -> None:
 
 
 def test_no_template_holds_a_script_or_a_style() -> None:
-    """Goal: the policy that pages are sent with can be strict.
-    Method: inline scripts, styles, handlers and addresses of other origins in all templates.
-    """
+    """The policy that pages are sent with can be strict."""
     for path in sorted((ROOT / "templates").iterdir()):
         text = path.read_text()
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", text), path.name
@@ -91,18 +83,14 @@ def test_no_template_holds_a_script_or_a_style() -> None:
 
 @pytest.mark.parametrize("state", list(SegmentState))
 def test_letters_can_be_read_on_their_state(state: SegmentState) -> None:
-    """Goal: WCAG 2.2 AA, 1.4.3.
-    Method: the letter's colour on the state's, in both schemes.
-    """
+    """WCAG 2.2 AA, 1.4.3."""
     for scheme in (LIGHT, DARK):
         assert contrast(scheme["on-seg"], scheme[f"seg-{state.value}"]) >= 4.5
 
 
 @pytest.mark.parametrize("name", ["text", "quiet", "link", "well", "trouble"])
 def test_text_can_be_read(name: str) -> None:
-    """Goal: WCAG 2.2 AA, 1.4.3.
-    Method: every colour of text on the page and on what is raised from it, in both schemes.
-    """
+    """WCAG 2.2 AA, 1.4.3."""
     for scheme in (LIGHT, DARK):
         for ground in ("ground", "raised"):
             assert contrast(scheme[name], scheme[ground]) >= 4.5

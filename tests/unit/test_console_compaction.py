@@ -29,9 +29,7 @@ def seen(sim: SimManager, topic: str = "", page: int = 1, operation_id: str = ""
 
 
 def test_a_timeline_is_to_scale() -> None:
-    """Goal: moments stand at their place; what is short is seen, what is older is cut or left out.
-    Method: four stretches in an hour of 3,600,000 ms, of two threads and of one that is gone.
-    """
+    """Moments stand at their place; what is short is seen, what is older is cut or left out."""
     stretches = [
         Stretch("one", 0, Phase.MAP, -1_800_000, 900_000),
         Stretch("one", 0, Phase.COPY, 900_000, 900_001),
@@ -51,9 +49,7 @@ def test_a_timeline_is_to_scale() -> None:
 
 
 def test_a_history_is_bounded() -> None:
-    """Goal: neither time nor number makes it grow.
-    Method: more cleans than are kept, then a day without one.
-    """
+    """Neither time nor number makes it grow."""
     history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
     key = TopicPartition("t", 0)
     for moment in range(KEPT_CLEANS + 5):
@@ -67,9 +63,7 @@ def test_a_history_is_bounded() -> None:
 
 
 def test_a_history_tells_why_not() -> None:
-    """Goal: an abort and a failure are not the same, and neither tells a file's name.
-    Method: a run of each kind.
-    """
+    """An abort and a failure are not the same, and neither tells a file's name."""
     history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
     fault = CorruptBatch("bad", file="/data/secret.log", position=7)
     run = CleaningRun(TopicPartition("t", 0), 1, False, 10, 20)
@@ -118,9 +112,7 @@ def test_a_page_is_the_cleaner_s_report() -> None:
 
 
 def test_why_a_log_waits() -> None:
-    """Goal: every obstacle is said in words.
-    Method: a log below its ratio, a paused one, a failed one.
-    """
+    """Every obstacle is said in words."""
     sim = begun()
     sim.operations.topics.create(
         "low", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
@@ -141,9 +133,7 @@ def test_why_a_log_waits() -> None:
 
 
 def test_what_the_filter_leaves_out_is_not_denied() -> None:
-    """Goal: the page of a topic that is not compacted says nothing of other topics.
-    Method: a compacted one, and the list of one that is not.
-    """
+    """The page of a topic that is not compacted says nothing of other topics."""
     sim = begun()
     sim.operations.topics.create("plain", 1)
     html = page_of(seen(sim, "plain"))
@@ -152,9 +142,7 @@ def test_what_the_filter_leaves_out_is_not_denied() -> None:
 
 
 def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: no button ends in a 409 that the page could have foreseen.
-    Method: a dirty log with the cleaner on, then off.
-    """
+    """No button ends in a 409 that the page could have foreseen."""
     sim = begun()
     assert seen(sim).logs[0].can_be_tried
     monkeypatch.setattr(type(sim.manager.cleaning.cleaner), "is_enabled", False)
@@ -165,9 +153,7 @@ def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_clean_is_not_called_a_trial() -> None:
-    """Goal: nobody reads "nothing was changed" of a clean that changed the log.
-    Method: a real clean as an operation, while it runs and afterwards.
-    """
+    """Nobody reads "nothing was changed" of a clean that changed the log."""
     sim = begun()
     operation = sim.operations.cleaning.begin("t", 0, is_dry=False, result=run_json)
     running = page_of(seen(sim, operation_id=operation.operation_id))
@@ -178,9 +164,7 @@ def test_a_clean_is_not_called_a_trial() -> None:
 
 
 def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
-    """Goal: the picture has as many cleans as its heading counts.
-    Method: a clean, then a report without its thread.
-    """
+    """The picture has as many cleans as its heading counts."""
     sim = begun()
     assert cleaned(sim).error is None
     view = seen(sim)
@@ -192,9 +176,7 @@ def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
 
 
 def test_a_trial_changes_nothing() -> None:
-    """Goal: the page shows what a dry run found, and the log is as it was.
-    Method: a trial by the operation that the form calls, before and after its end.
-    """
+    """The page shows what a dry run found, and the log is as it was."""
     sim = begun()
     size_bytes = sim.operations.describe_log("t", 0).size_bytes
     operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_json)

@@ -45,9 +45,7 @@ def test_a_topic_beside_its_defaults() -> None:
 
 
 def test_the_daemon_beside_its_defaults() -> None:
-    """Goal: a dynamic config of the daemon is shown as set, and over what.
-    Method: one is set while it runs.
-    """
+    """A dynamic config of the daemon is shown as set, and over what."""
     sim = started()
     before = broker_configs_view(sim.operations, "", is_all=False)
     sim.operations.alter_broker_configs([ConfigChange("log.retention.ms", "1000")])
@@ -65,9 +63,7 @@ def test_the_daemon_beside_its_defaults() -> None:
 
 
 def test_about() -> None:
-    """Goal: version, and of every vendored file its project, licence and digest.
-    Method: beside the files that are served.
-    """
+    """Version, and of every vendored file its project, licence and digest."""
     view = about_view(started().operations)
     assert view.version == __version__
     assert {each.name for each in view.vendored} == {"htmx.org", "uplot"}

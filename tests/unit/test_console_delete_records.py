@@ -43,9 +43,7 @@ def filled() -> SimManager:
 
 @pytest.mark.parametrize("offset", [1, 2, 4, 5, 6])
 def test_what_is_shown_is_what_happens(offset: int) -> None:
-    """Goal: the segments, the bytes and the log start that were told.
-    Method: preview, delete, the next retention check.
-    """
+    """The segments, the bytes and the log start that were told."""
     sim = filled()
     view = seen(sim, Question(offset=offset))
     preview = view.preview
@@ -65,9 +63,7 @@ def test_what_is_shown_is_what_happens(offset: int) -> None:
 
 
 def test_a_time() -> None:
-    """Goal: a time stands for its first record, and one behind all for the high watermark.
-    Method: the moment of the third segment, and of tomorrow.
-    """
+    """A time stands for its first record, and one behind all for the high watermark."""
     sim = filled()
     start_ms = sim.operations.describe_segments("t", 0).segments[2].facts.largest_timestamp_ms
     by_time = seen(sim, Question(timestamp_ms=start_ms)).preview
@@ -79,9 +75,7 @@ def test_a_time() -> None:
 
 
 def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
-    """Goal: a race with retention never turns "older than" into everything.
-    Method: the segment of the time goes, with its files, when the look-up has chosen it.
-    """
+    """A race with retention never turns "older than" into everything."""
     sim = filled()
     listed = sim.operations.describe_segments("t", 0).segments
 
@@ -97,9 +91,7 @@ def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
 
 
 def test_what_stays_is_called_by_its_name() -> None:
-    """Goal: no segment is said to be divided that is not, and nothing else of the pass is left out.
-    Method: inside the active segment, at its end, and beside a limit that takes more.
-    """
+    """No segment is said to be divided that is not, and nothing else of the pass is left out."""
     sim = filled()
     divided, whole = (seen(sim, Question(offset=offset)) for offset in (5, 6))
     assert "the segment that the offset divides stays" in page_of(divided)
@@ -117,9 +109,7 @@ def test_what_stays_is_called_by_its_name() -> None:
 
 
 def test_records_that_no_archive_has() -> None:
-    """Goal: who deletes what a hold keeps from retention is told before.
-    Method: a hold at 3; deletions below it, across it, and across it when it lies below the start.
-    """
+    """Who deletes what a hold keeps from retention is told before."""
     sim = held()
     sim.operations.raise_archived_offsets("t", {0: 3})
     expected = {3: 0, 4: 1}
@@ -131,9 +121,7 @@ def test_records_that_no_archive_has() -> None:
 
 
 def test_what_would_be_refused() -> None:
-    """Goal: nobody types a confirmation for what cannot be.
-    Method: above the high watermark, at the log start, a compacted topic, no question.
-    """
+    """Nobody types a confirmation for what cannot be."""
     sim = filled()
     for offset in (0, 7):
         view = seen(sim, Question(offset=offset))
@@ -151,9 +139,7 @@ def test_what_would_be_refused() -> None:
 
 
 def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
-    """Goal: nobody types a confirmation that ends as a 400, nor is a deletion offered.
-    Method: the topic of commits, whose policy is another reason, and the partition's page of it.
-    """
+    """Nobody types a confirmation that ends as a 400, nor is a deletion offered."""
     sim = world()
     commit(sim, "g", {T0: 1})
     for number in range(4):
@@ -167,9 +153,7 @@ def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
 
 
 def test_the_form_is_for_who_may() -> None:
-    """Goal: with an administrative port the page only shows.
-    Method: the same view in both frames; the confirmation is not filled in.
-    """
+    """With an administrative port the page only shows."""
     view = seen(filled(), Question(offset=3))
     assert json.loads(render_json(view))["confirmation"] == "t-0"
     html = page_of(view)

@@ -17,9 +17,7 @@ from tests.unit.test_console_views import page_of
 
 
 def test_an_axis_is_to_scale() -> None:
-    """Goal: a point at its share of the offsets, no label over another, none outside.
-    Method: points at both ends, two of them close together, one beyond.
-    """
+    """A point at its share of the offsets, no label over another, none outside."""
     axis = lay_out([("end", 100), ("start", 0), ("near", 1), ("beyond", 101)], 0, 100)
     assert [(tick.name, tick.x) for tick in axis.ticks] == [
         ("start", 0),
@@ -78,9 +76,7 @@ def test_every_offset_has_its_place() -> None:
 
 
 def test_a_time_leads_to_its_record() -> None:
-    """Goal: as list-offsets answers.
-    Method: each batch's moment, one between, one behind the last.
-    """
+    """As list-offsets answers."""
     sim = stepped()
     for number in range(12):
         found = seen(sim, Question(timestamp_ms=NOW_MS + 1_000 * number - 1)).found
@@ -93,9 +89,7 @@ def test_a_time_leads_to_its_record() -> None:
 
 
 def test_what_is_no_place() -> None:
-    """Goal: an offset outside is told in words; one that compaction took has no byte.
-    Method: beyond the end, before a moved start, in a hole, at the end, and no question.
-    """
+    """An offset outside is told in words; one that compaction took has no byte."""
     sim = begun()
     assert cleaned(sim).error is None
     assert seen(sim, Question()).found is None
@@ -115,9 +109,7 @@ def test_what_is_no_place() -> None:
 
 
 def test_a_segment_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a look that deletion overtakes takes no directory offline; a lost file does.
-    Method: the read meets a missing file, with the segment gone from the log and still in it.
-    """
+    """A look that deletion overtakes takes no directory offline; a lost file does."""
     sim = stepped()
     log = sim.operations.partition_log("t", 0)
     taken = log.segments.first

@@ -78,9 +78,7 @@ def produced(base_offset: int, *values: bytes | None, producer_id: int = -1) -> 
     ],
 )
 def test_bytes_for_people(data: bytes, show: Show, form: str, text: str, is_cut: bool) -> None:
-    """Goal: text where it is text, hex elsewhere, bounded, and its true size beside it.
-    Method: printable, binary and divided characters.
-    """
+    """Text where it is text, hex elsewhere, bounded, and its true size beside it."""
     found = shown(data, show)
     assert found is not None
     assert (found.form, found.text, found.is_cut) == (form, text, is_cut)
@@ -148,9 +146,7 @@ def test_what_became_of_a_transaction() -> None:
 def test_a_transaction_that_ends_while_the_page_is_made_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: an aborted record is never called committed, whenever its abort comes.
-    Method: the marker is appended between the look at the log and the read of the batch.
-    """
+    """An aborted record is never called committed, whenever its abort comes."""
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)
     replicate(sim, left_open(5, "a"))
@@ -167,9 +163,7 @@ def test_a_transaction_that_ends_while_the_page_is_made_is_open(
 
 
 def test_bounds_and_holes() -> None:
-    """Goal: rows of exactly the offsets that were asked for, and the holes between them.
-    Method: two batches with offsets missing between them.
-    """
+    """Rows of exactly the offsets that were asked for, and the holes between them."""
     info = info_of(produced(0, b"a", b"b", b"c"), produced(10, b"d", b"e"))
     assert [each.offset for each in rows(info, 1, 11)] == [1, 2, 10]
     assert [each.missing_before for each in rows(info, 1, 11)] == [0, 0, 7]
@@ -177,9 +171,7 @@ def test_bounds_and_holes() -> None:
 
 
 def test_a_batch_that_cannot_be_read_is_a_row() -> None:
-    """Goal: one bad batch hides neither its neighbours nor itself.
-    Method: records that are none, and a batch that inflates beyond the limit.
-    """
+    """One bad batch hides neither its neighbours nor itself."""
     broken = bytearray(produced(3, b"x", b"y"))
     broken[HEADER_BYTES] = 0xFF
     columns = RecordColumns.of([None], [bytes(LIMIT * 2)], NOW_MS)
@@ -208,9 +200,7 @@ def rotten() -> SimManager:
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_pages_lead_past_a_rotten_batch(count: int) -> None:
-    """Goal: who looks at damage sees it as one row, and every record before and behind it.
-    Method: a byte of a batch in the middle; from the start by "Later", from the end by "Earlier".
-    """
+    """Who looks at damage sees it as one row, and every record before and behind it."""
     sim = rotten()
     every = list(range(12))
     view, forwards = seen(sim, Place(offset=0), count), list[RecordRow]()
@@ -233,9 +223,7 @@ def test_pages_lead_past_a_rotten_batch(count: int) -> None:
 
 
 def test_a_time_behind_a_rotten_batch() -> None:
-    """Goal: a time that cannot be looked up for damage leads to the damage, and it is said.
-    Method: the time of the damaged record, which its batch is opened for.
-    """
+    """A time that cannot be looked up for damage leads to the damage, and it is said."""
     sim = rotten()
     assert offsets_of(seen(sim, Place(timestamp_ms=NOW_MS + 4)))[0] == 4
     view = seen(sim, Place(timestamp_ms=NOW_MS + 5))
@@ -260,9 +248,7 @@ def holed() -> tuple[SimManager, list[int]]:
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_pages_meet(count: int) -> None:
-    """Goal: forwards and backwards every record stands on one page, whatever holes there are.
-    Method: a compacted log, from its start to its end by "Later" and back by "Earlier".
-    """
+    """Forwards and backwards every record stands on one page, whatever holes there are."""
     sim, every = holed()
     assert every[-1] == 23
     assert len(every) < 24
@@ -285,9 +271,7 @@ def test_pages_meet(count: int) -> None:
 
 
 def test_places() -> None:
-    """Goal: a time, an offset in a hole, and what lies outside lead somewhere, and it is said.
-    Method: each of them on a compacted log whose start was moved.
-    """
+    """A time, an offset in a hole, and what lies outside lead somewhere, and it is said."""
     sim, every = holed()
     hole = next(offset for offset in range(24) if offset not in every)
     behind = next(offset for offset in every if offset > hole)
@@ -305,9 +289,7 @@ def test_places() -> None:
 
 
 def test_what_was_deleted_is_said() -> None:
-    """Goal: an old link leads to the first record that is left.
-    Method: delete-records, then an offset before the new start, and a page that ends before it.
-    """
+    """An old link leads to the first record that is left."""
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)
     for number in range(10):
@@ -322,9 +304,7 @@ def test_what_was_deleted_is_said() -> None:
 
 
 def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: large records end a page early, both ways, and the next page goes on from there.
-    Method: a bound that two batches reach; pages of many records.
-    """
+    """Large records end a page early, both ways, and the next page goes on from there."""
     monkeypatch.setattr(module, "READ_BYTES", 500)
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)
@@ -341,9 +321,7 @@ def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a page over very many batches that compaction has emptied ends early as well.
-    Method: no batch has a row; reads are counted.
-    """
+    """A page over very many batches that compaction has emptied ends early as well."""
     monkeypatch.setattr(module, "READ_BYTES", 500)
     monkeypatch.setattr(module, "FETCH_BYTES", 1)
     monkeypatch.setattr(module, "slices_of", lambda *_: iter(()))
@@ -364,9 +342,7 @@ def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_shown_is_escaped() -> None:
-    """Goal: a record is text on the page, never markup.
-    Method: one whose key, value and header hold some.
-    """
+    """A record is text on the page, never markup."""
     hostile = b"</pre><script>alert(1)</script>"
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)

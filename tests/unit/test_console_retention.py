@@ -43,15 +43,12 @@ class Simulated:
         return Departure(SegmentFacts(number, number + 1, at - HOUR_MS), Rule.TIME, due)
 
     def now_ms(self) -> int:
-        """As Operations."""
         return NOW_MS
 
     def partition_count(self, _: str) -> int:
-        """As Operations."""
         return self.partitions
 
     def simulate_retention(self, topic: str, partition: int, *_: object, **__: object) -> object:
-        """As Operations."""
         if partition == 1:
             raise LogDirOffline(f"{topic}-{partition} is offline")
         return RetentionSimulation(
@@ -72,9 +69,7 @@ def seen(partitions: int, segments: int) -> RetentionView:
 
 @pytest.mark.slow
 def test_a_large_topic_makes_a_page_of_a_bounded_size() -> None:
-    """Goal: who may look at a topic cannot fill the daemon's memory by asking what would go.
-    Method: partitions and segments beyond the bounds; models are counted while the page is made.
-    """
+    """Who may look at a topic cannot fill the daemon's memory by asking what would go."""
     partitions, segments = PARTITIONS_SHOWN + 50, 1_000
     views: list[RetentionView] = []
     models = calls_of(BaseModel.__init__.__code__, lambda: views.append(seen(partitions, segments)))
@@ -98,9 +93,7 @@ def test_a_large_topic_makes_a_page_of_a_bounded_size() -> None:
 
 
 def test_a_small_topic_is_shown_whole() -> None:
-    """Goal: no check that takes something is left out where all have room.
-    Method: one partition of fewer segments than points: a point for each, with its exact size.
-    """
+    """No check that takes something is left out where all have room."""
     view = seen(1, 20)
     assert len(view.curve) == view.curve_steps == 22
     sizes = [point.size_bytes for point in view.curve]

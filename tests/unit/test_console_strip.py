@@ -60,24 +60,18 @@ def test_state(
     is_active: bool,
     letter: str,
 ) -> None:
-    """Goal: what goes comes before where appends go, and that before how clean it is.
-    Method: each state, and the bounds of the clean range.
-    """
+    """What goes comes before where appends go, and that before how clean it is."""
     assert state_of(base_offset, next_offset, rule, clean, is_active=is_active).letter == letter
 
 
 def test_every_state_has_a_letter_of_its_own() -> None:
-    """Goal: nobody has to tell states by colour.
-    Method: the letters and the words of all of them.
-    """
+    """Nobody has to tell states by colour."""
     assert len({each.letter for each in SegmentState}) == len(SegmentState)
     assert all(each.meaning for each in SegmentState)
 
 
 def test_a_reason_names_the_window_of_the_planner() -> None:
-    """Goal: the most asked question is answered: why is this still here, and until when.
-    Method: the fates that ``explain`` gives two segments, one inside its limit, one behind it.
-    """
+    """The most asked question is answered: why is this still here, and until when."""
     newest_ms = NOW - (3 * 3_600_000 + 12 * 60_000)
     facts = LogFacts((SegmentFacts(0, 100, newest_ms), SegmentFacts(10, 50, NOW)), 150, 0, 20, 20)
     policy = RetentionPolicy(True, 7 * DAY, -1)
@@ -96,9 +90,7 @@ def test_a_reason_names_the_window_of_the_planner() -> None:
 
 
 def test_where_nothing_goes_nothing_goes_first() -> None:
-    """Goal: a log without ``delete`` in its policy is not said to wait for older segments.
-    Method: the fates of two segments that only compaction may touch.
-    """
+    """A log without ``delete`` in its policy is not said to wait for older segments."""
     segments = (SegmentFacts(0, 100, NOW), SegmentFacts(10, 50, NOW))
     policy = RetentionPolicy(False, 7 * DAY, -1)
     schedule = Schedule(NOW + 60_000, 300_000, 60_000)
@@ -111,9 +103,7 @@ def test_where_nothing_goes_nothing_goes_first() -> None:
 @pytest.mark.parametrize("keeper", list(Keeper))
 @pytest.mark.parametrize("rule", [None, *Rule])
 def test_every_fate_has_a_reason(keeper: Keeper, rule: Rule | None) -> None:
-    """Goal: no fate leaves a page without words.
-    Method: every rule and every keeper, with moments that no calendar holds.
-    """
+    """No fate leaves a page without words."""
     due = Due(INT64_MAX + 5, None, INT64_MAX + 9, INT64_MAX + 9)
     facts = SegmentFacts(0, 1, INT64_MAX)
     fate = SegmentFate(facts, rule, None if rule else keeper, due, 5)
@@ -122,9 +112,7 @@ def test_every_fate_has_a_reason(keeper: Keeper, rule: Rule | None) -> None:
 
 
 def test_widths_are_shares_of_the_bytes() -> None:
-    """Goal: what is large looks large, and what is small can be hit.
-    Method: three segments of 0, 1 and 3 parts.
-    """
+    """What is large looks large, and what is small can be hit."""
     strip = lay_out(row(0, 100, 300), {})
     free = WIDTH - 3 * LEAST_WIDTH
     widths = [block.width for block in strip.blocks]
@@ -133,9 +121,7 @@ def test_widths_are_shares_of_the_bytes() -> None:
 
 
 def test_neighbours_of_one_state_share_a_block_when_there_are_many() -> None:
-    """Goal: 20,000 segments fit the picture.
-    Method: a thousand of two states; then states that change each time, which are never mixed.
-    """
+    """20,000 segments fit the picture."""
     many = row(*[1] * 500) + row(*[1] * 500, state=SegmentState.DELETABLE)
     strip = lay_out(many, {})
     assert strip.width == WIDTH
@@ -148,9 +134,7 @@ def test_neighbours_of_one_state_share_a_block_when_there_are_many() -> None:
 
 
 def test_markers_stand_where_their_offset_is() -> None:
-    """Goal: a marker in the middle of a segment's offsets stands in the middle of its block.
-    Method: bounds, the middle, and offsets that the shown segments do not have.
-    """
+    """A marker in the middle of a segment's offsets stands in the middle of its block."""
     strip = lay_out(row(100, 100), {"start": 0, "middle": 15, "end": 20, "beyond": 21})
     assert [marker.name for marker in strip.markers] == ["start", "middle", "end"]
     assert [marker.x for marker in strip.markers] == [0.0, WIDTH * 0.75, WIDTH]
@@ -164,9 +148,7 @@ def test_markers_stand_where_their_offset_is() -> None:
     st.lists(st.tuples(st.integers(0, 1 << 40), st.sampled_from(list(SegmentState))), min_size=1)
 )
 def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
-    """Goal: no segment is lost or drawn twice.
-    Method: any sizes and states: blocks touch each other, fill the width and hold every byte.
-    """
+    """No segment is lost or drawn twice."""
     pieces = [Piece(at, at + 1, size, state) for at, (size, state) in enumerate(segments)]
     strip = lay_out(pieces, {})
     assert strip.blocks[0].x == 0.0
@@ -216,15 +198,11 @@ def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
     ],
 )
 def test_words(shown: str, expected: str) -> None:
-    """Goal: numbers read as people say them, at their bounds too.
-    Method: each function at the edges of its units.
-    """
+    """Numbers read as people say them, at their bounds too."""
     assert shown == expected
 
 
 @pytest.mark.parametrize("moment_ms", [0, NOW, NOW + 999, 253_402_300_799_999, INT64_MAX])
 def test_what_a_field_says_is_read_as_the_same_moment(moment_ms: int) -> None:
-    """Goal: who asks the same again asks about the same time.
-    Method: moments with and without milliseconds, and beyond the calendar.
-    """
+    """Who asks the same again asks about the same time."""
     assert parse_timestamp(formatting.field(moment_ms)) == moment_ms

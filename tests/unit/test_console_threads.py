@@ -69,9 +69,7 @@ class Edge:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
 def test_refusals_and_files_wait_for_no_thread_that_hangs(*, is_first: bool) -> None:
-    """Goal: load is shed, and a login asked for, also when every control thread hangs.
-    Method: all control threads held; errors as pages, a style sheet; before and after the first.
-    """
+    """Load is shed, and a login asked for, also when every control thread hangs."""
     if is_first:
         prepare.cache_clear()
 
@@ -130,9 +128,7 @@ def test_pages_of_a_disk_that_hangs_hold_up_no_other() -> None:
 
 
 def test_pages_that_wait_are_bounded() -> None:
-    """Goal: a tab that renews itself does not fill a queue for as long as a disk hangs.
-    Method: as many pages of a place as may wait, held; one more, one of another place; then go on.
-    """
+    """A tab that renews itself does not fill a queue for as long as a disk hangs."""
 
     async def story() -> None:
         threads, gate = ConsoleThreads(), threading.Event()

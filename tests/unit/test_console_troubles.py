@@ -120,16 +120,12 @@ def test_what_needs_somebody(
     tasks: list[TaskRow],
     expected: list[str],
 ) -> None:
-    """Goal: each fact that an alert watches has its sentence, and what is well has none.
-    Method: one fact beyond its limit, and at it.
-    """
+    """Each fact that an alert watches has its sentence, and what is well has none."""
     assert troubles_of(readiness, [directory], tasks, cleaner, NOW_MS) == expected
 
 
 def test_the_first_page_tells_them() -> None:
-    """Goal: the page asks the cleaner and the disks, not the tasks alone.
-    Method: a healthy manager; then its disk is nearly full.
-    """
+    """The page asks the cleaner and the disks, not the tasks alone."""
     sim = filled()
     assert overview_view(sim.operations).is_healthy
     sim.disk.capacity_bytes = 100_000

@@ -140,9 +140,7 @@ def test_a_partition_is_its_segment_report() -> None:
 
 @pytest.mark.slow
 def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
-    """Goal: a page that renews itself does not read every index file of a long log each time.
-    Method: a restarted log of more segments than a page; the reads of each page are counted.
-    """
+    """A page that renews itself does not read every index file of a long log each time."""
     sim = started()
     sim.operations.topics.create("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
     for _ in range(SEGMENTS_A_PAGE + 9):
@@ -166,9 +164,7 @@ def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
 
 
 def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
-    """Goal: "goes next" of a hundred partitions does not cost thirty days of passes of each.
-    Method: many segments, each of which another pass takes; the plans of the page are counted.
-    """
+    """The words "goes next" of a hundred partitions does not cost thirty days of passes of each."""
     sim = started(check_ms=MINUTE)
     sim.operations.topics.create("t", 1, {"retention.ms": str(24 * 60 * MINUTE)})
     fill(sim, 30)
@@ -182,9 +178,7 @@ def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
 
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:
-    """Goal: a compacted log has the cleaner's offsets as markers.
-    Method: one that was never cleaned: its dirt begins at the log start.
-    """
+    """A compacted log has the cleaner's offsets as markers."""
     sim = started()
     sim.operations.topics.create("t", 1, {"cleanup.policy": "compact"})
     log = sim.operations.partition_log("t", 0)
@@ -196,9 +190,7 @@ def test_a_compacted_log_shows_how_clean_it_is() -> None:
 
 
 def test_what_waits_for_its_deletion_is_shown_first() -> None:
-    """Goal: files that are gone for readers are not forgotten.
-    Method: a pass takes segments; the view at once, and after their files went.
-    """
+    """Files that are gone for readers are not forgotten."""
     sim = filled(retention_ms="60000", file_delete_delay_ms="10000")
     sim.operations.retain("t", 0, dry_run=False)
     view = partition_view(sim.operations, "t", 0, 1)
@@ -317,9 +309,7 @@ def test_topics_stand_in_the_order_asked_for(
 
 
 def test_the_daemon_s_pages() -> None:
-    """Goal: directories, tasks and the first page say what the operations say, in words.
-    Method: a healthy manager.
-    """
+    """Directories, tasks and the first page say what the operations say, in words."""
     sim = filled()
     overview = overview_view(sim.operations)
     assert overview.is_healthy
@@ -338,9 +328,7 @@ def test_the_daemon_s_pages() -> None:
 
 
 def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
-    """Goal: "0 partitions, 0 B" is no answer where nobody can know.
-    Method: a directory goes offline.
-    """
+    """The text "0 partitions, 0 B" is no answer where nobody can know."""
     sim = filled()
     offline = sim.manager.units[0].log_dir
     offline.take_offline("a fault of the disk")
@@ -353,9 +341,7 @@ def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
 
 
 def test_a_check_that_never_comes_has_no_moment() -> None:
-    """Goal: the twin says null where the API does.
-    Method: a schedule whose next check no timestamp can say, and one that can.
-    """
+    """The twin says null where the API does."""
     for next_check_ms, shown_ms in ((INT64_MAX + 1, None), (INT64_MAX, INT64_MAX), (None, None)):
         view = schedule_view(Schedule(next_check_ms, 1, 1))
         assert view is not None
@@ -363,9 +349,7 @@ def test_a_check_that_never_comes_has_no_moment() -> None:
 
 
 def test_names_are_escaped() -> None:
-    """Goal: what somebody else wrote is text on a page, never markup.
-    Method: a search for markup, and an error whose message holds some.
-    """
+    """What somebody else wrote is text on a page, never markup."""
     sim = filled()
     hostile = "\"><script>alert('x')</script>"
     html = page_of(topics_view(sim.operations, hostile, TopicOrder.NAME, 1))
@@ -376,9 +360,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_a_frame_leads_to_its_twin() -> None:
-    """Goal: every page leads to its JSON, and to itself with and without renewal.
-    Method: a frame with a query.
-    """
+    """Every page leads to its JSON, and to itself with and without renewal."""
     frame = Frame("/console/topics", "page=2&refresh=true", is_refreshing=True)
     assert frame.twin == "/console/topics.json?page=2"
     assert frame.still == "/console/topics?page=2"
@@ -390,10 +372,7 @@ def test_a_frame_leads_to_its_twin() -> None:
 
 
 def test_what_nobody_can_see_is_not_printable() -> None:
-    """Goal: no character hides in a page, or turns the writing around it, in errors neither.
-    Method: every format character and separator of Unicode but those that have a picture or join
-    letters and emoji; text.
-    """
+    """No character hides in a page, or turns the writing around it, in errors neither."""
     drawn = set("\u06dd\u070f\u08e2\U000110bd\U000110cd").union(
         map(chr, [*range(0x600, 0x606), 0x890, 0x891, *range(0x13430, 0x13440)])
     )

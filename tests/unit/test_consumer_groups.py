@@ -67,10 +67,7 @@ def delivered(consumer: Consumer, at: TopicPartition, *, was_lost: bool = False)
 
 
 def test_members_come_and_go() -> None:
-    """Goal: each partition has one reader at every moment, who begins where the group is.
-
-    Method: join, read, commit, join, leave.
-    """
+    """Each partition has one reader at every moment, who begins where the group is."""
     sim, groups = started()
     a = joined(groups, "a")
     assert a.partitions == T
@@ -94,10 +91,7 @@ def test_members_come_and_go() -> None:
 
 
 def test_idle_members_leave() -> None:
-    """Goal: after consumer.instance.timeout.ms without a request, and not before.
-
-    Method: two members, one of them used; the group's last use once both are gone.
-    """
+    """After consumer.instance.timeout.ms without a request, and not before."""
     sim, groups = started()
     start_ms = sim.clock.wall_ms()
     a, b = joined(groups, "a"), joined(groups, "b")
@@ -142,10 +136,7 @@ def test_a_lost_answer_is_taken_back_once() -> None:
 
 
 def test_a_position_that_is_not_known_yet_is_never_a_reset() -> None:
-    """Goal: a consumer that comes before its group is loaded waits; it does not begin at the edge.
-
-    Method: a commit, a restart, a member before the load and after it.
-    """
+    """A consumer that comes before its group is loaded waits; it does not begin at the edge."""
     sim, _ = started()
     commit(sim, 2)
     sim, groups = started(sim)
@@ -160,10 +151,7 @@ def test_a_position_that_is_not_known_yet_is_never_a_reset() -> None:
 
 
 def test_where_a_consumer_begins() -> None:
-    """Goal: the commit, else the reset; a position outside the log is reset as well.
-
-    Method: each policy with and without a commit, and after delete-records.
-    """
+    """The commit, else the reset; a position outside the log is reset as well."""
     sim, groups = started()
     for reset, without in ((Reset.EARLIEST, 0), (Reset.LATEST, 3)):
         consumer = joined(groups, reset.value, ConsumerConfig(reset=reset))
@@ -182,10 +170,7 @@ def test_where_a_consumer_begins() -> None:
 
 
 def test_topics_that_grow_and_go() -> None:
-    """Goal: a pattern follows what exists, and what is gone is neither read nor committed.
-
-    Method: a growth and a deletion under a member, one that assigned by hand beside it.
-    """
+    """A pattern follows what exists, and what is gone is neither read nor committed."""
     sim, groups = started()
     a = groups.create("g", None, EARLIEST)
     groups.subscribe(a, None, "[tu]")
@@ -208,10 +193,7 @@ def test_topics_that_grow_and_go() -> None:
 
 
 def test_no_partition_starves() -> None:
-    """Goal: a partition that always has records does not keep the others from their turn.
-
-    Method: the order of as many polls as there are partitions.
-    """
+    """A partition that always has records does not keep the others from their turn."""
     _, groups = started()
     a = joined(groups, "a")
     assert {a.poll_order()[0] for _ in range(4)} == set(T)

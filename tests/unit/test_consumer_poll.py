@@ -86,20 +86,14 @@ def world(min_bytes: int = 1) -> PollWorld:
 
 
 def test_an_append_during_the_read_is_seen() -> None:
-    """Goal: what is appended while the poll reads elsewhere does not wait for the next append.
-
-    Method: the append right behind the read of its partition.
-    """
+    """What is appended while the poll reads elsewhere does not wait for the next append."""
     poll = world()
     poll.during_read = lambda number: poll.append("a", partition=number)
     assert len(asyncio.run(poll.run(LONG_MS))) == 1
 
 
 def test_a_seek_during_the_read_is_seen() -> None:
-    """Goal: a consumer that is told to read from elsewhere does so at once.
-
-    Method: a seek back right behind the read; records read from before a seek are left out.
-    """
+    """A consumer that is told to read from elsewhere does so at once."""
     poll = world()
     poll.append("a", "b", "c")
     poll.consumer.seek({T[0]: 3})
@@ -111,10 +105,7 @@ def test_a_seek_during_the_read_is_seen() -> None:
 
 
 def test_waiting_reads_nothing() -> None:
-    """Goal: a poll looks again only when something happened.
-
-    Method: a poll that waits for more bytes than come, beside a partition out of service.
-    """
+    """A poll looks again only when something happened."""
     poll = world(min_bytes=1_000_000)
     poll.append("a")
     poll.sim.manager.table.remove(T[1])
@@ -124,10 +115,7 @@ def test_waiting_reads_nothing() -> None:
 
 
 def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
-    """Goal: its error is the answer, and not before the others are empty.
-
-    Method: a partition out of service beside one with a record and then none.
-    """
+    """Its error is the answer, and not before the others are empty."""
     poll = world()
     poll.append("a")
     poll.sim.manager.table.remove(T[1])
@@ -139,10 +127,7 @@ def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
 
 
 def test_a_waiting_poll_goes_on_when_something_happens() -> None:
-    """Goal: an append, a seek and a rebalance reach a poll that waits.
-
-    Method: each of them while it waits.
-    """
+    """An append, a seek and a rebalance reach a poll that waits."""
     poll = world()
     assert asyncio.run(poll.run(LONG_MS, beside=lambda: poll.append("a", partition=1))) == [
         (T[1], 0, 1)

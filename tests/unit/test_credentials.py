@@ -26,9 +26,7 @@ SOUND = "scrypt:16:8:1:AAAAAAAAAAAAAAAA:AAAAAAAAAAAAAAAAAAAAAAAA"
 
 
 def test_scrypt_of_rfc_7914() -> None:
-    """Goal: the hash is scrypt as everybody knows it.
-    Method: the second test vector of RFC 7914 (its first 32 bytes belong to 64; so 64 are kept).
-    """
+    """The hash is scrypt as everybody knows it."""
     digest = bytes.fromhex(
         "fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162"
         "2eaf30d92e22a3886ff109279d9830dac727afb94a83ee6d8360cbdfa2cc0640"
@@ -39,9 +37,7 @@ def test_scrypt_of_rfc_7914() -> None:
 
 
 def test_made_lines_are_read_back() -> None:
-    """Goal: what the commands print is what the daemon reads.
-    Method: one line of each kind, a name with a blank, comments.
-    """
+    """What the commands print is what the daemon reads."""
     password = PasswordHash.of("pässword".encode(), SALT)
     text = f"# people\n{basic_line('jane doe', password)}\n\n{bearer_line('ci', b'tok')} # build\n"
     read = decode_credentials(text)
@@ -71,9 +67,7 @@ def test_made_lines_are_read_back() -> None:
     ],
 )
 def test_a_fault_names_its_line_and_no_secret(line: str, fault: str) -> None:
-    """Goal: an operator finds the fault; nobody finds the secret in the log.
-    Method: faulty last lines.
-    """
+    """An operator finds the fault; nobody finds the secret in the log."""
     number = 2 + line.count("\n")
     with pytest.raises(FormatError, match=f"^line {number}: .*{fault}") as refused:
         decode_credentials(f"# file\n{line}")
@@ -81,18 +75,14 @@ def test_a_fault_names_its_line_and_no_secret(line: str, fault: str) -> None:
 
 
 def test_representations_hold_no_secret() -> None:
-    """Goal: nothing is printed by accident.
-    Method: the representations of what was read.
-    """
+    """Nothing is printed by accident."""
     read = decode_credentials(f"basic alice {SOUND}\n{bearer_line('ci', b'tok')}")
     assert "b'" not in repr(read)
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_credentials_or_refused(text: str) -> None:
-    """Goal: no text raises anything but FormatError.
-    Method: random texts.
-    """
+    """No text raises anything but FormatError."""
     try:
         decode_credentials(text)
     except FormatError as error:
@@ -101,26 +91,20 @@ def test_any_text_is_credentials_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a*", "a\nb", "a\0b", "x" * 201])
 def test_names_that_are_none(name: str) -> None:
-    """Goal: a principal can stand in a rule and in a log line, and is no address of a rate.
-    Method: names that could not.
-    """
+    """A principal can stand in a rule and in a log line, and is no address of a rate."""
     assert principal_fault(name)
     assert login_fault(name)
 
 
 def test_only_a_login_has_no_colon() -> None:
-    """Goal: URIs of certificates and names of service accounts are principals.
-    Method: one with colons, which end the name in a Basic header.
-    """
+    """URIs of certificates and names of service accounts are principals."""
     assert principal_fault("spiffe://x/y") is None
     assert login_fault("spiffe://x/y")
     assert login_fault("alice") is None
 
 
 def test_tries_are_counted_by_address_and_forgotten_after_a_minute() -> None:
-    """Goal: ten wrong tries a minute, and no neighbour pays for them.
-    Method: tries of several addresses at a simulated time.
-    """
+    """Ten wrong tries a minute, and no neighbour pays for them."""
     tries = FailedTries(10)
     assert [tries.begin("10.0.0.1", 100.0) for _ in range(10)] == [0] * 10
     assert tries.begin("10.0.0.1", 110.0) == 50
@@ -135,9 +119,7 @@ def test_tries_are_counted_by_address_and_forgotten_after_a_minute() -> None:
 
 
 def test_a_try_that_succeeds_is_none() -> None:
-    """Goal: many right ones never lock anybody out.
-    Method: a hundred of them, with nine wrong ones between.
-    """
+    """Many right ones never lock anybody out."""
     tries = FailedTries(10)
     for number in range(100):
         assert tries.begin("a", 0.0) == 0
@@ -148,9 +130,7 @@ def test_a_try_that_succeeds_is_none() -> None:
 
 
 def test_remembered_addresses_are_bounded() -> None:
-    """Goal: a storm from many addresses costs bounded memory.
-    Method: more addresses than are remembered; the oldest one is forgotten.
-    """
+    """A storm from many addresses costs bounded memory."""
     tries = FailedTries(1)
     for number in range(5000):
         assert tries.begin(f"host-{number}", 0.0) == 0

@@ -144,9 +144,7 @@ def test_one_bit_of_the_only_meta_properties() -> None:
 
 
 def test_any_bit_of_a_registry_beside_a_whole_one() -> None:
-    """Goal: each leaves enough to see that it was that copy, or is none (it reads as before).
-    Method: the decision alone, with a directory away, so that nothing else could prove it.
-    """
+    """Each leaves enough to see that it was that copy, or is none (it reads as before)."""
     data = stopped(*DIRS).read_file(ONLY)
     state = decode_registry(data)
     older = replace(state, generation=state.generation - 1)
@@ -158,9 +156,7 @@ def test_any_bit_of_a_registry_beside_a_whole_one() -> None:
 
 
 def test_any_bit_of_a_meta_properties_that_the_registry_knows() -> None:
-    """Goal: as above for each bit, in our order of the lines and in Kafka's.
-    Method: the decision alone.
-    """
+    """As above for each bit, in our order of the lines and in Kafka's."""
     base = stopped(A)
     content = base.read_file(f"{A}/{META_PROPERTIES}")
     meta, state = decode_meta_properties(content), decode_registry(base.read_file(ONLY))

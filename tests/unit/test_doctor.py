@@ -49,7 +49,7 @@ def the_one(*log_dirs: LogDirFacts, file: str = "", **keys: str) -> tuple[str, s
 
 
 def test_a_sound_machine_has_nothing() -> None:
-    """Goal: silence. Method: defaults, a disk with room, a topic without limits but compaction."""
+    """silence."""
     assert found() == []
     assert (
         found(replace(SOUND, partitions={"t": 3}, overrides={"t": {"cleanup.policy": "compact"}}))
@@ -58,20 +58,14 @@ def test_a_sound_machine_has_nothing() -> None:
 
 
 def test_unknown_keys_are_warnings() -> None:
-    """Goal: the key, and the one that was meant; Kafka's other keys are an info.
-
-    Method: a slip of the pen, and a key of replication.
-    """
+    """The key, and the one that was meant; Kafka's other keys are an info."""
     level, message = the_one(file="log.retention.byte=5\n")
     assert (level, "did you mean log.retention.bytes?" in message) == ("warning", True)
     assert the_one(file="listeners=PLAINTEXT://:9092\n")[0] == "info"
 
 
 def test_limits_that_segments_make_void() -> None:
-    """Goal: size and time below those of a segment, for the defaults and for single topics.
-
-    Method: both kinds of limit; compaction alone has none.
-    """
+    """Size and time below those of a segment, for the defaults and for single topics."""
     level, subject, message = found(log_retention_bytes="1000000")[0]
     assert (level, subject) == ("warning", "defaults of topics")
     assert "a partition keeps up to 1074741824 bytes" in message
@@ -87,10 +81,7 @@ def test_limits_that_segments_make_void() -> None:
 
 
 def test_limits_that_the_disk_makes_void() -> None:
-    """Goal: the limits of all partitions against the disk; topics without a limit are named.
-
-    Method: forty partitions of 2 GiB and a segment on 100 GiB; four topics without.
-    """
+    """The limits of all partitions against the disk; topics without a limit are named."""
     large = {"retention.bytes": str(2 * GIB)}
     full = replace(SOUND, partitions={"t": 40}, overrides={"t": large})
     level, message = the_one(full)
@@ -102,7 +93,7 @@ def test_limits_that_the_disk_makes_void() -> None:
 
 
 def test_topics_that_cannot_be_served() -> None:
-    """Goal: configs that are not valid; compaction without a cleaner. Method: one topic each."""
+    """Configs that are not valid; compaction without a cleaner."""
     wrong = replace(SOUND, partitions={"t": 1}, overrides={"t": {"segment.bytes": "x"}})
     assert the_one(wrong)[0] == "error"
     compacted = replace(SOUND, partitions={"t": 1}, overrides={"t": {"cleanup.policy": "compact"}})
@@ -111,7 +102,7 @@ def test_topics_that_cannot_be_served() -> None:
 
 
 def test_few_descriptors() -> None:
-    """Goal: what a log directory keeps open instead. Method: a limit of 1024 for two of them."""
+    """What a log directory keeps open instead."""
     other = replace(SOUND, path="/more", device=2)
     ((level, subject, message),) = found(SOUND, other, limit=1024, log_dirs="/data,/more")
     assert (level, subject) == ("warning", "open files")
@@ -138,24 +129,21 @@ def test_few_descriptors() -> None:
     ],
 )
 def test_directories_and_mounts(facts: LogDirFacts, level: str, part: str) -> None:
-    """Goal: each trouble of a directory is one finding. Method: a sound one, but for that."""
+    """Each trouble of a directory is one finding."""
     got, message = the_one(facts)
     assert got == level
     assert part in message
 
 
 def test_two_directories_on_one_disk() -> None:
-    """Goal: said once for the pair, the worst finding first. Method: two and a full third."""
+    """Said once for the pair, the worst finding first."""
     full = replace(SOUND, path="/full", device=2, usable_bytes=0)
     got = found(SOUND, replace(SOUND, path="/more"), full)
     assert [one[:2] for one in got] == [("error", "/full"), ("info", "/more")]
 
 
 def test_mounts_are_read() -> None:
-    """Goal: the nearest mount holds a path, the later one of two on a point; blanks in names.
-
-    Method: a file as Linux writes it.
-    """
+    """The nearest mount holds a path, the later one of two on a point; blanks in names."""
     text = (
         "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,data=ordered\n"
         "30 22 8:2 / /data\\040x rw,noatime - xfs /dev/sdb rw\n"
@@ -183,10 +171,7 @@ def doctor(*words: str) -> Result:
 
 
 def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
-    """Goal: partitions are counted, nothing is made or locked, both outputs, the status.
-
-    Method: a directory with two partitions and a stray file; one that does not exist.
-    """
+    """Partitions are counted, nothing is made or locked, both outputs, the status."""
     (tmp_path / "a" / "t-0").mkdir(parents=True)
     (tmp_path / "a" / "t-1").mkdir()
     (tmp_path / "a" / "some-file").write_text("")
@@ -204,9 +189,7 @@ def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_no_daemon_takes() -> None:
-    """Goal: the reason is the one finding, an error.
-    Method: a value of the wrong type; a port twice.
-    """
+    """The reason is the one finding, an error."""
     result = doctor("--override", "http.port=x")
     assert result.exit_code == 1
     first, last = result.stdout.splitlines()
@@ -221,10 +204,7 @@ def test_a_configuration_that_no_daemon_takes() -> None:
 
 @pytest.mark.parametrize("log_dirs", ["{0}/a,{0}/a/in", "{0}/a/in,{0}/a", "{0}/a,{0}/link/in"])
 def test_log_directories_that_are_not_apart(tmp_path: Path, log_dirs: str) -> None:
-    """Goal: what a start refuses is an error here, in the words of the start; one path is fine.
-
-    Method: one directory in another one, in both orders and below a link; then one path twice.
-    """
+    """What a start refuses is an error here, in the words of the start; one path is fine."""
     (tmp_path / "link").symlink_to(tmp_path / "a")
     entries = log_dirs.format(tmp_path)
     result = doctor("--override", f"log.dirs={entries}")

@@ -25,9 +25,7 @@ class Work:
 
 
 def test_all_are_tried_and_the_first_fault_is_kept() -> None:
-    """Goal: neither a fault is lost nor what comes behind it.
-    Method: four items of which two fail, as an answer and raised; none that fails.
-    """
+    """Neither a fault is lost nor what comes behind it."""
     work = Work(FAULTS)
     assert first_fault("abcd", work) is FAULTS["b"]
     assert work.done == list("abcd")
@@ -39,9 +37,7 @@ def test_all_are_tried_and_the_first_fault_is_kept() -> None:
 
 
 def test_each_fault_is_told_with_its_item() -> None:
-    """Goal: the log names every one, once.
-    Method: what is told, and whether the faults say so.
-    """
+    """The log names every one, once."""
     told: list[tuple[str, KafkalogError]] = []
     faults = {name: DiskFull(name) for name in "bc"}
     assert not faults["b"].is_told
@@ -51,9 +47,7 @@ def test_each_fault_is_told_with_its_item() -> None:
 
 
 def test_a_defect_ends_it() -> None:
-    """Goal: no error of ours is taken for one of a disk.
-    Method: an assertion between two items.
-    """
+    """No error of ours is taken for one of a disk."""
     work = Work({"b": AssertionError("defect")})
     with pytest.raises(AssertionError):
         work_on_each("abc", work)

@@ -128,10 +128,8 @@ def test_it_is_told_once_and_heals_with_room_to_spare() -> None:
     ],
 )
 def test_the_remedy_names_what_is_enough(reserve_bytes: int, remedy: str) -> None:
-    """M15: how much is enough is told.
-
-    Goal: with and without a reserve the line says how much space has to be freed.
-    Method: a disk that is filled; the line of the directory.
+    """M15: how much is enough is told. With and without a reserve the line says how much space has
+    to be freed.
     """
     sim = manager_with(100_000, reserve_bytes=reserve_bytes)
     with capture_logs() as lines:
@@ -200,11 +198,7 @@ def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
 
 
 def test_a_disk_that_only_refuses_new_files_takes_appends() -> None:
-    """M15: no inodes are left.
-
-    Goal: what checkpoints lack does not keep appends to open segments out.
-    Method: every few seconds a refusal beside appends that all fit, for ten minutes.
-    """
+    """M15: no inodes are left. What checkpoints lack does not keep appends to open segments out."""
     sim = manager_with(1_000_000_000, reserve_bytes=0)
     log_dir = sim.manager.units[0].log_dir
     taken = 0
@@ -217,11 +211,8 @@ def test_a_disk_that_only_refuses_new_files_takes_appends() -> None:
 
 
 def test_a_refusal_by_the_reserve_waits_for_no_one() -> None:
-    """M15: what the disk hid yesterday.
-
-    Goal: a directory below its reserve is back as soon as there is space, whatever came before.
-    Method: a disk that refuses again and again, then space, then the reserve, and a refused
-    checkpoint beside it.
+    """M15: what the disk hid yesterday. A directory below its reserve is back as soon as there is
+    space, whatever came before.
     """
     sim = manager_with(1_000_000)
     log_dir = sim.manager.units[0].log_dir
@@ -317,9 +308,7 @@ def test_an_append_asks_the_file_system_seldom() -> None:
 
 
 def test_a_refusal_for_want_of_room_is_told() -> None:
-    """Goal: no refusal without a trace: one line, the directory among the faults, with the reason.
-    Method: appends larger than what lies above the reserve; then there is room again.
-    """
+    """No refusal without a trace: one line, the directory among the faults, with the reason."""
     sim = manager_with(70_000)
     with capture_logs() as lines:
         refused = [append(sim, "v" * 90_000) for _ in range(20)]
@@ -334,9 +323,7 @@ def test_a_refusal_for_want_of_room_is_told() -> None:
 
 
 def test_the_page_of_log_directories_says_full() -> None:
-    """Goal: a directory that refuses appends is not shown as one that serves in full.
-    Method: the page and its twin before the disk is full, while it is, and after.
-    """
+    """A directory that refuses appends is not shown as one that serves in full."""
     sim = manager_with(100_000)
     for above_bytes, is_full in ((100_000, False), (-1, True), (RESERVE, False)):
         set_free(sim, RESERVE + above_bytes)

@@ -28,10 +28,7 @@ def parts(*pairs: tuple[str, int]) -> list[TopicPartition]:
 
 
 def test_ranges_are_those_of_kafka() -> None:
-    """Goal: the assignments that Kafka documents for its range assignor.
-
-    Method: two members and two topics of three partitions; one that subscribed to less.
-    """
+    """The assignments that Kafka documents for its range assignor."""
     both = {"C0": ["t0", "t1"], "C1": ["t0", "t1"]}
     assert assign_ranges(both, {"t0": 3, "t1": 3}) == {
         "C0": parts(("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)),
@@ -55,10 +52,7 @@ TOPICS = st.sampled_from(["t", "u", "v"])
 def test_every_partition_has_one_reader(
     subscriptions: dict[str, set[str]], counts: dict[str, int]
 ) -> None:
-    """Goal: no partition is read twice or not at all, and nobody reads what he did not ask for.
-
-    Method: any group.
-    """
+    """No partition is read twice or not at all, and nobody reads what he did not ask for."""
     assigned = assign_ranges(subscriptions, counts)
     assert assigned.keys() == subscriptions.keys()
     dealt = [at for each in assigned.values() for at in each]
@@ -72,10 +66,7 @@ def test_every_partition_has_one_reader(
 
 
 def test_patterns_match_what_a_backtracking_engine_matches() -> None:
-    """Goal: the subset means what it means to everybody else.
-
-    Method: Python's engine over the same names.
-    """
+    """The subset means what it means to everybody else."""
     for text in PATTERNS:
         pattern = TopicPattern(text)
         for name in NAMES:
@@ -84,10 +75,7 @@ def test_patterns_match_what_a_backtracking_engine_matches() -> None:
 
 @given(st.text(r"ab.|*+?(){}[]^$\-,1", min_size=1, max_size=12), st.text("ab.-1", max_size=6))
 def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> None:
-    """Goal: no text crashes the parser or is taken for another pattern.
-
-    Method: texts of the signs of patterns, with Python's engine as the twin where it takes them.
-    """
+    """No text crashes the parser or is taken for another pattern."""
     try:
         pattern = TopicPattern(text)
     except MalformedPattern:
@@ -101,10 +89,7 @@ def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> N
 
 
 def test_no_pattern_takes_long() -> None:
-    """Goal: a pattern from outside cannot stop the daemon.
-
-    Method: those on which backtracking takes longer than the sun will shine.
-    """
+    """A pattern from outside cannot stop the daemon."""
     for text in ("(a+)+b", "(a|a)*b", "(.*)*b", "a*a*a*a*a*a*a*a*b", "(a?){200}a{200}b"):
         assert not TopicPattern(text).matches("a" * 249)
 
@@ -115,9 +100,6 @@ def test_no_pattern_takes_long() -> None:
      "x" * 1001, "(" * 60 + "a" + ")" * 60, "((a{99}){99}){99}", "a^b", "a$b", "(?i)a"],
 )  # fmt: skip
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    """Goal: what the subset lacks is an error, never a pattern that means something else.
-
-    Method: broken ones, look-around, back references, those that are too large.
-    """
+    """What the subset lacks is an error, never a pattern that means something else."""
     with pytest.raises(MalformedPattern):
         TopicPattern(text)

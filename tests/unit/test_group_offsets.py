@@ -90,10 +90,7 @@ def offsets(sim: SimManager, group: str) -> dict[TopicPartition, int]:
 
 
 def test_commits_survive_a_restart_and_a_kill() -> None:
-    """M24. Goal: an answered commit is there after any end of the process, in a compacted topic.
-
-    Method: commits by two groups, a stop, one more, SIGKILL.
-    """
+    """M24. An answered commit is there after any end of the process, in a compacted topic."""
     sim = world()
     commit(sim, "g", {T0: 1, T1: 2})
     commit(sim, "h", {T0: 3})
@@ -111,10 +108,7 @@ def test_commits_survive_a_restart_and_a_kill() -> None:
 
 
 def test_groups_are_not_ready_until_they_are_loaded() -> None:
-    """Goal: nobody gets "no commit" for one that is only not read yet.
-
-    Method: the state between the start and the run of the load tasks.
-    """
+    """Nobody gets "no commit" for one that is only not read yet."""
     sim = world()
     commit(sim, "g", {T0: 1})
     sim = SimManager(sim.stop(), config=sim.config).start()
@@ -131,10 +125,7 @@ def test_groups_are_not_ready_until_they_are_loaded() -> None:
 
 
 def test_what_is_refused_commits_nothing() -> None:
-    """Goal: a commit names what exists, in texts that a record can hold.
-
-    Method: each refusal, one of them beside a good entry.
-    """
+    """A commit names what exists, in texts that a record can hold."""
     sim = world()
     commit(sim, "g", {T0: 1})
     unknown = TopicPartition("nope", 0)
@@ -155,10 +146,7 @@ def test_what_is_refused_commits_nothing() -> None:
 
 
 def test_a_deleted_topic_takes_its_commits_along() -> None:
-    """Goal: a new topic of the same name does not begin where the old one ended.
-
-    Method: delete and make anew, with a commit on its way, before and after a restart.
-    """
+    """A new topic of the same name does not begin where the old one ended."""
     sim = world()
     commit(sim, "g", {T0: 3, U0: 1})
     now = CommittedOffset(2, "", sim.clock.wall_ms())
@@ -173,10 +161,7 @@ def test_a_deleted_topic_takes_its_commits_along() -> None:
 
 
 def test_a_crash_before_the_tombstones_leaves_nothing_to_a_new_topic() -> None:
-    """Goal: commits to a topic that was deleted never count for a later one of its name.
-
-    Method: the tombstones left out, a kill, the topic made anew before and after the load.
-    """
+    """Commits to a topic that was deleted never count for a later one of its name."""
     for is_loaded in (False, True):
         sim = world()
         commit(sim, "g", {T0: 3, U0: 1})
@@ -192,10 +177,7 @@ def test_a_crash_before_the_tombstones_leaves_nothing_to_a_new_topic() -> None:
 
 
 def test_more_goes_than_one_batch_of_tombstones_holds() -> None:
-    """Goal: everything that is doomed goes, in as many batches as it takes.
-
-    Method: a topic that 1,001 groups have read, all in one partition of the offsets.
-    """
+    """Everything that is doomed goes, in as many batches as it takes."""
     sim = world(replace(CONFIG, offsets_topic_num_partitions=1))
     commit(sim, "other", {T0: 1})
     value = CommittedOffset(1, "", sim.clock.wall_ms())
@@ -207,10 +189,7 @@ def test_more_goes_than_one_batch_of_tombstones_holds() -> None:
 
 
 def test_a_deleted_group_is_gone_for_good() -> None:
-    """Goal: a group is deleted, or its commits to one topic, and others stay.
-
-    Method: another group beside it, a restart after it.
-    """
+    """A group is deleted, or its commits to one topic, and others stay."""
     sim = world()
     commit(sim, "g", {T0: 1, T1: 1, U0: 2})
     commit(sim, "h", {T0: 1})
@@ -223,10 +202,7 @@ def test_a_deleted_group_is_gone_for_good() -> None:
 
 
 def test_unused_commits_expire() -> None:
-    """Goal: offsets.retention.minutes after the last commit and the last member, not before.
-
-    Method: the task on the simulated clock; one group has members.
-    """
+    """offsets.retention.minutes after the last commit and the last member, not before."""
     sim = world(replace(CONFIG, offsets_retention_minutes=1440))
     commit(sim, "g", {T0: 1})
     commit(sim, "used", {T0: 1})
@@ -254,19 +230,13 @@ def test_unused_commits_expire() -> None:
     ],
 )
 def test_when_a_commit_expires(expiry: int, used_ms: int, now_ms: int, expected: bool) -> None:
-    """Goal: its own expiry counts alone, else the later of commit and use.
-
-    Method: the bounds.
-    """
+    """Its own expiry counts alone, else the later of commit and use."""
     committed = CommittedOffset(1, "", 1000, -1, expiry)
     assert is_expired(committed, used_ms, now_ms, 10) is expected
 
 
 def test_a_commit_on_its_way_does_not_expire() -> None:
-    """Goal: the expiry of an old commit never takes away the new one behind it in the queue.
-
-    Method: a commit queued, the task, then the queue.
-    """
+    """The expiry of an old commit never takes away the new one behind it in the queue."""
     sim = world(replace(CONFIG, offsets_retention_minutes=1))
     commit(sim, "g", {T0: 1})
     sim.clock.advance_ms(120_000)
@@ -279,11 +249,7 @@ def test_a_commit_on_its_way_does_not_expire() -> None:
 
 
 def test_no_group_is_ahead_of_its_log_after_a_power_cut() -> None:
-    """Design 5. Goal: records that a power cut takes are not skipped when they come anew.
-
-    Method: read with acks=1, committed with a sync, the power goes; the clamped offset stays
-    clamped at the next, clean start.
-    """
+    """Design 5. Records that a power cut takes are not skipped when they come anew."""
     sim = world()
     sim.produce("t", batch_of("lost", "lost"), Acks.LEADER)
     commit(sim, "g", {T0: 5, T1: 3})
@@ -353,10 +319,7 @@ def test_only_what_kafka_would_count_is_read() -> None:
 
 
 def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
-    """M24. Goal: what Kafka keeps beside commits is still there, and commits are where it looks.
-
-    Method: a group metadata record in the log, commits around it, the log read back.
-    """
+    """M24. What Kafka keeps beside commits is still there, and commits are where it looks."""
     sim = world()
     commit(sim, "g", {T0: 1})
     number = partition_of_group("g", 4)
@@ -378,10 +341,7 @@ def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
 
 
 def test_commits_count_in_the_order_of_the_log() -> None:
-    """Goal: the last commit that was queued is the one that counts, in memory and on disk.
-
-    Method: twenty commits at once.
-    """
+    """The last commit that was queued is the one that counts, in memory and on disk."""
     sim = world()
     commit(sim, "g", {T0: 0})
     answers: Counter[bool] = Counter()
@@ -394,10 +354,7 @@ def test_commits_count_in_the_order_of_the_log() -> None:
 
 
 def test_a_disk_that_fails_commits_nothing() -> None:
-    """Goal: a commit that could not be written is not counted, and the group goes on later.
-
-    Method: a full disk under the commit, then under a deletion; room again.
-    """
+    """A commit that could not be written is not counted, and the group goes on later."""
     sim = world()
     commit(sim, "g", {T0: 1})
     for fail in (lambda: commit(sim, "g", {T0: 2}), lambda: sim.manager.group_offsets.delete("g")):

@@ -44,20 +44,14 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def test_keys_are_those_of_kafka() -> None:
-    """Goal: version 1 is written, both versions are read.
-
-    Method: the published bytes.
-    """
+    """Version 1 is written, both versions are read."""
     assert encode_key(KEY) == KEY_V1
     assert decode_key(KEY_V1) == KEY
     assert decode_key(KEY_V0) == KEY
 
 
 def test_values_are_those_of_kafka() -> None:
-    """Goal: every version is read; version 3 is written, 1 when a commit brings its own expiry.
-
-    Method: the published bytes of all five versions.
-    """
+    """Every version is read; version 3 is written, 1 when a commit brings its own expiry."""
     for version, text in VALUES.items():
         assert decode_value(bytes.fromhex(text)) == READ_AS[version]
     assert encode_value(WITH_EPOCH) == bytes.fromhex(VALUES[3])
@@ -65,19 +59,13 @@ def test_values_are_those_of_kafka() -> None:
 
 
 def test_other_keys_are_nobody_elses_business() -> None:
-    """Goal: group metadata (2) and the newer protocols' keys are told apart by version alone.
-
-    Method: each version, followed by anything.
-    """
+    """Group metadata (2) and the newer protocols' keys are told apart by version alone."""
     for version in (2, 3, 10, 23, 32767, -1):
         assert decode_key(version.to_bytes(2, "big", signed=True) + b"anything") is None
 
 
 def test_the_partition_of_a_group_is_javas() -> None:
-    """Goal: commits land where Kafka looks for them.
-
-    Method: hashes that Java gave, the smallest integer among them, and a surrogate pair.
-    """
+    """Commits land where Kafka looks for them."""
     assert partition_of_group("grüße", 50) == 23
     assert partition_of_group("", 50) == 0
     assert partition_of_group("a", 50) == 97 % 50
@@ -97,10 +85,7 @@ def test_what_is_written_is_read(
     epoch: int,
     end: int,
 ) -> None:
-    """Goal: nothing is lost on the way through the log.
-
-    Method: any texts and numbers; an expiry costs the epoch, as in Kafka's version 1.
-    """
+    """Nothing is lost on the way through the log."""
     key = GroupPartition(group, topic, partition)
     assert decode_key(encode_key(key)) == key
     value = CommittedOffset(offset, metadata, at, epoch if end == -1 else -1, end)
@@ -109,10 +94,7 @@ def test_what_is_written_is_read(
 
 @pytest.mark.parametrize("version", sorted(VALUES))
 def test_damage_is_an_error_of_its_own(version: int) -> None:
-    """Goal: a record that is cut off never becomes an offset.
-
-    Method: every truncation of keys and values, a null and a broken string, unknown versions.
-    """
+    """A record that is cut off never becomes an offset."""
     whole = bytes.fromhex(VALUES[version])
     for size in range(len(whole)):
         with pytest.raises(FormatError):
@@ -129,10 +111,7 @@ def test_damage_is_an_error_of_its_own(version: int) -> None:
 
 
 def test_texts_that_no_record_can_hold() -> None:
-    """Goal: a name is refused before it is written.
-
-    Method: the longest that fits, one byte more, half a surrogate pair.
-    """
+    """A name is refused before it is written."""
     assert text_fault("ä" * 16_383 + "x") is None
     assert text_fault("ä" * 16_384) == "has 32768 bytes, more than 32767"
     assert text_fault("\ud800") == "is not valid Unicode"

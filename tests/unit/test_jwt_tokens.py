@@ -67,9 +67,7 @@ def refused(text: str, reason: str, now: float = NOW, by: TokenKeys | None = Non
     ],
 )
 def test_good_tokens(kid: str, algorithm: str) -> None:
-    """Goal: every algorithm that is offered works, by the key that the token names.
-    Method: a token each, until its end and the skew behind it.
-    """
+    """Every algorithm that is offered works, by the key that the token names."""
     text = token(claims(), kid, algorithm)
     assert verify(text) == Verified("alice", NOW + 60 + SKEW)
     assert verify(text, NOW + 60 + SKEW - 1).principal == "alice"
@@ -109,16 +107,12 @@ def test_good_tokens(kid: str, algorithm: str) -> None:
     ],
 )
 def test_claims_that_are_refused(changes: dict[str, object], reason: str) -> None:
-    """Goal: what is missing, of the wrong type, of another issuer or time, or for others: nobody.
-    Method: one claim changed, rightly signed.
-    """
+    """What is missing, of the wrong type, of another issuer or time, or for others: nobody."""
     refused(token(claims(**changes)), reason)
 
 
 def test_claims_that_are_taken() -> None:
-    """Goal: audiences in a list, no nbf, a principal with colons, a claim of one's own.
-    Method: a token each.
-    """
+    """Audiences in a list, no nbf, a principal with colons, a claim of one's own."""
     assert verify(token(claims(aud=["x", "other"], nbf=None))).principal == "alice"
     account = "system:serviceaccount:ns:name"
     assert verify(token(claims(sub=account))).principal == account
@@ -175,9 +169,7 @@ def test_nothing_in_a_token_chooses_how_it_is_checked() -> None:
 
 
 def test_algorithms_that_are_not_allowed_here() -> None:
-    """Goal: the configuration narrows what the keys could check.
-    Method: one algorithm.
-    """
+    """The configuration narrows what the keys could check."""
     config = ServerConfig(
         http_jwt_issuer=ISSUER, http_jwt_audience=(AUDIENCE,), http_jwt_algorithms=("ES256",)
     )
@@ -189,18 +181,14 @@ def test_algorithms_that_are_not_allowed_here() -> None:
 
 
 def test_a_key_that_says_its_algorithm_checks_no_other() -> None:
-    """Goal: RFC 7517, 4.4.
-    Method: a key for RS512.
-    """
+    """RFC 7517, 4.4."""
     only = decode_jwks(json.dumps({"keys": [public_jwk("rsa-1", alg="RS512")]}), RULES)
     assert verify(token(claims(), algorithm="RS512"), by=only).principal == "alice"
     refused(token(claims()), "no key fits it", by=only)
 
 
 def test_a_token_without_kid_needs_a_single_key() -> None:
-    """Goal: keys are not tried one after the other.
-    Method: sets with one and two keys of the type; a key without a kid.
-    """
+    """Keys are not tried one after the other."""
     without = {"kid": None}
     text = token(claims(), headers=without)
     assert verify(text, by=keys("rsa-1", "p256-1")).principal == "alice"
@@ -222,9 +210,7 @@ def test_a_token_without_kid_needs_a_single_key() -> None:
     ],
 )
 def test_kinds_that_are_not_understood(headers: dict[str, object]) -> None:
-    """Goal: a token that was made for something else, or wants something of us, is nobody's.
-    Method: headers that say so.
-    """
+    """A token that was made for something else, or wants something of us, is nobody's."""
     good = {"alg": "RS256", "kid": "rsa-1"}
     with pytest.raises(RefusedToken):
         verify(unsigned({**good, **headers}, claims(), "AA"))
@@ -234,9 +220,7 @@ def test_kinds_that_are_not_understood(headers: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("change", range(5))
 def test_a_changed_token(change: int) -> None:
-    """Goal: every part counts.
-    Method: a part exchanged for another token's, a flipped character, parts that are too many.
-    """
+    """Every part counts."""
     text, other = token(claims()), token(claims(sub="bob"))
     head, body, signature = text.split(".")
     _, their_body, their_signature = other.split(".")
@@ -253,9 +237,7 @@ def test_a_changed_token(change: int) -> None:
 
 
 def test_payloads_that_are_no_claims() -> None:
-    """Goal: a signed text that is no JSON object ends in a refusal, not in a defect.
-    Method: payloads of other shapes and a deep one, rightly signed.
-    """
+    """A signed text that is no JSON object ends in a refusal, not in a defect."""
     for payload in (b"", b"[]", b"7", b"null", b"\xff", b"{", b"[" * 3000, b'{"exp":1e999}'):
         signed = PyJWS().encode(payload, private_key("rsa-1"), "RS256", {"kid": "rsa-1"})
         with pytest.raises(RefusedToken):
@@ -266,9 +248,7 @@ def test_payloads_that_are_no_claims() -> None:
 
 @given(st.text(alphabet="abeyJ.-_=AB01 \n\0é", max_size=200))
 def test_any_text_is_refused(text: str) -> None:
-    """Goal: no text raises anything but RefusedToken.
-    Method: random ones of the format's own characters.
-    """
+    """No text raises anything but RefusedToken."""
     with pytest.raises(RefusedToken):
         verify(text, by=keys("rsa-1"))
 
@@ -298,9 +278,7 @@ def test_any_text_is_refused(text: str) -> None:
     ],
 )
 def test_key_sets_that_are_refused(entries: str | list[dict[str, Any]], fault: str) -> None:
-    """Goal: a file that holds secrets, weak keys or nothing does not come into force.
-    Method: one fault each; the message names the key by its place.
-    """
+    """A file that holds secrets, weak keys or nothing does not come into force."""
     text = entries if isinstance(entries, str) else json.dumps({"keys": entries})
     with pytest.raises(FormatError, match=fault) as caught:
         decode_jwks(text, RULES)
@@ -308,9 +286,7 @@ def test_key_sets_that_are_refused(entries: str | list[dict[str, Any]], fault: s
 
 
 def test_other_keys_are_passed_over() -> None:
-    """Goal: sets of providers hold keys for encryption and of types to come.
-    Method: such keys beside a good one.
-    """
+    """Sets of providers hold keys for encryption and of types to come."""
     others = [
         {"kty": "new", "kid": "n"},
         {"kty": "EC", "crv": "secp256k1", "kid": "k"},
@@ -329,9 +305,7 @@ VALUES = st.sampled_from((*WORDS, public_jwk("rsa-1")["n"], 7, None, [], ["verif
 
 @given(st.lists(st.dictionaries(MEMBERS, VALUES), max_size=3))
 def test_any_key_set_is_taken_or_refused(entries: list[dict[str, object]]) -> None:
-    """Goal: no file raises anything but FormatError.
-    Method: random members with values that mean something elsewhere.
-    """
+    """No file raises anything but FormatError."""
     try:
         decode_jwks(json.dumps({"keys": entries}), RULES)
     except FormatError as error:

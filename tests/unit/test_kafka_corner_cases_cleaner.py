@@ -67,10 +67,7 @@ def batch_at(world: CleanerWorld, base_offset: int) -> PlainBatch:
 
 
 def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
-    """M17 M20 M22. Goal: the log is not picked for ever.
-
-    Method: offsets 2 to 9 are missing before the next.
-    """
+    """M17 M20 M22. The log is not picked for ever."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")], [one(10, b"b")], bases=[0, 10]))
     result = world.round()
     assert result.end_offset == 11
@@ -82,10 +79,7 @@ def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
 
 
 def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_is_no_work() -> None:
-    """M17 M20 M22. Goal: nothing is picked, nothing loops.
-
-    Method: the checkpoint lies in the active segment.
-    """
+    """M17 M20 M22. Nothing is picked, nothing loops."""
     active = MadeSegment(2, NOW_MS, [one(2, b"c"), one(3, b"c")])
     world = CleanerWorld([MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"b")]), active])
     to_clean = world.look(3)
@@ -97,10 +91,7 @@ def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_is_no_work() -> N
 
 
 def test_kafka_9133_a_log_start_above_the_active_base_is_no_bad_range() -> None:
-    """M17 M20 M22. Goal: the plan holds.
-
-    Method: records are deleted up to the middle of the active segment.
-    """
+    """M17 M20 M22. The plan holds."""
     active = MadeSegment(2, NOW_MS, [one(2, b"c"), one(3, b"c"), one(4, b"c")])
     world = CleanerWorld(
         [MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"b")]), active], log_start=4
@@ -112,7 +103,7 @@ def test_kafka_9133_a_log_start_above_the_active_base_is_no_bad_range() -> None:
 
 
 def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
-    """M17 M20 M22. Goal: no crash, all is dirty again. Method: the log has lost its tail."""
+    """M17 M20 M22. No crash, all is dirty again."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")]))
     to_clean = world.look(50)
     assert to_clean.checkpoint_fault is CheckpointFault.ABOVE_LOG_END
@@ -122,7 +113,7 @@ def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
 
 
 def test_kafka_6266_a_checkpoint_below_the_log_start_is_told_once() -> None:
-    """M17 M20 M22. Goal: whoever writes the answer back is not told again. Method: both looks."""
+    """M17 M20 M22. Whoever writes the answer back is not told again."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a"), one(2, b"b")]), log_start=2)
     to_clean = world.look(0)
     assert to_clean.checkpoint_fault is CheckpointFault.BELOW_LOG_START
@@ -130,7 +121,7 @@ def test_kafka_6266_a_checkpoint_below_the_log_start_is_told_once() -> None:
 
 
 def test_kafka_13194_nothing_above_the_high_watermark_is_cleaned() -> None:
-    """M17 M20 M22. Goal: the watermark bounds the round. Method: it lies in a closed segment."""
+    """M17 M20 M22. The watermark bounds the round."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")], [one(2, b"a"), one(3, b"a")]))
     world.log.high_watermark = 3
     assert world.look().first_uncleanable_offset == 2
@@ -139,12 +130,7 @@ def test_kafka_13194_nothing_above_the_high_watermark_is_cleaned() -> None:
 
 
 def test_kafka_17076_the_last_batch_of_the_range_keeps_the_log_end() -> None:
-    """M17 M20 M22. Goal: no restart takes the log end back.
-
-    Method: the last batch loses its only record.
-
-    It is aborted; its emptied batch and nothing behind it is the end of the range.
-    """
+    """M17 M20 M22. No restart takes the log end back."""
     world = CleanerWorld(
         [
             MadeSegment(0, NOW_MS, [one(0, b"a"), sent(1, b"x")]),
@@ -165,10 +151,7 @@ def test_kafka_17076_the_last_batch_of_the_range_keeps_the_log_end() -> None:
 
 
 def test_kafka_20452_an_emptied_batch_goes_when_it_ends_no_range() -> None:
-    """M17 M20 M22. Goal: needless headers do not pile up.
-
-    Method: the next round reaches further.
-    """
+    """M17 M20 M22. Needless headers do not pile up."""
     world = CleanerWorld(segments_of([stored_batch([record(0, None, b"no key")])], [one(1, b"a")]))
     world.log.high_watermark = 1
     assert world.round().end_offset == 1
@@ -179,10 +162,7 @@ def test_kafka_20452_an_emptied_batch_goes_when_it_ends_no_range() -> None:
 
 
 def test_kafka_8522_a_tombstone_of_a_quiet_topic_goes() -> None:
-    """M17 M20 M22. Goal: the horizon is the batch's, set by the first round.
-
-    Method: rounds around it.
-    """
+    """M17 M20 M22. The horizon is the batch's, set by the first round."""
     retention_ms = 1_000
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a", None), one(2, b"b")]))
     world.round(now_ms=NOW_MS)
@@ -195,10 +175,7 @@ def test_kafka_8522_a_tombstone_of_a_quiet_topic_goes() -> None:
 
 
 def test_kafka_14055_a_key_like_a_markers_removes_no_marker() -> None:
-    """M17 M20 M22. Goal: control records are never matched.
-
-    Method: user keys of a marker's bytes, later.
-    """
+    """M17 M20 M22. Control records are never matched."""
     kinds = (ControlRecordType.COMMIT, ControlRecordType.ABORT)
     keys = [encode_control_key(kind) for kind in kinds]
     world = CleanerWorld(
@@ -213,12 +190,7 @@ def test_kafka_14055_a_key_like_a_markers_removes_no_marker() -> None:
 
 
 def test_kafka_13727_a_full_map_shows_no_aborted_data() -> None:
-    """M17 M20 M22. Goal: the abort's entry stays as long as its data.
-
-    Method: the map is full amid a segment.
-
-    Aborted data behind the place where the map ends is still there, and still hidden.
-    """
+    """M17 M20 M22. The abort's entry stays as long as its data."""
     data = [
         one(0, b"a"),
         one(1, b"b"),
@@ -237,10 +209,7 @@ def test_kafka_13727_a_full_map_shows_no_aborted_data() -> None:
 
 
 def test_kafka_8351_a_transaction_over_groups_keeps_its_marker() -> None:
-    """M17 M20 M22. Goal: data in one group, marker in another.
-
-    Method: every segment is its own group.
-    """
+    """M17 M20 M22. Data in one group, marker in another."""
     world = CleanerWorld(
         segments_of(
             [sent(0, b"a"), one(1, b"z")],
@@ -258,12 +227,7 @@ def test_kafka_8351_a_transaction_over_groups_keeps_its_marker() -> None:
 
 
 def test_kafka_8335_a_producers_last_batch_stays_if_only_empty() -> None:
-    """M17 M20 M22. Goal: sequence and epoch survive (KAFKA-5490, KAFKA-7385).
-
-    Method: all its records go.
-
-    A segment of nothing but emptied batches is no reason to fail either.
-    """
+    """M17 M20 M22. Sequence and epoch survive (KAFKA-5490, KAFKA-7385)."""
     world = CleanerWorld(
         segments_of(
             [
@@ -285,10 +249,7 @@ def test_kafka_8335_a_producers_last_batch_stays_if_only_empty() -> None:
 
 
 def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
-    """M17 M20 M22. Goal: no group spans more than 2^31 - 1.
-
-    Method: segments 2^30 apart.
-    """
+    """M17 M20 M22. No group spans more than 2^31 - 1."""
     world = CleanerWorld(
         segments_of(*[[one(number * HALF, b"k%d" % number)] for number in range(5)])
     )
@@ -299,11 +260,7 @@ def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
 
 @pytest.mark.parametrize("first", [2 * HALF, HALF + HALF // 2])
 def test_kafka_4451_a_copy_of_offsets_far_apart_rolls(first: int) -> None:
-    """M14 M20 M22. Goal: what a replica fetches of a compacted log fits its segments.
-
-    Method: the copy of a move, which is a replica here, of batches beyond 2^31 - 1 from the base of
-    its active segment, all of a slice or only its last one.
-    """
+    """M14 M20 M22. What a replica fetches of a compacted log fits its segments."""
     far = [first, first + HALF + HALF // 2]
     source = CleanerWorld(
         segments_of([one(0, b"a")], [one(far[0], b"b"), one(far[1], b"c")], [one(4 * HALF, b"d")])
@@ -319,10 +276,7 @@ def test_kafka_4451_a_copy_of_offsets_far_apart_rolls(first: int) -> None:
 
 
 def test_kafka_5413_a_segment_whose_offsets_do_not_fit_is_split_first() -> None:
-    """M17 M20 M22. Goal: the round gives up, the next one goes on.
-
-    Method: such a segment in a running log.
-    """
+    """M17 M20 M22. The round gives up, the next one goes on."""
     far = [0, 1, 2 * HALF + 1, 2 * HALF + 2]
     world = CleanerWorld([MadeSegment(0, NOW_MS, [one(0, b"a")]), MadeSegment(far[-1] + 1, NOW_MS)])
     segment = world.log.segments.first
@@ -340,10 +294,7 @@ def test_kafka_5413_a_segment_whose_offsets_do_not_fit_is_split_first() -> None:
 
 
 def test_kafka_12889_emptied_segments_join_whatever_their_offsets() -> None:
-    """M17 M20 M22. Goal: none stays behind every 2^31 offsets.
-
-    Method: empty ones far apart, and two rounds.
-    """
+    """M17 M20 M22. None stays behind every 2^31 offsets."""
     world = CleanerWorld(
         [
             MadeSegment(0, NOW_MS, [one(0, b"a")]),
@@ -360,10 +311,7 @@ def test_kafka_12889_emptied_segments_join_whatever_their_offsets() -> None:
 def test_kafka_20036_output_that_outgrows_a_segment_becomes_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """M17 M20 M22. Goal: larger output is no reason to give up.
-
-    Method: a segment takes 200 bytes here.
-    """
+    """M17 M20 M22. Larger output is no reason to give up."""
     sources = [[one(2 * number, b"k%d" % number, b"x" * 60)] for number in range(4)]
     world = CleanerWorld(segments_of(*sources))
     before = [each.data for each in world.batches()]
@@ -376,12 +324,7 @@ def test_kafka_20036_output_that_outgrows_a_segment_becomes_several(
 
 @pytest.mark.parametrize("calls", range(2, 6))
 def test_kafka_12520_a_kill_amid_a_swap_above_the_log_start(calls: int) -> None:
-    """M17 M20 M22. Goal: the load ends the swap (KAFKA-7401).
-
-    Method: the log start lies in the swapped range.
-
-    The process ends at each call of the writer that follows the publication.
-    """
+    """M17 M20 M22. The load ends the swap (KAFKA-7401)."""
     sources = [[one(0, b"a"), one(1, b"b")], [one(2, b"a"), one(3, b"c")]]
     world = CleanerWorld(segments_of(*sources), log_start=1)
 
@@ -402,10 +345,7 @@ def test_kafka_12520_a_kill_amid_a_swap_above_the_log_start(calls: int) -> None:
 def test_kafka_3894_a_segment_with_more_keys_than_the_map_is_cleaned_in_rounds(
     codec: Codec,
 ) -> None:
-    """M17 M20 M22. Goal: every round gets on (KAFKA-3587).
-
-    Method: 40 keys in one segment, a map of three.
-    """
+    """M17 M20 M22. Every round gets on (KAFKA-3587)."""
     batches = [
         stored_batch(
             [record(start + place, b"k%d" % ((start + place) % 40), b"v") for place in range(5)],

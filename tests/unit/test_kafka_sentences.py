@@ -45,9 +45,7 @@ def told(lines: Sequence[Mapping[str, object]], beginning: str) -> list[str]:
     ],
 )
 def test_why_a_segment_goes(configs: dict[str, str], said: str) -> None:
-    """Goal: the rule, its limit and the segment as Kafka names them.
-    Method: a limit by time and one by size; the task runs after each closed segment.
-    """
+    """The rule, its limit and the segment as Kafka names them."""
     sim = started()
     sim.operations.topics.create("t", 1, configs)
     with capture_logs() as lines:
@@ -107,9 +105,7 @@ def test_a_life_of_a_topic() -> None:
 
 
 def test_many_segments_are_named_in_several_lines() -> None:
-    """Goal: a log of thousands of segments makes no line that breaks who reads it.
-    Method: 250 segments that go with their topic.
-    """
+    """A log of thousands of segments makes no line that breaks who reads it."""
     sim = started()
     sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
     fill(sim, 249)
@@ -126,9 +122,7 @@ def test_many_segments_are_named_in_several_lines() -> None:
 
 
 def test_periods_of_the_start() -> None:
-    """Goal: the two tasks that operators look for.
-    Method: the lines of a start.
-    """
+    """The two tasks that operators look for."""
     with capture_logs() as lines:
         started(check_ms=5 * MINUTE)
     assert (

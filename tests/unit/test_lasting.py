@@ -25,9 +25,7 @@ class Deaths:
 
 
 def test_who_dies_is_told_at_once() -> None:
-    """Goal: while somebody still holds the task, and nobody asks it.
-    Method: one that raises, one that returns, one that is cancelled.
-    """
+    """While somebody still holds the task, and nobody asks it."""
     defect = AssertionError("defect")
 
     async def raises() -> None:
@@ -51,9 +49,7 @@ def test_who_dies_is_told_at_once() -> None:
 
 
 def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading() -> None:
-    """Goal: credentials that are read no more are noticed, by the daemon and by systemd.
-    Method: a refresh that is asked for and raises; what the service manager heard.
-    """
+    """Credentials that are read no more are noticed, by the daemon and by systemd."""
     heard: list[set[str]] = []
 
     class Hearing(ServiceManager):

@@ -47,10 +47,7 @@ def test_expired_producers_are_dropped_at_every_segment() -> None:
 
 
 def test_a_clean_load_without_snapshots_counts_an_empty_segment() -> None:
-    """M25. Goal: snapshots at the last two segments, one of which may be empty, and no other.
-
-    Method: roll behind the last record, remove every snapshot, load as after a clean stop.
-    """
+    """M25. Snapshots at the last two segments, one of which may be empty, and no other."""
     world = PartitionWorld(SMALL)
     for number in range(10):
         world.append(batch([b"value-%d" % number]))

@@ -25,9 +25,7 @@ DAY = 86_400_000
 
 @pytest.mark.parametrize("seed", range(20))
 def test_delete_while_cleaning(seed: int) -> None:
-    """Goal: a topic's directories are renamed only after its clean has ended.
-    Method: delete it in the middle of a clean; the clean must not go on behind that.
-    """
+    """A topic's directories are renamed only after its clean has ended."""
     world = CleaningDaemon(seed=seed, threads=2)
     log = world.topic()
     runs = world.run_into_a_clean()
@@ -97,9 +95,7 @@ def _retain(world: CleaningDaemon) -> None:
 
 
 def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
-    """Goal: compact,delete is retained, by the cleaner, and explain says so and when.
-    Method: records of a month ago; the forecast, then the turn that it names.
-    """
+    """Compact,delete is retained, by the cleaner, and explain says so and when."""
     world = CleaningDaemon(
         topic_defaults=LogConfig(
             cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240
@@ -156,9 +152,7 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
 
 
 def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> None:
-    """Goal: a rotten batch does not fill the disk, and when its segment is gone all is well.
-    Method: three failures, then the records grow old.
-    """
+    """A rotten batch does not fill the disk, and when its segment is gone all is well."""
     world = CleaningDaemon(
         topic_defaults=LogConfig(
             cleanup_policy=BOTH,
@@ -182,9 +176,7 @@ def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> 
 
 
 def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() -> None:
-    """Goal: the clock guard holds in the cleaner's threads too, for the period of the task.
-    Method: a jump of a year, turns for less than that period, then for more.
-    """
+    """The clock guard holds in the cleaner's threads too, for the period of the task."""
     world = CleaningDaemon(
         topic_defaults=LogConfig(
             cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240
@@ -201,9 +193,7 @@ def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() 
 
 
 def test_no_longer_compacted_ends_the_clean() -> None:
-    """Goal: a change of the policy takes the log out of the cleaner's hands before it returns.
-    Method: change it in the middle of a clean.
-    """
+    """A change of the policy takes the log out of the cleaner's hands before it returns."""
     world = CleaningDaemon()
     world.topic()
     runs = world.run_into_a_clean()
@@ -216,9 +206,7 @@ def test_no_longer_compacted_ends_the_clean() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_shutdown_aborts_the_clean(seed: int) -> None:
-    """Goal: a stop is not held up by a long clean, and marks nothing.
-    Method: stop in the middle; requests that wait are answered.
-    """
+    """A stop is not held up by a long clean, and marks nothing."""
     world = CleaningDaemon(seed=seed)
     world.topic()
     world.topic("u")
@@ -233,7 +221,7 @@ def test_shutdown_aborts_the_clean(seed: int) -> None:
 
 
 def test_a_thread_that_meets_a_defect_is_started_again() -> None:
-    """Goal: no dead thread that never comes back. Method: a defect between two cleans."""
+    """No dead thread that never comes back."""
     world = CleaningDaemon()
     world.topic()
     cleaning = world.sim.manager.cleaning
@@ -256,9 +244,7 @@ def test_a_thread_that_meets_a_defect_is_started_again() -> None:
 
 
 def test_the_throttle_makes_a_clean_as_slow_as_it_says() -> None:
-    """Goal: 100 bytes a second take their time, and who wants the log need not wait for it.
-    Method: a clean of a known size on the simulated clock; another one that is aborted.
-    """
+    """100 bytes a second take their time, and who wants the log need not wait for it."""
     world = CleaningDaemon(bytes_per_second=100)
     world.topic(batches=40)
     started_ms = world.sim.clock.wall_ms()
@@ -308,7 +294,7 @@ def test_the_number_of_threads_changes_at_run_time() -> None:
 
 
 def test_rate_and_pause_change_without_a_new_thread() -> None:
-    """Goal: a clean in work goes on. Method: alter them in the middle of it."""
+    """A clean in work goes on."""
     world = CleaningDaemon()
     world.topic()
     runs = world.run_into_a_clean()
@@ -324,9 +310,7 @@ def test_rate_and_pause_change_without_a_new_thread() -> None:
 
 @pytest.mark.parametrize("is_aborted", [False, True])
 def test_a_higher_rate_ends_the_wait_for_the_lower_one(*, is_aborted: bool) -> None:
-    """Goal: a rate that was far too low is put right without a restart.
-    Method: raise it while a clean waits for it, or after that clean was aborted.
-    """
+    """A rate that was far too low is put right without a restart."""
     world = CleaningDaemon(bytes_per_second=0.001)
     world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.4)
     world.topic()
@@ -344,9 +328,7 @@ def test_a_higher_rate_ends_the_wait_for_the_lower_one(*, is_aborted: bool) -> N
 
 
 def test_a_shorter_pause_counts_at_once() -> None:
-    """Goal: log.cleaner.backoff.ms that was far too long is put right without a restart.
-    Method: shorten it while a thread pauses for it.
-    """
+    """log.cleaner.backoff.ms that was far too long is put right without a restart."""
     world = CleaningDaemon()
     alter = world.sim.operations.alter_broker_configs
     alter([ConfigChange("log.cleaner.backoff.ms", "9223372036854775807")])
@@ -366,9 +348,7 @@ def test_a_shorter_pause_counts_at_once() -> None:
     ],
 )
 def test_extreme_settings_end_no_thread(key: str, value: str) -> None:
-    """Goal: what a setting allows is waited for, or until somebody wants the thread.
-    Method: extreme pauses and rates, then an order and a stop.
-    """
+    """What a setting allows is waited for, or until somebody wants the thread."""
     world = CleaningDaemon()
     world.sim.operations.alter_broker_configs([ConfigChange(key, value)])
     world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.4)
@@ -382,9 +362,7 @@ def test_extreme_settings_end_no_thread(key: str, value: str) -> None:
 
 
 def test_a_request_cleans_whatever_the_ratio() -> None:
-    """Goal: an order counts where the ratio does not, and says when there is nothing to do.
-    Method: a topic that is never eligible; orders, dry and wet, then a second one.
-    """
+    """An order counts where the ratio does not, and says when there is nothing to do."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     world.turn()
@@ -403,9 +381,7 @@ def test_a_request_cleans_whatever_the_ratio() -> None:
 
 
 def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
-    """Goal: what a clean would do can be asked of a paused log, which stays as paused as it was.
-    Method: two pauses of an operator; then one of the daemon's own, who works on the log.
-    """
+    """What a clean would do can be asked of a paused log, which stays as paused as it was."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     for _ in range(2):
@@ -426,9 +402,7 @@ def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("is_resumed", [True, False])
 def test_who_wants_a_paused_log_ends_its_dry_run(seed: int, is_resumed: bool) -> None:
-    """Goal: a dry run beside a pause lets go like any clean, and leaves no pause behind.
-    Method: in the middle of it the pause is taken back or not, and the topic deleted.
-    """
+    """A dry run beside a pause lets go like any clean, and leaves no pause behind."""
     world = CleaningDaemon(seed=seed)
     world.topic()
     world.sim.manager.cleaning.pause(T0)
@@ -447,7 +421,7 @@ def test_who_wants_a_paused_log_ends_its_dry_run(seed: int, is_resumed: bool) ->
 
 
 def test_a_clean_gains_nothing_and_the_thread_pauses() -> None:
-    """Goal: no endless loop over one log (KAFKA-8764, KAFKA-9826). Method: count the looks."""
+    """No endless loop over one log (KAFKA-8764, KAFKA-9826)."""
     world = CleaningDaemon()
     world.topic()
     world.turn()
@@ -458,7 +432,7 @@ def test_a_clean_gains_nothing_and_the_thread_pauses() -> None:
 
 
 def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:
-    """Goal: the other directories are cleaned on. Method: take one offline in a clean."""
+    """The other directories are cleaned on."""
     world = CleaningDaemon(topic_defaults=COMPACTED)
     for name in ("t", "u"):
         world.topic(name)
@@ -473,10 +447,7 @@ def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:
 
 
 def test_what_a_clean_reads_is_durable_before() -> None:
-    """Goal: no power cut takes the record for which an older one of its key went.
-    Method: a record that no sync has covered, closed by a roll without a flush; at the first
-    chunk of the clean the recovery point has reached the end of its range.
-    """
+    """No power cut takes the record for which an older one of its key went."""
     world = CleaningDaemon()
     log = world.topic()
     world.sim.produce("t", keyed_batch(("k", "v" * 40)), Acks.LEADER)

@@ -39,7 +39,7 @@ def restart_with(world: CleaningDaemon, offset: int) -> CleaningDaemon:
 
 
 def test_the_highest_ratio_is_grabbed_first() -> None:
-    """Goal: filthiest first. Method: three logs, two of them cleaned before in part."""
+    """Filthiest first."""
     world = CleaningDaemon(threads=1)
     for name in ("a", "b", "c"):
         world.topic(name)
@@ -52,9 +52,7 @@ def test_the_highest_ratio_is_grabbed_first() -> None:
 
 
 def test_a_clean_ends_with_the_checkpoint_on_disk() -> None:
-    """M18. Goal: the next round begins where this one ended, also after a restart.
-    Method: the file after a clean, in a fresh life, and that life's first clean.
-    """
+    """M18. The next round begins where this one ended, also after a restart."""
     world = CleaningDaemon()
     log = world.topic()
     world.turn()
@@ -68,7 +66,7 @@ def test_a_clean_ends_with_the_checkpoint_on_disk() -> None:
 
 
 def test_the_cleaner_off_means_no_clean() -> None:
-    """Goal: what is not compacted is left alone. Method: a topic without compact."""
+    """What is not compacted is left alone."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     world.turn()
@@ -76,7 +74,7 @@ def test_the_cleaner_off_means_no_clean() -> None:
 
 
 def test_pauses_nest_and_resume_lets_the_cleaner_in() -> None:
-    """M18. Goal: Paused(n) of Kafka. Method: two pauses, one resume, another one."""
+    """M18. Paused(n) of Kafka."""
     world = CleaningDaemon()
     world.states.abort_and_pause_cleaning(T0)
     world.states.abort_and_pause_cleaning(T0)
@@ -94,9 +92,7 @@ def test_pauses_nest_and_resume_lets_the_cleaner_in() -> None:
 
 
 def test_an_operator_takes_back_only_his_own_pauses() -> None:
-    """Goal: a resume over HTTP never ends the pause of a retention pass or a deletion.
-    Method: a pause by the daemon, then an operator's resume without and with a pause of his.
-    """
+    """A resume over HTTP never ends the pause of a retention pass or a deletion."""
     world = CleaningDaemon()
     cleaning = world.sim.manager.cleaning
     assert world.states.try_pause(T0)
@@ -110,9 +106,7 @@ def test_an_operator_takes_back_only_his_own_pauses() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_abort_while_cleaning(seed: int) -> None:
-    """Goal: abort returns when the clean has ended, nothing counts as clean, and it goes on later.
-    Method: the test's own thread pauses the log in the middle of a clean, in any order of threads.
-    """
+    """Abort returns when the clean has ended, nothing counts as clean, and it goes on later."""
     world = CleaningDaemon(seed=seed, threads=2)
     log = world.topic()
     world.sim.disk.on_call = world.sim.threads.switch_point
@@ -133,9 +127,7 @@ def test_abort_while_cleaning(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_several_abort_one_clean(seed: int) -> None:
-    """Goal: who comes second waits for the first, and each has a pause of his own.
-    Method: three threads abort and pause the same log while it is cleaned.
-    """
+    """Who comes second waits for the first, and each has a pause of his own."""
     world = CleaningDaemon(seed=seed)
     world.topic()
     world.run_into_a_clean()
@@ -151,7 +143,7 @@ def test_several_abort_one_clean(seed: int) -> None:
 
 
 def test_check_cleaning_aborted() -> None:
-    """Goal: the thread that grabbed a log hears that it is wanted. Method: another one pauses."""
+    """The thread that grabbed a log hears that it is wanted."""
     world = CleaningDaemon()
     log = world.topic()
     assert world.states.try_grab(log)
@@ -169,9 +161,7 @@ def test_check_cleaning_aborted() -> None:
 
 
 def test_kafka_8724_checkpoint_beyond_the_log_end() -> None:
-    """Goal: after the tail was lost the log is cleaned from its start, and nothing fails.
-    Method: a checkpoint above the log end, as an unclean stop leaves it.
-    """
+    """After the tail was lost the log is cleaned from its start, and nothing fails."""
     world = CleaningDaemon()
     world.topic()
     world = restart_with(world, 1_000)
@@ -183,7 +173,7 @@ def test_kafka_8724_checkpoint_beyond_the_log_end() -> None:
 def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Goal: no warning for ever. Method: delete records below the checkpoint, then many looks."""
+    """No warning for ever."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="compact,delete")
     world = restart_with(world, 0)
@@ -198,7 +188,7 @@ def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
 
 
 def test_entries_of_unknown_partitions_are_dropped() -> None:
-    """Goal: the file names only what is here. Method: an entry of nobody, then a start."""
+    """The file names only what is here."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     path = file_of(world, log)
@@ -210,7 +200,7 @@ def test_entries_of_unknown_partitions_are_dropped() -> None:
 
 
 def test_a_damaged_line_costs_its_own_partition() -> None:
-    """Goal: one bad line, one log that is cleaned anew. Method: two entries, one of them cut."""
+    """One bad line, one log that is cleaned anew."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     path = file_of(world, log)
@@ -222,9 +212,7 @@ def test_a_damaged_line_costs_its_own_partition() -> None:
 
 
 def test_a_topic_made_again_starts_without_a_past() -> None:
-    """Goal: the checkpoint of a deleted topic is not its successor's.
-    Method: clean, delete, look at the file, create again, clean.
-    """
+    """The checkpoint of a deleted topic is not its successor's."""
     world = CleaningDaemon()
     path = file_of(world, world.topic())
     world.turn()
@@ -304,7 +292,7 @@ def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
 
 
 def test_a_full_disk_never_makes_a_log_uncleanable_for_good() -> None:
-    """M18. Goal: the clean comes back when there is room. Method: ten times full, then not."""
+    """M18. The clean comes back when there is room."""
     world = CleaningDaemon()
     world.topic()
     world.cleaners.errors.extend(DiskFull("No space is left") for _ in range(10))
@@ -319,7 +307,7 @@ def test_a_full_disk_never_makes_a_log_uncleanable_for_good() -> None:
 
 
 def test_a_defect_in_a_clean_is_the_logs_failure() -> None:
-    """Goal: the thread and the other logs live on. Method: a ValueError in one clean."""
+    """The thread and the other logs live on."""
     world = CleaningDaemon()
     world.topic("a")
     world.topic("b")
@@ -331,7 +319,7 @@ def test_a_defect_in_a_clean_is_the_logs_failure() -> None:
 
 
 def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
-    """M18. Goal: gauges ask no log. Method: standings after a turn."""
+    """M18. Gauges ask no log."""
     world = CleaningDaemon()
     world.topic()
     world.turn()
@@ -341,9 +329,7 @@ def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
 
 
 def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
-    """Goal: no clean while a partition is copied, and the copy is as clean as the log was.
-    Method: move a cleaned log into the other directory, in the middle of its next clean.
-    """
+    """No clean while a partition is copied, and the copy is as clean as the log was."""
     world = CleaningDaemon()
     log = world.topic()
     world.turn()
@@ -364,9 +350,7 @@ def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
 
 
 def test_an_order_for_a_log_in_work_is_refused_at_once() -> None:
-    """M18. Goal: whoever asks for a clean that is under way is told so, not held until it ends.
-    Method: orders while the only thread is in the middle of the log; its own clean goes on.
-    """
+    """M18. Whoever asks for a clean that is under way is told so, not held until it ends."""
     world = CleaningDaemon()
     world.topic()
     world.topic("other")

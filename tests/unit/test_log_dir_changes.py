@@ -46,10 +46,8 @@ def cordons(sim: SimManager) -> list[bool]:
     ],
 )
 def test_a_cordon_counts_at_once(value: str, expected: Sequence[bool]) -> None:
-    """M14: KIP-1066, no restart.
-
-    Goal: new partitions go elsewhere from the answer on, and what is there is served.
-    Method: a cordon of each kind; four more partitions; an append to every partition.
+    """M14: KIP-1066, no restart. New partitions go elsewhere from the answer on, and what is there
+    is served.
     """
     sim = SimManager().start()
     sim.operations.topics.create("old", 2)
@@ -68,10 +66,8 @@ def test_a_cordon_counts_at_once(value: str, expected: Sequence[bool]) -> None:
 
 
 def test_a_cordon_survives_a_restart_and_is_taken_back() -> None:
-    """M14: it goes over the file's value.
-
-    Goal: a dynamic cordon is as durable as any config, and told when it changes.
-    Method: another directory than the file's, a restart, its deletion; lines of the log.
+    """M14: it goes over the file's value. A dynamic cordon is as durable as any config, and told
+    when it changes.
     """
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(A,))
     sim = SimManager(config=config).start()
@@ -94,11 +90,7 @@ def test_a_cordon_survives_a_restart_and_is_taken_back() -> None:
 
 @pytest.mark.parametrize("value", ["/elsewhere", f"*,{A}", f"{A},/elsewhere"])
 def test_only_log_directories_are_cordoned(value: str) -> None:
-    """M14: refused as the file's value is.
-
-    Goal: a mistyped path is no cordon that nobody notices.
-    Method: paths that are no entry of log.dirs; nothing changes.
-    """
+    """M14: refused as the file's value is. A mistyped path is no cordon that nobody notices."""
     sim = SimManager().start()
     with pytest.raises(InvalidRequest, match="must name directories"):
         alter(sim, CORDONED, value)
@@ -107,10 +99,8 @@ def test_only_log_directories_are_cordoned(value: str) -> None:
 
 
 def test_a_cordoned_directory_may_leave_the_configuration() -> None:
-    """M14: one takes a disk out after one has emptied it.
-
-    Goal: a stored cordon of a directory that is gone does not stop the start, nor other changes.
-    Method: cordon the second directory, start without it, alter another config.
+    """M14: one takes a disk out after one has emptied it. A stored cordon of a directory that is
+    gone does not stop the start, nor other changes.
     """
     sim = SimManager().start()
     alter(sim, CORDONED, B)
@@ -122,10 +112,8 @@ def test_a_cordoned_directory_may_leave_the_configuration() -> None:
 
 
 def test_another_rate_ends_the_pause_of_a_move() -> None:
-    """M14: as Kafka's dynamic replication quota.
-
-    Goal: a move that was throttled to a crawl goes on when the limit is raised.
-    Method: a byte an hour, then the file's rate again; the simulated clock.
+    """M14: as Kafka's dynamic replication quota. A move that was throttled to a crawl goes on when
+    the limit is raised.
     """
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)

@@ -84,9 +84,7 @@ def test_nothing_is_done_where_nothing_is_damaged() -> None:
 
 
 def test_a_flipped_bit_of_any_registry_is_found() -> None:
-    """Goal: one flipped bit costs nothing, wherever it is.
-    Method: every third bit of a small registry; every 2003rd of a large one.
-    """
+    """One flipped bit costs nothing, wherever it is."""
     small = RegistryState(3).with_topics([RegisteredTopic(decode_id("a" * 22), "t", 1)])
     large = small.with_topics(
         RegisteredTopic(
@@ -171,9 +169,7 @@ def test_the_only_registry_is_lost(content: bytes | None) -> None:
 
 
 def test_a_topic_that_only_the_damaged_copy_knew() -> None:
-    """Goal: it comes back, with the partitions of a growth, and the rest as the older copy has it.
-    Method: B fails; a topic is made and one grown in A; A's registry is emptied.
-    """
+    """It comes back, with the partitions of a growth, and the rest as the older copy has it."""
     sim = started(stopped(*DIRS), *DIRS)
     sim.manager.units[1].log_dir.take_offline("it broke")
     sim.operations.topics.create("new", 1)

@@ -25,9 +25,7 @@ def with_records(count: int = 3, acks: Acks = Acks.LEADER) -> SimManager:
 
 
 def test_a_log_is_described_with_what_the_metrics_found() -> None:
-    """Goal: records and their times are told once they were looked at, and nothing is made up.
-    Method: before the first look, and after it.
-    """
+    """Records and their times are told once they were looked at, and nothing is made up."""
     sim = with_records()
     before = sim.operations.describe_log("t", 0)
     assert (before.records, before.oldest_timestamp_ms, before.newest_timestamp_ms) == (None,) * 3

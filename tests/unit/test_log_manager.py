@@ -197,10 +197,7 @@ def test_delete_records_is_durable_before_the_answer() -> None:
 
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_a_log_start_that_is_not_durable_is_told(is_repeated: bool) -> None:
-    """Goal: a deletion whose checkpoint found a full disk does not read as if nothing had happened.
-    Method: the disk is full for the checkpoint alone: what is told, what readers see, what a power
-    cut leaves; and the same after the deletion was repeated.
-    """
+    """A deletion whose checkpoint found a full disk does not read as if nothing had happened."""
     sim = started()
     sim.operations.topics.create("t", 1)
     sim.produce("t", batch_of("a", "b", "c"))
@@ -272,9 +269,7 @@ def test_deleted_topic_is_renamed_then_removed() -> None:
 
 
 def test_the_renames_of_a_deletion_share_a_sync() -> None:
-    """Goal: other topics' appends do not wait for a sync of each partition of a deleted topic.
-    Method: 40 partitions; count the syncs of the log directories; a power cut takes no rename.
-    """
+    """Other topics' appends do not wait for a sync of each partition of a deleted topic."""
     sim = started()
     sim.operations.topics.create("t", 40)
     before = len(sim.disk.operations)

@@ -88,11 +88,9 @@ def test_logs_are_measured() -> None:
 
 
 def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
-    """M26: a number that the offsets refute is not shown.
-
-    Goal: ``kafkalog_log_records`` is at once no more than the offsets that can be read, in metrics
-    and in the description of the log; what came is counted by the next look.
-    Method: delete-records between two looks, up to the last record and behind it, then an append.
+    """M26: a number that the offsets refute is not shown. ``kafkalog_log_records`` is at once no
+    more than the offsets that can be read, in metrics and in the description of the log; what came
+    is counted by the next look.
     """
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)
@@ -110,10 +108,8 @@ def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
 
 
 def test_what_retention_would_delete_is_told() -> None:
-    """M26: 0 while policy and disk agree, by rule what it is late with.
-
-    Goal: a partition whose retention is stuck shows.
-    Method: segments over their size limit while somebody holds the log paused; then a pass.
+    """M26: 0 while policy and disk agree, by rule what it is late with. A partition whose retention
+    is stuck shows.
     """
     sim = SimManager().start()
     sim.operations.topics.create(
@@ -139,11 +135,8 @@ def test_what_retention_would_delete_is_told() -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["known", "cold"])
 def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> None:
-    """M26: what a lost directory holds neither counts as late nor hides what is.
-
-    Goal: a retention that is stuck shows for the partitions that are served, and for no other.
-    Method: a topic over both directories, one of them lost: with timestamps known, and behind a
-    restart before any index was read; the served partitions alone are held up, then not.
+    """M26: what a lost directory holds neither counts as late nor hides what is. A retention that
+    is stuck shows for the partitions that are served, and for no other.
     """
     sim = SimManager().start()
     limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
@@ -168,10 +161,7 @@ def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> No
 
 def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
     """M26: an archive that stands still shows within seconds, and so does one that caught up.
-
-    Goal: ``kafkalog_archive_held_segments`` is of the last survey, not of the last retention check.
-    Method: appends over the size limit, then an archive that has all; the sample after each,
-    between two checks.
+    ``kafkalog_archive_held_segments`` is of the last survey, not of the last retention check.
     """
     sim = SimManager().start()
     limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
@@ -187,10 +177,8 @@ def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
 
 
 def test_a_read_for_a_number_costs_no_directory() -> None:
-    """M26: nobody has asked for these bytes; the number is absent, the rest of the log is served.
-
-    Goal: a bad sector in a cold segment takes nothing out of service because of a metric.
-    Method: a disk that cannot read; the directory afterwards.
+    """M26: nobody has asked for these bytes; the number is absent, the rest of the log is served. A
+    bad sector in a cold segment takes nothing out of service because of a metric.
     """
     disk = SimFilesystem()
     sim = SimManager(disk).start()
@@ -207,9 +195,7 @@ def test_a_read_for_a_number_costs_no_directory() -> None:
 
 def test_a_moment_that_is_not_there_is_asked_for_once() -> None:
     """M26: a first batch without a moment is not read, or inflated, again in each turn of a walk.
-
-    Goal: who has nothing to tell of its oldest record costs no more than who has.
-    Method: a record without a timestamp; reads of the look that counts the next one.
+    Who has nothing to tell of its oldest record costs no more than who has.
     """
     sim = SimManager().start()
     sim.operations.topics.create("t", 1, {"message.timestamp.before.max.ms": str(2**63 - 1)})
@@ -225,10 +211,8 @@ def test_a_moment_that_is_not_there_is_asked_for_once() -> None:
 
 
 def test_a_large_log_holds_up_no_small_one() -> None:
-    """M26: a walk of hours goes on behind what is quickly done, and keeps to its rate.
-
-    Goal: with a terabyte to count, the other partitions have their numbers at once.
-    Method: a large log that was there first, a small one; one look a time at a small rate.
+    """M26: a walk of hours goes on behind what is quickly done, and keeps to its rate. With a
+    terabyte to count, the other partitions have their numbers at once.
     """
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
     sim = SimManager(config=config).start()
@@ -248,10 +232,8 @@ def test_a_large_log_holds_up_no_small_one() -> None:
 
 
 def test_busy_logs_do_not_keep_a_large_one_from_its_number() -> None:
-    """M26: with more appended than the rate there is always one that has less left.
-
-    Goal: who waits longest has a share, and a number that was known does not go away.
-    Method: a busy log that gets more between two surveys than may be read, beside a large one.
+    """M26: with more appended than the rate there is always one that has less left. Who waits
+    longest has a share, and a number that was known does not go away.
     """
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
     sim = SimManager(config=config).start()
@@ -311,11 +293,8 @@ def walked_bytes(sim: SimManager, topic: str) -> int:
 
 
 def test_the_walk_takes_its_share_evenly() -> None:
-    """M26: a disk that serves appends and fetches never belongs to the metrics for seconds.
-
-    Goal: what is read is within the rate in every second, and nothing is before the daemon settled.
-    Method: a log of 12 MB at 1 MB/s; how far the walk has come, ten times a second; then again
-    below a log start that moves to the end of the only large segment.
+    """M26: a disk that serves appends and fetches never belongs to the metrics for seconds. What is
+    read is within the rate in every second, and nothing is before the daemon settled.
     """
     rate = 1_000_000
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=rate)
@@ -352,10 +331,8 @@ def walk_evenly(sim: SimManager, log: UnifiedLog, rate: int) -> None:
 
 
 def test_a_walk_leaves_the_page_cache_and_the_handles_alone() -> None:
-    """M26: readers of the tail keep their pages, and the bounded descriptors stay theirs.
-
-    Goal: a walk over a cold store evicts nobody.
-    Method: closed segments out of the cache of a daemon that starts; the cache afterwards.
+    """M26: readers of the tail keep their pages, and the bounded descriptors stay theirs. A walk
+    over a cold store evicts nobody.
     """
     sim = SimManager().start()
     make_segments(sim, "t", 5)
@@ -375,11 +352,8 @@ def test_a_walk_leaves_the_page_cache_and_the_handles_alone() -> None:
 
 
 def test_an_index_that_cannot_be_read_costs_no_directory() -> None:
-    """M26: however many indexes are still to be read, none is read for a metric under the guard.
-
-    Goal: a bad sector in a time index takes nothing out of service before somebody needs the index.
-    Method: many segments, a start, EIO for the index of a larger log, whose turn is later; only
-    this task runs. The sums of that topic are absent, the other's come.
+    """M26: however many indexes are still to be read, none is read for a metric under the guard. A
+    bad sector in a time index takes nothing out of service before somebody needs the index.
     """
     sim = SimManager().start()
     make_segments(sim, "many", 40)
@@ -400,10 +374,8 @@ def test_an_index_that_cannot_be_read_costs_no_directory() -> None:
 
 
 def test_each_fault_of_a_log_is_told_once() -> None:
-    """M26: a fault that passes and comes again is another one.
-
-    Goal: one line a fault: neither one every ten seconds, nor none for the second.
-    Method: reads fail, work, fail again; a topic that is deleted before its turn.
+    """M26: a fault that passes and comes again is another one. One line a fault: neither one every
+    ten seconds, nor none for the second.
     """
     disk = SimFilesystem()
     sim = SimManager(disk).start()

@@ -215,9 +215,8 @@ def test_what_a_lost_segment_knew_of_transactions_is_still_told() -> None:
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_what_was_never_durable_is_no_loss(policy: str) -> None:
-    """Goal: a power cut that takes the unsynced end of a segment and leaves the name of the next
-    one ends the log there, be it compacted: a log that has no gaps so far got none by its cleaner.
-    Method: cut behind the recovery point, kill, load; append, and ask for every offset.
+    """A power cut that takes the unsynced end of a segment and leaves the name of the next one ends
+    the log there, be it compacted: a log that has no gaps so far got none by its cleaner.
     """
     world = world_of(replace(SEGMENTED, cleanup_policy=frozenset({policy})))
     base, size = world.bases()[1], size_of_batch(world)

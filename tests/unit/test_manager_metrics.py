@@ -77,9 +77,7 @@ def series_of(sim: SimManager, topic: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_appends_behind_a_deletion_leave_no_series(seed: int) -> None:
-    """Goal: a deleted topic costs no sample, also when producers were at work until the end.
-    Method: appends that are queued at every point of a deletion; then one behind it.
-    """
+    """A deleted topic costs no sample, also when producers were at work until the end."""
     sim = SimManager(seed=seed).start()
     sim.operations.topics.create("t", 2, {})
     logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
@@ -101,9 +99,7 @@ def test_appends_behind_a_deletion_leave_no_series(seed: int) -> None:
 
 
 def test_what_failed_is_counted_before_anybody_is_told() -> None:
-    """Goal: who forgets a topic's counters when its last command has ended forgets them all.
-    Method: an append that fails in the drain of a command of the daemon's own.
-    """
+    """Who forgets a topic's counters when its last command has ended forgets them all."""
     sim = SimManager().start()
     sim.operations.topics.create("t", 1, {})
     log = sim.operations.partition_log("t", 0)

@@ -172,10 +172,8 @@ def test_a_fault_of_one_directory_fails_the_run_and_spares_the_others() -> None:
 
 
 def test_a_fault_that_stays_is_told_once_a_minute() -> None:
-    """M13 M15: a disk that is full for long.
-
-    Goal: an operator reads what is wrong, and not twelve times a minute.
-    Method: a checkpoint of every five seconds that never fits, for ten minutes; then another fault.
+    """M13 M15: a disk that is full for long. An operator reads what is wrong, and not twelve times
+    a minute.
     """
     sim = SimManager().start()
     fault = Fault(

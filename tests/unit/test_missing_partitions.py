@@ -65,9 +65,7 @@ def assert_all_served(sim: SimManager) -> None:
 
 
 def test_an_entry_left_out_keeps_its_partitions_offline() -> None:
-    """Goal: the missing directory is named, the rest serves, nothing is made in its place.
-    Method: start without the second entry of log.dirs, then with both again.
-    """
+    """The missing directory is named, the rest serves, nothing is made in its place."""
     disk = stopped_with_a_record_in_each()
     lost, kept = partition_in(disk, A), partition_in(disk, B)
     identity = directory_id(disk, A)
@@ -91,9 +89,7 @@ def test_an_entry_left_out_keeps_its_partitions_offline() -> None:
 
 @pytest.mark.parametrize("is_made", [False, True])
 def test_a_replaced_disk_keeps_its_partitions_offline(*, is_made: bool) -> None:
-    """Goal: an empty directory at the same path is another directory: it joins, and that is all.
-    Method: remove what lies at the first path, or the path too, and start twice.
-    """
+    """An empty directory at the same path is another directory: it joins, and that is all."""
     disk = stopped_with_a_record_in_each()
     lost, identity = partition_in(disk, A), directory_id(disk, A)
     disk.remove_tree(A)
@@ -110,9 +106,7 @@ def test_a_replaced_disk_keeps_its_partitions_offline(*, is_made: bool) -> None:
 
 
 def test_a_partition_directory_that_vanished_is_not_made_anew() -> None:
-    """Goal: also where every log directory is there.
-    Method: remove a partition's directory between two runs.
-    """
+    """Also where every log directory is there."""
     disk = stopped_with_a_record_in_each()
     lost = partition_in(disk, A)
     disk.remove_tree(f"{A}/t-{lost}")
@@ -122,9 +116,7 @@ def test_a_partition_directory_that_vanished_is_not_made_anew() -> None:
 
 
 def test_the_operator_gives_the_records_up() -> None:
-    """Goal: told so once, the daemon makes them, empty, and forgets the missing directory.
-    Method: one start with create.missing.partitions, one without; then the old one comes as new.
-    """
+    """Told so once, the daemon makes them, empty, and forgets the missing directory."""
     disk = stopped_with_a_record_in_each()
     lost = partition_in(disk, A)
     sim = manager_on(disk, (B,), give_up=True)
@@ -143,9 +135,7 @@ def test_the_operator_gives_the_records_up() -> None:
 
 @pytest.mark.parametrize("file", ["meta.properties", "recovery-point-offset-checkpoint"])
 def test_a_missing_directory_is_named_also_beside_an_offline_one(file: str) -> None:
-    """Goal: who looks for partitions learns of every directory that may hold them.
-    Method: of three directories one is left out and one fails, before or after it says who it is.
-    """
+    """Who looks for partitions learns of every directory that may hold them."""
     third = "/data/c"
     disk = manager_on(stopped_with_a_record_in_each(), (A, B, third)).start().stop()
     identity = directory_id(disk, third)
@@ -160,9 +150,7 @@ def test_a_missing_directory_is_named_also_beside_an_offline_one(file: str) -> N
 
 
 def test_a_directory_without_partitions_is_forgotten() -> None:
-    """Goal: whoever emptied a directory and took it out of log.dirs has nothing more to do.
-    Method: a third, empty directory joins by itself and leaves again.
-    """
+    """Whoever emptied a directory and took it out of log.dirs has nothing more to do."""
     disk = stopped_with_a_record_in_each()
     disk = manager_on(disk, (*DIRS, "/data/c")).start().stop()
     assert len(decode_registry(disk.read_file(f"{A}/kafkalog.registry")).log_dirs) == 3
@@ -173,9 +161,7 @@ def test_a_directory_without_partitions_is_forgotten() -> None:
 
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_a_creation_that_a_crash_cut_off_is_completed(mode: CrashMode) -> None:
-    """Goal: nobody is asked for partitions that never were; afterwards they count as made.
-    Method: power fails behind the registration of a topic; the next start has all of it.
-    """
+    """Nobody is asked for partitions that never were; afterwards they count as made."""
     sim = manager_on().start()
     registry = sim.manager.registry
     topic = RegisteredTopic(UUID(int=7), "u", 3)
@@ -188,9 +174,7 @@ def test_a_creation_that_a_crash_cut_off_is_completed(mode: CrashMode) -> None:
 
 
 def test_a_creation_that_was_not_taken_back_outlives_the_next_one() -> None:
-    """Goal: a topic that a full disk left half made is completed, also when others were made since.
-    Method: no room for a partition, nor to unregister its topic; another topic; kill and start.
-    """
+    """A topic that a full disk left half made is completed, also when others were made since."""
     sim = manager_on().start()
     faults = sim.disk.faults
     faults.add(Fault(error=errno.ENOSPC, kinds=frozenset({"make_dir"}), path_contains="/t-1"))
@@ -208,10 +192,7 @@ def test_a_creation_that_was_not_taken_back_outlives_the_next_one() -> None:
 
 
 def test_a_growth_that_a_disk_kept_is_completed() -> None:
-    """Goal: what was registered in one directory and taken back in the others never was lost.
-    Method: no room for the registry's second file, nor to take the first one back; the partitions
-    are deleted as asked; kill and start.
-    """
+    """What was registered in one directory and taken back in the others never was lost."""
     sim = manager_on().start()
     sim.operations.topics.create("t", 1)
     sim.disk.faults.add(
@@ -229,9 +210,7 @@ def test_a_growth_that_a_disk_kept_is_completed() -> None:
 
 
 def test_a_topic_that_was_made_is_no_longer_in_making() -> None:
-    """Goal: the answer to a creation says that all partitions are there, and so does the registry.
-    Method: read the file behind the answer.
-    """
+    """The answer to a creation says that all partitions are there, and so does the registry."""
     sim = manager_on().start()
     sim.operations.topics.create("t", 2)
     assert not decode_registry(sim.disk.read_file(f"{A}/kafkalog.registry")).in_making

@@ -34,7 +34,7 @@ def stored_ms(text: str) -> int:
 @example(8_171, 0)
 @example(1_081_786_148_962, 2)
 def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
-    """Goal: no rounding of floating point moves it. Method: the two readers of such texts."""
+    """No rounding of floating point moves it."""
     zone = datetime.timezone(datetime.timedelta(hours=hours))
     try:
         moment = (_EPOCH + datetime.timedelta(milliseconds=moment_ms)).astimezone(zone)
@@ -47,22 +47,19 @@ def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
 
 @given(st.integers(0, _YEAR_9999_MS))
 def test_a_moment_as_the_console_writes_it(moment_ms: int) -> None:
-    """Goal: what is copied from a page can be pasted into its fields. Method: words.moment."""
+    """What is copied from a page can be pasted into its fields."""
     assert parse_timestamp(formatting.moment(moment_ms)) == moment_ms // 1000 * 1000
 
 
 def test_what_is_finer_is_cut() -> None:
-    """Goal: a record is never later than it says. Method: the last microsecond of one."""
+    """A record is never later than it says."""
     assert parse_timestamp("1970-01-01T00:00:08.171999Z") == 8_171
     assert stored_ms("1970-01-01T00:00:08.171999Z") == 8_171
 
 
 @pytest.mark.parametrize("text", ["1970-01-01T00:00:00.999+00:01", "1969-12-31T23:59:59.999Z"])
 def test_before_1970_is_refused(text: str) -> None:
-    """Goal: no time becomes one of the negative numbers that mean something else.
-
-    Method: moments before 1970, also where the year in their own zone is 1970.
-    """
+    """No time becomes one of the negative numbers that mean something else."""
     with pytest.raises(ApiError):
         parse_timestamp(text)
     with pytest.raises(ApiError):
@@ -70,7 +67,7 @@ def test_before_1970_is_refused(text: str) -> None:
 
 
 def test_a_refusal_says_what_it_may_be() -> None:
-    """Goal: the client learns which parameter it was, and what goes there. Method: one by name."""
+    """The client learns which parameter it was, and what goes there."""
     with pytest.raises(ApiError) as refusal:
         parse_timestamp("yesterday", "spec", ("earliest", "latest"))
     assert refusal.value.details == {"parameter": "spec"}
@@ -79,9 +76,7 @@ def test_a_refusal_says_what_it_may_be() -> None:
 
 @pytest.mark.parametrize("text", ["1960-01-01T00:00:00Z", "1970-01-01T00:00:00+01:00"])
 def test_the_command_line_says_that_it_was_before_1970(text: str) -> None:
-    """Goal: what is well written is not called badly written.
-    Method: moments before, one by its zone alone.
-    """
+    """What is well written is not called badly written."""
     with pytest.raises(click.BadParameter) as refusal:
         Moment().convert(text, None, None)
     assert refusal.value.message == f"'{text}' lies before 1970, where timestamps begin"
@@ -92,6 +87,6 @@ def test_the_command_line_says_that_it_was_before_1970(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "1960-01-01T00:00:00", "-1", str(1 << 63)])
 def test_the_command_line_says_how_a_moment_is_written(text: str) -> None:
-    """Goal: all else is told the form. Method: no date, no zone, no milliseconds, too many."""
+    """All else is told the form."""
     with pytest.raises(click.BadParameter, match="is not ms since 1970 or ISO-8601 with a zone"):
         Moment().convert(text, None, None)

@@ -29,16 +29,12 @@ from kafkalog.broker.moves.partition_move import (
     ],
 )
 def test_each_step(facts: MoveFacts, step: MoveStep) -> None:
-    """Goal: each combination of facts has its one step.
-    Method: a table.
-    """
+    """Each combination of facts has its one step."""
     assert next_step(facts) is step
 
 
 def test_it_ends_while_the_log_grows() -> None:
-    """Goal: a log that grows by less than is copied a step is caught up with, synced and swapped.
-    Method: play the steps; an offset is a byte, and half a slice is appended a step.
-    """
+    """A log that grows by less than is copied a step is caught up with, synced and swapped."""
     log_end, future_end, unflushed = 100 * SLICE_BYTES, 0, 0
     is_near = False
     steps: list[MoveStep] = []

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 def test_a_log_directory_in_another_one_refuses_the_start(
     log_dirs: tuple[str, ...], why: str
 ) -> None:
-    """Goal: an inner directory is never taken for something that lies in the outer one's way.
-
-    Method: entries inside one another, in both orders; nothing was made.
-    """
+    """An inner directory is never taken for something that lies in the outer one's way."""
     sim = SimManager(new_disk(), config=BrokerConfig(log_dirs=log_dirs))
     before = list(sim.disk.operations)
     with pytest.raises(InvalidConfig, match=why):
@@ -48,10 +45,7 @@ def test_a_log_directory_in_another_one_refuses_the_start(
 
 
 def test_a_partition_refuses_the_start(tmp_path: Path) -> None:
-    """Goal: a typo makes no empty store among a partition's segments.
-
-    Method: the directory of one in the place of the log directory around it, also by a link.
-    """
+    """A typo makes no empty store among a partition's segments."""
     partition = tmp_path / "t-0"
     partition.mkdir()
     (partition / PARTITION_METADATA).write_text("version: 0\n")
@@ -63,20 +57,14 @@ def test_a_partition_refuses_the_start(tmp_path: Path) -> None:
 
 
 def test_names_that_begin_alike_are_apart() -> None:
-    """Goal: only what lies below counts.
-
-    Method: one name begins with another one's.
-    """
+    """Only what lies below counts."""
     check_apart(new_disk(), ("/data/a", "/data/ab", "/data/a-0", "/dat"))
     assert lies_in("/data/a", "/data/a")
     assert lies_in("/data/a", "/")
 
 
 def test_links_do_not_hide_it(tmp_path: Path) -> None:
-    """Goal: a link into another directory, or to it, is seen through.
-
-    Method: entries that are links, and one below a link; the first does not exist yet.
-    """
+    """A link into another directory, or to it, is seen through."""
     (tmp_path / "a").mkdir()
     (tmp_path / "to-inner").symlink_to(tmp_path / "a" / "inner")
     (tmp_path / "to-a").symlink_to(tmp_path / "a")
@@ -99,10 +87,7 @@ def backed_up() -> SimFilesystem:
 
 @pytest.mark.parametrize("target", [f"{DIRS[0]}/new", f"{DIRS[1]}/orders-0/new"])
 def test_no_restore_into_a_log_directory(target: str) -> None:
-    """Goal: a restore does not put directories where a daemon, or Kafka, meets them.
-
-    Method: a target below a directory that served; nothing was made.
-    """
+    """A restore does not put directories where a daemon, or Kafka, meets them."""
     disk = backed_up()
     disk.make_dir(target.rpartition("/")[0])
     with pytest.raises(InvalidBackupTarget, match="which is a log directory"):
@@ -111,10 +96,7 @@ def test_no_restore_into_a_log_directory(target: str) -> None:
 
 
 def test_no_restore_into_a_half_restored_directory() -> None:
-    """Goal: what another restore fills is a log directory already.
-
-    Method: only its mark lies there.
-    """
+    """What another restore fills is a log directory already."""
     disk = backed_up()
     disk.make_dir("/new/a")
     disk.write_file_atomically(f"/new/a/{RESTORE_MARKER}", b"")
@@ -124,10 +106,7 @@ def test_no_restore_into_a_half_restored_directory() -> None:
 
 @pytest.mark.parametrize("targets", [("/new/a/b", "/new/a"), ("/new/a", "/new/a/b")])
 def test_targets_of_a_restore_are_apart(targets: tuple[str, ...]) -> None:
-    """Goal: a restore makes no log directories that a start refuses.
-
-    Method: one target inside the other, which exists, in both orders.
-    """
+    """A restore makes no log directories that a start refuses."""
     disk = backed_up()
     disk.make_dir("/new/a")
     with pytest.raises(InvalidBackupTarget, match=r"/new/a/b lies in /new/a$"):
@@ -136,10 +115,7 @@ def test_targets_of_a_restore_are_apart(targets: tuple[str, ...]) -> None:
 
 
 def test_no_backup_into_a_foreign_log_directory() -> None:
-    """Goal: a backup does not spoil the directory of another daemon, nor of a Kafka.
-
-    Method: a target below a directory with ``meta.properties``.
-    """
+    """A backup does not spoil the directory of another daemon, nor of a Kafka."""
     sim = with_data(new_disk())
     sim.disk.make_dir("/backup/kafka")
     sim.disk.write_file_atomically("/backup/kafka/meta.properties", b"version=1\n")

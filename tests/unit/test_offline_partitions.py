@@ -43,9 +43,7 @@ def assert_half_is_told(sim: SimManager, lines: list[Any], victim: str) -> None:
     "file", [".lock", "meta.properties", "recovery-point-offset-checkpoint", "00000.log"]
 )
 def test_a_directory_that_fails_at_the_start(file: str) -> None:
-    """Goal: what it holds counts as offline though nobody could look into it.
-    Method: it fails when it is opened, identified, begun to load, or within the load.
-    """
+    """What it holds counts as offline though nobody could look into it."""
     sim, victim = SimManager(stopped()), DIRS[0]
     kinds = frozenset({"open", "create", "read"})
     path = file if file.endswith(".log") else f"{victim}/{file}"
@@ -57,9 +55,7 @@ def test_a_directory_that_fails_at_the_start(file: str) -> None:
 
 
 def test_a_directory_that_fails_at_run_time() -> None:
-    """Goal: one line for all its partitions.
-    Method: it is taken offline while the daemon serves.
-    """
+    """One line for all its partitions."""
     sim = SimManager(stopped()).start()
     with capture_logs() as lines:
         sim.manager.units[0].log_dir.take_offline("it broke")

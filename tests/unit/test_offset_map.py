@@ -41,7 +41,7 @@ def hashes_of(keys: list[bytes], level: int) -> list[bytes]:
 
 @pytest.mark.parametrize("level", [level for level in ProcessorLevel if level <= LEVEL])
 def test_hashes_are_md5(level: ProcessorLevel) -> None:
-    """Goal: MD5 of every length around a block's limits. Method: hashlib; 1 to all keys a call."""
+    """MD5 of every length around a block's limits."""
     chance = np.random.default_rng(5)
     keys = [chance.bytes(length) for length in [*range(200), 1000, 5, 70000, 0]]
     for count in (1, 31, 32, 33, len(keys)):
@@ -72,7 +72,7 @@ def index(offset_map: SkimpyOffsetMap, data: bytes, start_offset: int = 0) -> bo
 
 
 def test_slots_and_capacity_are_kafkas() -> None:
-    """Goal: 24 bytes a slot, the load factor rounded down. Method: the default's figures."""
+    """24 bytes a slot, the load factor rounded down."""
     offset_map = SkimpyOffsetMap(134217728, 0.9)
     assert (offset_map.slots, offset_map.capacity) == (5592405, 5033164)
     assert SkimpyOffsetMap(48, 0.5).capacity == 1
@@ -82,7 +82,7 @@ def test_slots_and_capacity_are_kafkas() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_full_map_stops_in_the_middle_of_a_batch(codec: int) -> None:
-    """Goal: the next keyed record stops the build even if it is mapped. Method: room for two."""
+    """The next keyed record stops the build even if it is mapped."""
     offset_map = SkimpyOffsetMap(48, 1.0)
     data = batch_of(5, [b"a", None, b"b", None, b"a"], codec=codec).encode()
     assert index(offset_map, data)
@@ -100,7 +100,7 @@ def test_a_full_map_stops_in_the_middle_of_a_batch(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_wrong_crc_is_not_indexed(codec: int) -> None:
-    """Goal: no key of a damaged batch supersedes another. Method: flip a bit behind a sound one."""
+    """No key of a damaged batch supersedes another."""
     sound, damaged = batch_of(0, [b"a"]).encode(), batch_of(1, [b"a"] * 9, codec=codec).encode()
     for position in range(17, len(damaged)):
         bent = bytearray(damaged)
@@ -112,7 +112,7 @@ def test_a_wrong_crc_is_not_indexed(codec: int) -> None:
 
 
 def test_offsets_that_do_not_rise_in_a_batch_are_refused() -> None:
-    """Goal: two records never share an offset. Method: a batch with the same offset twice."""
+    """Two records never share an offset."""
     batch = batch_of(0, [b"a", b"b"])
     twice = KeyedBatch(
         base_offset=0,
@@ -126,7 +126,7 @@ def test_offsets_that_do_not_rise_in_a_batch_are_refused() -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    """Goal: an inflated batch stays below the bound. Method: a value of zeros, a small bound."""
+    """An inflated batch stays below the bound."""
     record = KeyedRecord(0, 1000, b"a", b"\0" * 100_000)
     batch = KeyedBatch(0, 0, (record,), codec=4, base_timestamp=1000, max_timestamp=1000)
     batches = RecordBatches.of(

@@ -389,10 +389,8 @@ def with_foreign_config(disk: SimFilesystem) -> SimFilesystem:
 
 
 def test_a_config_of_another_version_keeps_its_topic_offline() -> None:
-    """M14 M15: Goal: a topic whose config is not understood is not served by a guess, the rest is.
-
+    """M14 M15: A topic whose config is not understood is not served by a guess, the rest is.
     Nothing is damaged, so nobody is told to move records away, and no client that it is at fault.
-    Method: a key in the registry that no table has; the lines, a request, another topic, the stop.
     """
     sim = manager_on(with_foreign_config(stopped_with_segments()))
     with capture_logs() as lines:
@@ -412,10 +410,7 @@ def test_a_config_of_another_version_keeps_its_topic_offline() -> None:
 
 
 def test_a_config_of_another_version_is_deleted_here() -> None:
-    """M15: Goal: the remedy works on the version that does not know the key; topics can be listed.
-
-    Method: the description before, the deletion, and the next start.
-    """
+    """M15: The remedy works on the version that does not know the key; topics can be listed."""
     sim = manager_on(with_foreign_config(stopped_with_segments())).start()
     described = sim.operations.topics.describe("t")
     shown = {entry.name: entry.value for entry in described.configs}

@@ -23,9 +23,7 @@ from tests.sim.sim_manager import SimManager, batch_of
 
 
 def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
-    """Goal: the copy is not begun anew by a restart, and ends as if there had been none.
-    Method: stop after the first slice; watch which bytes are written to the copy.
-    """
+    """The copy is not begun anew by a restart, and ends as if there had been none."""
     for how in ("stop", "kill"):
         sim = begun()
         (before,) = sim.operations.log_dirs.moves()
@@ -40,9 +38,7 @@ def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
 
 
 def test_a_stop_ends_the_load_of_a_copy() -> None:
-    """Goal: a stop does not wait for the recovery of a copy, and the copy is not given up.
-    Method: stop before the copy that the start found is loaded; the next life ends the move.
-    """
+    """A stop does not wait for the recovery of a copy, and the copy is not given up."""
     sim = begun()
     expected = contents(sim)
     again = SimManager(sim.kill(), config=SLOW).start()
@@ -56,9 +52,7 @@ def test_a_stop_ends_the_load_of_a_copy() -> None:
 
 
 def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
-    """Goal: records that a power cut took from the current log do not come back by its copy.
-    Method: the copy is durable, the records it was made of are not; other ones follow.
-    """
+    """Records that a power cut took from the current log do not come back by its copy."""
     sim = world(2, SLOW, segment_bytes=100_000)
     for number in range(4):
         sim.produce("t", batch_of(f"lost {number}", "x" * 20), Acks.LEADER)
@@ -150,9 +144,7 @@ def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
 
 
 def test_a_source_that_fails_keeps_the_copy() -> None:
-    """Goal: a directory that fails takes its partition along; when it is back, the move goes on.
-    Method: EIO at every disk call in the source after the move began, then a restart without it.
-    """
+    """A directory that fails takes its partition along; when it is back, the move goes on."""
     for nth in range(1, 8):
         sim = world(3, SLOW)
         sim.operations.log_dirs.move("t", 0, B)

@@ -64,9 +64,7 @@ def test_a_partition_moves_with_all_it_holds() -> None:
 
 
 def test_the_partition_serves_while_it_is_copied() -> None:
-    """Goal: appends and fetches go on beside the copy, which takes what came meanwhile.
-    Method: append after the first slice; compare at the other place.
-    """
+    """Appends and fetches go on beside the copy, which takes what came meanwhile."""
     sim = begun()
     assert sim.produce("t", batch_of("meanwhile")).error is None
     before = contents(sim)
@@ -76,9 +74,7 @@ def test_the_partition_serves_while_it_is_copied() -> None:
 
 
 def test_log_dirs_shows_the_copy() -> None:
-    """Goal: the copy is in its directory with isFuture and its lag, as kafka-log-dirs has it.
-    Method: the description in the middle of a move and after it.
-    """
+    """The copy is in its directory with isFuture and its lag, as kafka-log-dirs has it."""
     sim = begun()
     here, there = sim.operations.log_dirs.describe()
     assert [(each.is_future, each.offset_lag) for each in here.partitions] == [(False, 0)]
@@ -93,9 +89,7 @@ def test_log_dirs_shows_the_copy() -> None:
 
 
 def test_deleted_records_stay_deleted() -> None:
-    """Goal: the log start moves with the partition, inside a segment and beyond what was copied.
-    Method: delete records in the middle of a move; no gap is left in front; restart.
-    """
+    """The log start moves with the partition, inside a segment and beyond what was copied."""
     sim = begun()
     assert sim.delete_records("t", 7).error is None
     before = contents(sim)
@@ -111,9 +105,7 @@ def test_deleted_records_stay_deleted() -> None:
 
 
 def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
-    """Goal: a copy that ends below the log start begins anew behind it, as Kafka's does.
-    Method: append and delete while the copy waits for the throttle, all in one segment.
-    """
+    """A copy that ends below the log start begins anew behind it, as Kafka's does."""
     sim = world(1, SLOW, segment_bytes=100_000)
     sim.operations.log_dirs.move("t", 0, B)
     sim.threads.run_until_idle()
@@ -129,9 +121,7 @@ def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
 def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Goal: a log start that moves between two looks of a turn begins the copy anew.
-    Method: it lies inside a batch, where the copy begins; all of it goes before the first read.
-    """
+    """A log start that moves between two looks of a turn begins the copy anew."""
     sim = world(1, segment_bytes=100_000)
     for number in range(3):
         sim.produce("t", batch_of(f"later {number}", "x"))
@@ -150,9 +140,7 @@ def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
 
 
 def test_a_partition_without_records_moves() -> None:
-    """Goal: nothing to copy is no reason to fail: offsets go on where they were.
-    Method: delete all records, move, append.
-    """
+    """Nothing to copy is no reason to fail: offsets go on where they were."""
     sim = world()
     assert sim.delete_records("t", -1).error is None
     end = sim.manager.log_of("t", 0).log_end_offset
@@ -169,9 +157,7 @@ def test_a_partition_without_records_moves() -> None:
 
 
 def test_a_new_partition_moves() -> None:
-    """Goal: an empty partition keeps epoch 0 at offset 0.
-    Method: move it before anything is appended.
-    """
+    """An empty partition keeps epoch 0 at offset 0."""
     sim = world(0)
     assert move(sim).state is MoveState.DONE
     assert [tuple(each) for each in sim.manager.log_of("t", 0).epochs.entries] == [(0, 0)]
@@ -179,9 +165,7 @@ def test_a_new_partition_moves() -> None:
 
 
 def test_a_gap_at_the_end_is_no_new_offset() -> None:
-    """Goal: an offset that compaction or a roll left out is not given again.
-    Method: roll the current log at a higher offset than its end, then move it.
-    """
+    """An offset that compaction or a roll left out is not given again."""
     sim = world()
     writer = sim.manager.unit_at(A).writer
     log = sim.manager.log_of("t", 0)
@@ -191,10 +175,7 @@ def test_a_gap_at_the_end_is_no_new_offset() -> None:
 
 
 def test_producers_whose_records_are_gone_are_known() -> None:
-    """Goal: a retry of a producer whose batches were deleted is still a duplicate after the move.
-    Method: produce with an id, delete the records, move, send again; the same after a kill, once a
-    checkpoint behind the move is written: recovery believes no snapshot above it.
-    """
+    """A retry of a producer whose batches were deleted is still a duplicate after the move."""
     sim = world(1)
     batch = build_batch(
         RecordColumns.of([None], ["once"], 1_700_000_000_000),
@@ -218,9 +199,7 @@ def test_producers_whose_records_are_gone_are_known() -> None:
 
 
 def test_configs_reach_the_copy() -> None:
-    """Goal: a config that changes in the middle of a move is in force at the other place.
-    Method: alter it after the first slice.
-    """
+    """A config that changes in the middle of a move is in force at the other place."""
     sim = begun()
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "5")])
     ended(sim)
@@ -228,9 +207,7 @@ def test_configs_reach_the_copy() -> None:
 
 
 def test_a_deleted_topic_takes_its_copy_along() -> None:
-    """Goal: KAFKA-13403: nothing of a topic is left when it is deleted in the middle of a move.
-    Method: delete it after the first slice; both directories vanish, also the remembered move.
-    """
+    """KAFKA-13403: nothing of a topic is left when it is deleted in the middle of a move."""
     sim = begun()
     sim.operations.topics.delete("t")
     assert sim.operations.log_dirs.moves() == []
@@ -244,9 +221,7 @@ def test_a_deleted_topic_takes_its_copy_along() -> None:
 
 
 def test_a_cancelled_move_leaves_the_partition() -> None:
-    """Goal: cancel removes the copy; so does moving the partition to where it is.
-    Method: both, after the first slice; then a whole move works.
-    """
+    """Cancel removes the copy; so does moving the partition to where it is."""
     for how in ("cancel", "same"):
         sim = begun()
         before = contents(sim)
@@ -290,9 +265,7 @@ def test_refusals() -> None:
 
 
 def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> None:
-    """Goal: an append that meets the change of names is told to come again (503).
-    Method: hold the log as the swap does, append, and look at both logs.
-    """
+    """An append that meets the change of names is told to come again (503)."""
     sim = world(1)
     log = sim.manager.log_of("t", 0)
     writer = sim.manager.unit_at(A).writer
@@ -305,9 +278,7 @@ def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> Non
 
 
 def test_who_holds_the_old_log_is_not_given_a_fault_of_the_disk() -> None:
-    """Goal: KAFKA-19571: a reader of the old log whose files are gone takes no directory offline.
-    Method: remember the log, move it, let its directory be removed, read it.
-    """
+    """KAFKA-19571: a reader of the old log whose files are gone takes no directory offline."""
     sim = world()
     old = sim.manager.log_of("t", 0)
     assert move(sim).state is MoveState.DONE
@@ -321,9 +292,7 @@ def test_who_holds_the_old_log_is_not_given_a_fault_of_the_disk() -> None:
 
 
 def test_there_and_back_again() -> None:
-    """Goal: a partition can move back while its old directory waits for its deletion.
-    Method: a to b to a, then the deletion, then a restart.
-    """
+    """A partition can move back while its old directory waits for its deletion."""
     sim = world()
     expected = contents(sim)
     assert move(sim, B).state is MoveState.DONE
@@ -336,9 +305,7 @@ def test_there_and_back_again() -> None:
 
 
 def test_what_only_a_move_has_named_is_not_replaced_by_an_empty_partition() -> None:
-    """Goal: when the directory that served is lost, its copy is neither served nor removed.
-    Method: take the live directory away between two lives.
-    """
+    """When the directory that served is lost, its copy is neither served nor removed."""
     sim = begun()
     disk = sim.kill()
     disk.remove_tree(f"{A}/t-0")

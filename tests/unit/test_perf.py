@@ -92,12 +92,12 @@ def client_of(fake: Taker | Giver) -> Client:
     ],
 )
 def test_numbers_are_javas(value: float, digits: int, text: str) -> None:
-    """Goal: %.nf of Java. Method: halves, very large numbers, what is no number."""
+    """%.nf of Java."""
     assert fixed(value, digits) == text
 
 
 def test_divisions_are_javas() -> None:
-    """Goal: no error where a run took no time. Method: each case of nothing."""
+    """No error where a run took no time."""
     assert (quotient(6, 4), fixed(quotient(1, 0), 1), fixed(quotient(0, 0), 1)) == (
         1.5,
         "Infinity",
@@ -106,10 +106,7 @@ def test_divisions_are_javas() -> None:
 
 
 def test_dates_are_javas() -> None:
-    """Goal: the tool's pattern, literals, milliseconds; other letters are refused.
-
-    Method: one moment; its hour depends on the zone of the machine.
-    """
+    """The tool's pattern, literals, milliseconds; other letters are refused."""
     text = date_text(DATE_PATTERN, 1_700_000_000_042)
     assert text.startswith("2023-11-1")
     assert text.endswith(":20:042")
@@ -119,7 +116,7 @@ def test_dates_are_javas() -> None:
 
 
 def test_the_sum_of_a_run() -> None:
-    """Goal: rates, averages, percentiles at the tool's places. Method: latencies 0 to 99."""
+    """Rates, averages, percentiles at the tool's places."""
     stats = AppendStats(100, 0)
     for latency_ms in range(100):
         assert stats.add(1, 1024, latency_ms, 40) is None
@@ -130,10 +127,7 @@ def test_the_sum_of_a_run() -> None:
 
 
 def test_windows_of_five_seconds() -> None:
-    """Goal: a line when the time is over, of what came since the one before.
-
-    Method: two windows of other sizes.
-    """
+    """A line when the time is over, of what came since the one before."""
     stats = AppendStats(1000, 1000)
     assert stats.add(100, 1 << 20, 10, 5999) is None
     assert stats.add(100, 1 << 20, 30, 6000) == (
@@ -146,7 +140,7 @@ def test_windows_of_five_seconds() -> None:
 
 
 def test_few_latencies_of_many_are_kept() -> None:
-    """Goal: every second latency of a million, across groups. Method: groups of three."""
+    """Every second latency of a million, across groups."""
     stats = AppendStats(1_000_000, 0)
     for number in range(100):
         stats.add(3, 3, number, 0)
@@ -155,10 +149,7 @@ def test_few_latencies_of_many_are_kept() -> None:
 
 
 def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
-    """Goal: batches of the size that was asked for, latencies of whole batches, the last one short.
-
-    Method: records of 10 bytes, 10 ms a request.
-    """
+    """Batches of the size that was asked for, latencies of whole batches, the last one short."""
     clock = SimClock()
     taker = Taker(clock, 10)
     load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100)
@@ -173,10 +164,7 @@ def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
 
 
 def test_a_rate_is_kept() -> None:
-    """Goal: so many records a second, in batches of at most 10 ms.
-
-    Method: 500 a second, 50 of them.
-    """
+    """So many records a second, in batches of at most 10 ms."""
     clock = SimClock()
     taker = Taker(clock, 1)
     began_ns = clock.monotonic_ns()
@@ -188,10 +176,7 @@ def test_a_rate_is_kept() -> None:
 
 
 def test_what_was_not_appended_is_not_counted() -> None:
-    """Goal: a failed request is told with its records, and the run goes on or ends as it is told.
-
-    Method: the second of three requests is refused.
-    """
+    """A failed request is told with its records, and the run goes on or ends as it is told."""
     clock = SimClock()
     told: list[int] = []
     load = AppendLoad("t", 3, chosen_payloads([b"a"]), batch_bytes=1)
@@ -207,10 +192,7 @@ def test_what_was_not_appended_is_not_counted() -> None:
 
 
 def test_a_topic_is_read_until_there_is_enough() -> None:
-    """Goal: all that came counts; the time of finding partitions is told apart.
-
-    Method: two pages of 10 and 5 records for 12 that were asked for.
-    """
+    """All that came counts; the time of finding partitions is told apart."""
     clock = SimClock()
     result = ReadLoad("t", 12, 1000).run(client_of(Giver(clock, 30, [10, 5, 5])), clock, never)
     assert (result.record_count, result.size_bytes, result.is_complete) == (15, 150, True)
@@ -223,10 +205,7 @@ def test_a_topic_is_read_until_there_is_enough() -> None:
 
 
 def test_silence_ends_a_read() -> None:
-    """Goal: no record for the time-out, and behind a round without one the next one waits.
-
-    Method: one page, then nothing.
-    """
+    """No record for the time-out, and behind a round without one the next one waits."""
     clock = SimClock()
     giver = Giver(clock, 30, [1])
     result = ReadLoad("t", 5, 250).run(client_of(giver), clock, never)
@@ -235,10 +214,7 @@ def test_silence_ends_a_read() -> None:
 
 
 def test_intervals_of_a_read() -> None:
-    """Goal: what came since the line before; the rebalance is in the first one.
-
-    Method: pages of 600 ms, lines each second.
-    """
+    """What came since the line before; the rebalance is in the first one."""
     clock = SimClock()
     told: list[Progress] = []
     load = ReadLoad("t", 40, 1000, interval_ms=1000)
@@ -252,7 +228,7 @@ def test_intervals_of_a_read() -> None:
 
 
 def test_a_run_of_no_time() -> None:
-    """Goal: no error, but the words of Java. Method: begin and end in one millisecond."""
+    """No error, but the words of Java."""
     assert ReadResult(0, 0, 0, 0, 0, True).line("SSS") == (
         "000, 000, 0.0000, NaN, 0, NaN, 0, 0, NaN, NaN"
     )

@@ -83,9 +83,7 @@ def generation(sim: SimManager) -> int:
 
 
 def test_ids_rise_and_a_block_is_written_once() -> None:
-    """Goal: unique ids, one write of the registry for a thousand of them.
-    Method: more than two blocks.
-    """
+    """Unique ids, one write of the registry for a thousand of them."""
     sim = started()
     before = generation(sim)
     given = [give(sim) for _ in range(2 * BLOCK_IDS + 1)]
@@ -99,9 +97,7 @@ def test_ids_rise_and_a_block_is_written_once() -> None:
 
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_a_restart_skips_what_is_left_of_a_block(is_orderly: bool) -> None:
-    """Goal: no id twice, however the daemon ends.
-    Method: one id, an end, one id.
-    """
+    """No id twice, however the daemon ends."""
     sim = started()
     assert give(sim) == FIRST_PRODUCER_ID
     sim = started(sim.stop() if is_orderly else sim.kill())
@@ -110,9 +106,7 @@ def test_a_restart_skips_what_is_left_of_a_block(is_orderly: bool) -> None:
 
 
 def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
-    """Goal: never an id that lies in the logs, also when the registry was lost.
-    Method: producers of another history at the places of the first block; one whole block of them.
-    """
+    """Never an id that lies in the logs, also when the registry was lost."""
     sim = started()
     append(sim, FIRST_PRODUCER_ID + 1, 0)
     append(sim, FIRST_PRODUCER_ID + 2, 0, partition=1)
@@ -131,9 +125,7 @@ def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
 
 
 def test_a_block_that_could_not_be_written_is_not_given() -> None:
-    """Goal: what is not durable is given to nobody, and the next try gives nothing twice.
-    Method: a full disk for the registry's file, then room again.
-    """
+    """What is not durable is given to nobody, and the next try gives nothing twice."""
     sim = started()
     sim.disk.faults.add(
         Fault(error=errno.ENOSPC, kinds=frozenset({"write"}), path_contains=REGISTRY_FILE, times=9)
@@ -148,9 +140,7 @@ def test_a_block_that_could_not_be_written_is_not_given() -> None:
 
 
 def test_a_bump_fences_the_older_epoch_everywhere() -> None:
-    """Goal: also in partitions where the newer epoch never wrote, also what was stored before.
-    Method: both epochs in both partitions, before and after restarts, orderly and not.
-    """
+    """Also in partitions where the newer epoch never wrote, also what was stored before."""
     sim = started()
     producer_id = give(sim)
     append(sim, producer_id, 0)
@@ -171,9 +161,7 @@ def test_a_bump_fences_the_older_epoch_everywhere() -> None:
 
 
 def test_a_bump_goes_behind_what_logs_have_seen() -> None:
-    """Goal: clients that raise their epoch themselves, as Java's, are fenced too.
-    Method: a log with a higher epoch than was ever given; an adopted producer's id.
-    """
+    """Clients that raise their epoch themselves, as Java's, are fenced too."""
     sim = started()
     for producer_id in (give(sim), 7):
         append(sim, producer_id, 4)
@@ -185,9 +173,7 @@ def test_a_bump_goes_behind_what_logs_have_seen() -> None:
 
 
 def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -> None:
-    """Goal: behind the answer no batch of the old epoch is written any more.
-    Method: appends in the queues of both directories, whose threads have not turned yet.
-    """
+    """Behind the answer no batch of the old epoch is written any more."""
     sim = started()
     producer_id = give(sim)
     done: list[Command] = []
@@ -206,9 +192,7 @@ def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -
 
 
 def test_used_up_epochs_end_in_another_id() -> None:
-    """Goal: no epoch wraps; the old id takes no records, the new one does.
-    Method: a client at the last epoch; two bumps, a restart.
-    """
+    """No epoch wraps; the old id takes no records, the new one does."""
     sim = started()
     old = give(sim)
     append(sim, old, EPOCH_MAX - 1)
@@ -226,9 +210,7 @@ def test_used_up_epochs_end_in_another_id() -> None:
 
 
 def test_forgotten_epochs_are_not_given_again() -> None:
-    """Goal: the table is bounded by time, and no epoch goes back for it.
-    Method: a bumped producer that logs do not know, and one that they do, after the expiration.
-    """
+    """The table is bounded by time, and no epoch goes back for it."""
     sim = started()
     idle, other = give(sim), give(sim)
     for _ in range(3):
@@ -245,9 +227,7 @@ def test_forgotten_epochs_are_not_given_again() -> None:
 
 
 def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
-    """Goal: a producer that writes on keeps its predecessor out, however long.
-    Method: a log that has the newer epoch when the expiration is over.
-    """
+    """A producer that writes on keeps its predecessor out, however long."""
     sim = started()
     producer_id = give(sim)
     bump(sim, producer_id)
@@ -260,9 +240,7 @@ def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
 
 
 def test_ids_that_nobody_has() -> None:
-    """Goal: an id that will be given later cannot be fenced before.
-    Method: ids of the rest of the block, behind it, below it; also after a restart.
-    """
+    """An id that will be given later cannot be fenced before."""
     sim = started()
     given = give(sim)
     for producer_id in (0, 7, given - 1, given + 1, given + BLOCK_IDS, 2**63 - 1):
@@ -276,9 +254,7 @@ def test_ids_that_nobody_has() -> None:
 
 
 def test_too_many_bumps_are_refused() -> None:
-    """Goal: the registry stays a small file; who is in it goes on.
-    Method: a full table.
-    """
+    """The registry stays a small file; who is in it goes on."""
     sim = started()
     first, second = give(sim), give(sim)
     bump(sim, first)
@@ -297,9 +273,7 @@ def test_too_many_bumps_are_refused() -> None:
 
 
 def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
-    """Goal: the other directory's producers are fenced.
-    Method: one directory offline.
-    """
+    """The other directory's producers are fenced."""
     sim = started()
     producer_id = give(sim)
     logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
@@ -311,9 +285,7 @@ def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
 
 
 def test_what_a_log_remembers() -> None:
-    """Goal: the producers of one partition by id, as its snapshots hold them.
-    Method: two producers, a restart; a topic that there is not.
-    """
+    """The producers of one partition by id, as its snapshots hold them."""
     sim = started()
     first, second = give(sim), give(sim)
     append(sim, second, 3)

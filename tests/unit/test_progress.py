@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_has_one_line() -> None:
-    """Goal: drawn at most ten times a second, erased in the end. Method: four calls in 200 ms."""
+    """Drawn at most ten times a second, erased in the end."""
     clock, stream = SimClock(), Terminal()
     shown = Progress(stream, clock)
     for number in range(4):
@@ -34,7 +34,7 @@ def test_a_terminal_has_one_line() -> None:
 
 
 def test_a_file_has_a_line_each_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    """Goal: nothing for short work. Method: a minute and a bit, a call a second."""
+    """Nothing for short work."""
     clock = SimClock()
     shown = Progress(io.StringIO(), clock)
     for number in range(25):

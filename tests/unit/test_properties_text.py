@@ -98,11 +98,7 @@ def test_bytes_are_latin_1() -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
-    """Unlike Java's.
-
-    Goal: a file that was saved by such an editor keeps its first setting.
-    Method: UTF-8's mark at the start, where it is skipped, and further behind, where it is text.
-    """
+    """Unlike Java's. A file that was saved by such an editor keeps its first setting."""
     assert decode_properties(b"\xef\xbb\xbfa=1\nb=2") == {"a": "1", "b": "2"}
     assert decode_properties(b"a=1\n\xef\xbb\xbfb=2") == {"a": "1", "\xef\xbb\xbfb": "2"}
 

@@ -11,9 +11,7 @@ from kafkalog.server.security.rate_limits import TokenBuckets
 
 
 def test_a_second_s_worth_at_once_then_the_rate() -> None:
-    """Goal: bursts are bounded, the average is the rate.
-    Method: five a second, asked twenty times at once and again later.
-    """
+    """Bursts are bounded, the average is the rate."""
     buckets = TokenBuckets(5)
 
     def take(now_seconds: float) -> int:
@@ -29,9 +27,7 @@ def test_a_second_s_worth_at_once_then_the_rate() -> None:
 
 
 def test_debt_is_waited_for() -> None:
-    """Goal: who took ten seconds' worth waits ten seconds.
-    Method: one large answer.
-    """
+    """Who took ten seconds' worth waits ten seconds."""
     buckets = TokenBuckets(1000)
     buckets.spend("a", 10_000, 0.0)
     assert buckets.wait_seconds("a", 0.0) == 9
@@ -40,9 +36,7 @@ def test_debt_is_waited_for() -> None:
 
 
 def test_no_limit() -> None:
-    """Goal: 0 limits nothing and remembers nobody.
-    Method: a great deal.
-    """
+    """0 limits nothing and remembers nobody."""
     buckets = TokenBuckets(0)
     buckets.spend("a", 1e12, 0.0)
     assert buckets.wait_seconds("a", 0.0) == 0
@@ -53,9 +47,7 @@ def test_no_limit() -> None:
     st.lists(st.tuples(st.floats(0, 2), st.sampled_from("ab")), max_size=200),
 )
 def test_the_rate_holds_over_any_time(rate: int, steps: list[tuple[float, str]]) -> None:
-    """Goal: never more than the rate times the time, and a second's worth.
-    Method: random pauses, two names.
-    """
+    """Never more than the rate times the time, and a second's worth."""
     buckets, now, taken = TokenBuckets(rate), 0.0, {"a": 0, "b": 0}
     for pause, name in steps:
         now += pause
@@ -66,9 +58,7 @@ def test_the_rate_holds_over_any_time(rate: int, steps: list[tuple[float, str]])
 
 
 def test_remembered_names_are_bounded() -> None:
-    """Goal: many addresses cost bounded memory; the one in use is kept.
-    Method: more names than are remembered, with one that comes again and again.
-    """
+    """Many addresses cost bounded memory; the one in use is kept."""
     buckets = TokenBuckets(1)
     buckets.spend("used", 5000, 0.0)
     for number in range(10_000):

@@ -86,7 +86,7 @@ def bent(batch: KeyedBatch, position: int = -1) -> bytes:
 @pytest.mark.parametrize("has_bits", [True, False])
 @pytest.mark.parametrize("codec", range(5))
 def test_a_batch_that_stays_keeps_its_bytes(codec: int, has_bits: bool) -> None:
-    """Goal: compressed or not, nothing is written anew. Method: keys that never come again."""
+    """Compressed or not, nothing is written anew."""
     batch = batch_of(0, (b"a", b"1"), (b"b", b"2"), codec=codec)
     chunk = filtered(mapped(batch, has_bits=has_bits), batch.encode())
     assert bytes(chunk.data) == batch.encode()
@@ -95,7 +95,7 @@ def test_a_batch_that_stays_keeps_its_bytes(codec: int, has_bits: bool) -> None:
 
 
 def test_damage_outside_the_records_stays_as_it_is() -> None:
-    """Goal: a batch that stays whole keeps its damage. Method: a bent max timestamp."""
+    """A batch that stays whole keeps its damage."""
     batch, other = batch_of(0, (b"a", b"1")), batch_of(5, (b"z", b"1"))
     damaged = bent(batch, 42)
     chunk = filtered(mapped(other, first_offset=5), damaged + other.encode())
@@ -107,10 +107,7 @@ def test_damage_outside_the_records_stays_as_it_is() -> None:
     "keys", [(b"a", b"b"), (b"b", b"b"), (b"b", b"a")], ids=["rebuilt", "gone", "first goes"]
 )
 def test_damage_is_never_laundered(codec: int, keys: tuple[bytes, bytes]) -> None:
-    """Goal: no new CRC over a batch whose own is wrong, nor a loss because of what it says.
-
-    Method: its records are superseded in part or all; a bent max timestamp, which no parser sees.
-    """
+    """No new CRC over a batch whose own is wrong, nor a loss because of what it says."""
     batch = batch_of(0, *((key, b"old") for key in keys), codec=codec)
     later = batch_of(5, (b"b", b"new"))
     offset_map = mapped(later, first_offset=5)
@@ -123,7 +120,7 @@ def test_damage_is_never_laundered(codec: int, keys: tuple[bytes, bytes]) -> Non
 
 @pytest.mark.parametrize("retention", [Retention.DELETE, Retention.RETAIN_EMPTY])
 def test_damaged_batches_are_not_discarded(retention: Retention) -> None:
-    """Goal: what calls a batch aborted is in its header. Method: a bent producer id."""
+    """What calls a batch aborted is in its header."""
     batch = batch_of(0, (b"a", b"1"))
     damaged = bent(batch, 50)
     with pytest.raises(CorruptBatch, match="CRC does not match"):
@@ -131,10 +128,7 @@ def test_damaged_batches_are_not_discarded(retention: Retention) -> None:
 
 
 def test_a_tombstone_gets_a_horizon_once() -> None:
-    """Goal: set at the first cleaning, kept by the next, obeyed when it has passed.
-
-    Method: three filterings with clocks in between; the middle one removes another record.
-    """
+    """Set at the first cleaning, kept by the next, obeyed when it has passed."""
     batch = batch_of(0, (b"a", None), (b"b", b"1"))
     first = decode(bytes(filtered(mapped(batch), batch.encode()).data))
     assert first == [replace(batch, horizon=NOW_MS + 1000, base_timestamp=NOW_MS + 1000)]
@@ -151,9 +145,7 @@ def test_a_tombstone_gets_a_horizon_once() -> None:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_a_tombstone_may_be_kept_for_ever(codec: int) -> None:
-    """Goal: delete.retention.ms takes any number; a horizon beyond 64 bits is none, as Kafka's.
-    Method: the largest one, then the largest whose horizon is written; each filtered twice.
-    """
+    """delete.retention.ms takes any number; a horizon beyond 64 bits is none, as Kafka's."""
     batch = batch_of(0, (b"a", None), (b"b", b"1"), codec=codec)
     largest = 2**63 - 1
     written = replace(batch, horizon=largest, base_timestamp=largest)
@@ -167,7 +159,7 @@ def test_a_tombstone_may_be_kept_for_ever(codec: int) -> None:
 
 
 def test_the_rule_of_segments_leaves_horizons_alone() -> None:
-    """Goal: KEEP and DROP neither set nor read horizons. Method: a horizon that has passed."""
+    """KEEP and DROP neither set nor read horizons."""
     batch = replace(batch_of(0, (b"a", None), (b"b", b"1")), horizon=NOW_MS, base_timestamp=NOW_MS)
     offset_map = mapped(batch)
     kept = filtered(offset_map, batch.encode(), rule=TombstoneRule.KEEP)
@@ -180,7 +172,7 @@ def test_the_rule_of_segments_leaves_horizons_alone() -> None:
 
 
 def test_a_header_may_stay_alone() -> None:
-    """Goal: RETAIN_EMPTY leaves the 61 bytes. Method: a producer's batch without a live record."""
+    """RETAIN_EMPTY leaves the 61 bytes."""
     batch = replace(batch_of(0, (b"a", b"1"), codec=3), producer=(7, 1, 5))
     later = batch_of(1, (b"a", b"2"))
     offset_map = mapped(batch, later)
@@ -193,7 +185,7 @@ def test_a_header_may_stay_alone() -> None:
 
 
 def test_one_filter_serves_chunks_of_all_sizes() -> None:
-    """Goal: buffers grow, and a chunk leaves nothing to the next. Method: small, large, small."""
+    """Buffers grow, and a chunk leaves nothing to the next."""
     sizes = [1, 500, 3, 40, 0, 900]
     pairs = [(b"%d" % spot, b"v" * spot) for spot in range(9)]
     offset, logs = 0, []

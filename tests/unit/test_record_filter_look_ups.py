@@ -46,11 +46,7 @@ def keys_of(chunk: FilteredChunk) -> list[bytes | None]:
 
 
 def test_a_plain_batch_behind_a_compressed_one_keeps_its_look_ups() -> None:
-    """M20. Goal: an inflated batch does not take the place of the others' look-ups.
-
-    Method: plain, compressed, plain, all below the map's bits, so that each record is looked up;
-    the newest values are elsewhere for the first and the last one only.
-    """
+    """M20. An inflated batch does not take the place of the others' look-ups."""
     kept = kept_of(
         stored_batch([Record(0, 0, b"old", b"1")]),
         stored_batch([Record(1, 0, b"a", b"1"), Record(2, 0, b"b", b"1")], codec=Codec.GZIP),
@@ -60,7 +56,7 @@ def test_a_plain_batch_behind_a_compressed_one_keeps_its_look_ups() -> None:
 
 
 def test_a_compressed_batch_of_superseded_records_leaves_nothing() -> None:
-    """M20. Goal: not a byte of it is written. Method: alone, and in front of one that stays."""
+    """M20. Not a byte of it is written."""
     superseded = stored_batch(
         [Record(0, 0, b"old", b"1"), Record(1, 0, b"gone", b"1")], codec=Codec.ZSTD
     )

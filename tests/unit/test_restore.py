@@ -131,9 +131,7 @@ def test_a_derived_file_that_has_changed_is_left_out(name: str, is_missing: bool
 
 
 def test_producer_ids_of_after_the_backup_are_not_given_again() -> None:
-    """Goal: clients may still have ids that the restored registry does not know.
-    Method: a backup, an id after it, a restore.
-    """
+    """Clients may still have ids that the restored registry does not know."""
     disk, _ = backed_up()
     original = started(disk)
     after = original.operations.producers.allocate().producer_id
@@ -251,10 +249,8 @@ def test_a_target_that_fails(error: int) -> None:
 
 
 def test_too_little_room_is_known_before() -> None:
-    """Refused before anything is made: what all targets of a file system need together.
-
-    Goal: a restore does not end half way for a reason that could be seen.
-    Method: room for each of two targets alone, not for both.
+    """Refused before anything is made: what all targets of a file system need together. A restore
+    does not end half way for a reason that could be seen.
     """
     disk, _ = backed_up()
     needed = sum(

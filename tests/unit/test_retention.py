@@ -248,10 +248,8 @@ def test_a_directory_that_fails_does_not_stop_the_others() -> None:
 
 
 def test_a_check_ends_with_the_daemon() -> None:
-    """M09: a stop in the middle of a check is no failure of the logs that are left.
-
-    Goal: no line "retention_failed" for each log that is due, and no waiting for a check of many
-    logs. Method: a check, and one by order, that go on behind the end of the manager.
+    """M09: a stop in the middle of a check is no failure of the logs that are left. No line
+    "retention_failed" for each log that is due, and no waiting for a check of many logs.
     """
     sim = started(check_ms=10**12)
     for topic in ("t", "u"):

@@ -80,10 +80,7 @@ def moved(data: bytes, by: int) -> bytes:
 
 
 def test_the_list_is_what_a_scan_finds(directory: Path) -> None:
-    """Goal: bounds, sizes, records and moments of a segment are those of its records.
-
-    Method: the golden segment beside `offline scan` of the same file.
-    """
+    """Bounds, sizes, records and moments of a segment are those of its records."""
     lines = run("offline", "scan", directory).stdout.splitlines()
     stamps = [json.loads(line)["timestamp"] for line in lines]
     (segment,) = json.loads(
@@ -105,10 +102,7 @@ def test_the_list_is_what_a_scan_finds(directory: Path) -> None:
 
 
 def test_states(directory: Path) -> None:
-    """Goal: closed, active, broken and set-aside segments are told apart, in their order.
-
-    Method: the golden segment under other names, one cut, one without anything in it.
-    """
+    """Closed, active, broken and set-aside segments are told apart, in their order."""
     data = (directory / LOG).read_bytes()
     (directory / f"{0:020}.log.deleted").write_bytes(data)
     (directory / f"{18:020}.log").write_bytes(data[:-1])
@@ -125,10 +119,7 @@ def test_states(directory: Path) -> None:
 
 
 def test_segments_that_do_not_meet_are_marked(directory: Path) -> None:
-    """Goal: who reads the list sees the damage between segments that each alone are sound.
-
-    Method: a segment that begins inside the one before, one behind a gap; a file set aside.
-    """
+    """Who reads the list sees the damage between segments that each alone are sound."""
     data = (directory / LOG).read_bytes()
     for base in (12, 40):
         (directory / f"{base:020}.log").write_bytes(moved(data, base))
@@ -147,17 +138,14 @@ def test_segments_that_do_not_meet_are_marked(directory: Path) -> None:
 def test_batches_are_counted_across_chunks(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: where a read ends changes nothing. Method: reads smaller than a batch."""
+    """Where a read ends changes nothing."""
     whole = list(summarize_segments(str(directory), SystemFilesystem()))
     monkeypatch.setattr(directory_facts, "_CHUNK_BYTES", 70)
     assert list(summarize_segments(str(directory), SystemFilesystem())) == whole
 
 
 def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
-    """Goal: no false alarm, and not a byte or a time of the directory changes.
-
-    Method: the golden partition; the directory before and afterwards.
-    """
+    """No false alarm, and not a byte or a time of the directory changes."""
     before = contents(directory)
     assert repaired(directory) == (
         0,
@@ -176,10 +164,7 @@ def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
 
 
 def test_the_snapshot_of_a_clean_stop_is_no_damage(directory: Path) -> None:
-    """Goal: a check in a script ends with 0 for a sound partition, whatever it was stopped at.
-    Method: a sound snapshot where no segment begins, as a clean stop before later appends leaves
-    it; then a damaged one.
-    """
+    """A check in a script ends with 0 for a sound partition, whatever it was stopped at."""
     stray = directory / f"{10:020}.snapshot"
     stray.write_bytes(sorted(directory.glob("*.snapshot"))[-1].read_bytes())
     status, told = repaired(directory)
@@ -190,9 +175,7 @@ def test_the_snapshot_of_a_clean_stop_is_no_damage(directory: Path) -> None:
 
 
 def test_a_served_directory_is_named_as_such(directory: Path) -> None:
-    """Goal: nobody takes what a running daemon appends meanwhile for damage.
-    Method: the lock of the log directory is held, and then not.
-    """
+    """Nobody takes what a running daemon appends meanwhile for damage."""
     lock = SystemFilesystem().lock(str(directory.parent / ".lock"))
     try:
         served = run("segments", "repair", directory, "--dry-run", "--output", "json")
@@ -234,10 +217,7 @@ def test_what_a_start_would_do_is_told(directory: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_set_aside_is_not_called_removed(directory: Path) -> None:
-    """Goal: nobody reads that records go which a start keeps, and everybody where they are then.
-
-    Method: a segment behind an empty one, as the deletion of its records leaves it; the names.
-    """
+    """Nobody reads that records go which a start keeps, and everybody where they are then."""
     data = moved((directory / LOG).read_bytes(), 40)
     (directory / f"{18:020}.log").write_bytes(b"")
     (directory / f"{40:020}.log").write_bytes(data)
@@ -255,10 +235,7 @@ def test_what_is_set_aside_is_not_called_removed(directory: Path) -> None:
 
 
 def test_what_a_start_leaves_is_told(directory: Path) -> None:
-    """Goal: a rotten batch is no "nothing to repair" with status 0 for a program.
-
-    Method: a byte of a batch; the lines and the document.
-    """
+    """A rotten batch is no "nothing to repair" with status 0 for a program."""
     flip(directory / LOG, 61 + 12)
     status, told = repaired(directory)
     assert status == 1
@@ -271,17 +248,14 @@ def test_what_a_start_leaves_is_told(directory: Path) -> None:
 
 
 def test_both_policies_of_corruption(directory: Path) -> None:
-    """Goal: whoever decides between the two sees what each costs. Method: a rotten batch."""
+    """Whoever decides between the two sees what each costs."""
     flip(directory / LOG, 61 + 12)
     assert repaired(directory)[1]["log_end_offset"] == 18
     assert repaired(directory, "--corruption", "kafka")[1]["log_end_offset"] == 0
 
 
 def test_nothing_is_repaired_in_place(directory: Path, tmp_path: Path) -> None:
-    """Goal: nobody takes it for a repair; a copy under any name can be looked at.
-
-    Method: without --dry-run; a directory with a name of its own; no partition at all.
-    """
+    """Nobody takes it for a repair; a copy under any name can be looked at."""
     refused = run("segments", "repair", directory)
     assert refused.exit_code == 2
     assert "Only --dry-run" in refused.stderr

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("is_abstract", [False, True])
 def test_it_hears_states(tmp_path: Path, is_abstract: bool) -> None:
-    """Goal: one datagram a call, in the protocol's form.
-    Method: an address in the file system, and one in the abstract name space.
-    """
+    """One datagram a call, in the protocol's form."""
     name = str(tmp_path / "notify") if not is_abstract else f"@{tmp_path.name}-{os.getpid()}"
     address = name if not is_abstract else b"\0" + name[1:].encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -49,18 +47,14 @@ def test_it_hears_states(tmp_path: Path, is_abstract: bool) -> None:
 def test_who_started_us(
     environment: dict[str, str], is_there: bool, watchdog_seconds: float | None
 ) -> None:
-    """Goal: what is meant for another process, or nobody, is not taken.
-    Method: one environment a row.
-    """
+    """What is meant for another process, or nobody, is not taken."""
     manager = ServiceManager.of(environment)
     assert (manager.is_there, manager.watchdog_seconds) == (is_there, watchdog_seconds)
     manager.close()
 
 
 def test_a_listener_that_is_gone_is_an_error_of_the_call(tmp_path: Path) -> None:
-    """Goal: who tells decides what it means.
-    Method: no such socket.
-    """
+    """Who tells decides what it means."""
     manager = ServiceManager(str(tmp_path / "gone"), None)
     with pytest.raises(FileNotFoundError):
         manager.tell(READY="1")

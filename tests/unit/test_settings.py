@@ -229,9 +229,7 @@ def test_other_addresses_need_a_word_and_get_a_warning() -> None:
     ],
 )
 def test_authentication_that_cannot_be_is_refused(text: str, fault: str) -> None:
-    """Goal: nobody believes to be protected by a setting that does nothing.
-    Method: contradictions and halves.
-    """
+    """Nobody believes to be protected by a setting that does nothing."""
     with pytest.raises(InvalidConfig, match=fault):
         load(text)
 
@@ -282,10 +280,7 @@ def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
     ],
 )
 def test_a_mistyped_variable_is_no_service(variable: str, key: str) -> None:
-    """Goal: a port that is given by a wrong name is told, as every other unknown key is.
-
-    Method: a number under it alone; the same beside the address of a service of that name.
-    """
+    """A port that is given by a wrong name is told, as every other unknown key is."""
     assert f"unknown configuration key {key} (from {variable})" in messages(
         load("", {variable: "9000"})
     )
@@ -335,9 +330,7 @@ def test_a_variable_may_name_a_file_that_holds_its_value() -> None:
 
 
 def test_a_key_that_names_a_file_is_not_read() -> None:
-    """Goal: http.auth.file stays a path.
-    Method: the variable whose name could be read both ways, and one that is set twice.
-    """
+    """http.auth.file stays a path."""
     settings = load_settings(None, {"KAFKALOG_HTTP_ACL_FILE": "/etc/rules"}, {})
     assert settings.server.http_acl_file == "/etc/rules"
     assert settings.effective == ["http.acl.file=/etc/rules (environment KAFKALOG_HTTP_ACL_FILE)"]
@@ -351,9 +344,7 @@ def test_a_key_that_names_a_file_is_not_read() -> None:
 
 
 def test_the_line_of_the_start_names_what_was_given_and_by_whom() -> None:
-    """Goal: who restarts instead of recreates sees which value is in force.
-    Method: one key of each source; a key of Kafka's that does not apply, with its secret.
-    """
+    """Who restarts instead of recreates sees which value is in force."""
     settings = load_settings(
         None,
         {"KAFKA_HTTP_PORT": "2"},
@@ -375,9 +366,7 @@ def test_the_line_of_the_start_names_what_was_given_and_by_whom() -> None:
 
 
 def test_no_key_takes_a_secret() -> None:
-    """Goal: credentials lie in files that keys name, so that no display of keys can show one.
-    Method: the names of all keys.
-    """
+    """Credentials lie in files that keys name, so that no display of keys can show one."""
     words = ("password", "secret", "token", "credential", "private")
     assert [key for key in BROKER_LEVEL if any(word in key for word in words)] == []
 
@@ -448,9 +437,7 @@ def test_a_digest_is_of_every_value() -> None:
     ],
 )
 def test_one_port_for_two_listeners(text: str, keys: tuple[str, str]) -> None:
-    """Goal: nobody looks for another process that has the port: the settings are named.
-    Method: equal addresses in two spellings, and every address.
-    """
+    """Nobody looks for another process that has the port: the settings are named."""
     with pytest.raises(InvalidConfig) as refused:
         load(text)
     for key in keys:
@@ -472,5 +459,5 @@ def test_one_port_for_two_listeners(text: str, keys: tuple[str, str]) -> None:
     ],
 )
 def test_ports_that_do_not_meet(text: str) -> None:
-    """Goal: what can be bound is no fault. Method: any free port, other addresses, other ports."""
+    """What can be bound is no fault."""
     assert load(text).server.admin_port is not None

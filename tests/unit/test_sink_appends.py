@@ -39,9 +39,7 @@ def answer(sim: SimManager, data: bytes) -> LogAppendInfo:
 
 
 def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
-    """Goal: after a lost answer a task sends again, and its records stand once.
-    Method: two batches of an open transaction again; both at once; those of an idempotent producer.
-    """
+    """After a lost answer a task sends again, and its records stand once."""
     sim = with_topic(1)
     identity = begin(sim, 1).identity
     one, two = transactional(identity, 0, ["a"]), transactional(identity, 1, ["b"])
@@ -61,9 +59,7 @@ def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
 
 
 def test_a_transaction_begins_with_its_first_record() -> None:
-    """Goal: a commit shows all that its winner was told is appended, or nothing.
-    Method: the topic is deleted and made again in the middle of a task; then a set of two batches.
-    """
+    """A commit shows all that its winner was told is appended, or nothing."""
     sim = with_topic(1)
     one = begin(sim, 1)
     assert one.send("a").error is None
@@ -81,10 +77,8 @@ def test_a_transaction_begins_with_its_first_record() -> None:
 
 
 def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
-    """Goal: what a producer sends once its transaction has ended in a log is written nowhere, and
-    not acknowledged as a repetition.
-    Method: a marker that the coordinator knows nothing of, as behind a restore; the same batch, the
-    next one, both, and then those of the next epoch.
+    """What a producer sends once its transaction has ended in a log is written nowhere, and not
+    acknowledged as a repetition.
     """
     sim = with_topic(1)
     one = begin(sim, 1)
@@ -101,10 +95,7 @@ def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
 
 
 def test_a_commit_may_tell_the_last_sequences() -> None:
-    """Goal: a winner whose acknowledged records are not all there is not committed.
-    Method: damage in the last batch, which a start cuts off while the transaction is open; every
-    sequence but the right one, a partition that has nothing, then the right one of a new attempt.
-    """
+    """A winner whose acknowledged records are not all there is not committed."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a", "b")

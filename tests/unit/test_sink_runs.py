@@ -42,9 +42,7 @@ def begin(
 
 
 def test_a_repetition_of_a_begin_fences_nobody() -> None:
-    """Goal: a client that gave up waiting and asked again is not fenced by its first question.
-    Method: the same call before and behind an append; then another call, and one without a name.
-    """
+    """A client that gave up waiting and asked again is not fenced by its first question."""
     sim = with_topic()
     one = begin(sim, 1, call_id="x")
     assert begin(sim, 1, call_id="x").identity == one.identity
@@ -61,9 +59,7 @@ def test_a_repetition_of_a_begin_fences_nobody() -> None:
 
 
 def test_a_begin_that_is_overtaken_fences_nobody() -> None:
-    """Goal: a call that its sender gave up, and that comes late, takes nothing from a newer one.
-    Method: a call again behind another one, and behind one without a name; of another part.
-    """
+    """A call that its sender gave up, and that comes late, takes nothing from a newer one."""
     sim = with_topic()
     begin(sim, 1, call_id="x")
     newer = begin(sim, 1, call_id="y")
@@ -84,9 +80,7 @@ def test_a_begin_that_is_overtaken_fences_nobody() -> None:
 
 
 def test_calls_are_forgotten_with_their_batch() -> None:
-    """Goal: a query that is over costs no memory for its begins.
-    Method: three begins, and the commit of the last batch.
-    """
+    """A query that is over costs no memory for its begins."""
     sim = with_topic()
     one, *_ = [begin(sim, 1, part, call_id=f"c{part}") for part in range(3)]
     sink = sinks_of(sim)._table.find(QUERY)
@@ -98,9 +92,7 @@ def test_calls_are_forgotten_with_their_batch() -> None:
 
 
 def test_a_call_is_one_of_its_batch() -> None:
-    """Goal: nobody is given a producer that may not append.
-    Method: a call again behind an abort, a commit, a restart; of another part.
-    """
+    """Nobody is given a producer that may not append."""
     sim = with_topic()
     one = begin(sim, 1, call_id="x")
     assert begin(sim, 1, 1, call_id="x").identity.producer_id != one.identity.producer_id
@@ -118,9 +110,7 @@ def test_a_call_is_one_of_its_batch() -> None:
 
 
 def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
-    """Goal: a query that fails again and again holds nobody up who reads what is committed.
-    Method: a run with two attempts of a part is followed by one that begins another part.
-    """
+    """A query that fails again and again holds nobody up who reads what is committed."""
     sim = with_topic()
     old = [begin(sim, 1, 0, attempt, run_id="one") for attempt in (0, 1)]
     for each in old:
@@ -139,9 +129,7 @@ def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
 
 
 def test_a_former_run_ends_no_batch_of_the_next_one() -> None:
-    """Goal: a driver that finds out late that it was replaced costs its successor nothing.
-    Method: two runs begin one batch; the former aborts it, and commits it without a winner.
-    """
+    """A driver that finds out late that it was replaced costs its successor nothing."""
     sim = with_topic()
     sinks = sinks_of(sim)
     begin(sim, 1, run_id="one")
@@ -157,9 +145,7 @@ def test_a_former_run_ends_no_batch_of_the_next_one() -> None:
 
 
 def test_a_run_without_a_begin_ends_its_batch() -> None:
-    """Goal: a batch without records is committed by its run, whoever had the sink before.
-    Method: what a former life left open; an empty commit, an abort of the next batch.
-    """
+    """A batch without records is committed by its run, whoever had the sink before."""
     sim = with_topic()
     begin(sim, 1, run_id="one")
     sinks_of(sim).commit(QUERY, 1, [], run_id="two")
@@ -170,9 +156,7 @@ def test_a_run_without_a_begin_ends_its_batch() -> None:
 
 
 def test_a_run_goes_on_over_restarts_and_batches() -> None:
-    """Goal: no run takes from itself.
-    Method: a restart between two begins of a batch, a begin without a run, the next batch.
-    """
+    """No run takes from itself."""
     sim = with_topic()
     one = begin(sim, 1, 0, run_id="one")
     assert one.send("a").error is None

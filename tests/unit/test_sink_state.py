@@ -53,9 +53,7 @@ GOLDEN = QueryValue(
 
 @given(QUERIES, PRODUCERS, NAMES, INTS)
 def test_round_trip(query: QueryValue, producer: ProducerValue, name: str, number: int) -> None:
-    """Goal: nothing is lost.
-    Method: every kind of key and value.
-    """
+    """Nothing is lost."""
     assert decode_query(encode_query(query)) == query
     assert decode_producer(encode_producer(producer)) == producer
     for key in (QueryKey(name), ProducerKey(name, number, number)):
@@ -63,9 +61,7 @@ def test_round_trip(query: QueryValue, producer: ProducerValue, name: str, numbe
 
 
 def test_golden() -> None:
-    """Goal: version 1 stays what it is: a later release reads what this one wrote.
-    Method: bytes by hand.
-    """
+    """Version 1 stays what it is: a later release reads what this one wrote."""
     assert encode_key(QueryKey("q")).hex(" ") == "00 01 00 00 01 71"
     key = encode_key(ProducerKey("q", 5, 1))
     assert key.hex(" ") == "00 01 01 00 01 71 00 00 00 05 00 00 00 01"
@@ -77,9 +73,7 @@ def test_golden() -> None:
 
 
 def test_what_is_cut_or_newer_is_refused() -> None:
-    """Goal: a value that is not whole decides nothing.
-    Method: every prefix, the next version, an unknown kind and state.
-    """
+    """A value that is not whole decides nothing."""
     key, query = encode_key(ProducerKey("q", 5, 1)), encode_query(GOLDEN)
     producer = encode_producer(ProducerValue(1, 2, 3, 4))
     newer = INT16.pack(2)

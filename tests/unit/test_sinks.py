@@ -77,9 +77,7 @@ def test_a_batch_is_shown_whole_by_its_commit() -> None:
 
 
 def test_losers_are_aborted() -> None:
-    """Goal: of several attempts one is shown.
-    Method: a speculative attempt that writes elsewhere too, one that wrote nothing.
-    """
+    """Of several attempts one is shown."""
     sim = with_topic()
     one, again, idle = begin(sim, 1, 0, 0), begin(sim, 1, 0, 1), begin(sim, 1, 1)
     assert len({each.identity.producer_id for each in (one, again, idle)}) == 3
@@ -98,9 +96,7 @@ def test_losers_are_aborted() -> None:
 
 
 def test_an_older_epoch_is_fenced() -> None:
-    """Goal: a zombie of an attempt can neither append nor be committed.
-    Method: the same begin twice, in between a batch; then both send, both are named.
-    """
+    """A zombie of an attempt can neither append nor be committed."""
     sim = with_topic()
     zombie = begin(sim, 1)
     zombie.send("zombie")
@@ -177,9 +173,7 @@ def test_batches_follow_each_other() -> None:
 
 
 def test_a_batch_below_the_committed_one_is_refused() -> None:
-    """Goal: a query whose checkpoint was put back or copied does not go on as if it had written.
-    Method: begins and commits below the last commit: at once, beside a later batch, after a kill.
-    """
+    """A query whose checkpoint was put back or copied does not go on as if it had written."""
     sim = with_topic(1)
     for batch_id in (1, 2):
         one = begin(sim, batch_id)
@@ -237,9 +231,7 @@ def test_abort() -> None:
 
 
 def test_only_what_was_begun_is_taken() -> None:
-    """Goal: no transactional batch without a begin, no other batch of a sink's producer.
-    Method: a stranger's id, an epoch that is still to come, a batch without the bit, a bump.
-    """
+    """No transactional batch without a begin, no other batch of a sink's producer."""
     sim = with_topic()
     stranger = sim.operations.producers.allocate()
     refused = sim.produce("t", transactional(stranger, 0, ["x"]))
@@ -261,9 +253,7 @@ def test_only_what_was_begun_is_taken() -> None:
 
 
 def test_a_used_up_producer_gets_a_successor() -> None:
-    """Goal: epochs may run out.
-    Method: a producer at the last epoch, its transaction open.
-    """
+    """Epochs may run out."""
     sim = with_topic()
     one = begin(sim, 1)
     sink = sinks_of(sim)._table.find(QUERY)
@@ -287,9 +277,7 @@ def test_a_used_up_producer_gets_a_successor() -> None:
 
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_a_restart_between_all_calls(is_orderly: bool) -> None:
-    """Goal: an open batch, its producers and its epochs outlive a restart, orderly or not.
-    Method: the next life at every step of a batch; an append before the state is loaded.
-    """
+    """An open batch, its producers and its epochs outlive a restart, orderly or not."""
     sim = with_topic()
 
     def next_life() -> SimManager:
@@ -312,9 +300,7 @@ def test_a_restart_between_all_calls(is_orderly: bool) -> None:
 
 
 def test_before_the_state_is_loaded() -> None:
-    """Goal: nobody is refused for good only because a start is young.
-    Method: calls and an append in the moment after the start.
-    """
+    """Nobody is refused for good only because a start is young."""
     sim = with_topic()
     one = begin(sim, 1)
     sim = SimManager(sim.stop(), config=CONFIG).start()
@@ -329,9 +315,7 @@ def test_before_the_state_is_loaded() -> None:
 
 
 def test_idle_batches_are_aborted() -> None:
-    """Goal: what a query left open does not hold back readers for ever; who works is left alone.
-    Method: time; an append and a begin shortly before the end.
-    """
+    """What a query left open does not hold back readers for ever; who works is left alone."""
     config = replace(CONFIG, transaction_max_timeout_ms=60_000)
     sim = with_topic(config=config)
     one = begin(sim, 1, 0)
@@ -352,9 +336,7 @@ def test_idle_batches_are_aborted() -> None:
 
 
 def test_limits() -> None:
-    """Goal: no request and no client takes memory without end; names are as a topic's.
-    Method: each bound with a small value.
-    """
+    """No request and no client takes memory without end; names are as a topic's."""
     sim = with_topic()
     for name in ("", "a/b", "x" * 250, "ü"):
         with pytest.raises(InvalidRequest, match="name of a query"):
@@ -375,9 +357,7 @@ def test_limits() -> None:
 
 
 def test_a_deleted_topic_holds_up_nobody() -> None:
-    """Goal: a topic that is deleted behind a decision does not keep its sink from going on.
-    Method: the deletion of one of two topics while its markers wait.
-    """
+    """A topic that is deleted behind a decision does not keep its sink from going on."""
     sim = with_topic()
     one = begin(sim, 1)
     one.send("a")

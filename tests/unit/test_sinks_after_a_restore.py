@@ -89,9 +89,7 @@ def given_epoch(sim: SimManager) -> int:
 
 @pytest.mark.parametrize("ahead", [1, 5])
 def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
-    """Goal: no acknowledged record of a batch is taken for a repetition of an old one's.
-    Method: batches of one size commit behind the capture of the state, before that of the topic.
-    """
+    """No acknowledged record of a batch is taken for a repetition of an old one's."""
     sim = with_places()
 
     def meanwhile() -> None:
@@ -109,9 +107,7 @@ def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
 
 
 def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() -> None:
-    """Goal: epochs run out by what the logs know, too.
-    Method: the log has the last epoch, the restored state an early one.
-    """
+    """Epochs run out by what the logs know, too."""
     sim = with_places()
 
     def meanwhile() -> None:
@@ -134,10 +130,7 @@ def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() ->
 
 
 def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
-    """Goal: an append to a restored daemon is written or refused, never taken for another one.
-    Method: the state has a batch open that its topic has committed; its task sends once more: what
-    it has sent before, and what would come next.
-    """
+    """An append to a restored daemon is written or refused, never taken for another one."""
     sim = with_places()
     two = begin(sim, 2)
 
@@ -159,9 +152,7 @@ def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
 
 
 def test_what_the_state_calls_committed_is_shown() -> None:
-    """Goal: a batch that counts as written is in the topics of the backup.
-    Method: a batch commits in the middle of a backup.
-    """
+    """A batch that counts as written is in the topics of the backup."""
     sim = with_places()
     back_up_around(sim, lambda: write(sim, 2, "a2"))
     copy = restored(sim)

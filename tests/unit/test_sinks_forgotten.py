@@ -62,9 +62,7 @@ def names(sim: SimManager) -> list[str]:
 
 
 def test_a_jump_of_the_clock_forgets_no_commit() -> None:
-    """Goal: a clock that is set wrong makes no batch be written twice, and takes no producer.
-    Method: twice the expiration ahead; some checks, as many as it takes to expire, the batch again.
-    """
+    """A clock that is set wrong makes no batch be written twice, and takes no producer."""
     sim = with_topic(1, config=SHORT)
     one = begin(sim, 1)
     one.send("a")
@@ -78,9 +76,7 @@ def test_a_jump_of_the_clock_forgets_no_commit() -> None:
 
 
 def test_a_silent_stream_keeps_its_commit() -> None:
-    """Goal: a stream that stands still for weeks does not write its last batch again.
-    Method: three times the expiration behind a commit, a restart; no id is given twice.
-    """
+    """A stream that stands still for weeks does not write its last batch again."""
     sim = with_topic(1, config=SHORT)
     one = begin(sim, 1)
     one.send("a")
@@ -98,9 +94,7 @@ def test_a_silent_stream_keeps_its_commit() -> None:
 
 
 def test_attempts_that_never_come_again_go_from_a_stream_that_runs() -> None:
-    """Goal: the second attempt of a task of last week costs nothing; what is open stays.
-    Method: a stream with a batch every few minutes, the last one open; one second attempt at first.
-    """
+    """The second attempt of a task of last week costs nothing; what is open stays."""
     sim = with_topic(1, config=SHORT)
     begin(sim, 0, 0, 1)
     for batch_id in range(10):
@@ -117,9 +111,7 @@ def test_attempts_that_never_come_again_go_from_a_stream_that_runs() -> None:
 
 
 def test_a_query_that_never_committed_is_forgotten() -> None:
-    """Goal: where there is nothing to know, nothing is kept.
-    Method: a batch that timed out, the expiration, a restart.
-    """
+    """Where there is nothing to know, nothing is kept."""
     sim = with_topic(1, config=SHORT)
     begin(sim, 1)
     sim.clock.advance_ms(EXPIRATION_MS + 17 * MINUTE_MS)
@@ -128,9 +120,7 @@ def test_a_query_that_never_committed_is_forgotten() -> None:
 
 
 def test_silent_queries_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: the commits of streams that were given up do not fill the table for ever.
-    Method: three streams of which two may stay: the one that has been silent for longest goes.
-    """
+    """The commits of streams that were given up do not fill the table for ever."""
     monkeypatch.setattr(coordinator, "SILENT_KEPT_MAX", 2)
     sim = with_topic(1, config=SHORT)
     for query in ("c", "b", "a"):
@@ -143,9 +133,7 @@ def test_silent_queries_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_that_are_used_once_keep_no_new_query_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a table that is nearly full makes room long before the expiration.
-    Method: room for five names; one open batch, then saves under names of their own, in no hurry.
-    """
+    """A table that is nearly full makes room long before the expiration."""
     monkeypatch.setattr(sink_table, "SINKS_MAX", 5)
     monkeypatch.setattr(coordinator, "CROWDED", 4)
     monkeypatch.setattr(coordinator, "CROWDED_KEPT_MS", 3 * MINUTE_MS)
@@ -159,9 +147,7 @@ def test_names_that_are_used_once_keep_no_new_query_out(monkeypatch: pytest.Monk
 
 
 def test_an_ended_query_keeps_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a save leaves no producer behind, and is still known as committed to late calls.
-    Method: a save with a loser; its calls again; hours; a restart at each stage.
-    """
+    """A save leaves no producer behind, and is still known as committed to late calls."""
     sim = with_topic(2, config=SHORT)
     monkeypatch.setattr(coordinator, "ENDED_KEPT_MS", EXPIRATION_MS // 2)
     identity = sinks_of(sim).begin("save", 0, 0, 1)
@@ -185,9 +171,7 @@ def test_an_ended_query_keeps_one_record(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_more_saves_than_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: any number of saves passes, and holds up no stream.
-    Method: room for three queries; a stream, then saves one after the other.
-    """
+    """Any number of saves passes, and holds up no stream."""
     monkeypatch.setattr(sink_table, "SINKS_MAX", 3)
     monkeypatch.setattr(coordinator, "ENDED_KEPT_MAX", 1)
     sim = with_topic(1, config=SHORT)
@@ -201,9 +185,7 @@ def test_more_saves_than_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_ended_query_may_begin_anew() -> None:
-    """Goal: who said "last" and comes back loses nothing.
-    Method: another batch behind the last one, open over the tasks' runs, committed.
-    """
+    """Who said "last" and comes back loses nothing."""
     sim = with_topic(1, config=SHORT)
     save(sim, QUERY)
     one = begin(sim, 1)
@@ -239,9 +221,7 @@ def saved_until(stop: int | None) -> tuple[SimManager, int]:
 
 
 def test_a_crash_in_the_middle_of_an_end() -> None:
-    """Goal: an ended query is cleared away by the next life when this one did not come to it.
-    Method: the power goes at each call of a save; then some rounds of the task.
-    """
+    """An ended query is cleared away by the next life when this one did not come to it."""
     _, calls = saved_until(None)
     seen = set()
     for stop in range(calls + 1):
@@ -257,9 +237,7 @@ def test_a_crash_in_the_middle_of_an_end() -> None:
 
 @pytest.mark.parametrize("nth", range(2, 6))
 def test_a_fault_in_the_middle_of_an_end(nth: int) -> None:
-    """Goal: what a passing fault left of an ended query goes by itself.
-    Method: no room for the n-th record of a save: decision, completion, tombstones.
-    """
+    """What a passing fault left of an ended query goes by itself."""
     sim = with_topic(1, config=SHORT)
     begin(sim, 0)
     writes = frozenset({"write"})

@@ -50,9 +50,7 @@ def fill(sim: SimManager) -> None:
 
 
 def test_idle_batches_are_aborted_on_a_full_disk() -> None:
-    """Goal: readers of committed records do not wait for a disk to be emptied.
-    Method: the reserve is all that is left; a batch times out; a begin is refused as any append.
-    """
+    """Readers of committed records do not wait for a disk to be emptied."""
     sim = with_topic(1, config=TIMEOUT)
     begin(sim, 1).send("a")
     fill(sim)
@@ -64,9 +62,7 @@ def test_idle_batches_are_aborted_on_a_full_disk() -> None:
 
 
 def test_a_written_batch_is_committed_on_a_full_disk() -> None:
-    """Goal: what is written already is shown, or aborted by order, whatever space is left.
-    Method: the reserve is all that is left; a commit, a commit of nothing that was begun, an abort.
-    """
+    """What is written already is shown, or aborted by order, whatever space is left."""
     sim = with_topic(1, config=TIMEOUT)
     one, other = begin(sim, 1), sinks_of(sim).begin("other", 1, 0, 0)
     one.send("a")

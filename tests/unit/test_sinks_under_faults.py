@@ -92,10 +92,7 @@ def drive(sim: SimManager, batch_id: int) -> None:
 @pytest.mark.parametrize("place", [SINK_STATE_TOPIC, "/t-0", "/t-1"])
 @pytest.mark.parametrize(("number", "kinds"), [(errno.ENOSPC, WRITES), (errno.EMFILE, SYNCS)])
 def test_a_passing_fault_at_every_call(place: str, number: int, kinds: frozenset[str]) -> None:
-    """Goal: what fails is refused, unclear or follows by itself; nothing is lost or doubled.
-    Method: a full disk at the n-th write of two batches to the state or to a partition, and no
-    descriptor for the n-th sync, after which a record is there and nobody knows; for every n.
-    """
+    """What fails is refused, unclear or follows by itself; nothing is lost or doubled."""
     for nth in range(1, 60):
         sim = with_topic(2)
         commit(sim, 0)
@@ -150,9 +147,7 @@ def test_a_directory_lost_at_every_call(place: str, effect: Effect, kinds: froze
 
 
 def test_a_decision_is_kept_until_its_markers_are_written() -> None:
-    """Goal: a commit that is decided is answered, and shown as soon as its disk takes markers.
-    Method: a full disk under the marker of one partition; the next begin, the task.
-    """
+    """A commit that is decided is answered, and shown as soon as its disk takes markers."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a")
@@ -172,9 +167,7 @@ def test_a_decision_is_kept_until_its_markers_are_written() -> None:
 
 
 def test_an_older_transaction_never_takes_in_newer_batches() -> None:
-    """Goal: what a fenced epoch left open is aborted without the batches of the next one.
-    Method: the marker of the fence meets a full disk, the next epoch appends at once.
-    """
+    """What a fenced epoch left open is aborted without the batches of the next one."""
     sim = with_topic(1)
     old = begin(sim, 1)
     old.send("old")
@@ -223,9 +216,7 @@ def test_the_state_on_a_lost_directory() -> None:
 
 @pytest.mark.parametrize("is_aborted", [False, True])
 def test_an_unclear_decision_is_cleared_up_first(is_aborted: bool) -> None:
-    """Goal: what a commit left unclear is known before its query goes on; a restart says the same.
-    Method: no descriptor for the sync of the decision; the query begins the batch anew, or aborts.
-    """
+    """What a commit left unclear is known before its query goes on; a restart says the same."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a")
@@ -260,9 +251,7 @@ def committed_from_the_page_cache(stop: int | None) -> tuple[SimFilesystem, list
 
 
 def test_a_decision_never_stands_over_data_that_is_gone() -> None:
-    """Goal: data is durable before its commit is.
-    Method: the power goes right after the sync of the decision, and right before it.
-    """
+    """Data is durable before its commit is."""
     _, calls = committed_from_the_page_cache(None)
     syncs = [
         number
@@ -276,9 +265,7 @@ def test_a_decision_never_stands_over_data_that_is_gone() -> None:
 
 
 def test_a_state_that_cannot_be_read_decides_nothing() -> None:
-    """Goal: a record that is damaged or from a newer version is no reason to abort or to commit.
-    Method: a record of the next version behind an open batch; calls and an append in the next life.
-    """
+    """A record that is damaged or from a newer version is no reason to abort or to commit."""
     sim = with_topic(1)
     one = begin(sim, 1)
     one.send("a")

@@ -36,9 +36,7 @@ def sample(sim: SimManager, name: str, **labels: str) -> float | None:
 
 
 def test_a_commit_that_is_not_shown_is_seen() -> None:
-    """Goal: an operator can be told that a decided batch waits for its markers, and since when.
-    Method: a full disk under a marker for a minute; two sinks of which one waits.
-    """
+    """An operator can be told that a decided batch waits for its markers, and since when."""
     sim = with_topic(1)
     sinks_of(sim).commit("other", 1, [])
     one = begin(sim, 1)
@@ -58,9 +56,7 @@ def test_a_commit_that_is_not_shown_is_seen() -> None:
 
 
 def test_a_call_that_hangs_fails_no_task() -> None:
-    """Goal: a query behind a disk that hangs holds up no other one, and is told once.
-    Method: its turn is kept while the task looks at it and at another query, five times.
-    """
+    """A query behind a disk that hangs holds up no other one, and is told once."""
     sim = with_topic(1)
     sinks = sinks_of(sim)
     begin(sim, 1)
@@ -91,9 +87,7 @@ def used_up(sim: SimManager) -> Producer:
 
 
 def test_what_a_used_up_producer_left_open_is_ended_by_the_next_begin() -> None:
-    """Goal: readers of committed records do not wait for the task when a begin has come before it.
-    Method: the begin that gives the successor, its commit, no time between them.
-    """
+    """Readers of committed records do not wait for the task when a begin has come before it."""
     sim = with_topic(1)
     used_up(sim)
     fresh = begin(sim, 1)
@@ -104,9 +98,7 @@ def test_what_a_used_up_producer_left_open_is_ended_by_the_next_begin() -> None:
 
 
 def test_what_a_used_up_producer_left_open_is_ended_by_the_commit() -> None:
-    """Goal: also where the begin could not do it.
-    Method: a full disk for one marker.
-    """
+    """Also where the begin could not do it."""
     sim = with_topic(1)
     used_up(sim)
     sim.disk.faults.add(Fault(NO_SPACE.effect, NO_SPACE.error, NO_SPACE.kinds, "/t-0"))
@@ -118,9 +110,7 @@ def test_what_a_used_up_producer_left_open_is_ended_by_the_commit() -> None:
 
 
 def test_no_id_of_a_sink_is_given_before_the_sinks_are_known() -> None:
-    """Goal: never one producer id for two, also when the registry was lost and the start is young.
-    Method: ids and a bump in the moment after a start without registry; ids of two blocks later.
-    """
+    """Never one producer id for two, also when the registry was lost and the start is young."""
     sim = with_topic(1)
     producer_id = begin(sim, 1).identity.producer_id
     disk = sim.stop()
@@ -138,9 +128,7 @@ def test_no_id_of_a_sink_is_given_before_the_sinks_are_known() -> None:
 
 
 def test_a_lost_directory_of_the_state_stops_no_other_producer() -> None:
-    """Goal: where the sinks cannot be known, clients that have nothing to do with them go on.
-    Method: the directory of the state fails in the moment of the start; an id, its bump.
-    """
+    """Where the sinks cannot be known, clients that have nothing to do with them go on."""
     sim = with_topic(1)
     begin(sim, 1)
     state_dir = next(each for each in DIRS if sim.disk.exists(f"{each}/__sink_state-0"))

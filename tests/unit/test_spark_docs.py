@@ -12,6 +12,6 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/spark.md"
 
 
 def test_every_option_is_documented() -> None:
-    """Goal: no option that only the code knows. Method: each name of the table of options."""
+    """No option that only the code knows."""
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in SOURCE_OPTIONS if f"`{name}`" not in text] == []

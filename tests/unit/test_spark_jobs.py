@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 @given(st.lists(st.integers(0, 300), max_size=300), st.integers(1, 500))
 def test_packs_hold_every_task_once_in_order(sizes: list[int], target_bytes: int) -> None:
-    """Goal: nothing is lost by packing, and a pack is as large as it may be and no larger.
-    Method: any sizes; neighbouring packs could not be one.
-    """
+    """Nothing is lost by packing, and a pack is as large as it may be and no larger."""
     packs = packs_of(sizes, target_bytes)
     assert [number for pack in packs for number in pack.numbers] == list(range(len(sizes)))
     limit = min(target_bytes, max(sum(sizes) // TASKS_MIN, 1))
@@ -41,9 +39,7 @@ def test_packs_hold_every_task_once_in_order(sizes: list[int], target_bytes: int
 
 
 def test_a_small_fleet_is_spread() -> None:
-    """Goal: many slots find work in a fleet of little data.
-    Method: a thousand small tasks.
-    """
+    """Many slots find work in a fleet of little data."""
     assert TASKS_MIN <= len(packs_of([1_000] * 1_000)) <= 2 * TASKS_MIN
 
 
@@ -57,9 +53,7 @@ class Row(NamedTuple):
 
 
 def test_rows_become_parquet_or_nothing(tmp_path: Path) -> None:
-    """Goal: a file is whole or the old one; types come from the fields, also without rows.
-    Method: rows, no rows, a row that does not fit, a directory that is not there.
-    """
+    """A file is whole or the old one; types come from the fields, also without rows."""
     parquet = pytest.importorskip("pyarrow.parquet")
     assert list(columns_of(Row).values()) == [str, int, float, bool]
     path = tmp_path / "rows.parquet"
@@ -77,9 +71,7 @@ def test_rows_become_parquet_or_nothing(tmp_path: Path) -> None:
 
 
 def test_progress_is_a_line_that_goes() -> None:
-    """Goal: tasks, bytes, rate and the time left; an empty line at the end.
-    Method: a clock that moves by hand.
-    """
+    """Tasks, bytes, rate and the time left; an empty line at the end."""
     stream, clock = io.StringIO(), SimClock()
     line = ProgressLine(stream, clock)
     line.begin("audit", 4, 400 << 20)
@@ -209,9 +201,7 @@ def test_what_an_overlay_shows_can_be_renamed_and_go(tmp_path: Path) -> None:
 
 
 def test_what_changes_below_an_overlay_is_not_taken_for_what_it_showed(tmp_path: Path) -> None:
-    """Goal: a result never has parts of two logs: somebody may write to a source without a lock.
-    Method: a file that grows before it is copied, by its first change and in the end.
-    """
+    """A result never has parts of two logs: somebody may write to a source without a lock."""
     source = tmp_path / "t-0"
     source.mkdir()
     (source / "0.log").write_bytes(b"large")

@@ -166,7 +166,7 @@ def test_read_committed_ends_at_the_first_open_transaction() -> None:
 
 
 def test_a_log_directory_that_is_none_is_named() -> None:
-    """Goal: the option and what it has to name are told. Method: a file, and nothing."""
+    """The option and what it has to name are told."""
     disk = disk_with(b0=batches(0))
     disk.write_file_atomically("/file", b"")
     for path in ("/nowhere", "/file"):
@@ -383,9 +383,7 @@ def test_a_record_that_is_larger_than_an_arrow_batch_has_one_of_its_own() -> Non
 
 @pytest.mark.parametrize("value_bytes", [0, 90, 99, 100, 124, 125, 126, 200, 251, 5_000])
 def test_memory_without_room_for_headers(value_bytes: int) -> None:
-    """Goal: a schema without headers gives the same rows, however large a value is.
-    Method: records that have headers, around the room of a batch, in both schemas.
-    """
+    """A schema without headers gives the same rows, however large a value is."""
     headers = ((b"h" * 40, b"x" * 60), (b"i", None))
     some = [
         Record(offset, NOW_MS, b"k%d" % offset, bytes(value_bytes), headers) for offset in range(4)

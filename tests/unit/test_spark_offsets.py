@@ -34,13 +34,13 @@ def shape(split: list[OffsetRange]) -> list[tuple[int, int]]:
 
 
 def test_the_text_is_sorted_by_number() -> None:
-    """Goal: partition 10 stands behind 2, in whatever order they came. Method: frozen text."""
+    """Partition 10 stands behind 2, in whatever order they came."""
     document = document_of({B0: 4, A10: 3, A0: 1, A2: 2})
     assert json.dumps(document, separators=(",", ":")) == '{"a":{"0":1,"2":2,"10":3},"b":{"0":4}}'
 
 
 def test_any_order_is_understood() -> None:
-    """Goal: a checkpoint of the Kafka source, whose order is another. Method: its text."""
+    """A checkpoint of the Kafka source, whose order is another."""
     assert offsets_of(json.loads('{"b":{"0":4},"a":{"10":3,"0":1}}')) == {A0: 1, A10: 3, B0: 4}
 
 
@@ -56,20 +56,18 @@ def test_any_order_is_understood() -> None:
     ],
 )
 def test_a_checkpoint_that_is_none_of_ours_is_named(text: str) -> None:
-    """Goal: an error that says what to do. Method: what other sources and damage leave."""
+    """An error that says what to do."""
     with pytest.raises(WrongCheckpoint, match=r"The checkpoint has .* new checkpointLocation"):
         offsets_of(json.loads(text))
 
 
 def test_numbers_may_be_text() -> None:
-    """Goal: what Jackson takes in the Kafka source. Method: quoted offsets."""
+    """What Jackson takes in the Kafka source."""
     assert parse_offsets("startingOffsets", '{"a":{"0":"5","2":-1}}') == {A0: 5, A2: -1}
 
 
 def test_a_limit_is_shared_by_lag() -> None:
-    """Goal: floor of the share, ceiling below one, never behind the end.
-    Method: lags 600, 300, 1 and 0 of 901 under a limit of 100.
-    """
+    """Floor of the share, ceiling below one, never behind the end."""
     start = {A0: 10, A2: 0, A10: 7, B0: 5}
     latest = {A0: 610, A2: 300, A10: 8, B0: 5}
     ends = rate_limited(100, start, latest)
@@ -77,31 +75,29 @@ def test_a_limit_is_shared_by_lag() -> None:
 
 
 def test_a_limit_above_the_lag_reads_all() -> None:
-    """Goal: no offset behind the end. Method: a limit of ten times the lag, and without lag."""
+    """No offset behind the end."""
     assert rate_limited(1000, {A0: 0, B0: 50}, {A0: 10, B0: 90}) == {A0: 10, B0: 90}
     assert rate_limited(1, {A0: 10}, {A0: 10}) == {A0: 10}
 
 
 def test_a_partition_that_went_back_stays_at_its_end() -> None:
-    """Goal: an end below the start is left for who reports it. Method: one beside a sound one."""
+    """An end below the start is left for who reports it."""
     assert rate_limited(5, {A0: 10, B0: 0}, {A0: 3, B0: 100}) == {A0: 3, B0: 5}
 
 
 def test_lag_counts_new_partitions_from_zero() -> None:
-    """Goal: minOffsetsPerTrigger as the Kafka source counts. Method: one known, one new."""
+    """MinOffsetsPerTrigger as the Kafka source counts."""
     assert lag_of({A0: 10}, {A0: 15, B0: 7}) == 12
 
 
 def test_without_wishes_a_range_is_a_task() -> None:
-    """Goal: as many tasks as partitions with anything in them. Method: one empty of three."""
+    """As many tasks as partitions with anything in them."""
     assert shape(split_ranges(ranges(5, 0, 7), None, None)) == [(0, 5), (2, 7)]
     assert shape(split_ranges(ranges(5, 7), 2, None)) == [(0, 5), (1, 7)]
 
 
 def test_large_ranges_are_split_to_the_wanted_count() -> None:
-    """Goal: skew is evened out, small ranges stay whole, rounding goes to the last part.
-    Method: sizes 1, 1, 98 in about 10 parts; 10 in 4; a half share, which Java rounds up.
-    """
+    """Skew is evened out, small ranges stay whole, rounding goes to the last part."""
     parts = shape(split_ranges(ranges(1, 1, 98), 10, None))
     assert parts[:2] == [(0, 1), (1, 1)]
     assert [size for _, size in parts[2:]] == [12, 12, 12, 12, 12, 12, 13, 13]
@@ -110,7 +106,7 @@ def test_large_ranges_are_split_to_the_wanted_count() -> None:
 
 
 def test_records_a_task_are_bounded() -> None:
-    """Goal: maxRecordsPerPartition, and minPartitions on top of it. Method: both."""
+    """MaxRecordsPerPartition, and minPartitions on top of it."""
     assert shape(split_ranges(ranges(10, 3), None, 4)) == [(0, 3), (0, 3), (0, 4), (1, 3)]
     split = split_ranges(ranges(10, 3), 8, 4)
     assert len(split) >= 7

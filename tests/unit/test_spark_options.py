@@ -42,7 +42,7 @@ def stream(**given: str) -> SourceOptions:
 
 
 def test_defaults() -> None:
-    """Goal: a batch reads all, a stream what comes; data loss fails. Method: no options."""
+    """A batch reads all, a stream what comes; data loss fails."""
     options = batch()
     assert (options.starting, options.ending) == (Extreme.EARLIEST, Extreme.LATEST)
     assert stream().starting is Extreme.LATEST
@@ -57,9 +57,7 @@ def test_defaults() -> None:
 
 
 def test_a_time_goes_before_times_and_these_before_offsets() -> None:
-    """Goal: the Kafka source's precedence; what is passed over is not even parsed.
-    Method: two of three options each, the lower one broken.
-    """
+    """The Kafka source's precedence; what is passed over is not even parsed."""
     time = batch(startingtimestamp="5", startingoffsetsbytimestamp="{", startingoffsets="{")
     assert time.starting == AtTime("startingTimestamp", 5)
     times = batch(startingoffsetsbytimestamp='{"t":{"0":7}}', startingoffsets="{")
@@ -71,7 +69,7 @@ def test_a_time_goes_before_times_and_these_before_offsets() -> None:
 
 
 def test_what_to_subscribe_to() -> None:
-    """Goal: topics, a pattern or partitions. Method: each form."""
+    """Topics, a pattern or partitions."""
     assert batch(subscribe=" b , a,,b").subscription.topics == ("a", "b")
     pattern = batch_options({"path": "/d", "subscribepattern": "a{1,2}|b.*"})
     assert pattern.subscription.pattern == "a{1,2}|b.*"
@@ -80,9 +78,7 @@ def test_what_to_subscribe_to() -> None:
 
 
 def test_access_to_daemons(tmp_path: Path) -> None:
-    """Goal: daemons with credentials and TLS; secrets come from files where the query is planned.
-    Method: each form.
-    """
+    """Daemons with credentials and TLS; secrets come from files where the query is planned."""
     secret = tmp_path / "secret"
     secret.write_text("s3\nnot this\n")
     urls = {"url": "https://a:1, https://b:2", "subscribe": "t"}
@@ -127,9 +123,7 @@ def test_numbers_sizes_and_durations() -> None:
 
 
 def test_what_changes_nothing_is_told_once() -> None:
-    """Goal: a query written for Kafka runs, and its user learns what has no effect.
-    Method: options of Kafka's client, and those of streams in a batch.
-    """
+    """A query written for Kafka runs, and its user learns what has no effect."""
     options = batch(
         **{
             "kafka.bootstrap.servers": "b:9092",
@@ -146,9 +140,7 @@ def test_what_changes_nothing_is_told_once() -> None:
 
 
 def test_headers_are_wanted_before_the_rest_is_looked_at() -> None:
-    """Goal: the schema needs no more than its own option, but knows the names.
-    Method: a query whose other options are still wrong.
-    """
+    """The schema needs no more than its own option, but knows the names."""
     assert wants_headers({"includeheaders": "true"})
     assert not wants_headers({"startingoffsets": "{"})
     with pytest.raises(InvalidOption, match="did you mean includeHeaders"):
@@ -234,9 +226,7 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("parse", "given", "message"), REFUSED, ids=lambda each: str(each)[:60])
 def test_refused(parse: Callable[..., SourceOptions], given: dict[str, str], message: str) -> None:
-    """Goal: every condition of the Kafka source, and ours, with a sentence that names the option.
-    Method: one query each.
-    """
+    """Every condition of the Kafka source, and ours, with a sentence that names the option."""
     with pytest.raises(InvalidOption, match=message):
         parse(**given)
 
@@ -253,7 +243,7 @@ def test_refused(parse: Callable[..., SourceOptions], given: dict[str, str], mes
     ],
 )
 def test_no_subscription(given: dict[str, str], message: str) -> None:
-    """Goal: exactly one subscription that can be understood. Method: none, and broken ones."""
+    """Exactly one subscription that can be understood."""
     with pytest.raises(InvalidOption, match=message):
         batch_options({"path": "/data"} | given)
 
@@ -272,13 +262,13 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
     ],
 )
 def test_no_access(given: dict[str, str], message: str) -> None:
-    """Goal: half an access is refused before anything is asked. Method: one query each."""
+    """Half an access is refused before anything is asked."""
     with pytest.raises(InvalidOption, match=message):
         batch_options({"subscribe": "t"} | given)
 
 
 def test_a_place_that_is_named_twice_is_one() -> None:
-    """Goal: no partition is in two places because of a slash. Method: each place three times."""
+    """No partition is in two places because of a slash."""
     paths = batch_options({"subscribe": "t", "path": "/a,/b,/a/,/a"}).access
     assert paths.paths == ("/a", "/b")
     urls = batch_options({"subscribe": "t", "url": "http://x,http://y,http://x/,x:8082"}).access
@@ -286,7 +276,7 @@ def test_a_place_that_is_named_twice_is_one() -> None:
 
 
 def test_an_empty_secret_is_none(tmp_path: Path) -> None:
-    """Goal: a file that was made but not filled is named. Method: an empty one."""
+    """A file that was made but not filled is named."""
     file = tmp_path / "token"
     file.write_text("\n")
     with pytest.raises(InvalidOption, match=r"tokenFile .* first line is the secret"):

@@ -53,7 +53,7 @@ def planned(options: SourceOptions, *filters: ColumnFilter) -> list[tuple[str, i
 
 
 def test_all_of_a_topic() -> None:
-    """Goal: from each log's start to its end. Method: no positions."""
+    """From each log's start to its end."""
     assert planned(batch()) == [("a-0", 0, 10), ("a-1", 5, 15)]
 
 
@@ -69,13 +69,13 @@ def test_all_of_a_topic() -> None:
     ],
 )
 def test_subscriptions(given: dict[str, str], names: list[str]) -> None:
-    """Goal: names, patterns found anywhere in a name, partitions. Method: each."""
+    """Names, patterns found anywhere in a name, partitions."""
     options = batch_options({"path": "/data"} | given)
     assert [str(at) for at in OffsetReader(logs(), options).partitions()] == names
 
 
 def test_what_is_not_there_is_named() -> None:
-    """Goal: the nearest topic, the partitions that there are. Method: one slip each."""
+    """The nearest topic, the partitions that there are."""
     several = NaiveLogs({"orders": {0: NaiveLog(), 3: NaiveLog()}, "clicks": {0: NaiveLog()}})
     slip = batch_options({"path": "/data", "subscribe": "order"})
     with pytest.raises(UnknownTopic, match=r"no topic order; did you mean orders.$"):
@@ -89,21 +89,19 @@ def test_what_is_not_there_is_named() -> None:
 
 
 def test_offsets_and_extremes() -> None:
-    """Goal: -2 and -1 are looked up, other offsets stay as they are. Method: one of each."""
+    """-2 and -1 are looked up, other offsets stay as they are."""
     options = batch(startingoffsets='{"a":{"0":-2,"1":7}}', endingoffsets='{"a":{"0":4,"1":-1}}')
     assert planned(options) == [("a-0", 0, 4), ("a-1", 7, 15)]
 
 
 def test_each_partition_must_be_named() -> None:
-    """Goal: half a start would be a guess. Method: one partition missing, one too many."""
+    """Half a start would be a guess."""
     with pytest.raises(InvalidOption, match="startingOffsets lacks a-1 and names b-0, not subscr"):
         planned(batch(startingoffsets='{"a":{"0":1},"b":{"0":1}}'))
 
 
 def test_times() -> None:
-    """Goal: first records at or after a time; an end without one is the log's end.
-    Method: one time for all, and one for each.
-    """
+    """First records at or after a time; an end without one is the log's end."""
     times = batch(startingtimestamp="2500", endingtimestamp="7000")
     assert planned(times) == [("a-0", 3, 7), ("a-1", 8, 12)]
     by_partition = batch(
@@ -114,7 +112,7 @@ def test_times() -> None:
 
 
 def test_a_start_behind_every_record() -> None:
-    """Goal: an error by default, the end on demand. Method: a time in the future."""
+    """An error by default, the end on demand."""
     with pytest.raises(InvalidOption, match=r"startingTimestamp: a-0 has no record .* 99999 ms"):
         planned(batch(startingtimestamp="99999"))
     latest = batch(startingtimestamp="99999", startingoffsetsbytimestampstrategy="latest")
@@ -122,7 +120,7 @@ def test_a_start_behind_every_record() -> None:
 
 
 def test_a_start_behind_the_end() -> None:
-    """Goal: said, not read as nothing. Method: an offset beyond the log."""
+    """Said, not read as nothing."""
     with pytest.raises(InvalidOption, match="begins at offset 99 of a-0, behind its end 10"):
         planned(batch(startingoffsets='{"a":{"0":99,"1":5}}'))
 
@@ -164,15 +162,13 @@ FILTERS: list[tuple[ColumnFilter, bool, list[tuple[str, int, int]]]] = [
 
 @pytest.mark.parametrize(("given", "is_done", "ranges"), FILTERS, ids=lambda each: str(each)[:70])
 def test_filters(given: ColumnFilter, is_done: bool, ranges: list[tuple[str, int, int]]) -> None:
-    """Goal: done with what left out exactly the others, narrower where that is certain.
-    Method: each kind of filter on each column that a plan understands, and some that it does not.
-    """
+    """Done with what left out exactly the others, narrower where that is certain."""
     assert narrowed(Wanted(), given)[1] is is_done
     assert planned(batch(), given) == ranges
 
 
 def test_filters_add_up() -> None:
-    """Goal: a conjunction. Method: one filter for each column."""
+    """A conjunction."""
     assert planned(
         batch(),
         ColumnFilter("EqualTo", "partition", 1),
@@ -183,7 +179,7 @@ def test_filters_add_up() -> None:
 
 
 def test_pieces() -> None:
-    """Goal: wishes for tasks come first, then sizes. Method: ranges of 10 and 5, 3 a piece."""
+    """Wishes for tasks come first, then sizes."""
     some = logs()
     some.offsets_a_piece = 3
     ranges = [OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 5, 5), OffsetRange("b", 0, 0, 5)]
@@ -202,7 +198,7 @@ def stream(fails: bool) -> SourceOptions:
 
 
 def test_a_trigger() -> None:
-    """Goal: between two offsets, new partitions from their start on. Method: one of each."""
+    """Between two offsets, new partitions from their start on."""
     some = logs()
     some.logs["c"] = {0: NaiveLog(0, TEN)}
     new = TopicPartition("c", 0)
@@ -230,7 +226,7 @@ def test_losses_end_a_query(
     message: str,
     kind: type[KafkalogError],
 ) -> None:
-    """Goal: what is lost is named with its offsets, and what to do. Method: each sort of loss."""
+    """What is lost is named with its offsets, and what to do."""
     with pytest.raises(kind, match=message) as caught:
         trigger_ranges(logs(), stream(fails=True), start, end)
     assert "failOnDataLoss=false" in str(caught.value)
@@ -243,7 +239,7 @@ def test_losses_are_told(
     message: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Goal: with failOnDataLoss=false a warning, and the rest is read. Method: the same losses."""
+    """With failOnDataLoss=false a warning, and the rest is read."""
     with caplog.at_level(logging.WARNING):
         ranges = trigger_ranges(logs(), stream(fails=False), start, end)
     (record,) = caplog.records
@@ -254,7 +250,7 @@ def test_losses_are_told(
 
 
 def test_a_topic_that_is_gone_later_is_told() -> None:
-    """Goal: a stream that may lose data goes on with its other topics. Method: one of two gone."""
+    """A stream that may lose data goes on with its other topics."""
     options = stream_options({"path": "/data", "subscribe": "a,x", "failondataloss": "false"})
     reader = OffsetReader(logs(), options)
     assert reader.partitions(missing_is_an_error=False) == [A0, A1]
@@ -263,7 +259,7 @@ def test_a_topic_that_is_gone_later_is_told() -> None:
 
 
 def test_a_partition_that_goes_while_it_is_asked() -> None:
-    """Goal: left out, so that the next answer decides. Method: a name that is not there."""
+    """Left out, so that the next answer decides."""
     reader = OffsetReader(logs(), stream(fails=True))
     assert reader.latest([A0, TopicPartition("x", 0)]) == {A0: 10}
     assert reader.earliest([TopicPartition("a", 9), A1]) == {A1: 5}
@@ -273,14 +269,13 @@ class Deleting(NaiveLogs):
     """A topic is listed and gone at the next question."""
 
     def topics(self) -> dict[str, list[int]]:
-        """See Logs."""
         found = super().topics()
         self.logs.pop("a", None)
         return found
 
 
 def test_a_topic_deleted_during_a_plan_is_not_passed_over() -> None:
-    """Goal: a batch without its partitions is an error, or is told. Method: a topic that goes."""
+    """A batch without its partitions is an error, or is told."""
     wanted = {"path": "/data", "subscribe": "a,b"}
     with pytest.raises(PartitionsGone, match=r"gone.*: a-0 .*, a-1"):
         batch_ranges(Deleting(logs().logs), batch_options(wanted), Wanted())

@@ -20,9 +20,7 @@ def _stand_still(is_there: threading.Event, go_on: threading.Event) -> None:
 
 
 def test_no_source_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: file, line and name of each call, from memory alone.
-    Method: a waiting thread's lines, in the order of a traceback; linecache is no way to them.
-    """
+    """File, line and name of each call, from memory alone."""
     is_there, go_on = threading.Event(), threading.Event()
     thread = threading.Thread(target=_stand_still, args=(is_there, go_on), name="stands-still")
     thread.start()
@@ -52,9 +50,7 @@ def _look_with_a_buffer() -> weakref.ref[_Buffer]:
 
 
 def test_a_look_keeps_nothing_alive() -> None:
-    """Goal: what the callers had in memory goes when they end, garbage collector or not.
-    Method: a look from a call that holds an object, with the collector off.
-    """
+    """What the callers had in memory goes when they end, garbage collector or not."""
     gc.disable()
     try:
         assert _look_with_a_buffer()() is None

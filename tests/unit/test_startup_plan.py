@@ -149,9 +149,7 @@ def moved(state: DirectoryState, unique_id: str, topic_id: UUID | None = ALIVE) 
 
 
 def test_a_pair_of_one_move_tells_that_its_copy_is_complete() -> None:
-    """Goal: between its two renamings a move has left a -delete and a -future of one id.
-    Method: the pair alone, with another id, and beside a live directory.
-    """
+    """Between its two renamings a move has left a -delete and a -future of one id."""
     doomed, future = moved(DirectoryState.DELETE, X), moved(DirectoryState.FUTURE, X)
     plan = plan_startup(registry(), [doomed, future], adopt=False, new_topic_id=lambda: OTHER)
     (move,) = plan.committed
@@ -168,9 +166,7 @@ def test_a_pair_of_one_move_tells_that_its_copy_is_complete() -> None:
 
 
 def test_what_a_move_has_named_without_its_pair() -> None:
-    """Goal: a copy is filled on where its partition is live; nothing goes where nothing is live.
-    Method: each finding alone and beside a live directory.
-    """
+    """A copy is filled on where its partition is live; nothing goes where nothing is live."""
     future, doomed = moved(DirectoryState.FUTURE, X), moved(DirectoryState.DELETE, X)
     dead = moved(DirectoryState.FUTURE, Y, DEAD)
     foreign = moved(DirectoryState.FUTURE, Y, OTHER)

@@ -27,7 +27,6 @@ class Refusing(ServiceManager):
         self.was_told = asyncio.Event()
 
     def tell(self, **states: str) -> None:
-        """See ServiceManager."""
         if self.is_full:
             raise BlockingIOError("full")
         self.heard.append(states)
@@ -57,18 +56,14 @@ async def _told_after(manager: Refusing) -> dict[str, str]:
 
 
 def test_ready_is_said_until_it_is_heard() -> None:
-    """Goal: a daemon that serves is not killed because one datagram was lost.
-    Method: no room for READY; the next period, and the one behind it.
-    """
+    """A daemon that serves is not killed because one datagram was lost."""
     manager = Refusing()
     assert asyncio.run(_told_after(manager)) == {"READY": "1", "WATCHDOG": "1"}
     assert all("READY" not in each for each in manager.heard[1:])
 
 
 def test_a_defect_in_the_status_line_costs_no_watchdog() -> None:
-    """Goal: a load is not ended by SIGABRT because nobody can say how far it is.
-    Method: a description that raises at each of three periods; what is told, and logged.
-    """
+    """A load is not ended by SIGABRT because nobody can say how far it is."""
     manager = Refusing()
     manager.enough = 3
 
@@ -83,9 +78,7 @@ def test_a_defect_in_the_status_line_costs_no_watchdog() -> None:
 
 
 def test_a_stop_asks_for_more_time_for_some_minutes() -> None:
-    """Goal: a disk that hangs at the end does not keep the machine from going down.
-    Method: a stop on a clock of the test's own, which then runs past the bound.
-    """
+    """A disk that hangs at the end does not keep the machine from going down."""
     manager, now = Refusing(), [1_000.0]
 
     async def run() -> None:

@@ -122,11 +122,7 @@ def test_an_entry_that_is_no_file_is_listed_as_neither(tmp_path: Path) -> None:
 
 
 def test_a_scan_leaves_what_a_reader_has_read_of_the_same_piece(tmp_path: Path) -> None:
-    """Goal: a reader that works where a walk passes keeps its pages.
-
-    Method: the first half of a mebibyte in the cache, the second half not; it is walked at once,
-    and the cache asked for the first half.
-    """
+    """A reader that works where a walk passes keeps its pages."""
     path = f"{tmp_path}/a"
     fs = SystemFilesystem()
     file = fs.open_write(path)

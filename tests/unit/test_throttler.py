@@ -20,27 +20,27 @@ def make(bytes_per_second: float, now_ns: int = 5 * SECOND) -> Throttler:
 
 
 def test_nothing_waits_within_the_first_period() -> None:
-    """Goal: Kafka looks every 300 ms only. Method: far too much within that time."""
+    """Kafka looks every 300 ms only."""
     throttler = make(1_000)
     assert throttler.observe(1_000_000, 5 * SECOND + 300 * MS) <= 5 * SECOND + 300 * MS
 
 
 def test_a_period_is_stretched_to_the_rate() -> None:
-    """Goal: the average of the period is the rate. Method: 1,000 bytes in 400 ms at 1,000/s."""
+    """The average of the period is the rate."""
     throttler = make(1_000)
     throttler.observe(500, 5 * SECOND + 200 * MS)
     assert throttler.observe(500, 5 * SECOND + 400 * MS) == 6 * SECOND
 
 
 def test_other_threads_wait_as_well() -> None:
-    """Goal: one rate for all. Method: a second caller within the pause of the first."""
+    """One rate for all."""
     throttler = make(1_000)
     until = throttler.observe(1_000, 5 * SECOND + 400 * MS)
     assert throttler.observe(1, 5 * SECOND + 500 * MS) == until
 
 
 def test_a_slower_period_waits_for_nothing() -> None:
-    """Goal: what is below the rate goes on at once. Method: half of the rate."""
+    """What is below the rate goes on at once."""
     throttler = make(1_000)
     now = 5 * SECOND + 400 * MS
     assert throttler.observe(200, now) == now
@@ -48,9 +48,7 @@ def test_a_slower_period_waits_for_nothing() -> None:
 
 @pytest.mark.parametrize(("rate", "size"), [(1_000, 16), (50_000, 1_024), (1e9, 65_536)])
 def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
-    """Goal: a minute of chunks takes the time that the rate asks for.
-    Method: a chunk a millisecond, on a clock that follows the throttle; Kafka looks every 300 ms.
-    """
+    """A minute of chunks takes the time that the rate asks for."""
     throttler, now = make(rate), 5 * SECOND
     sent = 0
     while now < 65 * SECOND and sent < rate * 60:
@@ -60,9 +58,7 @@ def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
 
 
 def test_the_rate_may_change_under_way() -> None:
-    """Goal: a new rate counts at once, and the wait for the old one is over.
-    Method: a rate of next to nothing, then one that is ten times as fast as the others' here.
-    """
+    """A new rate counts at once, and the wait for the old one is over."""
     throttler = make(1e-300)
     assert throttler.observe(1_000, 5 * SECOND + 400 * MS) > 1_000_000 * SECOND
     throttler.change_rate(10_000, 6 * SECOND)

@@ -153,11 +153,8 @@ def retention_in(sim: SimManager, path: str) -> str | None:
 
 @pytest.mark.parametrize("lost", THREE)
 def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
-    """M13 M15: topics are made and altered; the loss of any directory loses no change.
-
-    Goal: one full disk of three does not stop administration, nor make the registry less durable.
-    Method: topics and configs with the last disk full; then a start without one of the directories,
-    while that disk is still full, and one with all and with room.
+    """M13 M15: topics are made and altered; the loss of any directory loses no change. One full
+    disk of three does not stop administration, nor make the registry less durable.
     """
     sim = managed()
     sim.operations.topics.create("t", 1)
@@ -180,10 +177,8 @@ def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
 
 
 def test_one_directory_with_room_is_too_few() -> None:
-    """M13 M15: what only one of three holds may be lost with it.
-
-    Goal: a change is refused rather than kept in one place.
-    Method: two disks full, then one again with room.
+    """M13 M15: what only one of three holds may be lost with it. A change is refused rather than
+    kept in one place.
     """
     sim = managed()
     sim.operations.topics.create("t", 1)

@@ -111,10 +111,8 @@ def test_it_resumes_when_retention_made_room() -> None:
 
 
 def test_what_is_larger_than_the_quota_never_fits() -> None:
-    """M16: refused for good, not until something goes; told once; smaller ones are taken.
-
-    Goal: nobody sends again what an empty topic would not take, or waits for retention.
-    Method: an append larger than the quota to an empty topic, the log's lines, one that fits.
+    """M16: refused for good, not until something goes; told once; smaller ones are taken. Nobody
+    sends again what an empty topic would not take, or waits for retention.
     """
     sim = started(quota=BATCH_BYTES - 1)
     with capture_logs() as lines:

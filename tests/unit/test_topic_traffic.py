@@ -54,10 +54,8 @@ def whole(traffic: TopicTraffic) -> TopicTotals:
 
 
 def test_a_topic_that_is_deleted_in_a_scrape_counts_once() -> None:
-    """M26: the scrape sees it among the topics or among the deleted ones.
-
-    Goal: no fall, which a rate would take for a restart of the daemon.
-    Method: the table of a counter's children deletes a topic while it is read.
+    """M26: the scrape sees it among the topics or among the deleted ones. No fall, which a rate
+    would take for a restart of the daemon.
     """
     traffic = busy_traffic()
     door = Door(traffic.append_bytes._metrics, lambda: traffic.forget_topic("goes"))
@@ -70,10 +68,8 @@ def test_a_topic_that_is_deleted_in_a_scrape_counts_once() -> None:
 
 
 def test_a_scrape_in_the_middle_of_a_deletion_counts_a_topic_once() -> None:
-    """M26: nor is it counted twice, from where the sum could only fall.
-
-    Goal: a scrape between the two steps of a deletion tells what the others tell.
-    Method: the table of what deleted topics came to is asked for a sum while it is written.
+    """M26: nor is it counted twice, from where the sum could only fall. A scrape between the two
+    steps of a deletion tells what the others tell.
     """
     traffic = busy_traffic()
     seen = [whole(traffic)]

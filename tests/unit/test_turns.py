@@ -11,9 +11,7 @@ _US = 1000
 
 
 def test_a_short_loop_never_sleeps() -> None:
-    """Goal: less than a millisecond is one turn.
-    Method: 99 items of 10 us; no other time passes.
-    """
+    """Less than a millisecond is one turn."""
     clock = SimClock()
     turns, begun = Turns(clock), clock.monotonic_ns()
     for _ in range(99):
@@ -23,9 +21,7 @@ def test_a_short_loop_never_sleeps() -> None:
 
 
 def test_a_long_loop_works_a_third_of_the_time() -> None:
-    """Goal: 1 ms of work, 2 ms of rest, and a turn begins after its rest.
-    Method: 1,000 items of 10 us: ten turns.
-    """
+    """1 ms of work, 2 ms of rest, and a turn begins after its rest."""
     clock = SimClock()
     turns, begun = Turns(clock), clock.monotonic_ns()
     for _ in range(1000):
@@ -35,9 +31,7 @@ def test_a_long_loop_works_a_third_of_the_time() -> None:
 
 
 def test_a_late_item_earns_one_rest() -> None:
-    """Goal: time that was spent waiting is not paid back by a longer sleep.
-    Method: one item of 50 ms, then one of nothing.
-    """
+    """Time that was spent waiting is not paid back by a longer sleep."""
     clock = SimClock()
     turns, begun = Turns(clock), clock.monotonic_ns()
     clock.advance_ns(50_000 * _US)

@@ -227,10 +227,7 @@ def test_transactions_and_last_stable_offset() -> None:
 
 
 def test_the_last_stable_offset_is_live() -> None:
-    """Goal: a log start that moves into an open transaction takes the last stable offset along.
-
-    Method: two batches of a transaction; the start inside the first one; an abort, a reload.
-    """
+    """A log start that moves into an open transaction takes the last stable offset along."""
     world = world_of()
     world.append(batch([b"a", b"b"], producer=(7, 0, 0), is_transactional=True))
     world.append(batch([b"c"], producer=(7, 0, 2), is_transactional=True))
@@ -262,11 +259,7 @@ class MetLog(UnifiedLog):
 
 
 def test_the_last_stable_offset_passes_no_open_transaction() -> None:
-    """Goal: however a reader meets the writer, no record of an open transaction is stable.
-
-    Method: the first batch of a transaction is appended, and made readable, between two looks of
-    the reader: before the first, the second, and so on.
-    """
+    """However a reader meets the writer, no record of an open transaction is stable."""
     looks, has_met = 0, True
     while has_met:
         world = world_of()

@@ -59,9 +59,7 @@ def ask(path: Path, gid: int = GID, within: Sequence[str] = ()) -> dict[str, str
 
 
 def test_a_directory_of_root(volume: Path) -> None:
-    """Goal: path, owner, mode, who asks, and the exact command.
-    Method: root's directory; then what the command does to it.
-    """
+    """Path, owner, mode, who asks, and the exact command."""
     log_dir = volume / "log 0"
     log_dir.mkdir(0o750)
     log_dir.chmod(0o750)
@@ -76,9 +74,7 @@ def test_a_directory_of_root(volume: Path) -> None:
 
 
 def test_group_zero_as_in_the_image(volume: Path) -> None:
-    """Goal: a volume that group 0 may write to serves any user of group 0 (OpenShift).
-    Method: the mode that the image gives, and one without it.
-    """
+    """A volume that group 0 may write to serves any user of group 0 (OpenShift)."""
     log_dir = volume / "log0"
     log_dir.mkdir()
     log_dir.chmod(0o770)
@@ -91,9 +87,7 @@ def test_group_zero_as_in_the_image(volume: Path) -> None:
 
 
 def test_a_partition_of_somebody_else(volume: Path) -> None:
-    """Goal: a volume that another image wrote is seen before its first log is loaded.
-    Method: the root is ours, a partition and then the lock are not; lost+found is of no interest.
-    """
+    """A volume that another image wrote is seen before its first log is loaded."""
     os.chown(volume, UID, GID)
     (volume / "lost+found").mkdir(0o700)
     (volume / "t-0").mkdir(0o755)
@@ -109,9 +103,7 @@ def test_a_partition_of_somebody_else(volume: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_yet(volume: Path) -> None:
-    """Goal: what has to be made is judged by where it would be made, which nobody gives away.
-    Method: under root's directory, and under one that is ours.
-    """
+    """What has to be made is judged by where it would be made, which nobody gives away."""
     log_dir = volume / "a" / "log0"
     fault = ask(log_dir)
     assert fault is not None
@@ -133,9 +125,7 @@ exec "$@"
 
 
 def test_a_file_system_that_is_read_only(volume: Path) -> None:
-    """Goal: no owner is named where none would help.
-    Method: a directory of the daemon's own user under a read-only mount, and one to be made there.
-    """
+    """No owner is named where none would help."""
     unshared = ("unshare", "--mount", "--propagation", "private")
     if subprocess.run([*unshared, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("no mount namespaces here")

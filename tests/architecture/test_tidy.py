@@ -13,7 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kafkalog"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TEST_MODULES = sorted((ROOT / "tests").rglob("test_*.py"))
-DECLARATION_TABLES = {"settings/tables.py", "observe/metrics.py", "server/protocol/errors.py"}
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "process"}
 OUTSIDE_WORLD = {"os", "time", "random", "threading", "pathlib", "shutil", "tempfile", "subprocess"}
 EDGES = {"env", "cli", "client", "server", "settings", "__main__.py", "kernels", "observe"}
@@ -25,21 +24,13 @@ def name_of(module: Path) -> str:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
-def test_module_is_small_named_and_finished(module: Path) -> None:
-    """At most 800 lines, functions at most 60, no unfinished marks, no catch-all names."""
+def test_module_is_named_and_finished(module: Path) -> None:
+    """No unfinished marks, no catch-all names, and a docstring; sizes: ``test_house.py``."""
     text = module.read_text(encoding="utf-8")
-    if name_of(module) not in DECLARATION_TABLES:
-        assert len(text.splitlines()) <= 800
     assert module.stem not in BANNED_NAMES
     for mark in ("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error"):
         assert mark not in text
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), "a module says what it owns"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            limit = 60
-            assert length <= limit, f"{node.name} has {length} lines"
+    assert ast.get_docstring(ast.parse(text)), "a module says what it owns"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=name_of)

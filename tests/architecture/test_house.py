@@ -1,0 +1,285 @@
+"""Goal: the rules of the house hold: sizes, imports, names of features, length of documents.
+Method: each checker on the tree, and on a small tree of its own that breaks the rule.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.architecture.house import (
+    circles,
+    crowded_folders,
+    imports_of,
+    long_files,
+    long_functions,
+    long_texts,
+    unknown_features,
+    upward_imports,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "kafkalog"
+TREES = ("kafkalog", "pyspark_kafkalog", "tools")
+
+CIRCLES_MAX = 5
+CIRCLE_FILES_MAX = 3
+# A circle that stays: its files, and why no cut makes them better.
+CIRCLES: dict[frozenset[str], str] = {}
+# Circles that are still to be cut. A part of one is no new circle.
+CIRCLES_TO_CUT: dict[str, frozenset[str]] = {
+    "broker": frozenset(
+        {
+            "kafkalog.broker.authorized",
+            "kafkalog.broker.compaction.cleaning",
+            "kafkalog.broker.compaction.history",
+            "kafkalog.broker.directory.cordon",
+            "kafkalog.broker.groups.consumers",
+            "kafkalog.broker.groups.offsets",
+            "kafkalog.broker.log_manager",
+            "kafkalog.broker.log_stats",
+            "kafkalog.broker.moves.partition_move",
+            "kafkalog.broker.moves.partition_moves",
+            "kafkalog.broker.retention.archive_hold",
+            "kafkalog.broker.retention.retention",
+            "kafkalog.broker.startup.load",
+            "kafkalog.broker.startup.missing",
+            "kafkalog.broker.tasks",
+            "kafkalog.broker.topics.changes",
+            "kafkalog.broker.topics.topics",
+            "kafkalog.broker.transactions.coordinator",
+            "kafkalog.broker.transactions.markers",
+            "kafkalog.broker.transactions.producer_ids",
+            "kafkalog.broker.transactions.sink_table",
+        }
+    ),
+    "writer": frozenset(
+        {
+            "kafkalog.broker.directory.commands",
+            "kafkalog.broker.directory.flusher",
+            "kafkalog.broker.directory.thread_metrics",
+            "kafkalog.broker.directory.writer",
+        }
+    ),
+    "client": frozenset(
+        {
+            "kafkalog.client.errors",
+            "kafkalog.client.records",
+        }
+    ),
+    "log": frozenset(
+        {
+            "kafkalog.log.append",
+            "kafkalog.log.flush_plan",
+            "kafkalog.log.kafka_messages",
+            "kafkalog.log.local_log",
+            "kafkalog.log.recovery.corruption_policy",
+            "kafkalog.log.recovery.lost_ranges",
+            "kafkalog.log.segment.chunks",
+            "kafkalog.log.segment.index_repair",
+            "kafkalog.log.segment.log_segment",
+            "kafkalog.log.segment.segment_reader",
+            "kafkalog.log.segment.segment_recovery",
+            "kafkalog.log.segment.segment_swap",
+            "kafkalog.log.segment.sound_behind",
+            "kafkalog.log.state.producer_rebuild",
+            "kafkalog.log.unified_log",
+        }
+    ),
+    "server": frozenset(
+        {
+            "kafkalog.server.api",
+            "kafkalog.server.fetch.source",
+            "kafkalog.server.protocol.bodies",
+            "kafkalog.server.security.rate_limits",
+        }
+    ),
+}
+
+# What a folder of an outer ring may be called: the features, which all of them share, ...
+FEATURES = {
+    "backup",
+    "compaction",
+    "consumers",
+    "fetch",
+    "moves",
+    "produce",
+    "retention",
+    "topics",
+    "transactions",
+}
+# ... and what only one of the rings has.
+OWN_FOLDERS = {
+    "broker": {"directory", "startup"},
+    "server": {"admin", "console", "protocol", "security"},
+    "console": {"views"},
+    "cli": {"doctor", "jobs", "kafka_tools", "offline", "perf"},
+}
+FOLDERS_TO_RENAME = {"broker": {"groups"}}
+CROWDED_TO_SPLIT = {"kafkalog/cli/kafka_tools"}
+
+TEXT_LIMITS: dict[str, int] = {}
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """Of the whole package."""
+    return imports_of(PACKAGE)
+
+
+def layers() -> list[str]:
+    """The rings, outermost first, as the contract of the import linter has them."""
+    return list(_rings()["layers"])
+
+
+def _rings() -> Any:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    return next(each for each in contracts["contracts"] if each["type"] == "layers")
+
+
+# ---- the tree
+
+
+def test_folders_files_and_functions_have_their_size() -> None:
+    """Goal: rule 1."""
+    crowded = crowded_folders(ROOT, TREES)
+    assert [each for each in crowded if each.split()[0] not in CROWDED_TO_SPLIT] == []
+    assert long_files(ROOT, TREES) == []
+    assert long_functions(ROOT, TREES) == []
+
+
+def test_no_files_import_each_other() -> None:
+    """Goal: rule 2, imports for types alone included; a circle that stays has its reason."""
+    found = [frozenset(each) for each in circles(imports())]
+    new = [
+        sorted(circle)
+        for circle in found
+        if circle not in CIRCLES and not any(circle <= to_cut for to_cut in CIRCLES_TO_CUT.values())
+    ]
+    assert new == []
+    assert set(CIRCLES) <= set(found), "cut: take it off the list"
+    assert len(CIRCLES) <= CIRCLES_MAX
+    assert all(len(circle) <= CIRCLE_FILES_MAX for circle in CIRCLES)
+    assert all(CIRCLES.values())
+
+
+def test_no_ring_imports_an_outer_one() -> None:
+    """Goal: rule 3."""
+    known = {each.replace(" -> ", " imports ") for each in _rings().get("ignore_imports", ())}
+    assert set(upward_imports(imports(), "kafkalog", layers())) == known
+
+
+def test_a_feature_has_one_name() -> None:
+    """Goal: rule 4."""
+    own = {
+        ring: folders | FOLDERS_TO_RENAME.get(ring, set()) for ring, folders in OWN_FOLDERS.items()
+    }
+    assert unknown_features(PACKAGE, FEATURES, own) == []
+
+
+def test_documents_have_their_length() -> None:
+    """Goal: rule 6."""
+    assert long_texts(ROOT, TEXT_LIMITS) == []
+
+
+# ---- trees that break a rule
+
+
+def planted(root: Path, files: Mapping[str, str]) -> Path:
+    """A tree with these files."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def _crowded(root: Path) -> list[str]:
+    return crowded_folders(root, ["p"])
+
+
+def _circles(root: Path) -> list[str]:
+    return [" ".join(each) for each in circles(imports_of(root / "p"))]
+
+
+def _upward(root: Path) -> list[str]:
+    return upward_imports(imports_of(root / "p"), "p", ["edge | side", "log", "kernels"])
+
+
+def _unknown(root: Path) -> list[str]:
+    return unknown_features(root / "p", {"retention"}, {"server": {"protocol"}})
+
+
+FUNCTION = "def long() -> None:\n" + "    pass\n" * 60
+FULL = {f"p/a/m{number}.py": "" for number in range(15)} | {"p/a/__init__.py": ""}
+TYPES_ONLY = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import A\n"
+RINGS = dict.fromkeys(("p/broker/m.py", "p/server/m.py", "p/console/m.py", "p/cli/m.py"), "")
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad", "violation"),
+    [
+        (_crowded, FULL, {"p/a/one_more.py": ""}, "p/a has 16 files"),
+        (
+            lambda root: long_files(root, ["p"]),
+            {"p/m.py": "\n" * 800},
+            {"p/n.py": "\n" * 801},
+            "p/n.py has 801 lines",
+        ),
+        (
+            lambda root: long_functions(root, ["p"]),
+            {"p/m.py": FUNCTION.replace("    pass\n", "", 1)},
+            {"p/n.py": f"class A:\n    async {FUNCTION}".replace("    pass", "        pass")},
+            "p/n.py: long has 61 lines",
+        ),
+        (
+            _circles,
+            {"p/a.py": "", "p/b.py": "import p.a", "p/c.py": "from p import a, b"},
+            {"p/a.py": "def f():\n    from p.c import C"},
+            "p.a p.b p.c",
+        ),
+        (_circles, {"p/a.py": "import p.b"}, {"p/b.py": TYPES_ONLY}, "p.a p.b"),
+        (
+            _circles,
+            {"p/a/__init__.py": ""},
+            {"p/a/__init__.py": "from p.a import m", "p/a/m.py": "from p.a import other"},
+            "p.a p.a.m",
+        ),
+        (
+            _upward,
+            {"p/edge.py": "from p.kernels import a", "p/kernels/a.py": "", "p/side.py": ""},
+            {"p/kernels/b.py": "import p.log", "p/log.py": ""},
+            "p.kernels.b imports p.log",
+        ),
+        (_upward, {"p/side.py": ""}, {"p/edge.py": "import p.side"}, "p.edge imports p.side"),
+        (
+            _unknown,
+            RINGS | {"p/server/protocol/m.py": "", "p/cli/retention/m.py": ""},
+            {"p/cli/deletion/m.py": ""},
+            "cli/deletion is no feature that the rings share",
+        ),
+        (
+            lambda root: long_texts(root, {"A.md": 3, "d/*.md": 2}),
+            {"A.md": "\n" * 3, "d/1.md": "\n" * 2},
+            {"d/2.md": "\n" * 3},
+            "d/2.md has 3 lines, 2 are allowed",
+        ),
+    ],
+)
+def test_a_violation_is_found(
+    tmp_path: Path,
+    check: Callable[[Path], list[str]],
+    good: Mapping[str, str],
+    bad: Mapping[str, str],
+    violation: str,
+) -> None:
+    """Goal: no checker passes everything, and none finds what is no violation."""
+    assert check(planted(tmp_path, good)) == []
+    assert check(planted(tmp_path, bad)) == [violation]

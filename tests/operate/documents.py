@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 DOCS = ROOT / "docs"
 RUNBOOKS = DOCS / "runbooks"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(RUNBOOKS.glob("*.md"))]
+DECISIONS = DOCS / "decisions"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
+    *(page for folder in (DOCS, RUNBOOKS, DECISIONS) for page in sorted(folder.glob("*.md"))),
+]
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`([^`]+)`")

@@ -20,6 +20,7 @@ from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT
 from tests.operate.documents import (
+    DECISIONS,
     DOCS,
     PAGES,
     RUNBOOKS,
@@ -75,9 +76,11 @@ def test_the_index_has_every_page() -> None:
     assert headings == KINDS
     linked = [link.path for link in links(INDEX) if not link.path.startswith("..")]
     wanted = {page.name for page in DOCS.glob("*.md")} - {INDEX.name}
-    assert {path for path in linked if not path.startswith("runbooks")} == wanted
-    assert "runbooks" in linked
+    assert {path for path in linked if "/" not in path} == wanted | {"runbooks"}
+    assert "decisions/README.md" in linked
     assert len(linked) == len(set(linked))
+    listed = [link.path for link in links(DECISIONS / "README.md") if "/" not in link.path]
+    assert sorted([*listed, "README.md"]) == [each.name for each in sorted(DECISIONS.glob("*.md"))]
 
 
 def test_the_name_of_a_page_says_its_kind() -> None:

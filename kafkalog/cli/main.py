@@ -93,21 +93,15 @@ COMMANDS: dict[str, dict[str, str]] = {
         "kafka-console-consumer": "kafkalog.cli.kafka_tools.console_consumer:console_consumer",
         "kafka-console-producer": "kafkalog.cli.kafka_tools.console_producer:console_producer",
         "kafka-consumer-groups": "kafkalog.cli.kafka_tools.consumer_groups:consumer_groups",
-        "kafka-consumer-perf-test": (
-            "kafkalog.cli.kafka_tools.consumer_perf_test:consumer_perf_test"
-        ),
         "kafka-delete-records": "kafkalog.cli.kafka_tools.delete_records:delete_records",
         "kafka-dump-log": "kafkalog.cli.offline.dump:dump_command",
         "kafka-get-offsets": "kafkalog.cli.kafka_tools.get_offsets:get_offsets",
         "kafka-log-dirs": "kafkalog.cli.kafka_tools.log_dirs:log_dirs",
-        "kafka-producer-perf-test": (
-            "kafkalog.cli.kafka_tools.producer_perf_test:producer_perf_test"
-        ),
         "kafka-topics": "kafkalog.cli.kafka_tools.topics:topics",
     },
     "perf": {
-        "produce": "kafkalog.cli.perf.commands:produce",
-        "consume": "kafkalog.cli.perf.commands:consume",
+        "produce": "kafkalog.cli.jobs.perf:produce",
+        "consume": "kafkalog.cli.jobs.perf:consume",
     },
     "spark": {
         "audit": "kafkalog.cli.jobs.spark:audit",
@@ -130,7 +124,7 @@ _GROUP_HELP = {
     "retention": "Why segments are still here, when they go, and a pass by hand.",
     "segments": "Look into segment files, without a server; lost offsets, with one.",
     "compat": "Kafka's own tools: their options, their output to the byte, their exit status.",
-    "perf": "How fast the daemon takes and gives records, in Kafka's form.",
+    "perf": "Measure how fast the daemon appends and returns records.",
     "spark": "Jobs over whole directories of logs, in processes or on Spark.",
     "offline": "Work on copies of partition directories, without a server.",
 }

@@ -64,7 +64,7 @@ def test_topics_live_from_create_to_delete(daemon: Daemon) -> None:
     assert head.startswith("Topic: life\tTopicId: ")
     assert head.endswith(
         "\tPartitionCount: 2\tReplicationFactor: 1"
-        "\tConfigs: segment.bytes=1048576,retention.ms=86400000"
+        "\tConfigs: retention.ms=86400000,segment.bytes=1048576"
     )
     assert partitions == [f"\tTopic: life\tPartition: {n}{PARTITION}" for n in (0, 1)]
     by_id = ("--describe", "--topic-id", head.split("\t")[1].removeprefix("TopicId: "))

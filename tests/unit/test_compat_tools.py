@@ -1,5 +1,5 @@
-"""Goal: what Kafka's tools make of text, and the order in which they print, without a daemon.
-Method: values that Java itself gives, the tools' documented properties, contradictions among them.
+"""Goal: what Kafka's tools make of text, without a daemon.
+Method: the tools' documented properties, contradictions among them.
 """
 
 from __future__ import annotations
@@ -7,12 +7,6 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.cli.kafka_tools.access import access_of
-from kafkalog.cli.kafka_tools.java_hash import (
-    as_a_broker_answers,
-    in_hash_map_order,
-    string_hash,
-    topic_partition_hash,
-)
 from kafkalog.cli.kafka_tools.line_reader import LineReader, UnreadableLine
 from kafkalog.cli.kafka_tools.record_formatter import RecordFormatter
 from kafkalog.cli.kafka_tools.tool import ToolFailed
@@ -22,36 +16,6 @@ from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
 JAAS = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="{}";'
 )
-
-
-def test_hashes_are_javas() -> None:
-    """String.hashCode and TopicPartition.hashCode."""
-    assert string_hash("hello") == 99162322
-    assert string_hash("") == 0
-    assert string_hash("polygenelubricants") == 1 << 31  # Java's least number
-    assert string_hash("\U0001f600") == 0xD83D * 31 + 0xDE00
-    assert topic_partition_hash("", 0) == 31 * 31
-
-
-def test_maps_are_listed_as_java_lists_them() -> None:
-    """Buckets in order, and in a bucket the order of the puts, whatever the table's size."""
-    assert in_hash_map_order([17, 1, 16, 0], int) == [16, 0, 17, 1]
-    assert in_hash_map_order([17, 1, 33], int, capacity=32) == [1, 33, 17]
-    many = [*range(12, -1, -1), 16]  # thirteen keys need a table of 32
-    assert in_hash_map_order(many, int) == [*range(13), 16]
-    assert in_hash_map_order([3, 2, 1, 0], int, capacity=4) == [0, 1, 2, 3]
-    assert in_hash_map_order([65536], int) == [65536]
-    assert in_hash_map_order([], int, capacity=0) == []
-
-
-def test_configs_are_listed_as_a_broker_answers_them() -> None:
-    """The order that kafka-topics was seen to print."""
-    others = [f"filler{number}" for number in range(31)]
-    for pair in (["retention.ms", "segment.bytes"], ["segment.bytes", "retention.ms"]):
-        names = ["min.insync.replicas", *pair, *others]
-        found = in_hash_map_order(as_a_broker_answers(names), string_hash)
-        shown = [name for name in found if name not in others]
-        assert shown == ["min.insync.replicas", "segment.bytes", "retention.ms"]
 
 
 def test_topics_are_matched_as_the_tools_match_them() -> None:

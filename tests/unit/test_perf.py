@@ -1,22 +1,22 @@
-"""Goal: the perf commands count right and say it as Kafka's tools do, to the byte.
+"""Goal: the perf commands count right and print it in the form of Kafka's tools.
 Method: a simulated clock, and a daemon of a few lines that takes as long as it is told.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kafkalog.cli.perf.append_load import (
+from kafkalog.cli.jobs.perf import (
     AppendLoad,
-    chosen_payloads,
-    counting_payloads,
+    AppendStats,
+    ReadLoad,
+    ReadResult,
     random_payloads,
+    total_line,
 )
-from kafkalog.cli.perf.append_stats import AppendStats, total_line
-from kafkalog.cli.perf.java_format import DATE_PATTERN, date_text, fixed, quotient
-from kafkalog.cli.perf.read_load import Progress, ReadLoad, ReadResult
 from kafkalog.client import ClientError, ConsumerRecord
 from kafkalog.client.records import FetchedRecords, Position
 from tests.sim.sim_clock import SimClock
@@ -79,42 +79,6 @@ def client_of(fake: Taker | Giver) -> Client:
     return cast("Client", fake)
 
 
-@pytest.mark.parametrize(
-    ("value", "digits", "text"),
-    [
-        (0.125, 2, "0.13"),  # Python's own rounding gives 0.12
-        (2.5, 0, "3"),
-        (1.005, 2, "1.01"),  # by the digits that are written, not by those that are stored
-        (1e21, 1, "1000000000000000000000.0"),
-        (0.0, 4, "0.0000"),
-        (float("inf"), 1, "Infinity"),
-        (float("nan"), 1, "NaN"),
-    ],
-)
-def test_numbers_are_javas(value: float, digits: int, text: str) -> None:
-    """%.nf of Java."""
-    assert fixed(value, digits) == text
-
-
-def test_divisions_are_javas() -> None:
-    """No error where a run took no time."""
-    assert (quotient(6, 4), fixed(quotient(1, 0), 1), fixed(quotient(0, 0), 1)) == (
-        1.5,
-        "Infinity",
-        "NaN",
-    )
-
-
-def test_dates_are_javas() -> None:
-    """The tool's pattern, literals, milliseconds; other letters are refused."""
-    text = date_text(DATE_PATTERN, 1_700_000_000_042)
-    assert text.startswith("2023-11-1")
-    assert text.endswith(":20:042")
-    assert date_text("yyyy/MM SSS!", 1_700_000_000_042) == "2023/11 042!"
-    with pytest.raises(ValueError, match=r"^EEE is none of"):
-        date_text("EEE", 0)
-
-
 def test_the_sum_of_a_run() -> None:
     """Rates, averages, percentiles at the tool's places."""
     stats = AppendStats(100, 0)
@@ -153,7 +117,7 @@ def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
     clock = SimClock()
     taker = Taker(clock, 10)
     load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100)
-    stats = load.run(client_of(taker), clock, never, never)
+    stats = load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [10, 10, 5]
     values = [record.value for request in taker.requests for record in request]
     assert all(isinstance(value, bytes) and value.isupper() for value in values)
@@ -168,38 +132,36 @@ def test_a_rate_is_kept() -> None:
     clock = SimClock()
     taker = Taker(clock, 1)
     began_ns = clock.monotonic_ns()
-    load = AppendLoad("t", 50, counting_payloads(), records_per_second=500.0)
-    load.run(client_of(taker), clock, never, never)
+    load = AppendLoad("t", 50, lambda number: b"%d" % number, records_per_second=500.0)
+    load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [5] * 10
     assert clock.monotonic_ns() - began_ns == 100_000_000
     assert [one.value for one in taker.requests[1]] == [b"5", b"6", b"7", b"8", b"9"]
 
 
-def test_what_was_not_appended_is_not_counted() -> None:
-    """A failed request is told with its records, and the run goes on or ends as it is told."""
+def test_a_failure_ends_a_run() -> None:
+    """Goal: the first refused request is raised, and no other is sent.
+
+    Method: the second of three requests is refused.
+    """
     clock = SimClock()
-    told: list[int] = []
-    load = AppendLoad("t", 3, chosen_payloads([b"a"]), batch_bytes=1)
     taker = Taker(clock, 1, frozenset({2}))
-    stats = load.run(client_of(taker), clock, never, lambda _, count: told.append(count))
-    assert (stats.count, told, len(taker.requests)) == (2, [1], 3)
-
-    def stop(error: ClientError, _: int) -> None:
-        raise error
-
+    load = AppendLoad("t", 3, random_payloads(1), batch_bytes=1)
     with pytest.raises(ClientError):
-        load.run(client_of(Taker(clock, 1, frozenset({1}))), clock, never, stop)
+        load.run(client_of(taker), clock, never)
+    assert len(taker.requests) == 2
 
 
 def test_a_topic_is_read_until_there_is_enough() -> None:
     """All that came counts; the time of finding partitions is told apart."""
     clock = SimClock()
-    result = ReadLoad("t", 12, 1000).run(client_of(Giver(clock, 30, [10, 5, 5])), clock, never)
+    result = ReadLoad("t", 12, 1000).run(client_of(Giver(clock, 30, [10, 5, 5])), clock)
     assert (result.record_count, result.size_bytes, result.is_complete) == (15, 150, True)
     assert (result.join_ms, result.end_ms - result.start_ms) == (40, 100)
-    times, *numbers = result.line("SSS").split(", ", 1)
-    assert len(times) == 3
-    assert numbers[0].split(", ")[1:] == [
+    start, end, *numbers = result.line().split(", ")
+    for time in (start, end):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", time)
+    assert numbers == [
         "0.0001", "0.0014", "15", "150.0000", "40", "60", "0.0024", "250.0000"
     ]  # fmt: skip
 
@@ -208,27 +170,14 @@ def test_silence_ends_a_read() -> None:
     """No record for the time-out, and behind a round without one the next one waits."""
     clock = SimClock()
     giver = Giver(clock, 30, [1])
-    result = ReadLoad("t", 5, 250).run(client_of(giver), clock, never)
+    result = ReadLoad("t", 5, 250).run(client_of(giver), clock)
     assert (result.record_count, result.is_complete) == (1, False)
     assert giver.waits == [0, 0, 100, 100, 100]
 
 
-def test_intervals_of_a_read() -> None:
-    """What came since the line before; the rebalance is in the first one."""
-    clock = SimClock()
-    told: list[Progress] = []
-    load = ReadLoad("t", 40, 1000, interval_ms=1000)
-    load.run(client_of(Giver(clock, 600, [10] * 4)), clock, told.append)
-    assert [(one.new_records, one.record_count, one.join_ms) for one in told] == [
-        (20, 20, 40),
-        (20, 40, 0),
-    ]
-    line = Progress(0, 1000, 2 << 20, 300, 1 << 20, 100, 500).line("SSS")
-    assert line == "000, 0, 2.0000, 1.0000, 300, 100.0000, 500, 500, 2.0000, 200.0000"
-
-
 def test_a_run_of_no_time() -> None:
-    """No error, but the words of Java."""
-    assert ReadResult(0, 0, 0, 0, 0, True).line("SSS") == (
-        "000, 000, 0.0000, NaN, 0, NaN, 0, 0, NaN, NaN"
-    )
+    """Rates of 0 and no error."""
+    line = ReadResult(0, 0, 0, 0, 0, True).line()
+    assert line.split(", ")[2:] == ["0.0000", "0.0000", "0", "0.0000", "0", "0", "0.0000", "0.0000"]
+    total = AppendStats(1, 0).total(0)
+    assert (total["records_per_second"], total["latency_ms"]["avg"]) == (0.0, 0.0)

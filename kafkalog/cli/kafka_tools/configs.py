@@ -19,7 +19,6 @@ import click
 from kafkalog.cli.configs import print_configs
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
-from kafkalog.cli.kafka_tools.java_hash import in_hash_map_order, string_hash
 from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, typed_arguments
 from kafkalog.client import ClientError
 
@@ -212,7 +211,7 @@ def _describe(client: Client, entity: _Entity, *, is_all: bool) -> None:
     if entity.name is not None:
         names = [entity.name]
     elif entity.type == _TOPICS:
-        names = in_hash_map_order(client.list_topics(), string_hash)
+        names = client.list_topics()
     else:
         names = [str(client.broker_id())]
     for name in names:

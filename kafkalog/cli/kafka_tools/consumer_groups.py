@@ -19,7 +19,6 @@ import click
 
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.java_hash import in_hash_map_order, string_hash, topic_partition_hash
 from kafkalog.cli.kafka_tools.tool import ToolFailed, missing_here
 from kafkalog.client import ClientError, UnknownGroup
 
@@ -114,7 +113,7 @@ def consumer_groups(
         if is_list:
             _list(client, with_state=state)
             return
-        named = _names(client) if all_groups else _in_order(groups)
+        named = _names(client) if all_groups else sorted(set(groups))
         if is_delete:
             _delete(client, named)
         elif is_reset:
@@ -130,12 +129,7 @@ def consumer_groups(
 
 
 def _names(client: Client) -> list[str]:
-    return _in_order(each["group"] for each in client.list_groups())
-
-
-def _in_order(names: Iterable[str]) -> list[str]:
-    """As a set of Java's has them."""
-    return in_hash_map_order(dict.fromkeys(names), string_hash)
+    return sorted(each["group"] for each in client.list_groups())
 
 
 def _width(least: int, cells: Iterable[str]) -> int:
@@ -151,7 +145,7 @@ def _print_rows(rows: Sequence[Row], widths: Sequence[int]) -> None:
 
 def _list(client: Client, *, with_state: bool) -> None:
     found = {each["group"]: each for each in client.list_groups()}
-    names = _in_order(found)
+    names = sorted(found)
     if not with_state:
         for name in names:
             click.echo(name)
@@ -192,16 +186,14 @@ def _print_offsets(found: dict[str, Any], *, is_verbose: bool) -> None:
         for at in member["partitions"]
     }
     commits = {(each["topic"], each["partition"]): each for each in found["offsets"]}
-    all_keys = commits.keys() | readers.keys()
-    # The broker answers topic by topic, in the order of a hash table.
-    topics = in_hash_map_order(sorted({topic for topic, _ in all_keys}), string_hash)
-    keys = in_hash_map_order(_as_named(all_keys, topics), _hash_of)
     headings = [
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
         "HOST", "CLIENT-ID",
     ]  # fmt: skip
     rows = [headings]
-    for key in sorted(keys, key=lambda each: each not in readers):
+    for key in sorted(
+        commits.keys() | readers.keys(), key=lambda each: (each not in readers, each)
+    ):
         commit = commits.get(key, {})
         numbers = [_cell(commit.get(name)) for name in ("offset", "log_end_offset", "lag")]
         reader = readers.get(key, _MISSING)
@@ -278,7 +270,7 @@ def _reset(
         offsets = _new_offsets(client, group, wanted, to, value)
         if is_executed:
             client.commit_offsets(group, offsets)
-        for topic, partition in in_hash_map_order(_as_named(offsets, wanted), _hash_of):
+        for topic, partition in sorted(offsets):
             rows.append((group, topic, str(partition), str(offsets[topic, partition])))
     click.echo()
     _print_rows(rows, (30, 30, 10, 15))
@@ -369,18 +361,6 @@ def _require_partitions(wanted: dict[str, frozenset[int]], found: set[tuple[str,
     raise _Refused(
         f'Executing consumer group command failed due to The partitions "{absent}" do not exist'
     )
-
-
-def _as_named(
-    partitions: Iterable[tuple[str, int]], topics: Iterable[str]
-) -> list[tuple[str, int]]:
-    """In the order in which the topics were named."""
-    places = {topic: place for place, topic in enumerate(topics)}
-    return sorted(partitions, key=lambda each: (places.get(each[0], 0), *each))
-
-
-def _hash_of(key: tuple[str, int]) -> int:
-    return topic_partition_hash(*key)
 
 
 def _cell(value: int | None) -> str:

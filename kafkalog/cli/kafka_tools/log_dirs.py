@@ -1,10 +1,9 @@
 """``kafkalog compat kafka-log-dirs``: the tool's options, lines, messages and exit status.
 
-Source: `org.apache.kafka.tools.LogDirsCommand` 4.1; tests/oracle compares both. Directories and
-partitions are in the order of Java's hash tables, as the tool prints them.
+Source: `org.apache.kafka.tools.LogDirsCommand` 4.1; tests/oracle compares both.
 
-Differs from Kafka: partitions that share a bucket are in the order of their names; Kafka's is that
-of a concurrent map of the broker, and depends on how that one grew.
+Differs from Kafka: directories and partitions are in the daemon's order; Kafka's order is that of
+hash tables.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import click
 
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.java_hash import in_hash_map_order, string_hash, topic_partition_hash
 from kafkalog.cli.kafka_tools.tool import ToolFailed
 from kafkalog.client import ClientError
 
@@ -71,20 +69,10 @@ def tool_lines(answer: dict[str, Any]) -> list[str]:
 
 def _broker(entry: dict[str, Any]) -> dict[str, Any]:
     """Kafka's fields in Kafka's order."""
-    by_path = {log_dir["logDir"]: log_dir for log_dir in entry["logDirs"]}
-    paths = in_hash_map_order(by_path, string_hash)
-    return {"broker": entry["broker"], "logDirs": [_log_dir(by_path[path]) for path in paths]}
+    return {"broker": entry["broker"], "logDirs": list(map(_log_dir, entry["logDirs"]))}
 
 
 def _log_dir(entry: dict[str, Any]) -> dict[str, Any]:
-    by_name = {one["partition"]: one for one in entry["partitions"]}
-    names = in_hash_map_order(by_name, partition_hash)
     fields = ("partition", "size", "offsetLag", "isFuture")
-    partitions = [{field: by_name[name][field] for field in fields} for name in names]
+    partitions = [{field: one[field] for field in fields} for one in entry["partitions"]]
     return {"partitions": partitions, "error": entry["error"], "logDir": entry["logDir"]}
-
-
-def partition_hash(name: str) -> int:
-    """Of the TopicPartition with this name."""
-    topic, _, number = name.rpartition("-")
-    return topic_partition_hash(topic, int(number))

@@ -16,7 +16,6 @@ import click
 
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.java_hash import as_a_broker_answers, in_hash_map_order, string_hash
 from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedAloud
 from kafkalog.cli.kafka_tools.topic_filter import matching
 from kafkalog.cli.topics import COLLISION_WARNING, description_lines
@@ -286,7 +285,6 @@ def _describe(client: Client, asked: _Asked) -> None:
             raise ToolFailed(f"TopicId '{asked.topic_id}' does not exist as expected")
     else:
         names = _found(client, asked)
-        names = in_hash_map_order(names, string_hash, capacity=len(names))
         by_name = {each["topic_name"]: each for each in client.describe_topics()}
         entities = [by_name[name] for name in names if name in by_name]  # none that went meanwhile
     node = client.broker_id()
@@ -301,8 +299,7 @@ def _lines(
 ) -> list[str]:
     """Of one topic: its own line and those of its partitions, as far as they were asked for."""
     by_name = {entry["name"]: entry for entry in entries}
-    names = in_hash_map_order(as_a_broker_answers(by_name), string_hash)
-    shown = [name for name in names if by_name[name]["source"] != _DEFAULT_SOURCE]
+    shown = sorted(name for name in by_name if by_name[name]["source"] != _DEFAULT_SOURCE)
     configs = ",".join(f"{name}={by_name[name]['value']}" for name in shown)
     head, *partitions = description_lines(entity, configs, node)
     if asked.has("topics-with-overrides"):

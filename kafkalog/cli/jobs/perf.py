@@ -1,0 +1,410 @@
+"""``kafkalog perf produce`` and ``perf consume``: how fast a daemon appends and returns records.
+
+One request is in flight at a time. A request to append carries one batch, so the latency of a
+record is that of its batch, from the time when the batch was begun. The lines have the form of
+Kafka's kafka-producer-perf-test and kafka-consumer-perf-test 4.1: MB are 2^20 bytes, and the time
+of a rebalance is the time in which the partitions and their start offsets were found.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.connection import output_option, with_client
+from kafkalog.client import ProducerRecord
+from kafkalog.env.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.client import Client
+    from kafkalog.client.records import Acks, CodecName
+    from kafkalog.env.clock import Clock
+
+BATCH_BYTES = 16_384  # Kafka's batch.size
+REPORTING_INTERVAL_MS = 5000
+_LINGERS_PER_SECOND = 100  # a low rate fills batches for at most 10 ms
+_SAMPLES_MAX = 500_000
+_PERCENTILES = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 0.999))
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_LETTERS = bytes(ord("A") + number % 26 for number in range(256))
+_IDLE_MS = 10_000
+_WAIT_MS = 100
+_NS_PER_MS = 1_000_000
+_MIB = 1024.0 * 1024.0
+READ_HEADER = (
+    "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec,"
+    " rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+)
+
+
+def per_second(amount: float, elapsed_ms: int) -> float:
+    """A rate; 0 for a run that took no time."""
+    return 1000.0 * amount / elapsed_ms if elapsed_ms else 0.0
+
+
+# ---- produce
+
+
+@dataclass(slots=True)
+class _Window:
+    """Sums of the records that were answered since ``start_ms``."""
+
+    start_ms: int
+    count: int = 0
+    size_bytes: int = 0
+    latency_ms: int = 0
+    max_latency_ms: int = 0
+
+    def add(self, count: int, size_bytes: int, latency_ms: int) -> None:
+        self.count += count
+        self.size_bytes += size_bytes
+        self.latency_ms += latency_ms * count
+        self.max_latency_ms = max(self.max_latency_ms, latency_ms)
+
+    @property
+    def average_ms(self) -> float:
+        return self.latency_ms / self.count if self.count else 0.0
+
+    def line(self, now_ms: int) -> str:
+        elapsed_ms = now_ms - self.start_ms
+        return (
+            f"{self.count} records sent, {per_second(self.count, elapsed_ms):.1f} records/sec"
+            f" ({per_second(self.size_bytes, elapsed_ms) / _MIB:.2f} MB/sec),"
+            f" {self.average_ms:.1f} ms avg latency, {self.max_latency_ms:.1f} ms max latency."
+        )
+
+
+class AppendStats:
+    """Of a run of ``record_count`` records that began at ``start_ms``.
+
+    At most _SAMPLES_MAX latencies are kept for the percentiles, evenly chosen.
+    """
+
+    def __init__(self, record_count: int, start_ms: int) -> None:
+        self._sampling = record_count // min(record_count, _SAMPLES_MAX)
+        self._latencies: list[int] = []
+        self._all = _Window(start_ms)
+        self._window = _Window(start_ms)
+
+    def add(self, count: int, size_bytes: int, latency_ms: int, now_ms: int) -> str | None:
+        """Count records that were answered together; the line of a window that has ended."""
+        first = -self._all.count % self._sampling
+        self._latencies += [latency_ms] * len(range(first, count, self._sampling))
+        self._all.add(count, size_bytes, latency_ms)
+        self._window.add(count, size_bytes, latency_ms)
+        if now_ms - self._window.start_ms < REPORTING_INTERVAL_MS:
+            return None
+        line = self._window.line(now_ms)
+        self._window = _Window(now_ms)
+        return line
+
+    def total(self, now_ms: int) -> dict[str, Any]:
+        """The whole run as JSON values."""
+        found = self._all
+        elapsed_ms = now_ms - found.start_ms
+        latencies = sorted(self._latencies) or [0]
+        return {
+            "records": found.count,
+            "bytes": found.size_bytes,
+            "elapsed_ms": elapsed_ms,
+            "records_per_second": per_second(found.count, elapsed_ms),
+            "mb_per_second": per_second(found.size_bytes, elapsed_ms) / _MIB,
+            "latency_ms": {
+                "avg": found.average_ms,
+                "max": found.max_latency_ms,
+                **{name: latencies[int(share * len(latencies))] for name, share in _PERCENTILES},
+            },
+        }
+
+
+def total_line(total: dict[str, Any]) -> str:
+    """``AppendStats.total`` as the last line of the text."""
+    latency = total["latency_ms"]
+    percentiles = ", ".join(f"{latency[name]} ms {name}" for name, _ in _PERCENTILES)
+    return (
+        f"{total['records']} records sent, {total['records_per_second']:.1f} records/sec"
+        f" ({total['mb_per_second']:.2f} MB/sec), {latency['avg']:.2f} ms avg latency,"
+        f" {latency['max']:.2f} ms max latency, {percentiles}."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLoad:
+    """What to append. ``payload`` gives a value by its number.
+
+    records_per_second  None: as many as the daemon takes
+    """
+
+    topic: str
+    record_count: int
+    payload: Callable[[int], bytes]
+    records_per_second: float | None = None
+    batch_bytes: int = BATCH_BYTES
+    acks: Acks | None = None
+    codec: CodecName = "none"
+
+    def run(self, client: Client, clock: Clock, on_line: Callable[[str], None]) -> AppendStats:
+        """``on_line`` gets the line of each window. Raises ClientError at the first failure."""
+        start_ns = clock.monotonic_ns()
+        stats = AppendStats(self.record_count, start_ns // _NS_PER_MS)
+        count = 0
+        while count < self.record_count:
+            began_ms = clock.monotonic_ns() // _NS_PER_MS
+            values = self._batch(count)
+            count += len(values)
+            records = [ProducerRecord(value) for value in values]
+            client.produce(
+                self.topic, records, acks=self.acks, codec=self.codec, batch_bytes=self.batch_bytes
+            )
+            now_ms = clock.monotonic_ns() // _NS_PER_MS
+            line = stats.add(len(values), sum(map(len, values)), now_ms - began_ms, now_ms)
+            if line is not None:
+                on_line(line)
+            self._wait(clock, start_ns, count)
+        return stats
+
+    def _batch(self, first: int) -> list[bytes]:
+        """The next values: a full batch, or as many as a low rate allows; at least one."""
+        most = self.record_count - first
+        if self.records_per_second is not None:
+            most = min(most, max(int(self.records_per_second / _LINGERS_PER_SECOND), 1))
+        values = [self.payload(first)]
+        size = len(values[0])
+        while len(values) < most and size < self.batch_bytes:
+            values.append(self.payload(first + len(values)))
+            size += len(values[-1])
+        return values
+
+    def _wait(self, clock: Clock, start_ns: int, count: int) -> None:
+        """Until ``count`` records are due at the rate that was asked for."""
+        if self.records_per_second is not None:
+            due_ns = start_ns + int(count * 1e9 / self.records_per_second)
+            ahead_ns = due_ns - clock.monotonic_ns()
+            if ahead_ns > 0:
+                clock.sleep(ahead_ns / 1e9)
+
+
+def random_payloads(size_bytes: int, seed: int = 0) -> Callable[[int], bytes]:
+    """Random capital letters, the same in every run."""
+    generator = random.Random(seed)
+    return lambda _: generator.randbytes(size_bytes).translate(_LETTERS)
+
+
+@click.command()
+@topic_argument()
+@click.option(
+    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to append."
+)
+@click.option(
+    "--record-size",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Bytes of each value.",
+)
+@click.option(
+    "--throughput",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Records per second. Default: as many as the daemon takes.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    default=BATCH_BYTES,
+    show_default=True,
+    help="Bytes of the batch in a request.",
+)
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
+@click.option(
+    "--codec",
+    type=click.Choice(_CODECS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
+@with_client
+@output_option
+def produce(
+    topic: str,
+    num_records: int,
+    record_size: int,
+    throughput: float | None,
+    batch_size: int,
+    acks: Acks | None,
+    codec: CodecName,
+    client: Client,
+    output: str,
+) -> None:
+    """Append random records, one request after the other, and print rates and latencies.
+
+    Prints a line every five seconds (on standard error with --output json), then the totals. MB are
+    2^20 bytes. Ends at the first failure.
+
+    Example: kafkalog perf produce orders --num-records 100000 --record-size 200
+    """
+    clock = SystemClock()
+    load = AppendLoad(
+        topic, num_records, random_payloads(record_size), throughput, batch_size, acks, codec
+    )
+    is_text = output == "text"
+    stats = load.run(client, clock, lambda line: click.echo(line, err=not is_text))
+    total = stats.total(clock.monotonic_ns() // _NS_PER_MS)
+    click.echo(total_line(total) if is_text else json.dumps(total))
+
+
+# ---- consume
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """A whole run. Wall times; ``is_complete``: as many records came as were asked for."""
+
+    start_ms: int
+    end_ms: int
+    join_ms: int
+    record_count: int
+    size_bytes: int
+    is_complete: bool
+
+    @property
+    def elapsed_ms(self) -> int:
+        """From begin to end."""
+        return self.end_ms - self.start_ms
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "records": self.record_count,
+            "bytes": self.size_bytes,
+            "elapsed_ms": self.elapsed_ms,
+            "records_per_second": per_second(self.record_count, self.elapsed_ms),
+            "mb_per_second": per_second(self.size_bytes / _MIB, self.elapsed_ms),
+            "is_complete": self.is_complete,
+        }
+
+    def line(self) -> str:
+        """The values below READ_HEADER."""
+        mib = self.size_bytes / _MIB
+        fetch_ms = self.elapsed_ms - self.join_ms
+        numbers = (
+            f"{mib:.4f}",
+            f"{per_second(mib, self.elapsed_ms):.4f}",
+            str(self.record_count),
+            f"{per_second(self.record_count, self.elapsed_ms):.4f}",
+            str(self.join_ms),
+            str(fetch_ms),
+            f"{per_second(mib, fetch_ms):.4f}",
+            f"{per_second(self.record_count, fetch_ms):.4f}",
+        )
+        return ", ".join((_local_time(self.start_ms), _local_time(self.end_ms), *numbers))
+
+
+def _local_time(wall_ms: int) -> str:
+    """In the time zone of the machine."""
+    moment = datetime.datetime.fromtimestamp(wall_ms // 1000).astimezone()
+    return f"{moment:%Y-%m-%d %H:%M:%S}:{wall_ms % 1000:03d}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLoad:
+    """What to read. ``timeout_ms`` without a record ends the run. ``max_bytes`` of an answer."""
+
+    topic: str
+    record_count: int
+    timeout_ms: int
+    from_latest: bool = False
+    max_bytes: int = 1 << 20
+
+    def run(self, client: Client, clock: Clock) -> ReadResult:
+        """Raises ClientError."""
+        start_ms, start_ns = clock.wall_ms(), clock.monotonic_ns()
+
+        def now_ms() -> int:
+            return start_ms + (clock.monotonic_ns() - start_ns) // _NS_PER_MS
+
+        positions = self._positions(client)
+        join_ms = now_ms() - start_ms
+        count = size = 0
+        last_ms = now_ms()
+        is_idle = False
+        while count < self.record_count and now_ms() - last_ms <= self.timeout_ms:
+            before = count
+            for partition, offset in positions.items():
+                wait_ms = max(_WAIT_MS // len(positions), 1) if is_idle else 0
+                page = client.fetch(
+                    self.topic, partition, offset, max_bytes=self.max_bytes, max_wait_ms=wait_ms
+                )
+                positions[partition] = page.position.next_offset
+                count += len(page.records)
+                size += sum(len(one.key or b"") + len(one.value or b"") for one in page.records)
+            is_idle = count == before
+            if not is_idle:
+                last_ms = now_ms()
+        return ReadResult(start_ms, now_ms(), join_ms, count, size, count >= self.record_count)
+
+    def _positions(self, client: Client) -> dict[int, int]:
+        """Where each partition is read from."""
+        bound = 1 if self.from_latest else 0
+        numbers = [int(entry["partition"]) for entry in client.partitions(self.topic)]
+        return {number: client.offset_range(self.topic, number)[bound] for number in numbers}
+
+
+@click.command()
+@topic_argument()
+@click.option(
+    "--messages", type=click.IntRange(min=1), required=True, help="Number of records to read."
+)
+@click.option("--from-latest", is_flag=True, help="Read only records appended from now on.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    type=click.IntRange(min=0),
+    default=_IDLE_MS,
+    show_default=True,
+    help="Stop after this many ms without a record.",
+)
+@click.option(
+    "--fetch-size",
+    type=click.IntRange(min=1),
+    default=1 << 20,
+    show_default=True,
+    help="Most bytes of an answer.",
+)
+@with_client
+@output_option
+@click.pass_context
+def consume(
+    ctx: click.Context,
+    topic: str,
+    messages: int,
+    from_latest: bool,
+    timeout_ms: int,
+    fetch_size: int,
+    client: Client,
+    output: str,
+) -> None:
+    """Read records of all partitions and print rates; exit 1 when fewer came than --messages.
+
+    MB are 2^20 bytes.
+
+    Example: kafkalog perf consume orders --messages 100000
+    """
+    result = ReadLoad(topic, messages, timeout_ms, from_latest, fetch_size).run(
+        client, SystemClock()
+    )
+    if output == "json":
+        click.echo(json.dumps(result.document()))
+    else:
+        click.echo(READ_HEADER)
+        click.echo(result.line())
+    if not result.is_complete:
+        click.echo(f"Error: only {result.record_count} of {messages} records came.", err=True)
+        ctx.exit(1)

@@ -1,5 +1,9 @@
 """Which files run on each flow of a real daemon: ``python -m tests.tools.flows``.
 
+A flow leads through a file when code there calls another file of the package: a reader who follows
+the flow has to open it. The other files that run are ends: a clock, a value, a counter, whose name
+says enough.
+
 Each flow runs a few times in a process whose calls are traced. The files of a flow are those that
 ran every time; that leaves out what the daemon did beside it. Kernels run as plain Python
 (``NUMBA_DISABLE_JIT``), because a compiled one makes no call that could be traced. What the first
@@ -45,6 +49,9 @@ class Trace:
     """What ran during one round of a flow; each call is named by its caller and itself."""
 
     files: list[str] = dataclasses.field(default_factory=list)  # in order of the first call
+    callers: list[str] = dataclasses.field(
+        default_factory=list
+    )  # those that the flow leads through
     topic_look_ups: list[str] = dataclasses.field(default_factory=list)
     plans: list[str] = dataclasses.field(default_factory=list)
     path_cuts: list[str] = dataclasses.field(default_factory=list)
@@ -90,6 +97,8 @@ class Recorder:
 
     def _note_call(self, trace: Trace, frame: FrameType, name: str) -> None:
         caller = _nearest(frame.f_back)
+        if caller != name and caller not in trace.callers and not caller.endswith("__init__.py"):
+            trace.callers.append(caller)
         call = f"{caller} -> {name}:{frame.f_code.co_name}"
         if name == PLAN_FILE and frame.f_code.co_name == "plan" and caller != PLAN_FILE:
             trace.plans.append(call)
@@ -327,9 +336,12 @@ def trace_flows(directory: Path) -> dict[str, Trace]:
 
 
 def _merged(rounds: list[Trace]) -> Trace:
-    common = set.intersection(*(set(each.files) for each in rounds))
+    def common(lists: list[list[str]]) -> list[str]:
+        return [name for name in lists[0] if all(name in each for each in lists)]
+
     return Trace(
-        [name for name in rounds[0].files if name in common],
+        common([each.files for each in rounds]),
+        [name for name in common([each.callers for each in rounds]) if name],
         max((each.topic_look_ups for each in rounds), key=len),
         max((each.plans for each in rounds), key=len),
         max((each.path_cuts for each in rounds), key=len),
@@ -340,8 +352,10 @@ def main() -> None:
     """Print each flow."""
     with tempfile.TemporaryDirectory() as directory:
         for name, trace in trace_flows(Path(directory)).items():
-            sys.stdout.write(f"{name}: {len(trace.files)} files\n")
-            sys.stdout.writelines(f"  {each}\n" for each in trace.files)
+            count = f"through {len(trace.callers)} of {len(trace.files)} files"
+            sys.stdout.write(f"{name}: {count}, marked with >\n")
+            for each in trace.files:
+                sys.stdout.write(f"  {'>' if each in trace.callers else ' '} {each}\n")
             for title in ("topic_look_ups", "plans", "path_cuts"):
                 calls = getattr(trace, title)
                 sys.stdout.writelines(f"  {title}: {call}\n" for call in calls)

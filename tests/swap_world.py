@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import read_header
-from kafkalog.log.append import AppendedBatch
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_swap import SegmentSwap
-from kafkalog.log.values import AppendOrigin, CompletedTransaction, Isolation
+from kafkalog.log.values import AppendedBatch, AppendOrigin, CompletedTransaction, Isolation
 from tests.partition_world import NOW_MS, batch, checked
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_random import SimRandom
@@ -22,7 +21,7 @@ from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.log.segment.segment_swap import OnWriter
+    from kafkalog.log.local_log import OnWriter
     from kafkalog.log.unified_log import UnifiedLog
 
 DIRECTORY = "/logs/orders-0"

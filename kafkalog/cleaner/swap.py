@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.segment.chunks import scan_chunks
 from kafkalog.log.segment.cleaned_segment import CleanedSegment
+from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.segment.segment_split import plan_split
 from kafkalog.log.segment.segment_swap import SegmentSwap
 

@@ -1,18 +1,14 @@
-"""What an append will do, worked out before a byte is written: offsets, producer changes, buffers.
+"""What appends will do, computed before a byte is written: offsets, producer changes, buffers.
 
-Pure but for reading the producer state; writer thread. Source: Kafka's UnifiedLog.append and
-analyzeAndValidateProducerState.
+``assign_offsets``, ``check_producers`` and ``gather`` are the steps of one append (Kafka's
+UnifiedLog.append and analyzeAndValidateProducerState). ``plan_group`` combines neighbouring appends
+of one log into one write. A plain set (``is_plain``) changes nothing but the segment, the log end
+and the watermark, so sets in a row can share one gather write and one move of the log end. Each
+set is measured against the same ``SegmentRoom`` as a lone append, and the first one that would roll
+ends the group: files and answers are those of appending one by one. An empty segment, an epoch to
+note and a set that is too large end it too and take ``UnifiedLog.append``.
 
-Neighbouring appends of one log as one write: what they become, worked out before a byte moves.
-
-Theory. A plain set (``is_plain``) changes nothing but segment, log end and watermark, so sets that
-follow each other can share one gather write and one move of the log end. Every set is measured
-against the same room in the active segment (``segment_roll``) that a lone append asks for, and the
-first one that would roll ends the group: files and answers are those of appending one by one. What
-is not decided here ends the group too and takes ``UnifiedLog.append``: an empty segment, an epoch
-to note, a set that is too large. Pure, no I/O; writer thread.
-
-AppendedBatch: what a segment must know of a batch that is about to be written.
+Pure but for reading the producer state; writer thread.
 """
 
 from __future__ import annotations
@@ -33,6 +29,7 @@ from kafkalog.log.values import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    AppendedBatch,
     AppendOrigin,
     BatchFacts,
     LogAppendInfo,
@@ -45,20 +42,10 @@ if TYPE_CHECKING:
     from kafkalog.log.segment.log_segment import SegmentRoom
     from kafkalog.log.state.producer_state import BatchMetadata
     from kafkalog.log.state.producer_state_manager import ProducerStateManager
-    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import CompletedTransaction, ValidatedRecords
 
 
-class AppendedBatch(NamedTuple):
-    """Absolute offsets, the whole batch's size in bytes, its maximum timestamp (-1: none)."""
-
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
-
-
-class PlacedBatch(NamedTuple):
+class BatchWithOffsets(NamedTuple):
     """A batch with its final offsets and epoch (-1: none to note)."""
 
     facts: BatchFacts
@@ -76,9 +63,11 @@ class ProducerChanges:
     completed: list[CompletedTransaction] = field(default_factory=list)
 
 
-def place(records: ValidatedRecords, log_end_offset: int, leader_epoch: int) -> list[PlacedBatch]:
+def assign_offsets(
+    records: ValidatedRecords, log_end_offset: int, leader_epoch: int
+) -> list[BatchWithOffsets]:
     """Offsets for every batch; REPLICATION keeps its own, which must rise from the log end."""
-    placed: list[PlacedBatch] = []
+    assigned: list[BatchWithOffsets] = []
     next_offset = log_end_offset
     for batch in records.batches:
         base_offset, epoch = next_offset, leader_epoch
@@ -90,13 +79,13 @@ def place(records: ValidatedRecords, log_end_offset: int, leader_epoch: int) -> 
                     log_end_offset=log_end_offset,
                 )
         last_offset = base_offset + batch.last_offset_delta
-        placed.append(PlacedBatch(batch, base_offset, last_offset, epoch))
+        assigned.append(BatchWithOffsets(batch, base_offset, last_offset, epoch))
         next_offset = last_offset + 1
-    return placed
+    return assigned
 
 
 def check_producers(
-    producers: ProducerStateManager, origin: AppendOrigin, placed: Sequence[PlacedBatch]
+    producers: ProducerStateManager, origin: AppendOrigin, batches: Sequence[BatchWithOffsets]
 ) -> ProducerChanges:
     """Sequence and epoch rules of each batch in turn.
 
@@ -105,10 +94,10 @@ def check_producers(
     acknowledge what was never written (Kafka's produce API takes one batch a partition).
     """
     changes = ProducerChanges()
-    for placed_batch in placed:
-        if placed_batch.facts.producer_id == NO_PRODUCER_ID:
+    for each in batches:
+        if each.facts.producer_id == NO_PRODUCER_ID:
             continue
-        batch = _producer_batch(placed_batch)
+        batch = _producer_batch(each)
         info, entry = changes.infos.get(batch.producer_id), producers.entries.get(batch.producer_id)
         if origin is AppendOrigin.CLIENT:
             producers.check_client(batch, entry if info is None else info.updated)
@@ -125,24 +114,24 @@ def check_producers(
         ended = info.append(batch)
         if ended is not None:
             changes.completed.append(ended)
-    if changes.duplicates and len(changes.duplicates) != len(placed):
+    if changes.duplicates and len(changes.duplicates) != len(batches):
         raise OutOfOrderSequence(
-            f"{len(changes.duplicates)} of {len(placed)} batches are stored already; nothing was "
+            f"{len(changes.duplicates)} of {len(batches)} batches are stored already; nothing was "
             "appended. Send the others alone."
         )
     return changes
 
 
-def gather(placed: Sequence[PlacedBatch]) -> tuple[list[Buffer], list[AppendedBatch]]:
+def gather(batches: Sequence[BatchWithOffsets]) -> tuple[list[Buffer], list[AppendedBatch]]:
     """A new 16-byte prefix beside each untouched payload, and the facts for the segment."""
     buffers: list[Buffer] = []
-    batches: list[AppendedBatch] = []
-    for facts, base_offset, last_offset, epoch in placed:
+    appended: list[AppendedBatch] = []
+    for facts, base_offset, last_offset, epoch in batches:
         data = memoryview(facts.data)
         buffers.append(patch_prefix(data, base_offset, epoch))
         buffers.append(data[PREFIX_BYTES:])
-        batches.append(AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms))
-    return buffers, batches
+        appended.append(AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms))
+    return buffers, appended
 
 
 def answer(
@@ -179,9 +168,9 @@ def duplicate_answer(
     )
 
 
-def _producer_batch(placed: PlacedBatch) -> ProducerBatch:
+def _producer_batch(batch: BatchWithOffsets) -> ProducerBatch:
     """A validated batch as the producer state sees it."""
-    facts = placed.facts
+    facts = batch.facts
     last_sequence = facts.base_sequence
     if last_sequence != NO_SEQUENCE:
         last_sequence = add_to_sequence(last_sequence, facts.last_offset_delta)
@@ -190,8 +179,8 @@ def _producer_batch(placed: PlacedBatch) -> ProducerBatch:
         producer_epoch=facts.producer_epoch,
         first_sequence=facts.base_sequence,
         last_sequence=last_sequence,
-        first_offset=placed.base_offset,
-        last_offset=placed.last_offset,
+        first_offset=batch.base_offset,
+        last_offset=batch.last_offset,
         max_timestamp_ms=facts.max_timestamp_ms,
         is_transactional=is_transactional(facts.attributes),
         control_type=facts.control_type,
@@ -237,24 +226,27 @@ def is_plain(records: ValidatedRecords) -> bool:
     return True
 
 
-def plan(
-    log: UnifiedLog, sets: Sequence[ValidatedRecords], synced: Sequence[bool], start: int = 0
+def plan_group(
+    sets: Sequence[ValidatedRecords],
+    synced: Sequence[bool],
+    start: int,
+    room: SegmentRoom,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    leader_epoch: int,
+    synced_from: int,
 ) -> AppendGroup:
     """The longest group from ``sets[start]`` on; no answers when that one is to be appended alone.
 
     All sets are plain. ``synced``: readable only after the flush that covers it; so is any set that
-    brings the records in danger up to ``flush.messages``.
+    reaches ``synced_from`` (``flush.messages``).
     """
-    next_offset = log.log_end_offset
+    next_offset = log_end_offset
     group = AppendGroup(next_offset)
-    room, latest = _room(log), log.epochs.latest
-    if room is None or latest is None or latest.start_offset > next_offset:
-        return group
     buffers, batches, answers = group.buffers, group.batches, group.answers
     size_left = room.size_bytes
     batches_max = min(room.index_entries, BATCHES_MAX)  # each may fill a slot of an index
-    start_offset = log.log_start_offset
-    synced_from = log.recovery_point + log.config.flush_messages
     bytes_left = BYTES_MAX
     for index in range(start, len(sets)):
         records = sets[index]
@@ -271,7 +263,7 @@ def plan(
         for facts in records.batches:
             data = memoryview(facts.data)
             last_offset = base_offset + facts.last_offset_delta
-            buffers.append(pack_prefix(len(data), base_offset, latest.epoch))
+            buffers.append(pack_prefix(len(data), base_offset, leader_epoch))
             buffers.append(data[PREFIX_BYTES:])
             batches.append(
                 AppendedBatch(base_offset, last_offset, len(data), facts.max_timestamp_ms)
@@ -284,15 +276,5 @@ def plan(
         if is_synced and group.first_synced is None:
             group.first_synced = first_offset
         group.is_synced.append(is_synced)
-        answers.append(answer(records, first_offset, next_offset - 1, start_offset))
+        answers.append(answer(records, first_offset, next_offset - 1, log_start_offset))
     return group
-
-
-def _room(log: UnifiedLog) -> SegmentRoom | None:
-    """Of the active segment; None when an append alone has to look."""
-    if log.is_broken:  # first: a deleted log has no segment
-        return None
-    segment = log.local.active_segment
-    if not segment.size_bytes or not segment.is_first_timestamp_known:
-        return None
-    return log.room()

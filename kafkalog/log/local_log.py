@@ -19,28 +19,26 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from kafkalog.format.disk.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log import kafka_messages
-from kafkalog.log.segment import log_segment
 from kafkalog.log.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.env.filesystem import Buffer, Filesystem
-    from kafkalog.log.append import AppendedBatch
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment.segment_file import MovableDirectory, SegmentFile
     from kafkalog.log.segment.segment_reader import SegmentRead
-    from kafkalog.log.segment.segment_swap import SegmentSwap
-    from kafkalog.log.values import AbortedTransaction
+    from kafkalog.log.values import AbortedTransaction, AppendedBatch
 
+    OnWriter = Callable[[Callable[[], None]], None]
     View = tuple[tuple[int, ...], tuple[LogSegment, ...]]
 
 
@@ -80,6 +78,19 @@ class LocalFlush:
                 return  # renamed or deleted meanwhile; whoever did that syncs the parent
 
 
+class PendingSwap(Protocol):
+    """A swap of segments by the cleaner, whose renames are not all done."""
+
+    @property
+    def is_published(self) -> bool:
+        """Whether readers see the new segments."""
+        ...
+
+    def complete(self, on_writer: OnWriter) -> tuple[LogSegment, ...]:
+        """Do the other renames; the old segments that went."""
+        ...
+
+
 class LocalLog:
     """See the module."""
 
@@ -108,8 +119,8 @@ class LocalLog:
         self.last_flush_ms = environment.clock.wall_ms()
         self._names_version = int(has_unsynced_names)
         self._synced_names_version = 0
-        # owned by whoever cleans this log
-        self.pending_swap: SegmentSwap | None = None  # published, and its renames are not done
+        # owned by the thread that cleans this log
+        self.pending_swap: PendingSwap | None = None
         # single dictionary operations by any thread
         self._deleting: dict[LogSegment, DeletingSegment] = {}
         # published to readers
@@ -215,7 +226,7 @@ class LocalLog:
             self._mark_deleted((old,))
             segment = self._create_segment(base_offset)
         except OSError as error:
-            log_segment.restore_names(old, error)
+            old.restore_names(error)
             raise
         self.segments.replace(add=(segment,), remove=(old,))
         self.delete_later((old,))

@@ -2,8 +2,9 @@
 
 Owns the log start offset, the high watermark, the last stable offset, producer state and epochs of
 one partition, on top of a LocalLog. Knows no other partition, no queue, no fsync: a flush is
-planned here and run elsewhere. Changes are the writer thread's; reads are for any thread and see
-what was published last.
+planned here and run elsewhere. Changes are the writer thread's. Reads are for any thread, take no
+lock and see what was published last; a read during which a deletion or a clean took a segment away
+is repeated (``_undisturbed``).
 
 Order inside an append (log-lifecycle 1 and 18): epoch cache, size of the set, roll, duplicate and
 sequence checks, bytes, log end, producer state, transaction index, first unstable offset, high
@@ -12,15 +13,8 @@ watermark. A refused append leaves no record behind; a failed write leaves the l
 (KAFKA-7866).
 
 High watermark (one replica): the log end, but never above the first batch that was appended with
-``synced=True`` and is not flushed yet, so nobody reads what a power cut could take back.
+``synced=True`` and is not flushed yet, so no reader sees what a power cut could take back.
 Source: Kafka's UnifiedLog (4.1).
-
-The read side of UnifiedLog: fetch and list-offsets, on any thread, without a lock.
-
-Works on what the writer published. A look during which a deletion or a clean took a segment away is
-done again unless what it found can lack nothing (``_undisturbed``): then it finds that the log
-starts higher now, or the new segments.
-Source: Kafka's UnifiedLog.read and fetchOffsetByTimestamp, log-lifecycle 7 and 8.
 """
 
 from __future__ import annotations
@@ -78,6 +72,13 @@ _log = structlog.get_logger(__name__)
 
 DELETE_SNAPSHOT_TASK = "delete-producer-snapshot"
 HIGH_WATERMARK = -1  # as the offset of delete_records
+
+
+Found = TypeVar("Found")
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
 
 
 class UnifiedLog:
@@ -169,6 +170,16 @@ class UnifiedLog:
         """Whether a failed write left something that only a reload can repair."""
         return self._broken is not None or self.local.active_segment.is_broken
 
+    # ---- read
+
+    def limit_of(self, isolation: Isolation) -> int:
+        """First offset that a reader of this isolation may not see."""
+        if isolation is Isolation.LOG_END:
+            return self.log_end_offset
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.high_watermark
+        return self.last_stable_offset
+
     def read(
         self,
         offset: int,
@@ -184,15 +195,168 @@ class UnifiedLog:
         OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies behind a lost range,
         and WouldBlock when may_block is False.
         """
-        return read(
-            self, offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
+        assert max_bytes >= 0
+
+        def look() -> FetchDataInfo:
+            limit = self.limit_of(isolation)
+            self.check_bounds(offset)
+            if offset >= limit:
+                return self._answer(memoryview(b""), offset, offset)
+            found = self.local.read(
+                offset,
+                max_bytes,
+                max_offset=limit,
+                min_one_batch=min_one_batch,
+                may_block=may_block,
+            )
+            if found is None or found.base_offset > offset:
+                end_offset = limit if found is None else found.base_offset
+                require_legal_gap(self, offset, end_offset, may_block=may_block)
+            if found is None:
+                return self._answer(memoryview(b""), offset, offset)
+            aborted: Sequence[AbortedTransaction] = ()
+            if isolation is Isolation.LAST_STABLE and found.data:
+                aborted = self.local.collect_aborted(offset, found.next_offset, may_block=may_block)
+            return self._answer(found.data, found.base_offset, found.next_offset, aborted)
+
+        def is_whole(info: FetchDataInfo) -> bool:
+            # A batch after the offset may be the first one because what lay between was taken, and
+            # aborted transactions are looked up in the segments that are there then.
+            is_committed = isolation is Isolation.LAST_STABLE
+            return len(info.data) > 0 and info.base_offset <= offset and not is_committed
+
+        return self._undisturbed(look, is_whole)
+
+    def _undisturbed(self, look: Callable[[], Found], is_whole: Callable[[Found], bool]) -> Found:
+        """What ``look`` finds; it looks again where a segment was taken away while it did.
+
+        is_whole    what was found lacks nothing, whichever segments went
+        Ends: only deletions and cleans take segments. Errors as of ``look``.
+        """
+        while True:
+            # Before the bounds: a deletion moves the log start before it takes a segment.
+            segments = self.segments.values
+            try:
+                found = look()
+            except FileNotFoundError as error:
+                if not self._is_one_taken(segments):
+                    self._refuse_when_gone()
+                    refuse_missing(self, error)
+                    raise
+            except CorruptBatch:  # bounds of a segment from before a swap and from after it
+                if not self._is_one_taken(segments):
+                    raise
+            else:
+                if not self._is_one_taken(segments) or is_whole(found):
+                    return found
+            if not self.segments.values:
+                self._refuse_when_gone()
+
+    def _is_one_taken(self, segments: tuple[LogSegment, ...]) -> bool:
+        """Whether one of the segments of a moment ago is there no more; a roll only adds one."""
+        now = self.segments.values
+        return now is not segments and now[: len(segments)] != segments
+
+    def _refuse_when_gone(self) -> None:
+        """The whole log went while it was read: its topic was deleted, or its partition moved."""
+        if self.refusal is not None:
+            raise self.refusal()
+
+    def check_bounds(self, offset: int) -> None:
+        """OffsetBelowLogStart or OffsetAboveLogEnd where nobody can read from this offset on."""
+        start, end = self.log_start_offset, self.log_end_offset
+        if start <= offset <= end:
+            return
+        error = OffsetBelowLogStart if offset < start else OffsetAboveLogEnd
+        raise error(
+            f"Received request for offset {offset} for partition {self.topic_partition}, but we "
+            f"only have log segments from offset {start} up to {end}.",
+            log_start_offset=start,
+            log_end_offset=end,
+        )
+
+    def _answer(
+        self,
+        data: memoryview,
+        base_offset: int,
+        next_offset: int,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> FetchDataInfo:
+        """The answer with the watermarks of now."""
+        return FetchDataInfo(
+            data=data,
+            base_offset=base_offset,
+            next_offset=next_offset,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end_offset=self.log_end_offset,
+            last_stable_offset=self.last_stable_offset,
+            aborted=aborted,
         )
 
     def offset_for_timestamp(
         self, timestamp_ms: int, isolation: Isolation, *, may_block: bool = True
     ) -> TimestampOffset | None:
         """List-offsets: -1 latest, -2 earliest, -3 largest timestamp, else first at or after."""
-        return offset_for_timestamp(self, timestamp_ms, isolation, may_block=may_block)
+        if timestamp_ms < MAX_TIMESTAMP:
+            raise InvalidRequest(
+                f"{timestamp_ms} names no offset: -1 latest, -2 earliest, -3 newest"
+            )
+        limit = self.limit_of(isolation)
+        if timestamp_ms == LATEST_TIMESTAMP:
+            return TimestampOffset(NO_TIMESTAMP, limit)
+        if timestamp_ms == EARLIEST_TIMESTAMP:
+            return TimestampOffset(NO_TIMESTAMP, self.log_start_offset)
+
+        def look() -> TimestampOffset | None:
+            if timestamp_ms == MAX_TIMESTAMP:
+                return self._newest(may_block=may_block)
+            return self._first_at_or_after(timestamp_ms, may_block=may_block)
+
+        # Never whole: the index of a segment that was taken has no entries; a later one answers.
+        found = self._undisturbed(look, lambda _: False)
+        return found if found is not None and found.offset < limit else None
+
+    def _newest(self, *, may_block: bool) -> TimestampOffset | None:
+        """First record with the largest timestamp of the log."""
+        segments = [segment for segment in self.segments if segment.size_bytes]
+        if not segments:
+            return None
+        newest = max(
+            segments,
+            key=lambda segment: segment.max_timestamp_so_far(may_block=may_block).timestamp_ms,
+        )  # max takes the first one of equals, as Kafka does
+        return newest.find_max_timestamp_record(may_block=may_block)
+
+    def _first_at_or_after(self, timestamp_ms: int, *, may_block: bool) -> TimestampOffset | None:
+        """First live record at or after timestamp_ms; LostOffsets when it may have been a lost one.
+
+        Differs from Kafka, which looks into one segment only and finds nothing when the records
+        there lie below the log start.
+        """
+        for segment in self.segments.values_between(self.log_start_offset, INT64_MAX):
+            if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
+                found = segment.find_offset_by_timestamp(
+                    timestamp_ms, self.log_start_offset, may_block=may_block
+                )
+                if found is not None:
+                    if self.lost_ranges:
+                        self._require_no_loss_before(found.offset, may_block=may_block)
+                    return found
+        return None
+
+    def _require_no_loss_before(self, offset: int, *, may_block: bool) -> None:
+        """LostOffsets when a lost range lies right in front of the batch that holds offset.
+
+        The records there may have been the first of that time. With a batch in between, which was
+        too early, they were too.
+        """
+        for lost in self.lost_ranges:
+            first_offset = lost.last_offset + 1
+            if self.log_start_offset < first_offset <= offset:
+                following = self.local.read(first_offset, 1, may_block=may_block)
+                if following is None or following.next_offset > offset:
+                    raise lost_offsets(self, lost)
 
     # ---- append
 
@@ -225,9 +389,9 @@ class UnifiedLog:
         if leader_epoch is None:
             latest = self.epochs.latest
             leader_epoch = 0 if latest is None else latest.epoch
-        placed = append_plan.place(records, self.log_end_offset, leader_epoch)
-        first_offset, last_offset = placed[0].base_offset, placed[-1].last_offset
-        for batch in placed:
+        batches = append_plan.assign_offsets(records, self.log_end_offset, leader_epoch)
+        first_offset, last_offset = batches[0].base_offset, batches[-1].last_offset
+        for batch in batches:
             if batch.leader_epoch >= 0:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
         if records.size_bytes > self.config.max_segment_bytes:
@@ -239,11 +403,11 @@ class UnifiedLog:
             )
         if not self.room().holds(records.size_bytes, records.max_timestamp_ms, last_offset):
             self.roll(first_offset)
-        changes = append_plan.check_producers(self.producers, records.origin, placed)
+        changes = append_plan.check_producers(self.producers, records.origin, batches)
         if changes.duplicates:
             start = self.log_start_offset
             return append_plan.duplicate_answer(records, changes.duplicates, start)
-        self.local.append(*append_plan.gather(placed))
+        self.local.append(*append_plan.gather(batches))
         try:
             self._after_write(changes)
         except OSError as error:
@@ -260,6 +424,30 @@ class UnifiedLog:
         if self.is_broken:
             reason = self._broken or "a failed append could not be cut back"
             raise LogDirOffline(f"{self.topic_partition} takes no appends: {reason}")
+
+    def plan_group(
+        self, sets: Sequence[ValidatedRecords], synced: Sequence[bool], start: int = 0
+    ) -> AppendGroup:
+        """The longest group of plain sets from ``sets[start]`` on, for ``append_group``.
+
+        It has no answers when the first set is to be appended alone.
+        """
+        end, latest = self.log_end_offset, self.epochs.latest
+        if self.is_broken or latest is None or latest.start_offset > end:
+            return append_plan.AppendGroup(end)
+        segment = self.local.active_segment
+        if not segment.size_bytes or not segment.is_first_timestamp_known:
+            return append_plan.AppendGroup(end)
+        return append_plan.plan_group(
+            sets,
+            synced,
+            start,
+            self.room(),
+            log_start_offset=self.log_start_offset,
+            log_end_offset=end,
+            leader_epoch=latest.epoch,
+            synced_from=self.recovery_point + self.config.flush_messages,
+        )
 
     def append_group(self, group: AppendGroup) -> None:
         """Write plain sets that were planned for this log end; all or nothing, errors as above."""
@@ -588,200 +776,3 @@ class UnifiedLog:
         self._broken = "deleted"
         self.local.delete_all_segments()
         self.local.delete_empty_dir()
-
-
-Found = TypeVar("Found")
-
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-
-
-def limit_of(log: UnifiedLog, isolation: Isolation) -> int:
-    """First offset that a reader of this isolation may not see."""
-    if isolation is Isolation.LOG_END:
-        return log.log_end_offset
-    if isolation is Isolation.HIGH_WATERMARK:
-        return log.high_watermark
-    return log.last_stable_offset
-
-
-def read(
-    log: UnifiedLog,
-    offset: int,
-    max_bytes: int,
-    isolation: Isolation,
-    *,
-    min_one_batch: bool,
-    may_block: bool,
-) -> FetchDataInfo:
-    """See UnifiedLog.read."""
-    assert max_bytes >= 0
-
-    def look() -> FetchDataInfo:
-        limit = limit_of(log, isolation)
-        check_bounds(log, offset)
-        if offset >= limit:
-            return _answer(log, memoryview(b""), offset, offset)
-        found = log.local.read(
-            offset, max_bytes, max_offset=limit, min_one_batch=min_one_batch, may_block=may_block
-        )
-        if found is None or found.base_offset > offset:
-            end_offset = limit if found is None else found.base_offset
-            require_legal_gap(log, offset, end_offset, may_block=may_block)
-        if found is None:
-            return _answer(log, memoryview(b""), offset, offset)
-        aborted: Sequence[AbortedTransaction] = ()
-        if isolation is Isolation.LAST_STABLE and found.data:
-            aborted = log.local.collect_aborted(offset, found.next_offset, may_block=may_block)
-        return _answer(log, found.data, found.base_offset, found.next_offset, aborted)
-
-    def is_whole(info: FetchDataInfo) -> bool:
-        # What begins behind the offset may do so because what lay between was taken; and aborted
-        # transactions are looked for in the segments that are there then.
-        is_committed = isolation is Isolation.LAST_STABLE
-        return len(info.data) > 0 and info.base_offset <= offset and not is_committed
-
-    return _undisturbed(log, look, is_whole)
-
-
-def _undisturbed(
-    log: UnifiedLog, look: Callable[[], Found], is_whole: Callable[[Found], bool]
-) -> Found:
-    """What ``look`` finds; it looks again where a segment was taken away while it did.
-
-    is_whole    what was found lacks nothing, whichever segments went
-    Ends: only deletions and cleans take segments. Errors as of ``look``.
-    """
-    while True:
-        # Before the bounds: a deletion moves the log start before it takes a segment.
-        segments = log.segments.values
-        try:
-            found = look()
-        except FileNotFoundError as error:
-            if not _is_one_taken(log, segments):
-                _refuse_when_gone(log)
-                refuse_missing(log, error)
-                raise
-        except CorruptBatch:  # bounds of a segment from before a swap and from after it
-            if not _is_one_taken(log, segments):
-                raise
-        else:
-            if not _is_one_taken(log, segments) or is_whole(found):
-                return found
-        if not log.segments.values:
-            _refuse_when_gone(log)
-
-
-def _is_one_taken(log: UnifiedLog, segments: tuple[LogSegment, ...]) -> bool:
-    """Whether one of the segments of a moment ago is there no more; a roll only adds one."""
-    now = log.segments.values
-    return now is not segments and now[: len(segments)] != segments
-
-
-def _refuse_when_gone(log: UnifiedLog) -> None:
-    """The whole log went while it was read: its topic was deleted, or its partition moved."""
-    if log.refusal is not None:
-        raise log.refusal()
-
-
-def check_bounds(log: UnifiedLog, offset: int) -> None:
-    """OffsetBelowLogStart or OffsetAboveLogEnd where nobody can read from this offset on."""
-    start, end = log.log_start_offset, log.log_end_offset
-    if start <= offset <= end:
-        return
-    error = OffsetBelowLogStart if offset < start else OffsetAboveLogEnd
-    raise error(
-        f"Received request for offset {offset} for partition {log.topic_partition}, but we only "
-        f"have log segments from offset {start} up to {end}.",
-        log_start_offset=start,
-        log_end_offset=end,
-    )
-
-
-def _answer(
-    log: UnifiedLog,
-    data: memoryview,
-    base_offset: int,
-    next_offset: int,
-    aborted: Sequence[AbortedTransaction] = (),
-) -> FetchDataInfo:
-    """The answer with the watermarks of now."""
-    return FetchDataInfo(
-        data=data,
-        base_offset=base_offset,
-        next_offset=next_offset,
-        log_start_offset=log.log_start_offset,
-        high_watermark=log.high_watermark,
-        log_end_offset=log.log_end_offset,
-        last_stable_offset=log.last_stable_offset,
-        aborted=aborted,
-    )
-
-
-def offset_for_timestamp(
-    log: UnifiedLog, timestamp_ms: int, isolation: Isolation, *, may_block: bool
-) -> TimestampOffset | None:
-    """See UnifiedLog.offset_for_timestamp."""
-    if timestamp_ms < MAX_TIMESTAMP:
-        raise InvalidRequest(f"{timestamp_ms} names no offset: -1 latest, -2 earliest, -3 newest")
-    limit = limit_of(log, isolation)
-    if timestamp_ms == LATEST_TIMESTAMP:
-        return TimestampOffset(NO_TIMESTAMP, limit)
-    if timestamp_ms == EARLIEST_TIMESTAMP:
-        return TimestampOffset(NO_TIMESTAMP, log.log_start_offset)
-
-    def look() -> TimestampOffset | None:
-        if timestamp_ms == MAX_TIMESTAMP:
-            return _newest(log, may_block=may_block)
-        return _first_at_or_after(log, timestamp_ms, may_block=may_block)
-
-    # Never whole: the index of a segment that was taken has no entries, and a later one answers.
-    found = _undisturbed(log, look, lambda _: False)
-    return found if found is not None and found.offset < limit else None
-
-
-def _newest(log: UnifiedLog, *, may_block: bool) -> TimestampOffset | None:
-    """First record with the largest timestamp of the log."""
-    segments = [segment for segment in log.segments if segment.size_bytes]
-    if not segments:
-        return None
-    newest = max(
-        segments,
-        key=lambda segment: segment.max_timestamp_so_far(may_block=may_block).timestamp_ms,
-    )  # max takes the first one of equals, as Kafka does
-    return newest.find_max_timestamp_record(may_block=may_block)
-
-
-def _first_at_or_after(
-    log: UnifiedLog, timestamp_ms: int, *, may_block: bool
-) -> TimestampOffset | None:
-    """First live record at or after timestamp_ms; LostOffsets when it may have been a lost one.
-
-    Differs from Kafka, which looks into one segment only and finds nothing when the records there
-    lie below the log start.
-    """
-    for segment in log.segments.values_between(log.log_start_offset, INT64_MAX):
-        if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
-            found = segment.find_offset_by_timestamp(
-                timestamp_ms, log.log_start_offset, may_block=may_block
-            )
-            if found is not None:
-                if log.lost_ranges:
-                    _require_no_loss_before(log, found.offset, may_block=may_block)
-                return found
-    return None
-
-
-def _require_no_loss_before(log: UnifiedLog, offset: int, *, may_block: bool) -> None:
-    """LostOffsets when a lost range lies right in front of the batch that holds offset.
-
-    The records there may have been the first of that time. With a batch in between, which was too
-    early, they were too.
-    """
-    for lost in log.lost_ranges:
-        first_offset = lost.last_offset + 1
-        if log.log_start_offset < first_offset <= offset:
-            following = log.local.read(first_offset, 1, may_block=may_block)
-            if following is None or following.next_offset > offset:
-                raise lost_offsets(log, lost)

@@ -103,6 +103,18 @@ class BatchFacts(NamedTuple):
     coordinator_epoch: int = -1  # likewise
 
 
+class AppendedBatch(NamedTuple):
+    """What a segment must know of a batch about to be written.
+
+    Absolute offsets, the size of the whole batch, its maximum timestamp (-1: none).
+    """
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
 class ValidatedRecords(NamedTuple):
     """What the validator hands to append: batches that keep every rule needing no log state."""
 

@@ -98,18 +98,18 @@ def start_not_checkpointed(patch: pytest.MonkeyPatch) -> None:
 
 
 def offset_off_by_one(patch: pytest.MonkeyPatch) -> None:
-    real = append.place
+    real = append.assign_offsets
 
-    def place(records: Any, end: int, epoch: int) -> Any:
-        placed = real(records, end, epoch)
-        if len(placed) > 1:
-            last = placed[-1]
-            placed[-1] = last._replace(
+    def assign_offsets(records: Any, end: int, epoch: int) -> Any:
+        batches = real(records, end, epoch)
+        if len(batches) > 1:
+            last = batches[-1]
+            batches[-1] = last._replace(
                 base_offset=last.base_offset + 1, last_offset=last.last_offset + 1
             )
-        return placed
+        return batches
 
-    patch.setattr(append, "place", place)
+    patch.setattr(append, "assign_offsets", assign_offsets)
 
 
 def short_write_left(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tests.swap_world import BASES, CASES, DIRECTORY, Case, Content, SwapWorld
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log.segment.segment_swap import OnWriter
+    from kafkalog.log.local_log import OnWriter
     from tests.sim.crash_enumeration import CrashPoint
 
 

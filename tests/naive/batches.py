@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import crc32c
 
-from kafkalog.log.append import AppendedBatch
+from kafkalog.log.values import AppendedBatch
 
 AFTER_CRC = struct.Struct(">hiqqqhii")  # attributes ... record count
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.log.append import AppendedBatch
+    from kafkalog.log.values import AppendedBatch
 
 
 def entries_due(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from kafkalog.format.records.record_batch import Codec
-from kafkalog.log.append import AppendedBatch
+from kafkalog.log.values import AppendedBatch
 from tests.naive.cleaner import split_batches
 from tests.naive.index_entries_due import entries_due
 from tests.oracle.cleans import (

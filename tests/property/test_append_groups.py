@@ -66,7 +66,7 @@ def append_grouped(
     grouped = 0
     while len(answers) < len(sets):
         start = len(answers)
-        group = append.plan(world.log, sets, synced, start)
+        group = world.log.plan_group(sets, synced, start)
         if group.answers:
             world.log.append_group(group)
             answers += group.answers
@@ -123,9 +123,9 @@ def test_small_sets_do_share_a_write() -> None:
     sets = [records_of([10], 0)] * 600
     _, grouped = append_grouped(world, sets, [False] * 600)
     assert grouped == 599  # the first one opens the segment and notes the epoch
-    assert len(append.plan(world.log, sets, [False] * 600).answers) == append.BATCHES_MAX
+    assert len(world.log.plan_group(sets, [False] * 600).answers) == append.BATCHES_MAX
     large = [records_of([300_000], 0)] * 5
-    assert len(append.plan(world.log, large, [False] * 5).answers) == 3
+    assert len(world.log.plan_group(large, [False] * 5).answers) == 3
 
 
 def test_a_deleted_log_takes_no_group() -> None:
@@ -134,7 +134,7 @@ def test_a_deleted_log_takes_no_group() -> None:
     sets = [records_of([10], 0)] * 3
     append_grouped(world, sets, [False] * 3)
     world.log.delete()
-    assert not append.plan(world.log, sets, [False] * 3).answers
+    assert not world.log.plan_group(sets, [False] * 3).answers
     with pytest.raises(LogDirOffline):
         append_alone(world, sets[0], is_all=False)
 

@@ -18,9 +18,9 @@ from kafkalog.errors import (
     KafkalogError,
 )
 from kafkalog.format.disk.file_names import CLEANED_SUFFIX, segment_file_name
-from kafkalog.log.append import AppendedBatch
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_swap import SegmentSwap
+from kafkalog.log.values import AppendedBatch
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,

@@ -24,9 +24,9 @@ from kafkalog.format.wire.record_writer import Bounds, RecordShape
 from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
-from kafkalog.log.segment.chunks import scan_chunks
 from kafkalog.log.segment.cleaned_segment import CleanedSegment
 from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.segment.segment_swap import SegmentSwap
 from kafkalog.log.values import AppendOrigin, Isolation

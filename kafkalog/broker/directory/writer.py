@@ -106,7 +106,7 @@ class AppendPlans:
         start = self._start
         if start == len(self._run):
             return [], None
-        group = append.plan(self._log, self._records, self._synced, start)
+        group = self._log.plan_group(self._records, self._synced, start)
         is_group = len(group.answers) > 1
         self._start += len(group.answers) if is_group else 1
         return self._run[start : self._start], group if is_group else None

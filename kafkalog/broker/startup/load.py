@@ -39,7 +39,6 @@ from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import DirectoryState, directory_name, encode_id
 from kafkalog.log.future_log import start_of_copy, take_epochs
 from kafkalog.log.recovery.log_loader import load_log
-from kafkalog.log.segment import log_segment
 from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
@@ -431,7 +430,7 @@ class DirectoryLoading:
             plan.run()
             log.mark_flushed(plan)
         log.update_high_watermark(log.log_end_offset)
-        log_segment.lend(log.local.active_segment)
+        log.local.active_segment.release_files()
         return log
 
 

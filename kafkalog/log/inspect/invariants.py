@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop
-from kafkalog.log.segment.chunks import scan_chunks
+from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _check_segment(segment: LogSegment, *, is_contiguous: bool) -> int:
 
 def _check_indexes(segment: LogSegment, last_offsets: dict[int, int], max_timestamp: int) -> None:
     """I10 and I11: every entry points at a batch, entries rise, the largest timestamp is true."""
-    segment.floor_position(segment.base_offset)  # entries of a damaged index are found again
+    segment.floor_entry(segment.base_offset)  # entries of a damaged index are found again
     for last_offset in last_offsets.values():
         found = segment.offset_index.lookup(last_offset)
         assert found.offset <= last_offset, "I10: a look-up lands behind its target"

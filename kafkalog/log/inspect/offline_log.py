@@ -87,7 +87,7 @@ def flush_and_close(log: UnifiedLog) -> None:
 
 def _segment_state(segment: LogSegment) -> dict[str, int]:
     # These two look-ups first: entries of a damaged index are found again from the .log.
-    segment.floor_position(segment.base_offset)
+    segment.floor_entry(segment.base_offset)
     segment.floor_timestamp(INT64_MAX)
     return {
         "base": segment.base_offset,

@@ -28,7 +28,7 @@ from kafkalog.format.records.record_batch import (
     is_control,
     timestamp_type_of,
 )
-from kafkalog.log.segment.chunks import SCAN_CHUNK_BYTES, scan_chunks
+from kafkalog.log.segment.segment_files import SCAN_CHUNK_BYTES, scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kafkalog.format.records.batch_scan import BatchRows
-    from kafkalog.log.segment.chunks import ScannedChunk
     from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.segment.segment_files import ScannedChunk
     from kafkalog.log.unified_log import UnifiedLog
 
     Mask = npt.NDArray[np.bool_]
@@ -232,7 +232,7 @@ def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
     start = log.log_start_offset
     segment: LogSegment | None = log.segments.floor(start) or log.segments.first
     while segment is not None:
-        position = segment.floor_position(start) if segment.base_offset < start else 0
+        position = segment.floor_entry(start).position if segment.base_offset < start else 0
         for chunk in _scan(segment, position, segment.size_bytes, most_bytes=1):
             timestamp_ms = oldest_in(chunk.data, chunk.rows, start)
             if timestamp_ms is not None:

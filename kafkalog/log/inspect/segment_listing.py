@@ -21,7 +21,6 @@ from kafkalog.log.retention import execute
 from kafkalog.log.segment.offset_index import OffsetIndex
 from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.segment.time_index import TimeIndex
-from kafkalog.log.unified_log import check_bounds
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ class OffsetPlace(NamedTuple):
 
 def locate(log: UnifiedLog, offset: int) -> OffsetPlace:
     """OffsetBelowLogStart, OffsetAboveLogEnd, UnknownSegment, OSError."""
-    check_bounds(log, offset)
+    log.check_bounds(offset)
     segments = log.segments.values
     number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
     segment, is_active = segments[number], number == len(segments) - 1

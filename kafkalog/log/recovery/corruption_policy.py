@@ -47,7 +47,7 @@ from kafkalog.log.recovery.prefix_repair import (
     true_prefix,
 )
 from kafkalog.log.segment import segment_reader
-from kafkalog.log.segment.chunks import read_chunk, scan_chunks
+from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
 from kafkalog.log.segment.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
@@ -158,7 +158,7 @@ def has_whole_tail(
     ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
     """
     if position is None:
-        position = segment.floor_position(INT64_MAX)
+        position = segment.floor_entry(INT64_MAX).position
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         position = chunk.position + chunk.rows.consumed_bytes
         if tail is not None and chunk.rows.count:

@@ -22,7 +22,7 @@ import structlog
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_scan import BatchColumn
-from kafkalog.log.segment.chunks import scan_chunks
+from kafkalog.log.segment.segment_files import scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

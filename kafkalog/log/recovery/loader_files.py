@@ -36,9 +36,9 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import ScanStop
 from kafkalog.format.records.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V2
-from kafkalog.log.segment.chunks import scan_chunks
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.segment.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:

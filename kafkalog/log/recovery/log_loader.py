@@ -39,7 +39,7 @@ from kafkalog.log.recovery.loader_files import LoaderFiles, has_sane_transaction
 from kafkalog.log.recovery.lost_data import find_lost, tell_left_over, tell_lost, tell_lost_end
 from kafkalog.log.recovery.lost_ranges import is_emptied
 from kafkalog.log.recovery.prefix_repair import NO_ENDS, KnownEnds
-from kafkalog.log.segment import segment_recovery, segment_split
+from kafkalog.log.segment import segment_split
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_file import MovableDirectory
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
@@ -583,7 +583,7 @@ class _Loader:
             last_end=self._last_end if end == INT64_MAX else 0,
         )
         try:
-            result = segment_recovery.recover(segment, on_batches, judge, is_durable=is_durable)
+            result = segment.recover(on_batches, judge, is_durable=is_durable)
         except SegmentOffsetOverflow:
             corruption_policy.judge_before_split(filesystem, segment, self._corruption)
             raise
@@ -607,7 +607,8 @@ class _Loader:
 
         CorruptBatch when a single batch spans the whole range of offsets.
         """
-        segment, filesystem = overflow.segment, self._environment.filesystem
+        segment, filesystem = self._segments.get(overflow.base_offset), self._environment.filesystem
+        assert segment is not None, "only segments of the log are recovered"
         pieces = segment_split.plan_split(segment)
         if [piece.base_offset for piece in pieces] in ([], [segment.base_offset]):
             raise CorruptBatch(str(overflow), file=segment.log_file.path, position=0)

@@ -70,7 +70,7 @@ class CleanedSegment:
         """
         last_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1])
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-            raise SegmentOffsetOverflow(self._segment, last_offset)
+            raise SegmentOffsetOverflow(self.base_offset, last_offset)
         assert self.has_room_for(len(data)), "the caller asked before"
         self._segment.log_file.pin_for_write().pwrite(data, self.size_bytes)
         self._cadence.add(rows, self.size_bytes)

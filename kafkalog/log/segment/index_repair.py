@@ -17,23 +17,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import structlog
 
-from kafkalog.errors import InvalidRequest
+from kafkalog.errors import CorruptIndex, InvalidRequest
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record import read_records
 from kafkalog.format.records.record_batch import MAGIC_AT, MAGIC_V2
-from kafkalog.log.segment.chunks import (
+from kafkalog.log.segment.segment_files import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
     LOG_OVERHEAD_BYTES,
     read_chunk,
     scan_chunks,
 )
+from kafkalog.log.segment.segment_recovery import remember_entries
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.log_segment import LogSegment
-    from kafkalog.log.values import OffsetPosition
+    from kafkalog.log.segment.segment_files import SegmentFiles
+    from kafkalog.log.values import OffsetPosition, TimestampOffset
 
 _log = structlog.get_logger(__name__)
 
@@ -55,6 +56,29 @@ class BatchPlace(NamedTuple):
     previous_last: int
 
 
+def floor_entry(segment: SegmentFiles, offset: int, *, may_block: bool = True) -> OffsetPosition:
+    """Greatest offset index entry at or below offset, else (base offset, 0).
+
+    A damaged index is not believed: its entries are found again from the ``.log``.
+    """
+    try:
+        return segment.offset_index.lookup(offset, may_block=may_block)
+    except CorruptIndex:
+        remember_entries(segment)
+        return segment.offset_index.lookup(offset, may_block=may_block)
+
+
+def floor_timestamp(
+    segment: SegmentFiles, timestamp_ms: int, *, may_block: bool = True
+) -> TimestampOffset:
+    """Greatest time index entry at or below timestamp_ms; a damaged index as above."""
+    try:
+        return segment.time_index.lookup(timestamp_ms, may_block=may_block)
+    except CorruptIndex:
+        remember_entries(segment)
+        return segment.time_index.lookup(timestamp_ms, may_block=may_block)
+
+
 def agrees(rows: BatchRows, data: memoryview, entry: OffsetPosition) -> bool:
     """Whether the first row, its CRC checked, can be the batch that the entry points to.
 
@@ -71,12 +95,12 @@ def agrees(rows: BatchRows, data: memoryview, entry: OffsetPosition) -> bool:
     return len(offsets) > 0 and int(offsets[-1]) == entry.offset
 
 
-def sound_floor(segment: LogSegment, offset: int) -> OffsetPosition:
+def sound_floor(segment: SegmentFiles, offset: int) -> OffsetPosition:
     """An entry at or below offset that leads to a sound batch, else the segment's beginning.
 
     The floor entry itself, but for damage. Reads that batch.
     """
-    floor = segment.floor_entry(offset)
+    floor = floor_entry(segment, offset)
     file = segment.log_file.acquire()
     if floor.position == 0 or vouched_last(file, floor, segment.size_bytes) is not None:
         return floor
@@ -84,7 +108,7 @@ def sound_floor(segment: LogSegment, offset: int) -> OffsetPosition:
 
 
 def place_past(
-    segment: LogSegment, floor: OffsetPosition, offset: int, *, end: int, end_offset: int
+    segment: SegmentFiles, floor: OffsetPosition, offset: int, *, end: int, end_offset: int
 ) -> BatchPlace | None:
     """The first batch that reaches offset, in spite of a floor entry that points elsewhere.
 
@@ -117,9 +141,9 @@ def place_past(
     return place
 
 
-def _may_grow(segment: LogSegment, end: int) -> bool:
+def _may_grow(segment: SegmentFiles, end: int) -> bool:
     """Whether entries may be there a moment before their batches."""
-    return segment.is_active or segment.size_bytes != end
+    return segment.offset_index.is_active or segment.size_bytes != end
 
 
 def vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
@@ -138,7 +162,7 @@ def vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
 
 
 def _sound_before(
-    segment: LogSegment, file: File, floor: OffsetPosition, end: int
+    segment: SegmentFiles, file: File, floor: OffsetPosition, end: int
 ) -> OffsetPosition:
     """A sound entry in front of the floor; the segment's beginning, which needs none."""
     count = 1
@@ -150,7 +174,7 @@ def _sound_before(
 
 
 def _walk(
-    segment: LogSegment,
+    segment: SegmentFiles,
     file: File,
     start: int,
     floor: OffsetPosition,

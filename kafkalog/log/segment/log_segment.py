@@ -1,4 +1,4 @@
-"""LogSegment: one ``.log`` file and its three indexes.
+"""LogSegment: one ``.log`` file and its three indexes, from creation to deletion.
 
 Theory. A segment is *active* while it may be appended to: its files are open for writing, its
 indexes in memory and preallocated on disk. Any other segment is *closed*: making such an object
@@ -7,32 +7,26 @@ entries, largest timestamp, first timestamp) is fetched on first use. A log of 2
 therefore quick to open and needs about 1 KiB a segment.
 
 An append is all or nothing: one gather write, then one small write per index entry that is due
-(log-lifecycle 4); whatever fails, the ``.log`` is cut back to its old size and memory keeps the old
-state, so the next append starts at the same place. If even the cut fails ``is_broken`` is set: no
-append is taken any more, and the next load cuts, or finds the whole of it.
-
-Changes are the writer thread's (recovery: the loader's, before anyone else sees the segment). Reads
-are for any thread; they see ``size_bytes``, which moves only after a batch is whole.
-Source: Kafka's LogSegment (4.1). Reading is in ``segment_read``, recovery in ``segment_recovery``.
-
-When a segment has to roll, and closing it so that a failed close is undone.
-
-``SegmentRoom`` is the rule of log-lifecycle 3 (Kafka's LogSegment.shouldRoll), told as what the
-next set may measure, so that many sets can be held against one look.
+(log-lifecycle 4). Whatever fails, the ``.log`` is cut back to its old size and memory keeps the old
+state, so the next append starts at the same place. If the cut fails too, ``is_broken`` is set: the
+segment takes no more appends, and the next load cuts the torn batch or finds it whole.
 
 A full disk or a shortage of descriptors must not end a log (reliability 2.2): whatever call of a
-roll fails, the old segment is the active one again and the same roll can be tried later. Writer
-thread. A crash in between is an unclean start, which rebuilds the indexes of unflushed segments.
-Differs from Kafka: there any failure of a roll takes the log directory offline.
+roll fails, the old segment is the active one again and the same roll can be tried later. Differs
+from Kafka: there a failed roll takes the log directory offline. After a crash in between, the
+unclean start rebuilds the indexes of unflushed segments. ``SegmentRoom`` is the rule of
+log-lifecycle 3 (Kafka's LogSegment.shouldRoll) as limits that many sets can be compared with.
 
-How long a segment holds its descriptors: pinned while it has something unsynced, then lent.
+Descriptors. The kernel reports a failed writeback once, to the descriptors that are open then. So
+the files are pinned from the first unsynced change until the flush that covers it. Then their
+handles, still good for writing, go to the bounded cache (``OpenFiles``); the next append takes them
+from there or opens the files again. The number of open descriptors is bounded by a setting and by
+what is unsynced, not by the number of segments.
 
-Theory. A failed writeback is told once, to the descriptors that were open when it happened. So the
-files of a segment stay open from the first unsynced change on until the flush that covers it; then
-their handles, still good for writing, go to the bounded cache (``OpenFiles``). The next append
-takes them back from there, or opens them anew when others were used since. So a partition that
-nobody writes to costs no descriptor for good, whether its segment is active or closed, and what is
-open is bounded by a setting and by what is unsynced, not by the number of segments. Writer thread.
+Changes are the writer thread's (in recovery: the loader's, before others see the segment). Reads
+are for any thread; they see ``size_bytes``, which moves only after a batch is whole.
+Source: Kafka's LogSegment (4.1). Reading is in ``segment_reader``, recovery in
+``segment_recovery``.
 """
 
 from __future__ import annotations
@@ -50,9 +44,10 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.integers import INT32_MAX, INT64_MAX, INT64_MIN
-from kafkalog.log.segment import segment_reader, segment_recovery
+from kafkalog.log.segment import index_repair, segment_reader, segment_recovery
 from kafkalog.log.segment.offset_index import OffsetIndex
 from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.segment_files import SegmentFiles
 from kafkalog.log.segment.time_index import TimeIndex
 from kafkalog.log.segment.transaction_index import TransactionIndex
 from kafkalog.log.values import (
@@ -66,20 +61,38 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.env.filesystem import Buffer
-    from kafkalog.log.append import AppendedBatch
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment.segment_file import MovableDirectory
     from kafkalog.log.segment.segment_reader import SegmentRead
-    from kafkalog.log.segment.segment_recovery import OnBatches, RecoveryResult
-    from kafkalog.log.values import CompletedTransaction, OffsetPosition
+    from kafkalog.log.segment.segment_recovery import Judge, OnBatches, RecoveryResult
+    from kafkalog.log.values import AppendedBatch, CompletedTransaction, OffsetPosition
 
 
 MAX_SEGMENT_BYTES = INT32_MAX  # positions are int32
 _SIZE_BYTES = attrgetter("size_bytes")
 
 
-class LogSegment:
+class SegmentRoom(NamedTuple):
+    """The largest set that needs no new segment."""
+
+    size_bytes: int
+    timestamp_ms: int  # its maximum
+    first_offset: int  # offsets from here
+    last_offset: int  # up to here fit the indexes
+    index_entries: int  # left in the fuller index; each batch may take one
+
+    def holds(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
+        """Whether such a set can be appended without a roll."""
+        return (
+            size_bytes <= self.size_bytes
+            and max_timestamp_ms <= self.timestamp_ms
+            and self.index_entries > 0
+            and self.first_offset <= last_offset <= self.last_offset
+        )
+
+
+class LogSegment(SegmentFiles):
     """See the module."""
 
     __slots__ = (
@@ -91,16 +104,8 @@ class LogSegment:
         "_is_active",
         "_jitter_ms",
         "_last_modified_ms",
-        "_max_timestamp",
         "_version",
-        "base_offset",
-        "index_interval_bytes",
         "is_broken",
-        "log_file",
-        "offset_index",
-        "size_bytes",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(
@@ -126,19 +131,22 @@ class LogSegment:
         def file(kind: str) -> SegmentFile:
             return SegmentFile(environment, directory, segment_file_name(base_offset, kind, suffix))
 
+        super().__init__(
+            base_offset,
+            size_bytes,
+            file(LOG_SUFFIX),
+            OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes, cache),
+            TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes, cache),
+            TransactionIndex(
+                file(TRANSACTION_INDEX_SUFFIX), base_offset, cache, exists=has_transaction_index
+            ),
+            config.index_interval_bytes,
+        )
         # constant after construction
         self._environment = environment
-        self.index_interval_bytes = config.index_interval_bytes
         self._created_ms = environment.clock.wall_ms()
         jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = environment.random.below(jitter_bound) if jitter_bound > 0 else 0
-        self.base_offset = base_offset
-        self.log_file = file(LOG_SUFFIX)
-        self.offset_index = OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes, cache)
-        self.time_index = TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes, cache)
-        self.transaction_index = TransactionIndex(
-            file(TRANSACTION_INDEX_SUFFIX), base_offset, cache, exists=has_transaction_index
-        )
         # owned by the writer thread
         self._is_active = False
         self._bytes_since_index_entry = 0
@@ -147,8 +155,6 @@ class LogSegment:
         self._flushed_version = 0
         self.is_broken = False
         # published to readers
-        self.size_bytes = size_bytes
-        self._max_timestamp: TimestampOffset | None = None  # None: not known yet
         self._first_timestamp_ms: int | None = None
 
     @classmethod
@@ -180,7 +186,7 @@ class LogSegment:
             log.truncate(config.max_segment_bytes)
         segment.offset_index.create()
         segment.time_index.create()
-        segment._max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
+        segment.max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
         segment._is_active = True
         segment.mark_unflushed()
         return segment
@@ -209,7 +215,7 @@ class LogSegment:
         assert self._is_active, "append to a closed segment"
         assert not self.is_broken, "append to a segment with a torn tail"
         if not self.log_file.is_pinned:
-            hold(self)
+            self._pin_files()
         position = self.size_bytes
         size = sum(map(_SIZE_BYTES, batches))
         assert size == sum(map(len, buffers)), "facts must match the bytes"
@@ -229,7 +235,7 @@ class LogSegment:
         if position == 0:
             self._first_timestamp_ms = batches[0].max_timestamp_ms
         self._bytes_since_index_entry = since
-        self._max_timestamp = largest
+        self.max_timestamp = largest
         self._last_modified_ms = self._environment.clock.wall_ms()
         self.mark_unflushed()
         self.size_bytes = position + size  # last: readers look no further than this
@@ -278,9 +284,25 @@ class LogSegment:
             self.mark_unflushed()
 
     def room(self, max_bytes: int, max_ms: int, now_ms: int) -> SegmentRoom:
-        """What the next set may measure before it needs a new segment; may read the first batch."""
-        age_ms = now_ms - self._created_ms
-        return room_in(self, max_bytes, max_ms - self._jitter_ms, age_ms)
+        """What the next set may measure before it needs a new segment.
+
+        Event time counts from the timestamp of the first batch, which may be read for it; wall
+        time, from when the segment was made, where it has none. An empty segment is never too old.
+        """
+        max_age_ms = max_ms - self._jitter_ms
+        timestamp_ms = INT64_MAX
+        first_ms = self.first_batch_timestamp_ms()
+        if self.size_bytes and first_ms >= 0:
+            timestamp_ms = first_ms + max_age_ms
+        elif self.size_bytes and now_ms - self._created_ms > max_age_ms:
+            timestamp_ms = INT64_MIN
+        return SegmentRoom(
+            size_bytes=max_bytes - self.size_bytes,
+            timestamp_ms=timestamp_ms,
+            first_offset=self.base_offset,
+            last_offset=self.base_offset + MAX_RELATIVE_OFFSET,
+            index_entries=min(self.offset_index.free_slots, self.time_index.free_slots),
+        )
 
     @property
     def is_first_timestamp_known(self) -> bool:
@@ -329,20 +351,9 @@ class LogSegment:
             may_block=may_block,
         )
 
-    def floor_position(self, offset: int, *, may_block: bool = True) -> int:
-        """Position of an indexed batch at or before the one holding offset, else 0."""
-        return self.floor_entry(offset, may_block=may_block).position
-
-    def floor_entry(self, offset: int, *, may_block: bool = True) -> OffsetPosition:
-        """Greatest offset index entry at or below offset, else (base offset, 0).
-
-        A damaged index is not believed: its entries are found again from the ``.log``.
-        """
-        try:
-            return self.offset_index.lookup(offset, may_block=may_block)
-        except CorruptIndex:
-            segment_recovery.remember_entries(self)
-            return self.offset_index.lookup(offset, may_block=may_block)
+    def floor_entry(self, offset: int) -> OffsetPosition:
+        """See index_repair."""
+        return index_repair.floor_entry(self, offset)
 
     def read_next_offset(self) -> int:
         """Last offset in the segment + 1, its base offset when empty. Reads the tail."""
@@ -353,24 +364,16 @@ class LogSegment:
 
         Of a segment found on disk: the last time index entry, fetched once.
         """
-        known = self._max_timestamp
+        known = self.max_timestamp
         if known is not None:
             return known
-        last = self.floor_timestamp(INT64_MAX, may_block=may_block)
-        self._max_timestamp = last
+        last = index_repair.floor_timestamp(self, INT64_MAX, may_block=may_block)
+        self.max_timestamp = last
         return last
 
-    def floor_timestamp(self, timestamp_ms: int, *, may_block: bool = True) -> TimestampOffset:
-        """Greatest time index entry at or below timestamp_ms; a damaged index as above."""
-        try:
-            return self.time_index.lookup(timestamp_ms, may_block=may_block)
-        except CorruptIndex:
-            segment_recovery.remember_entries(self)
-            return self.time_index.lookup(timestamp_ms, may_block=may_block)
-
-    def note_max_timestamp(self, largest: TimestampOffset) -> None:
-        """Take over what a walk over the batches found."""
-        self._max_timestamp = largest
+    def floor_timestamp(self, timestamp_ms: int) -> TimestampOffset:
+        """See index_repair."""
+        return index_repair.floor_timestamp(self, timestamp_ms)
 
     def largest_timestamp_ms(self, *, may_block: bool = True) -> int:
         """What time retention compares: the largest record timestamp, else the file's mtime."""
@@ -387,7 +390,8 @@ class LogSegment:
 
     def find_max_timestamp_record(self, *, may_block: bool = True) -> TimestampOffset | None:
         """First record that carries the largest timestamp; None without any (ListOffsets -3)."""
-        return segment_reader.find_max_timestamp_record(self, may_block=may_block)
+        largest = self.max_timestamp_so_far(may_block=may_block)
+        return segment_reader.find_max_timestamp_record(self, largest, may_block=may_block)
 
     # ---- life
 
@@ -405,12 +409,25 @@ class LogSegment:
     def on_become_inactive(self) -> None:
         """Close for appending: forced time entry, indexes trimmed, preallocation cut off.
 
-        All or nothing. The files stay pinned until ``mark_flushed``.
+        All or nothing: on OSError it can be appended to again, or ``is_broken`` is set. The files
+        stay pinned until ``mark_flushed``.
         """
-        if self._is_active:
-            hold(self)
-            seal_or_undo(self)
-            self._is_active = False
+        if not self._is_active:
+            return
+        self._pin_files()
+        times = self.time_index.entry_count()
+        try:
+            self.seal()
+        except OSError as cause:
+            try:
+                self.offset_index.resize_to_max()
+                self.time_index.resize_to_max()
+                self.time_index.truncate_to_count(times)  # without the forced last entry
+            except (OSError, CorruptIndex) as error:
+                self.is_broken = True
+                cause.add_note(f"opening {self.log_file.path} again failed: {error}")
+            raise
+        self._is_active = False
 
     def seal(self) -> None:
         """What roll, close and recovery have in common at their end: forced entry and trims."""
@@ -424,14 +441,29 @@ class LogSegment:
             log.truncate(self.size_bytes)
         self.mark_unflushed()
 
-    def recover(self, on_batches: OnBatches | None = None) -> RecoveryResult:
+    def recover(
+        self,
+        on_batches: OnBatches | None = None,
+        judge: Judge | None = None,
+        *,
+        is_durable: bool = False,
+    ) -> RecoveryResult:
         """Check every batch, cut at the first bad one, rebuild the indexes (log-lifecycle 11.4).
 
         ``on_batches`` is called per chunk with the good rows and the bytes, before the cut, so that
-        the caller can update producer state and epochs. Raises SegmentOffsetOverflow when an offset
-        does not fit the segment. Afterwards the segment is closed and unflushed.
+        the caller can update producer state and epochs. ``judge`` decides which bad batch is the
+        end. Raises SegmentOffsetOverflow when an offset does not fit the segment. Afterwards the
+        segment is closed and unflushed; with ``is_durable``, for one that no flush and no later
+        start looks at, its files are synced.
         """
-        return segment_recovery.recover(self, on_batches)
+        result = segment_recovery.recover(self, on_batches, judge, is_durable=is_durable)
+        self.restore(result.valid_bytes, result.largest)
+        self.seal()
+        if is_durable:
+            for file in self.files:
+                file.datasync()
+            self.mark_flushed(self._version)
+        return result
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that holds an offset >= ``offset``; returns the bytes removed.
@@ -452,7 +484,7 @@ class LogSegment:
             self._created_ms = self._environment.clock.wall_ms()
             self._first_timestamp_ms = None
         self._bytes_since_index_entry = 0
-        self._max_timestamp = self.time_index.last_entry()
+        self.max_timestamp = self.time_index.last_entry()
         self._last_modified_ms = self._environment.clock.wall_ms()
         self.mark_unflushed()
         return removed
@@ -460,18 +492,10 @@ class LogSegment:
     def restore(self, size_bytes: int, largest: TimestampOffset) -> None:
         """Take over what recovery found: the valid size and the largest timestamp."""
         self.size_bytes = size_bytes
-        self._max_timestamp = largest
+        self.max_timestamp = largest
         self._first_timestamp_ms = None
         self._bytes_since_index_entry = 0
         self.mark_unflushed()
-
-    @property
-    def files(self) -> tuple[SegmentFile, ...]:
-        """The ``.log`` and the indexes that exist, in the order in which they are renamed."""
-        files = (self.log_file, self.offset_index.file, self.time_index.file)
-        if self.transaction_index.exists:
-            return (*files, self.transaction_index.file)
-        return files
 
     def mark_unflushed(self) -> None:
         """Contents may be in the page cache only: the next flush includes them."""
@@ -487,9 +511,23 @@ class LogSegment:
         return self._version
 
     def mark_flushed(self, version: int) -> None:
-        """Changes up to version are durable; when those are all, its descriptors are lent."""
+        """Changes up to version are durable; when those are all, its descriptors are released."""
         self._flushed_version = max(self._flushed_version, version)
-        lend(self)
+        self.release_files()
+
+    def _pin_files(self) -> None:
+        """Pin every file, before anything changes: a lack of descriptors leaves all as it was.
+
+        The ``.log`` comes last: that it is pinned says that all are.
+        """
+        for file in reversed(self.files):
+            file.pin_for_write()
+
+    def release_files(self) -> None:
+        """Hand the descriptors to the cache unless something is unsynced; an empty log has none."""
+        if not self.files_to_flush() or not self.size_bytes:
+            for file in self.files:
+                file.unpin()
 
     def change_suffix(self, new_suffix: str) -> list[str]:
         """Replace the suffix of all files; returns the names that were missing. Caller syncs."""
@@ -499,6 +537,14 @@ class LogSegment:
             if not file.rename(segment_file_name(self.base_offset, kind, new_suffix)):
                 missing.append(old_name)
         return missing
+
+    def restore_names(self, cause: OSError) -> None:
+        """Undo a renaming that was cut short; ``is_broken`` when that fails too."""
+        try:
+            self.change_suffix("")
+        except OSError as error:
+            self.is_broken = True
+            cause.add_note(f"renaming {self.log_file.path} back failed: {error}")
 
     def close(self) -> None:
         """Clean close: like a roll, then every descriptor and cached entry is dropped."""
@@ -517,88 +563,3 @@ class LogSegment:
         """Remove the files for good; returns the names that were missing."""
         self.close_handles()
         return [file.name for file in self.files if not file.unlink()]
-
-
-_ANY_TIMESTAMP_MS = INT64_MAX
-_NO_TIMESTAMP_MS = INT64_MIN
-
-
-class SegmentRoom(NamedTuple):
-    """The largest set that needs no new segment."""
-
-    size_bytes: int
-    timestamp_ms: int  # its maximum
-    first_offset: int  # offsets from here
-    last_offset: int  # up to here fit the indexes
-    index_entries: int  # left in the fuller index; each batch may take one
-
-    def holds(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
-        """Whether such a set can be appended without a roll."""
-        return (
-            size_bytes <= self.size_bytes
-            and max_timestamp_ms <= self.timestamp_ms
-            and self.index_entries > 0
-            and self.first_offset <= last_offset <= self.last_offset
-        )
-
-
-def room_in(segment: LogSegment, max_bytes: int, max_age_ms: int, age_ms: int) -> SegmentRoom:
-    """Room in the active segment; both ages in wall time, the latter since it was opened.
-
-    May read the first batch: event time counts from its timestamp, wall time when it has none. An
-    empty segment is never too old.
-    """
-    timestamp_ms = _ANY_TIMESTAMP_MS
-    first_ms = segment.first_batch_timestamp_ms()
-    if segment.size_bytes and first_ms >= 0:
-        timestamp_ms = first_ms + max_age_ms
-    elif segment.size_bytes and age_ms > max_age_ms:
-        timestamp_ms = _NO_TIMESTAMP_MS
-    return SegmentRoom(
-        size_bytes=max_bytes - segment.size_bytes,
-        timestamp_ms=timestamp_ms,
-        first_offset=segment.base_offset,
-        last_offset=segment.base_offset + MAX_RELATIVE_OFFSET,
-        index_entries=min(segment.offset_index.free_slots, segment.time_index.free_slots),
-    )
-
-
-def seal_or_undo(segment: LogSegment) -> None:
-    """Seal the active segment; on OSError it can be appended to again, or ``is_broken`` is set."""
-    times = segment.time_index.entry_count()
-    try:
-        segment.seal()
-    except OSError as cause:
-        try:
-            segment.offset_index.resize_to_max()
-            segment.time_index.resize_to_max()
-            segment.time_index.truncate_to_count(times)  # without the forced last entry
-        except (OSError, CorruptIndex) as error:
-            segment.is_broken = True
-            cause.add_note(f"opening {segment.log_file.path} again failed: {error}")
-        raise
-
-
-def restore_names(segment: LogSegment, cause: OSError) -> None:
-    """Undo a renaming to ``.deleted`` that was cut short; ``is_broken`` when that fails too."""
-    try:
-        segment.change_suffix("")
-    except OSError as error:
-        segment.is_broken = True
-        cause.add_note(f"renaming {segment.log_file.path} back failed: {error}")
-
-
-def hold(segment: LogSegment) -> None:
-    """Pin every file, before anything is changed: a shortage of descriptors leaves all as it was.
-
-    The ``.log`` comes last: that it is pinned says that all are.
-    """
-    for file in reversed(segment.files):
-        file.pin_for_write()
-
-
-def lend(segment: LogSegment) -> None:
-    """Hand the descriptors over to the cache unless something is unsynced; an empty log is not."""
-    if not segment.files_to_flush() or not segment.size_bytes:
-        for file in segment.files:
-            file.unpin()

@@ -27,13 +27,19 @@ from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose
 from kafkalog.format.records.record import read_records
 from kafkalog.format.records.record_batch import HEADER_BYTES, is_crc_valid
-from kafkalog.log.segment.chunks import (
+from kafkalog.log.segment.index_repair import (
+    agrees,
+    floor_entry,
+    floor_timestamp,
+    place_past,
+    sound_floor,
+)
+from kafkalog.log.segment.segment_files import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
     read_chunk,
     scan_chunks,
 )
-from kafkalog.log.segment.index_repair import agrees, place_past, sound_floor
 from kafkalog.log.segment.sound_behind import sound_behind
 from kafkalog.log.values import OffsetPosition, TimestampOffset, WouldBlock
 
@@ -41,8 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.chunks import ScannedChunk
-    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.segment.segment_files import ScannedChunk, SegmentFiles
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -64,7 +69,7 @@ class SegmentRead(NamedTuple):
 class _Walk:
     """Where a read has got to in a segment: there a batch must begin, or the segment ends."""
 
-    segment: LogSegment
+    segment: SegmentFiles
     file: File
     may_block: bool
     end: int  # the published size when the read began
@@ -78,10 +83,10 @@ class _Walk:
 
     @classmethod
     def begin(
-        cls, segment: LogSegment, start_offset: int, end: int, end_offset: int, *, may_block: bool
+        cls, segment: SegmentFiles, start_offset: int, end: int, end_offset: int, *, may_block: bool
     ) -> _Walk:
         """In front of the batch asked for, so that this one is seen behind its predecessor."""
-        floor = segment.floor_entry(start_offset - 1, may_block=may_block)
+        floor = floor_entry(segment, start_offset - 1, may_block=may_block)
         return cls(
             segment,
             segment.log_file.acquire(may_block=may_block),
@@ -204,7 +209,7 @@ class _Walk:
 
 
 def read(
-    segment: LogSegment,
+    segment: SegmentFiles,
     start_offset: int,
     max_bytes: int,
     *,
@@ -304,7 +309,7 @@ def _first_row_ending_at(rows: BatchRows, offset: int) -> int | None:
 
 
 def _corrupt(
-    segment: LogSegment,
+    segment: SegmentFiles,
     position: int,
     stop: ScanStop,
     base_offset: int | None = None,
@@ -321,7 +326,7 @@ def _corrupt(
 
 
 def _no_batch(
-    segment: LogSegment,
+    segment: SegmentFiles,
     position: int,
     stop: ScanStop,
     first_offset: int,
@@ -340,7 +345,7 @@ def _no_batch(
     return _corrupt(segment, position, stop, first_offset, last_offset)
 
 
-def first_batch_timestamp_ms(segment: LogSegment, *, may_block: bool) -> int | None:
+def first_batch_timestamp_ms(segment: SegmentFiles, *, may_block: bool) -> int | None:
     """Maximum timestamp in the header of the first batch; None when the segment is empty."""
     if segment.size_bytes < HEADER.size:
         return None
@@ -352,7 +357,7 @@ def first_batch_timestamp_ms(segment: LogSegment, *, may_block: bool) -> int | N
     return timestamp_ms
 
 
-def next_offset(segment: LogSegment) -> int:
+def next_offset(segment: SegmentFiles) -> int:
     """Last offset + 1, the base offset when empty."""
     position = sound_floor(segment, INT64_MAX).position
     result = segment.base_offset
@@ -363,7 +368,7 @@ def next_offset(segment: LogSegment) -> int:
     return result
 
 
-def position_of(segment: LogSegment, offset: int) -> int | None:
+def position_of(segment: SegmentFiles, offset: int) -> int | None:
     """Where the first batch starts whose last offset is >= offset; None when there is none."""
     position = sound_floor(segment, offset).position
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
@@ -374,10 +379,10 @@ def position_of(segment: LogSegment, offset: int) -> int | None:
 
 
 def find_offset_by_timestamp(
-    segment: LogSegment, timestamp_ms: int, starting_offset: int, *, may_block: bool
+    segment: SegmentFiles, timestamp_ms: int, starting_offset: int, *, may_block: bool
 ) -> TimestampOffset | None:
     """See LogSegment.find_offset_by_timestamp."""
-    floor_offset = segment.floor_timestamp(timestamp_ms, may_block=may_block).offset
+    floor_offset = floor_timestamp(segment, timestamp_ms, may_block=may_block).offset
     return _find_record(
         segment,
         max(floor_offset, starting_offset),
@@ -387,9 +392,10 @@ def find_offset_by_timestamp(
     )
 
 
-def find_max_timestamp_record(segment: LogSegment, *, may_block: bool) -> TimestampOffset | None:
-    """See LogSegment.find_max_timestamp_record."""
-    largest = segment.max_timestamp_so_far(may_block=may_block)
+def find_max_timestamp_record(
+    segment: SegmentFiles, largest: TimestampOffset, *, may_block: bool
+) -> TimestampOffset | None:
+    """See LogSegment.find_max_timestamp_record; ``largest`` of the segment."""
     return _find_record(
         segment,
         largest.offset,
@@ -400,10 +406,10 @@ def find_max_timestamp_record(segment: LogSegment, *, may_block: bool) -> Timest
 
 
 def _chunks_from(
-    segment: LogSegment, from_offset: int, end: int, *, may_block: bool
+    segment: SegmentFiles, from_offset: int, end: int, *, may_block: bool
 ) -> tuple[int, Iterator[ScannedChunk]]:
     """Chunks from the floor of an offset on and where they begin; round an entry that is wrong."""
-    floor = segment.floor_entry(from_offset, may_block=may_block)
+    floor = floor_entry(segment, from_offset, may_block=may_block)
     chunk_bytes = segment.index_interval_bytes + READ_SLACK_BYTES
     chunks = scan_chunks(
         segment, floor.position, end, check_crc=True, may_block=may_block, chunk_bytes=chunk_bytes
@@ -420,7 +426,7 @@ def _chunks_from(
 
 
 def _find_record(
-    segment: LogSegment,
+    segment: SegmentFiles,
     from_offset: int,
     batch_may_match: Callable[[Numbers], Mask],
     record_matches: Callable[[Numbers, Numbers], Mask],
@@ -430,7 +436,7 @@ def _find_record(
     """First record that matches, in batches chosen by maximum timestamp, from an offset on."""
     end, walked_offset = segment.size_bytes, segment.base_offset - 1
     position, chunks = _chunks_from(segment, from_offset, end, may_block=may_block)
-    if position > end and segment.is_active:
+    if position > end and segment.offset_index.is_active:
         return None  # an index entry is there a moment before its batch
     for chunk in chunks:
         rows = chunk.rows

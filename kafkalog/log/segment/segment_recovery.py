@@ -32,14 +32,13 @@ from kafkalog.errors import CorruptIndex
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, MalformedBatch, read_header
 from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
-from kafkalog.log.segment import chunks
 from kafkalog.log.segment.offset_index import OffsetEntries, offset_entries
+from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
 from kafkalog.log.segment.time_index import TimeEntries, time_entries
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
-    from kafkalog.log.segment.chunks import ScannedChunk
-    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.segment.segment_files import ScannedChunk, SegmentFiles
 
 
 Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -99,10 +98,9 @@ RECOVERY_CHUNK_BYTES = 512 * 1024
 class SegmentOffsetOverflow(Exception):
     """An offset lies more than 2^31 - 1 above the segment's base."""
 
-    def __init__(self, segment: LogSegment, offset: int) -> None:
+    def __init__(self, base_offset: int, offset: int) -> None:
         super().__init__(f"offset {offset} is more than 2^31 - 1 above the base of its segment")
-        self.segment = segment
-        self.offset = offset
+        self.base_offset = base_offset
 
 
 class BadBatch(enum.Enum):
@@ -158,6 +156,7 @@ class RecoveryResult:
     bad_position: int | None  # where the first bad batch starts; None when all were good
     bad_batch: BadBatch | None
     next_offset: int  # last good offset + 1; the base offset when none is left
+    largest: TimestampOffset  # and the last offset of its batch; (-1, base offset) without any
 
 
 @dataclass(slots=True)
@@ -173,18 +172,18 @@ class _Walk:
 
 
 def recover(
-    segment: LogSegment,
+    segment: SegmentFiles,
     on_batches: OnBatches | None,
     judge: Judge | None = None,
     *,
     is_durable: bool = False,
 ) -> RecoveryResult:
-    """See LogSegment.recover. Without ``judge`` the segment is cut at its first bad batch.
+    """Check the batches and write the indexes anew; ``LogSegment.recover`` does the rest.
 
-    A batch that was stepped over has its index entries; ``on_batches`` does not hear of it.
-    ``is_durable``: for a segment that no flush and no later start looks at; its files are synced on
-    return. From the first change until the aborted transactions are on disk the time index is empty
-    there, and a time index without entries makes the next unclean load repeat it all.
+    Without ``judge`` the first bad batch is the end. A batch that was stepped over has its index
+    entries; ``on_batches`` does not get it. ``is_durable``: from the first change until the
+    aborted transactions are on disk the time index is empty there, and a time index without
+    entries makes the next unclean load repeat it all.
     """
     if is_durable:
         segment.time_index.file.pin_for_write(create=True).truncate(0)
@@ -197,30 +196,25 @@ def recover(
         segment.transaction_index.file.sync_name()
     segment.offset_index.replace_entries(walk.offset_entries)
     segment.time_index.replace_entries(walk.time_entries)
-    segment.restore(walk.valid_bytes, walk.largest)
-    segment.seal()
-    if is_durable:
-        for file in segment.files:
-            file.datasync()
-        segment.mark_flushed(segment.version)
     return RecoveryResult(
         valid_bytes=walk.valid_bytes,
         truncated_bytes=size_bytes - walk.valid_bytes,
         bad_position=None if walk.bad_batch is None else walk.valid_bytes,
         bad_batch=walk.bad_batch,
         next_offset=walk.next_offset,
+        largest=walk.largest,
     )
 
 
-def rebuild_indexes(segment: LogSegment) -> None:
+def rebuild_indexes(segment: SegmentFiles) -> None:
     """Write both indexes anew from the ``.log`` of a segment that is being opened for writing."""
     walk = _walk(segment, segment.size_bytes, None)
     segment.offset_index.replace_entries(walk.offset_entries)
     segment.time_index.replace_entries(walk.time_entries)
-    segment.note_max_timestamp(walk.largest)
+    segment.max_timestamp = walk.largest
 
 
-def remember_entries(segment: LogSegment) -> None:
+def remember_entries(segment: SegmentFiles) -> None:
     """Find the entries of damaged closed indexes again, in memory only.
 
     The forced last time entry is part of them. The files stay as they are: they are the writer's.
@@ -239,11 +233,11 @@ def remember_entries(segment: LogSegment) -> None:
         times.count += 1
     segment.offset_index.keep_in_cache(walk.offset_entries)
     segment.time_index.keep_in_cache(times)
-    segment.note_max_timestamp(walk.largest)
+    segment.max_timestamp = walk.largest
 
 
 def _walk(
-    segment: LogSegment,
+    segment: SegmentFiles,
     size_bytes: int,
     on_batches: OnBatches | None,
     judge: Judge | None = None,
@@ -271,7 +265,7 @@ def _walk(
 class _Steps:
     """How far a walk has come: ``position`` is behind its last batch."""
 
-    def __init__(self, segment: LogSegment, size_bytes: int, judge: Judge | None) -> None:
+    def __init__(self, segment: SegmentFiles, size_bytes: int, judge: Judge | None) -> None:
         self.cadence = IndexCadence(segment.index_interval_bytes)
         self.position = 0
         self.next_offset = segment.base_offset
@@ -282,7 +276,7 @@ class _Steps:
     def take(self, on_batches: OnBatches | None) -> BadSpot | None:
         """Good batches up to a bad one, or up to the end."""
         stop = ScanStop.END
-        for chunk in chunks.scan_chunks(
+        for chunk in scan_chunks(
             self._segment,
             self.position,
             self._size_bytes,
@@ -349,7 +343,7 @@ class _Steps:
         Its timestamp is not believed: no look-up by time would find a record here.
         """
         file = self._segment.log_file.acquire()
-        data = chunks.read_chunk(file, self.position, over.size_bytes, may_block=True)
+        data = read_chunk(file, self.position, over.size_bytes, may_block=True)
         rows = scan(data, check_crc=False)
         assert rows.count == 1, "a batch that is stepped over has a header that can be read"
         rows.column(BatchColumn.LAST_OFFSET)[:] = over.next_offset - 1
@@ -359,12 +353,12 @@ class _Steps:
     def _add(self, rows: BatchRows, chunk_position: int) -> None:
         self.next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
         if self.next_offset - 1 - self._segment.base_offset > MAX_RELATIVE_OFFSET:
-            raise SegmentOffsetOverflow(self._segment, self.next_offset - 1)
+            raise SegmentOffsetOverflow(self._segment.base_offset, self.next_offset - 1)
         self.cadence.add(rows, chunk_position)
         self.position = chunk_position + rows.consumed_bytes
 
 
-def entries_of(segment: LogSegment, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:
+def entries_of(segment: SegmentFiles, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:
     """Stores of the entries the cadence gave, at most as many as the files hold.
 
     An index file smaller than the entries (the topic's index size was lowered) stays sparse at the

@@ -24,7 +24,7 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.records.batch_scan import BatchColumn
-from kafkalog.log.segment.chunks import read_chunk, scan_chunks
+from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:

@@ -42,13 +42,11 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.log.segment.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.log.environment import LogEnvironment
-    from kafkalog.log.local_log import LocalLog
+    from kafkalog.log.local_log import LocalLog, OnWriter
     from kafkalog.log.segment.log_segment import LogSegment
-
-    OnWriter = Callable[[Callable[[], None]], None]
 
 _log = structlog.get_logger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")

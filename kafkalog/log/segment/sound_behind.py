@@ -20,13 +20,13 @@ from kafkalog.format.records.record_batch import (
     is_crc_valid,
 )
 from kafkalog.log.recovery.prefix_repair import FOLLOWERS_TRIED, later_batches
-from kafkalog.log.segment.chunks import LARGEST_UNDOUBTED_BYTES, read_chunk
 from kafkalog.log.segment.index_repair import vouched_last
+from kafkalog.log.segment.segment_files import LARGEST_UNDOUBTED_BYTES, read_chunk
 from kafkalog.log.values import OffsetPosition
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.segment.segment_files import SegmentFiles
 
 
 class SoundPlace(NamedTuple):
@@ -37,7 +37,7 @@ class SoundPlace(NamedTuple):
 
 
 def sound_behind(
-    segment: LogSegment, position: int, first_offset: int, *, end: int, end_offset: int
+    segment: SegmentFiles, position: int, first_offset: int, *, end: int, end_offset: int
 ) -> SoundPlace | None:
     """The first place behind ``position`` that is proven to begin a batch; None: there is none.
 
@@ -63,7 +63,7 @@ def sound_behind(
 
 
 def _next_known(
-    segment: LogSegment, file: File, position: int, first_offset: int, end: int
+    segment: SegmentFiles, file: File, position: int, first_offset: int, end: int
 ) -> SoundPlace | None:
     """The batch of the next index entry that leads to its batch."""
     while True:

@@ -22,8 +22,8 @@ from kafkalog.format.records.record_batch import (
     is_control,
     is_transactional,
 )
-from kafkalog.log.segment.chunks import scan_chunks
 from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.state.producer_state import BATCHES_TO_RETAIN, ProducerBatch
 from kafkalog.log.values import AppendOrigin
 

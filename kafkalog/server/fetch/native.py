@@ -10,7 +10,6 @@ from aiohttp import hdrs, web
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.record_writer import CHUNK_BYTES
-from kafkalog.log.unified_log import limit_of
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.answers import NativeRecordPage
 from kafkalog.server.fetch.query import (
@@ -257,7 +256,7 @@ def _tag_of(asked: _Asked, offset: int, until: int) -> str:
     (cursor,) = asked.source.cursors
     log = asked.api.operations.partition_log(cursor.at.topic, cursor.at.partition)
     generation = log.local.generation
-    if not log.log_start_offset <= offset <= until <= limit_of(log, asked.query.isolation):
+    if not log.log_start_offset <= offset <= until <= log.limit_of(asked.query.isolation):
         return ""
     return f'W/"{log.topic_id}:{cursor.at.partition}:{offset}-{until}:{generation}"'
 

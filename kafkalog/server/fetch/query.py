@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.wire.record_text import offsets_by_partition, parse_event_id
 from kafkalog.format.wire.record_writer import FIELDS, FORMATS, Bounds, RecordShape
-from kafkalog.log.unified_log import check_bounds, limit_of
 from kafkalog.server.fetch.source import Cursor
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
@@ -249,7 +248,7 @@ async def cursors_of(
         if position is None:
             position = await _start(api, log, query, is_new=number > highest_seen)
         else:
-            check_bounds(log, position)  # also where nothing is to be read
+            log.check_bounds(position)  # also where nothing is to be read
         cursors.append(Cursor(log.topic_partition, position, until.get(number)))
         cursors[-1].high_watermark = log.high_watermark
         cursors[-1].log_start_offset = log.log_start_offset
@@ -258,7 +257,7 @@ async def cursors_of(
 
 async def _start(api: Api, log: UnifiedLog, query: RecordQuery, *, is_new: bool) -> int:
     """The offset that a start other than an offset means now."""
-    start, limit = log.log_start_offset, limit_of(log, query.isolation)
+    start, limit = log.log_start_offset, log.limit_of(query.isolation)
     if query.start == "tail":
         return start if is_new else max(start, limit - query.tail)
     if query.start == "from":

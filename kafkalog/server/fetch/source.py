@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import CorruptData, OffsetOutOfRange
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.record_writer import Chunk, RecordRead, UndecodableRecord
-from kafkalog.log.unified_log import limit_of
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class RecordSource:
         UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
         """
         return any(
-            limit_of(self.log_of(cursor), self.isolation) != cursor.limit
+            self.log_of(cursor).limit_of(self.isolation) != cursor.limit
             for cursor in self.cursors
             if not cursor.is_done
         )
@@ -127,7 +126,7 @@ class RecordSource:
     def look(self, cursor: Cursor) -> UnifiedLog:
         """Note what is readable of a partition now; its log."""
         log = self.log_of(cursor)
-        cursor.limit = limit_of(log, self.isolation)
+        cursor.limit = log.limit_of(self.isolation)
         cursor.high_watermark = log.high_watermark
         cursor.log_start_offset = log.log_start_offset
         return log

@@ -1,6 +1,8 @@
-"""The bytes of a segment in chunks, and the batches in them: what reads, recovery and tools share.
+"""SegmentFiles: the files of one segment and what is published of them; its bytes in chunks.
 
-Never changes a file. Any thread; of a chunk that is scanned only until the next one is asked for.
+What reads, recovery and tools share: they get this, never the ``LogSegment`` that is made of it.
+Walks change no file. Any thread; the bytes of a chunk that is scanned are good only until the next
+one is asked for.
 """
 
 from __future__ import annotations
@@ -12,18 +14,66 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkalog.format.records.batch_scan import BatchRows, ScanStop, scan
-from kafkalog.log.values import WouldBlock
+from kafkalog.log.values import TimestampOffset, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.segment.offset_index import OffsetIndex
+    from kafkalog.log.segment.segment_file import SegmentFile
+    from kafkalog.log.segment.time_index import TimeIndex
+    from kafkalog.log.segment.transaction_index import TransactionIndex
 
 HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp
 LOG_OVERHEAD_BYTES = 12
 SCAN_CHUNK_BYTES = 1024 * 1024
 LARGEST_UNDOUBTED_BYTES = 64 * 1024 * 1024  # a rotten length may ask for a whole segment's memory
+
+
+class SegmentFiles:
+    """The ``.log`` of a segment and its indexes; the writer thread alone changes the fields."""
+
+    __slots__ = (
+        "base_offset",
+        "index_interval_bytes",
+        "log_file",
+        "max_timestamp",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        size_bytes: int,
+        log_file: SegmentFile,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        transaction_index: TransactionIndex,
+        index_interval_bytes: int,
+    ) -> None:
+        """Touches no disk. ``index_interval_bytes``: the distance of index entries."""
+        # constant after construction
+        self.base_offset = base_offset
+        self.log_file = log_file
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.transaction_index = transaction_index
+        self.index_interval_bytes = index_interval_bytes
+        # published to readers
+        self.size_bytes = size_bytes
+        self.max_timestamp: TimestampOffset | None = None  # None: not known yet
+
+    @property
+    def files(self) -> tuple[SegmentFile, ...]:
+        """The ``.log`` and the indexes that exist, in the order in which they are renamed."""
+        files = (self.log_file, self.offset_index.file, self.time_index.file)
+        if self.transaction_index.exists:
+            return (*files, self.transaction_index.file)
+        return files
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +105,7 @@ def _read_into(buffer: memoryview, file: File, position: int, *, may_block: bool
 
 
 def scan_chunks(
-    segment: LogSegment,
+    segment: SegmentFiles,
     position: int,
     end: int,
     *,

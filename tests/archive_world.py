@@ -17,11 +17,11 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
-from kafkalog.spark.archive.archive import ArchiveOptions, archive
-from kafkalog.spark.archive.archive_files import SCHEMA
-from kafkalog.spark.archive.archive_sources import DirectorySource
-from kafkalog.spark.archive.parquet_table import ParquetTable, archived_files
-from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.jobs.archive.archive import ArchiveOptions, archive
+from kafkalog.jobs.archive.archive_files import SCHEMA
+from kafkalog.jobs.archive.archive_sources import DirectorySource
+from kafkalog.jobs.archive.parquet_table import ParquetTable, archived_files
+from kafkalog.jobs.tasks import InProcess
 from kafkalog.spark.logs.values import Access
 from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from kafkalog.spark.archive.archive import ArchivedPartition
-    from kafkalog.spark.archive.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
-    from kafkalog.spark.jobs.tasks import Runner
+    from kafkalog.jobs.archive.archive import ArchivedPartition
+    from kafkalog.jobs.archive.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
+    from kafkalog.jobs.tasks import Runner
 
 SMALL = ArchiveOptions(target_bytes=2000)
 
@@ -156,7 +156,7 @@ class IcebergPlace:
 
     def open(self) -> ArchiveTable:
         """As a job opens it."""
-        from kafkalog.spark.archive.iceberg_table import IcebergTable
+        from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
         return IcebergTable("default", "lake.orders", self.properties)
 

@@ -22,19 +22,19 @@ from kafkalog.env.clock import SystemClock
 from kafkalog.env.process_facts import keep_freed_memory
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.observe.logging import configure_logging
-from kafkalog.spark.jobs.audit import audit_directories
-from kafkalog.spark.jobs.compact import compact_directories
-from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.on_spark import SparkRunner
-from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.jobs.audit import audit_directories
+from kafkalog.jobs.compact import compact_directories
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.on_spark import SparkRunner
+from kafkalog.jobs.tasks import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog.spark.archive.archive_table import ArchiveTable
-    from kafkalog.spark.jobs.tasks import Runner
+    from kafkalog.jobs.archive.archive_table import ArchiveTable
+    from kafkalog.jobs.tasks import Runner
     from tests.bench.spark_side import Answer
 
 
@@ -131,9 +131,9 @@ def write(spark: SparkSession, *, sink: str, options: dict[str, str], rows: int)
 
 def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg: bool) -> Answer:
     """The job ``archive`` of a log directory into a new table."""
-    from kafkalog.spark.archive.archive import ArchiveOptions
-    from kafkalog.spark.archive.archive import archive as run_archive
-    from kafkalog.spark.archive.archive_sources import DirectorySource
+    from kafkalog.jobs.archive.archive import ArchiveOptions
+    from kafkalog.jobs.archive.archive import archive as run_archive
+    from kafkalog.jobs.archive.archive_sources import DirectorySource
     from kafkalog.spark.logs.values import Access
 
     remove(target)
@@ -149,14 +149,14 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
 
 def parquet_table(target: str) -> ArchiveTable:
     """A new one."""
-    from kafkalog.spark.archive.parquet_table import ParquetTable
+    from kafkalog.jobs.archive.parquet_table import ParquetTable
 
     return ParquetTable(target, SystemFilesystem())
 
 
 def iceberg_table(target: str) -> ArchiveTable:
     """A new one in a catalog of its own."""
-    from kafkalog.spark.archive.iceberg_table import IcebergTable
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
     os.makedirs(target)
     properties = {

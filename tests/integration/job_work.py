@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.jobs.tasks import InProcess
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.jobs.tasks import InProcess, Job, ProcessPool, TaskFailed, run_job
+from kafkalog.jobs.tasks import InProcess, Job, ProcessPool, TaskFailed, run_job
 from tests.integration.job_work import NumberTask, squares_in_process, work
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog.spark.jobs.tasks import Runner
+    from kafkalog.jobs.tasks import Runner
 
 
 class Heard:

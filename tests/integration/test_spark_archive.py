@@ -25,12 +25,12 @@ from kafkalog.format.disk.file_names import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.spark.archive.archive import ArchiveAhead, ArchiveOptions
-from kafkalog.spark.archive.archive_files import ArchiveTask, archive_piece
-from kafkalog.spark.archive.archive_sources import DirectorySource
-from kafkalog.spark.archive.archive_table import Position, UnusableTable
-from kafkalog.spark.archive.parquet_table import LocalStore, ParquetTable, archived_files
-from kafkalog.spark.jobs.tasks import InProcess, ProcessPool, TaskFailed
+from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
+from kafkalog.jobs.archive.archive_files import ArchiveTask, archive_piece
+from kafkalog.jobs.archive.archive_sources import DirectorySource
+from kafkalog.jobs.archive.archive_table import Position, UnusableTable
+from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable, archived_files
+from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from kafkalog.spark.logs.values import Access, DataLost
 from tests.archive_world import (
     GrowingLogs,
@@ -428,7 +428,7 @@ class FailingFilesystem(SystemFilesystem):
 
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
     """M27. A file that is not what was written is of no commit."""
-    from kafkalog.spark.archive.archive_files import WrongFile
+    from kafkalog.jobs.archive.archive_files import WrongFile
     from kafkalog.spark.logs.directory import DirectoryLogs
     from kafkalog.spark.logs.values import OffsetRange
 

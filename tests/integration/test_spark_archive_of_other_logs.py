@@ -18,10 +18,10 @@ from crc32c import crc32c
 from kafkalog.errors import CorruptData
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.topic_names import encode_id
-from kafkalog.spark.archive.archive import ArchiveAhead
-from kafkalog.spark.archive.archive_files import SCHEMA, last_record
-from kafkalog.spark.archive.archive_table import Position, UnusableTable
-from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.jobs.archive.archive import ArchiveAhead
+from kafkalog.jobs.archive.archive_files import SCHEMA, last_record
+from kafkalog.jobs.archive.archive_table import Position, UnusableTable
+from kafkalog.jobs.tasks import InProcess
 from kafkalog.spark.logs.values import AmbiguousPartition
 from tests.archive_world import GrowingLogs, PlainPlace, offsets_in, some_logs
 

@@ -18,8 +18,8 @@ import pytest
 
 from kafkalog.client import Client, ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.archive.archive_sources import DaemonSource
-from kafkalog.spark.archive.parquet_table import ParquetTable, archived_files
+from kafkalog.jobs.archive.archive_sources import DaemonSource
+from kafkalog.jobs.archive.parquet_table import ParquetTable, archived_files
 from kafkalog.spark.logs.values import Access
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_cli_over_http import run_plain

@@ -21,12 +21,12 @@ from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import add_to_sequence
 from kafkalog.log.segment.segment_file import MovableDirectory
 from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
-from kafkalog.spark.jobs.audit import (
+from kafkalog.jobs.audit import (
     audit_directories,
     plan_tasks,
 )
-from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.tasks import InProcess, ProcessPool
 from tests.fleet_world import (
     contents,
     flip_record,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from kafkalog.spark.jobs.audit import Audit, AuditRow, AuditTask
+    from kafkalog.jobs.audit import Audit, AuditRow, AuditTask
 
 LOG = "00000000000000000000.log"
 SECOND = "00000000000000000012"

@@ -13,13 +13,13 @@ from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.log.inspect.directory_check import list_directory
 from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
 from kafkalog.log.inspect.segment_check import SegmentReport
-from kafkalog.spark.jobs.audit import (
+from kafkalog.jobs.audit import (
     audit_directories,
     checked_segment,
     checked_small_files,
 )
-from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.tasks import InProcess
 from tests.fleet_world import (
     flip_record,
     keyed_segments,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.env.filesystem import FileStat
-    from kafkalog.spark.jobs.audit import AuditTask
-    from kafkalog.spark.jobs.fleet import FleetPartition
+    from kafkalog.jobs.audit import AuditTask
+    from kafkalog.jobs.fleet import FleetPartition
 
 LOG = "00000000000000000000.log"
 SECOND = "00000000000000000012"

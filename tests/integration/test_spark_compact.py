@@ -19,7 +19,7 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.checkpoints import decode_offsets
 from kafkalog.format.disk.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.jobs.compact import (
+from kafkalog.jobs.compact import (
     CompactTask,
     compact_directories,
     compact_partition,
@@ -27,8 +27,8 @@ from kafkalog.spark.jobs.compact import (
     make_attempt,
     make_run,
 )
-from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
-from kafkalog.spark.jobs.tasks import InProcess
+from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.jobs.tasks import InProcess
 from tests.fleet_world import (
     contents,
     copy_of,

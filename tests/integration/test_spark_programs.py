@@ -48,7 +48,7 @@ def test_the_command_and_the_module_are_one_program(tmp_path: Path) -> None:
     words = ("--dirs", tmp_path / "a", "--output", "json", "--processes", "2")
     config = ("--config", "cleanup.policy=compact")
     command = answer_of("-m", "kafkalog", "spark", "audit", *words, *config)
-    module = answer_of("-m", "kafkalog.spark.jobs.audit", "--no-spark", *words, *config)
+    module = answer_of("-m", "kafkalog.cli.jobs.submit", "audit", "--no-spark", *words, *config)
     assert command == module
     assert command["totals"]["partitions"] == 2
 
@@ -98,7 +98,7 @@ def test_without_pyspark_the_message_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "hidden" / "pyspark").mkdir(parents=True)
     (tmp_path / "hidden" / "pyspark" / "__init__.py").write_text("raise ImportError('hidden')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "hidden")}
-    words = ("-m", "kafkalog.spark.jobs.audit", "--dirs", tmp_path / "a")
+    words = ("-m", "kafkalog.cli.jobs.submit", "audit", "--dirs", tmp_path / "a")
     job = program(*words, env=environment)
     _, err = job.communicate(timeout=TIMEOUT_SECONDS)
     assert job.returncode == 1

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.jobs import stats
-from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.stats import (
+from kafkalog.jobs import stats
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.stats import (
     KEYS_MAX,
     SAMPLE_MAX,
     TIMES_MAX,
@@ -33,7 +33,7 @@ from kafkalog.spark.jobs.stats import (
     size_rows,
     time_rows,
 )
-from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
+from kafkalog.jobs.tasks import InProcess, ProcessPool
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access, OffsetRange
 from tests.fleet_world import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.spark.jobs.stats import Stats
+    from kafkalog.jobs.stats import Stats
 
 
 @pytest.fixture(autouse=True)

@@ -18,9 +18,9 @@ from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
-from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
-from kafkalog.spark.jobs.whatif import forecast
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.tasks import InProcess, ProcessPool
+from kafkalog.jobs.whatif import forecast
 from tests.fleet_world import (
     COMPACT,
     contents,

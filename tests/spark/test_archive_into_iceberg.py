@@ -12,9 +12,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from kafkalog.spark.archive.archive_files import SCHEMA
-from kafkalog.spark.archive.archive_table import Position, TableChanged, UnusableTable
-from kafkalog.spark.jobs.on_spark import SparkRunner
+from kafkalog.jobs.archive.archive_files import SCHEMA
+from kafkalog.jobs.archive.archive_table import Position, TableChanged, UnusableTable
+from kafkalog.jobs.on_spark import SparkRunner
 from tests.archive_world import (
     GrowingLogs,
     IcebergPlace,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.spark.archive.iceberg_table import IcebergTable
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
 pytestmark = pytest.mark.spark
 

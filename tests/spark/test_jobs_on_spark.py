@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.jobs.audit import audit_directories
-from kafkalog.spark.jobs.compact import compact_directories
-from kafkalog.spark.jobs.fleet import find_partitions
-from kafkalog.spark.jobs.on_spark import SparkRunner
-from kafkalog.spark.jobs.stats import (
+from kafkalog.jobs.audit import audit_directories
+from kafkalog.jobs.compact import compact_directories
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.on_spark import SparkRunner
+from kafkalog.jobs.stats import (
     count_records,
     key_rows,
     partition_rows,
     size_rows,
     time_rows,
 )
-from kafkalog.spark.jobs.tasks import InProcess, Job, TaskFailed, run_job
-from kafkalog.spark.jobs.whatif import forecast
+from kafkalog.jobs.tasks import InProcess, Job, TaskFailed, run_job
+from kafkalog.jobs.whatif import forecast
 from tests.fleet_world import contents, plant_mixed
 from tests.integration.job_work import NumberTask, squares_in_process, work
 from tests.naive.cleaning_logs import TIME
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.spark.jobs.tasks import Runner
+    from kafkalog.jobs.tasks import Runner
 
 pytestmark = pytest.mark.spark
 

@@ -21,13 +21,13 @@ from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.spark import register
-from kafkalog.spark.archive.archive_sources import DirectorySource
-from kafkalog.spark.jobs.audit import audit_directories
-from kafkalog.spark.jobs.compact import compact_directories
-from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
-from kafkalog.spark.jobs.stats import count_records, partition_rows
-from kafkalog.spark.jobs.tasks import InProcess, ProcessPool
-from kafkalog.spark.jobs.whatif import forecast
+from kafkalog.jobs.archive.archive_sources import DirectorySource
+from kafkalog.jobs.audit import audit_directories
+from kafkalog.jobs.compact import compact_directories
+from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.jobs.stats import count_records, partition_rows
+from kafkalog.jobs.tasks import InProcess, ProcessPool
+from kafkalog.jobs.whatif import forecast
 from kafkalog.spark.logs.checkpoints import Checkpoints
 from kafkalog.spark.logs.object_store import ObjectStore, StoreMissing, filesystem_for
 from kafkalog.spark.logs.open import open_logs, read_piece

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.client import Client
-from kafkalog.spark.archive import pipeline
-from kafkalog.spark.archive.pipeline import Step, disagreements
-from kafkalog.spark.jobs.on_spark import SparkRunner
+from kafkalog.jobs import pipeline
+from kafkalog.jobs.pipeline import Step, disagreements
+from kafkalog.jobs.on_spark import SparkRunner
 from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:

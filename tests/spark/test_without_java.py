@@ -61,7 +61,7 @@ def test_a_job_says_what_to_install(tmp_path: Path, environment: dict[str, str])
     """One sentence with Java's version, and that Spark is not needed."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1))
     message = failure_of(
-        environment, "-m", "kafkalog.spark.jobs.audit", "--dirs", str(tmp_path / "a")
+        environment, "-m", "kafkalog.cli.jobs.submit", "audit", "--dirs", str(tmp_path / "a")
     )
     assert "it needs Java 17 (openjdk-17-jre-headless), on PATH or by JAVA_HOME" in message
     assert "--no-spark: the same job runs in processes" in message

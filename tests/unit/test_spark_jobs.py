@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.env.overlay_filesystem import overlay, overlay_in
-from kafkalog.spark.jobs.fleet import columns_of, write_parquet
-from kafkalog.spark.jobs.on_spark import TASKS_MIN, packs_of
-from kafkalog.spark.jobs.tasks import ProgressLine
+from kafkalog.jobs.fleet import columns_of, write_parquet
+from kafkalog.jobs.on_spark import TASKS_MIN, packs_of
+from kafkalog.jobs.tasks import ProgressLine
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:

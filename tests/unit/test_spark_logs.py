@@ -24,7 +24,7 @@ from kafkalog.format.disk.properties import (
 from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import Codec
 from kafkalog.format.topic_names import encode_id
-from kafkalog.spark.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.directory_reader import read_directory_piece
 from kafkalog.spark.logs.open import open_logs

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 
-from kafkalog.spark.archive.telemetry import DAY_START_MS, MINUTES, a_day, reports_in_a_day
+from kafkalog.jobs.telemetry import DAY_START_MS, MINUTES, a_day, reports_in_a_day
 
 
 def test_a_day_is_always_the_same() -> None:

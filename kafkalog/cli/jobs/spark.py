@@ -1,6 +1,6 @@
 """``kafkalog spark``: jobs over whole directories of logs, in processes or on Spark.
 
-Owns the arguments and what is printed; the jobs are ``kafkalog.spark.jobs``. No server takes part.
+Owns the arguments and what is printed; the jobs are ``kafkalog.jobs``. No server takes part.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from kafkalog.errors import KafkalogError
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.topic_configs import parse_topic_config
-from kafkalog.spark.jobs import audit as audit_job
-from kafkalog.spark.jobs import compact as compact_job
-from kafkalog.spark.jobs import whatif as whatif_job
-from kafkalog.spark.jobs.compact import CompactedPartition
-from kafkalog.spark.jobs.fleet import (
+from kafkalog.jobs import audit as audit_job
+from kafkalog.jobs import compact as compact_job
+from kafkalog.jobs import whatif as whatif_job
+from kafkalog.jobs.compact import CompactedPartition
+from kafkalog.jobs.fleet import (
     ArrowMissing,
     columns_of,
     find_partitions,
     json_rows,
     write_parquet,
 )
-from kafkalog.spark.jobs.tasks import NoProgress, ProcessPool, ProgressLine
+from kafkalog.jobs.tasks import NoProgress, ProcessPool, ProgressLine
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kafkalog.spark.jobs.fleet import FleetPartition
-    from kafkalog.spark.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.fleet import FleetPartition
+    from kafkalog.jobs.tasks import Progress, Runner
 
 _WITHOUT_SPARK = "; or --no-spark: the same job runs in processes of this machine"
 
@@ -90,7 +90,7 @@ class JobArguments:
         """Spark, or processes of this machine. Raises SparkMissing."""
         if not self.is_on_spark:
             return ProcessPool(self.processes)
-        from kafkalog.spark.jobs.on_spark import SparkRunner, open_session
+        from kafkalog.jobs.on_spark import SparkRunner, open_session
 
         return SparkRunner(open_session(f"kafkalog {job}", _WITHOUT_SPARK))
 
@@ -346,7 +346,7 @@ def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     Example: kafkalog spark stats --dirs ./data --topic orders --by key
     """
     try:
-        from kafkalog.spark.jobs import stats as stats_job
+        from kafkalog.jobs import stats as stats_job
     except ImportError as error:
         raise ArrowMissing("stats needs pyarrow: pip install 'kafkalog[spark]'") from error
     if width < 1:

@@ -14,13 +14,13 @@ from kafkalog.cli.retention import Duration
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.jobs.fleet import ArrowMissing
+from kafkalog.jobs.fleet import ArrowMissing
 from kafkalog.spark.logs.values import TARGET_BYTES, Access
 
 if TYPE_CHECKING:
     from kafkalog.cli.jobs.spark import JobArguments
     from kafkalog.client import Basic, Bearer, Tls
-    from kafkalog.spark.archive.archive_table import ArchiveTable
+    from kafkalog.jobs.archive.archive_table import ArchiveTable
 
 
 def _check_arrow() -> None:
@@ -35,13 +35,13 @@ def _table(
     """The one that was named, opened. UnusableTable, IcebergMissing, OSError."""
     if parquet is not None:
         root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
-        from kafkalog.spark.archive.parquet_table import ParquetTable
+        from kafkalog.jobs.archive.parquet_table import ParquetTable
 
         return ParquetTable(root, SystemFilesystem())
     assert iceberg is not None, "checked with the arguments"
     if "." not in iceberg:
         raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
-    from kafkalog.spark.archive.iceberg_table import IcebergTable
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
     return IcebergTable(catalog, iceberg, properties)
 
@@ -108,8 +108,8 @@ def archive(
         read_committed=not uncommitted,
     )
     _check_arrow()
-    from kafkalog.spark.archive import archive as job
-    from kafkalog.spark.archive.archive_sources import open_source
+    from kafkalog.jobs.archive import archive as job
+    from kafkalog.jobs.archive.archive_sources import open_source
 
     options = job.ArchiveOptions(
         topics=frozenset(arguments.topics) or None,

@@ -21,7 +21,7 @@ from kafkalog.errors import KafkalogError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.spark.archive.pipeline import Step
+    from kafkalog.jobs.pipeline import Step
 
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
@@ -56,7 +56,7 @@ def pipeline(ctx: click.Context, out: str, devices: int) -> None:
         raise click.ClickException(f"{error}: pip install 'kafkalog[spark]'") from error
     rows = [(each.name, str(each.found), str(each.expected), each.what) for each in steps]
     print_table([("STEP", "FOUND", "EXPECTED", "WHAT"), *rows])
-    from kafkalog.spark.archive.pipeline import disagreements
+    from kafkalog.jobs.pipeline import disagreements
 
     wrong = disagreements(steps)
     click.echo("\n".join(wrong) if wrong else "All counts agree.")
@@ -66,8 +66,8 @@ def pipeline(ctx: click.Context, out: str, devices: int) -> None:
 
 def _run(root: Path, devices: int) -> list[Step]:
     """All steps; the daemon is stopped before the compaction, which needs its directory."""
-    from kafkalog.spark.archive import pipeline as parts
-    from kafkalog.spark.jobs.on_spark import SparkRunner, open_session
+    from kafkalog.jobs import pipeline as parts
+    from kafkalog.jobs.on_spark import SparkRunner, open_session
 
     log_dir, steps = str(root / "data"), list[parts.Step]()
     spark = open_session("kafkalog pipeline")

@@ -22,14 +22,14 @@ from crc32c import crc32c
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.format.wire.arrow_columns import HEADER_TYPE
-from kafkalog.spark.archive.archive_table import ArchivedFile, LastRecord
+from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord
 from kafkalog.spark.logs.open import read_piece
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.spark.archive.archive_table import FileStore
+    from kafkalog.jobs.archive.archive_table import FileStore
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
 SCHEMA = pa.schema(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.observe.logging import configure_logging
-from kafkalog.spark.jobs.tasks import TaskFailed, attempt, result_of
+from kafkalog.jobs.tasks import TaskFailed, attempt, result_of
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.spark.jobs.tasks import Done, ResultT, TaskT
+    from kafkalog.jobs.tasks import Done, ResultT, TaskT
 
 TARGET_BYTES = 128 << 20
 """Of log in one Spark task: below 64 MiB the cost of the task itself shows."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
-from kafkalog.spark.archive.archive_table import (
+from kafkalog.jobs.archive.archive_table import (
     ArchivedFile,
     Position,
     UnusableTable,

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkalogError
-from kafkalog.spark.archive.archive_files import SCHEMA
-from kafkalog.spark.archive.archive_table import (
+from kafkalog.jobs.archive.archive_files import SCHEMA
+from kafkalog.jobs.archive.archive_table import (
     TableChanged,
     UnusableTable,
     offsets_text,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.spark.archive.archive_table import ArchivedFile, Position
+    from kafkalog.jobs.archive.archive_table import ArchivedFile, Position
 
 OFFSETS = "kafkalog.offsets"
 TOPICS = "kafkalog.topics"

@@ -32,7 +32,7 @@ from kafkalog.log.inspect.directory_check import (
 )
 from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
 from kafkalog.log.inspect.segment_check import check_segment
-from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.object_store import filesystem_for
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.log.inspect.segment_check import SegmentReport
-    from kafkalog.spark.jobs.fleet import FleetPartition
-    from kafkalog.spark.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.fleet import FleetPartition
+    from kafkalog.jobs.tasks import Progress, Runner
 
 TARGET_BYTES = 128 << 20
 """Of log in one task: a partition that is larger is checked in several at once."""
@@ -319,9 +319,3 @@ def _row(partition: FleetPartition, finding: Finding) -> AuditRow:
         finding.position,
         finding.problem,
     )
-
-
-if __name__ == "__main__":
-    from kafkalog.spark.jobs.submit import run_as_program
-
-    run_as_program("audit")

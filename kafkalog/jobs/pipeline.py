@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.client import ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.spark.archive.archive import ArchiveOptions, archive
-from kafkalog.spark.archive.archive_sources import DaemonSource
-from kafkalog.spark.archive.iceberg_table import IcebergTable
-from kafkalog.spark.archive.telemetry import a_day, reports_in_a_day
-from kafkalog.spark.jobs.audit import audit_directories
-from kafkalog.spark.jobs.compact import compact_directories
-from kafkalog.spark.jobs.fleet import find_partitions
+from kafkalog.jobs.archive.archive import ArchiveOptions, archive
+from kafkalog.jobs.archive.archive_sources import DaemonSource
+from kafkalog.jobs.archive.iceberg_table import IcebergTable
+from kafkalog.jobs.telemetry import a_day, reports_in_a_day
+from kafkalog.jobs.audit import audit_directories
+from kafkalog.jobs.compact import compact_directories
+from kafkalog.jobs.fleet import find_partitions
 from kafkalog.spark.logs.values import Access
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.client import Client
-    from kafkalog.spark.jobs.tasks import Runner
+    from kafkalog.jobs.tasks import Runner
 
 TOPIC = "telemetry"
 PARTITIONS = 4

@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import structlog
 
 from kafkalog.errors import KafkalogError
-from kafkalog.spark.archive.archive_files import SCHEMA, ArchiveTask, archive_piece, last_record
-from kafkalog.spark.archive.archive_table import Position
-from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.jobs.archive.archive_files import SCHEMA, ArchiveTask, archive_piece, last_record
+from kafkalog.jobs.archive.archive_table import Position
+from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, DataLost, OffsetRange
 from kafkalog.spark.planning import unknown_topic
@@ -43,10 +43,10 @@ from kafkalog.spark.reading import record_batches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog.spark.archive.archive_files import ArchivedPiece
-    from kafkalog.spark.archive.archive_sources import ArchiveSource
-    from kafkalog.spark.archive.archive_table import ArchiveTable, LastRecord
-    from kafkalog.spark.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.archive.archive_files import ArchivedPiece
+    from kafkalog.jobs.archive.archive_sources import ArchiveSource
+    from kafkalog.jobs.archive.archive_table import ArchiveTable, LastRecord
+    from kafkalog.jobs.tasks import Progress, Runner
     from kafkalog.spark.logs.values import Access, Bounds
 
 
@@ -286,9 +286,3 @@ def totals_of(rows: Sequence[ArchivedPartition]) -> dict[str, Any]:
         "files": sum(row.files for row in rows),
         "bytes": sum(row.bytes for row in rows),
     }
-
-
-if __name__ == "__main__":
-    from kafkalog.spark.jobs.submit import run_as_program
-
-    run_as_program("archive")

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.kernels.records.record_build import partition_keys
-from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, Access, DataLost, OffsetRange, Piece
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.spark.jobs.fleet import FleetPartition
-    from kafkalog.spark.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.fleet import FleetPartition
+    from kafkalog.jobs.tasks import Progress, Runner
 
     Numbers = npt.NDArray[np.int64]
 
@@ -474,9 +474,3 @@ def totals_of(stats: Stats) -> dict[str, int]:
         "null_values": sum(each.null_values for each in stats.partitions.values()),
         "tombstones": sum(each.tombstones for each in stats.partitions.values()),
     }
-
-
-if __name__ == "__main__":
-    from kafkalog.spark.jobs.submit import run_as_program
-
-    run_as_program("stats")

@@ -40,8 +40,8 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
 from kafkalog.log.inspect.offline_log import naming_source
-from kafkalog.spark.jobs.fleet import HeldDirectories, UnusableDirectory
-from kafkalog.spark.jobs.tasks import Job, run_job, taken_back
+from kafkalog.jobs.fleet import HeldDirectories, UnusableDirectory
+from kafkalog.jobs.tasks import Job, run_job, taken_back
 from kafkalog.spark.logs.object_store import scheme_of
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.spark.jobs.fleet import FleetPartition
-    from kafkalog.spark.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.fleet import FleetPartition
+    from kafkalog.jobs.tasks import Progress, Runner
 
 
 class CompactedPartition(NamedTuple):
@@ -315,9 +315,3 @@ def totals_of(rows: Sequence[CompactedPartition]) -> dict[str, Any]:
         "records_removed": sum(row.records_removed for row in rows),
         "records_without_key": sum(row.records_without_key for row in rows),
     }
-
-
-if __name__ == "__main__":
-    from kafkalog.spark.jobs.submit import run_as_program
-
-    run_as_program("compact")

@@ -18,8 +18,8 @@ from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.retention.execute import policy_of
 from kafkalog.log.retention.forecast import Schedule, departures
 from kafkalog.log.retention.plan import plan
-from kafkalog.spark.jobs.compact import MAP_BYTES
-from kafkalog.spark.jobs.tasks import Job, run_job
+from kafkalog.jobs.compact import MAP_BYTES
+from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kafkalog.log.retention.plan import LogFacts
-    from kafkalog.spark.jobs.fleet import FleetPartition
-    from kafkalog.spark.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.fleet import FleetPartition
+    from kafkalog.jobs.tasks import Progress, Runner
 
 CHECK_INTERVAL_MS = 300_000
 """As log.retention.check.interval.ms."""
@@ -194,9 +194,3 @@ def totals_of(rows: Sequence[WhatifRow]) -> dict[str, Any]:
         ),
         "problems": sum(row.problem is not None for row in rows),
     }
-
-
-if __name__ == "__main__":
-    from kafkalog.spark.jobs.submit import run_as_program
-
-    run_as_program("whatif")

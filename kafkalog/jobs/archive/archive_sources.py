@@ -33,7 +33,7 @@ from kafkalog.spark.logs.values import AmbiguousPartition
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafkalog.spark.archive.archive_table import Position
+    from kafkalog.jobs.archive.archive_table import Position
     from kafkalog.spark.logs.values import Access, Logs
 
 _log = structlog.get_logger(__name__)

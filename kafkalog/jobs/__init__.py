@@ -1,0 +1,1 @@
+"""Jobs over whole directories of logs, in processes of this machine or on Spark."""

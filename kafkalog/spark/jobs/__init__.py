@@ -1,1 +1,0 @@
-"""Work over whole directories of logs, in a pool of processes or on Spark."""

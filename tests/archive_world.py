@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,9 @@ from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
 from kafkalog.jobs.archive.archive_files import SCHEMA
-from kafkalog.jobs.archive.archive_sources import DirectorySource
 from kafkalog.jobs.archive.parquet_table import ParquetTable, archived_files
 from kafkalog.jobs.tasks import InProcess
+from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
 from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
@@ -102,8 +103,8 @@ class GrowingLogs:
         """One run into the table, which is closed after it."""
         try:
             access = Access(paths=(str(self.log_dir),), read_committed=read_committed)
-            with DirectorySource(access) as source:
-                return archive(source, table, options, runner or InProcess())
+            with closing(open_logs(access)) as logs:
+                return archive(logs, table, options, runner or InProcess())
         finally:
             table.close()
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.env.clock import SystemClock
 from kafkalog.format.disk.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.log.inspect.directory_check import (
     DirectoryListing,
     SmallFiles,
@@ -32,7 +33,6 @@ from kafkalog.log.inspect.directory_check import (
 )
 from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
 from kafkalog.log.inspect.segment_check import check_segment
-from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.object_store import filesystem_for
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kafkalog.env.filesystem import ReadFilesystem
-    from kafkalog.log.inspect.segment_check import SegmentReport
     from kafkalog.jobs.fleet import FleetPartition
     from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.log.inspect.segment_check import SegmentReport
 
 TARGET_BYTES = 128 << 20
 """Of log in one task: a partition that is larger is checked in several at once."""

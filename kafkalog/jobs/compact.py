@@ -38,10 +38,10 @@ from kafkalog.format.disk.file_names import (
     LOG_SUFFIX,
 )
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
-from kafkalog.log.inspect.offline_log import naming_source
 from kafkalog.jobs.fleet import HeldDirectories, UnusableDirectory
 from kafkalog.jobs.tasks import Job, run_job, taken_back
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
+from kafkalog.log.inspect.offline_log import naming_source
 from kafkalog.spark.logs.object_store import scheme_of
 
 if TYPE_CHECKING:

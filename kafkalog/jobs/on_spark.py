@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
-from kafkalog.observe.logging import configure_logging
 from kafkalog.jobs.tasks import TaskFailed, attempt, result_of
+from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:

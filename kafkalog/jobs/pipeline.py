@@ -6,18 +6,19 @@ agree is told by ``disagreements``.
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.client import ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
-from kafkalog.jobs.archive.archive_sources import DaemonSource
 from kafkalog.jobs.archive.iceberg_table import IcebergTable
-from kafkalog.jobs.telemetry import a_day, reports_in_a_day
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.telemetry import a_day, reports_in_a_day
+from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def archive_to_iceberg(url: str, out: str, runner: Runner, devices: int) -> Step
     }
     table = IcebergTable("default", ICEBERG_TABLE, properties)
     try:
-        with DaemonSource(Access(urls=(url,), read_committed=True)) as source:
-            archive(source, table, ArchiveOptions(), runner)
+        with closing(open_logs(Access(urls=(url,), read_committed=True))) as logs:
+            archive(logs, table, ArchiveOptions(), runner)
         rows = table.row_count()
     finally:
         table.close()

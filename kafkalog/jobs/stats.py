@@ -30,8 +30,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.kernels.records.record_build import partition_keys
 from kafkalog.jobs.tasks import Job, run_job
+from kafkalog.kernels.records.record_build import partition_keys
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, Access, DataLost, OffsetRange, Piece

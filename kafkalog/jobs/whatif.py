@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.offline import preview_clean
 from kafkalog.errors import KafkalogError
+from kafkalog.jobs.compact import MAP_BYTES
+from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.retention.execute import policy_of
 from kafkalog.log.retention.forecast import Schedule, departures
 from kafkalog.log.retention.plan import plan
-from kafkalog.jobs.compact import MAP_BYTES
-from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from kafkalog.log.retention.plan import LogFacts
     from kafkalog.jobs.fleet import FleetPartition
     from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.log.retention.plan import LogFacts
 
 CHECK_INTERVAL_MS = 300_000
 """As log.retention.check.interval.ms."""

@@ -16,17 +16,18 @@ import shutil
 import statistics
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.process_facts import keep_freed_memory
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.observe.logging import configure_logging
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import find_partitions
 from kafkalog.jobs.on_spark import SparkRunner
 from kafkalog.jobs.tasks import InProcess
+from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,15 +134,15 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
     """The job ``archive`` of a log directory into a new table."""
     from kafkalog.jobs.archive.archive import ArchiveOptions
     from kafkalog.jobs.archive.archive import archive as run_archive
-    from kafkalog.jobs.archive.archive_sources import DirectorySource
+    from kafkalog.spark.logs.open import open_logs
     from kafkalog.spark.logs.values import Access
 
     remove(target)
     started = time.perf_counter()
     table = iceberg_table(target) if is_iceberg else parquet_table(target)
     try:
-        with DirectorySource(Access(paths=(log_dir,), read_committed=True)) as source:
-            rows = run_archive(source, table, ArchiveOptions(), runner_of(spark))
+        with closing(open_logs(Access(paths=(log_dir,), read_committed=True))) as logs:
+            rows = run_archive(logs, table, ArchiveOptions(), runner_of(spark))
     finally:
         table.close()
     return {"seconds": time.perf_counter() - started, "rows": sum(each.rows for each in rows)}

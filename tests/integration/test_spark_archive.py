@@ -27,10 +27,10 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
 from kafkalog.jobs.archive.archive_files import ArchiveTask, archive_piece
-from kafkalog.jobs.archive.archive_sources import DirectorySource
 from kafkalog.jobs.archive.archive_table import Position, UnusableTable
 from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable, archived_files
 from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed
+from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.values import Access, DataLost
 from tests.archive_world import (
     GrowingLogs,
@@ -278,7 +278,6 @@ def test_a_topic_that_nobody_has_is_an_error(tmp_path: Path, logs: GrowingLogs) 
 
 def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
     """Spark speculates: both files are whole, one is of the commit, the other one goes."""
-    from kafkalog.spark.logs.directory import DirectoryLogs
     from kafkalog.spark.logs.values import OffsetRange
 
     place = PlainPlace(tmp_path)
@@ -374,10 +373,10 @@ def test_a_directory_that_was_not_left_cleanly(tmp_path: Path, logs: GrowingLogs
 
 def test_a_partition_between_two_directories(tmp_path: Path, logs: GrowingLogs) -> None:
     """A move has taken the old name and not yet given the new one: nothing is known as durable."""
-    with DirectorySource(Access(paths=(str(tmp_path / "logs"),))) as source:
-        assert source.durable_end("orders", 0, 430) == 430
-        (tmp_path / "logs" / "orders-0").rename(tmp_path / "logs" / "orders-0.a-delete")
-        assert source.durable_end("orders", 0, 430) == 0
+    opened = DirectoryLogs(Access(paths=(str(tmp_path / "logs"),)))
+    assert opened.durable_end("orders", 0, 430) == 430
+    (tmp_path / "logs" / "orders-0").rename(tmp_path / "logs" / "orders-0.a-delete")
+    assert opened.durable_end("orders", 0, 430) == 0
 
 
 def test_a_table_that_was_filled_uncommitted(tmp_path: Path, logs: GrowingLogs) -> None:
@@ -429,7 +428,6 @@ class FailingFilesystem(SystemFilesystem):
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
     """M27. A file that is not what was written is of no commit."""
     from kafkalog.jobs.archive.archive_files import WrongFile
-    from kafkalog.spark.logs.directory import DirectoryLogs
     from kafkalog.spark.logs.values import OffsetRange
 
     class LosingStore(LocalStore):

@@ -62,7 +62,7 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: typ
     logs.append(0, 1)
     logs.run(place.open())
     anew.append(0, 900)
-    with pytest.raises(ArchiveAhead, match=r"orders with the id .* was deleted and made anew"):
+    with pytest.raises(ArchiveAhead, match=r"orders with the id .* was deleted and recreated"):
         anew.run(place.open())
     assert offsets_in(place) == logs.offsets
 
@@ -76,7 +76,7 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: typ
 
     before = list(logs.offsets)
     logs.append(0, 5)
-    with pytest.raises(ArchiveAhead, match="made anew"):
+    with pytest.raises(ArchiveAhead, match="recreated"):
         logs.run(place.open(), runner=Recreating())
     assert offsets_in(place) == before
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ import pytest
 
 from kafkalog.client import Client, ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.jobs.archive.archive_sources import DaemonSource
+from kafkalog.jobs.archive.archive import report
 from kafkalog.jobs.archive.parquet_table import ParquetTable, archived_files
+from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_cli_over_http import run_plain
@@ -105,8 +107,8 @@ def test_a_topic_that_was_made_anew(archived: Daemon, tmp_path: Path) -> None:
     assert b"holds topic orders with the id" in result.stderr
     assert b"another table" in result.stderr
     opened = ParquetTable(str(table), SystemFilesystem())
-    with DaemonSource(Access(urls=(f"http://127.0.0.1:{archived.port}",))) as source:
-        source.tell(opened.position, {"orders"})
+    with closing(open_logs(Access(urls=(f"http://127.0.0.1:{archived.port}",)))) as logs:
+        report(logs, opened.position, {"orders"})
     opened.close()
     with client_of(archived) as client:
         assert [each["archived_offset"] for each in client.archived_offsets("orders")] == [0] * 3

@@ -19,14 +19,14 @@ from kafkalog.format.disk.checkpoints import encode_leader_epochs
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import add_to_sequence
-from kafkalog.log.segment.segment_file import MovableDirectory
-from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalog.jobs.audit import (
     audit_directories,
     plan_tasks,
 )
 from kafkalog.jobs.fleet import find_partitions
 from kafkalog.jobs.tasks import InProcess, ProcessPool
+from kafkalog.log.segment.segment_file import MovableDirectory
+from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
 from tests.fleet_world import (
     contents,
     flip_record,

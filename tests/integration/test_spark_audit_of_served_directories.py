@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.file_names import segment_file_name
-from kafkalog.log.inspect.directory_check import list_directory
-from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
-from kafkalog.log.inspect.segment_check import SegmentReport
 from kafkalog.jobs.audit import (
     audit_directories,
     checked_segment,
@@ -20,6 +17,9 @@ from kafkalog.jobs.audit import (
 )
 from kafkalog.jobs.fleet import find_partitions
 from kafkalog.jobs.tasks import InProcess
+from kafkalog.log.inspect.directory_check import list_directory
+from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
+from kafkalog.log.inspect.segment_check import SegmentReport
 from tests.fleet_world import (
     flip_record,
     keyed_segments,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.log_config import LogConfig
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.jobs.stats import count_records
 from kafkalog.jobs.tasks import InProcess
 from kafkalog.jobs.whatif import forecast
+from kafkalog.log.log_config import LogConfig
 from tests.fleet_world import COMPACT
 from tests.integration.daemon import TEXT, Daemon
 

@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from kafkalog.cli.main import make_cli
 from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.jobs.fleet import find_partitions
+from kafkalog.jobs.tasks import InProcess, ProcessPool
+from kafkalog.jobs.whatif import forecast
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
-from kafkalog.jobs.fleet import find_partitions
-from kafkalog.jobs.tasks import InProcess, ProcessPool
-from kafkalog.jobs.whatif import forecast
 from tests.fleet_world import (
     COMPACT,
     contents,

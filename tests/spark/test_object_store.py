@@ -20,17 +20,17 @@ from structlog.testing import capture_logs
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
-from kafkalog.spark import register
-from kafkalog.jobs.archive.archive_sources import DirectorySource
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.jobs.stats import count_records, partition_rows
 from kafkalog.jobs.tasks import InProcess, ProcessPool
 from kafkalog.jobs.whatif import forecast
-from kafkalog.spark.logs.checkpoints import Checkpoints
+from kafkalog.spark import register
+from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.object_store import ObjectStore, StoreMissing, filesystem_for
 from kafkalog.spark.logs.open import open_logs, read_piece
+from kafkalog.spark.logs.partition_files import Checkpoints
 from kafkalog.spark.logs.values import Access, OffsetRange
 from tests.fleet_world import kept_logging, plant_mixed
 from tests.naive.cleaning_logs import TIME
@@ -237,8 +237,8 @@ def test_rows_log_lines_and_usage_errors_have_no_password(log_dir: Path) -> None
     ]
     assert {type(row).__name__ for row in rows} == {"AuditRow", "WhatifRow", "PartitionRow"}
     assert {row.directory.rpartition("/")[0] for row in rows} == {"hosts://user:***@one/logs"}
-    with capture_logs() as lines, DirectorySource(Access(paths=(address,))) as source:
-        source.durable_end("orders", 0, 1 << 40)
+    with capture_logs() as lines:
+        DirectoryLogs(Access(paths=(address,))).durable_end("orders", 0, 1 << 40)
     (line,) = lines
     assert line["event"] == "archive_ends_at_recovery_point"
     assert line["directory"] == "hosts://user:***@one/logs"

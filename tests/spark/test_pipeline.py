@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog.client import Client
 from kafkalog.jobs import pipeline
-from kafkalog.jobs.pipeline import Step, disagreements
 from kafkalog.jobs.on_spark import SparkRunner
+from kafkalog.jobs.pipeline import Step, disagreements
 from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:

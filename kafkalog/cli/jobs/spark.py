@@ -21,9 +21,6 @@ from kafkalog.cli.output import print_table
 from kafkalog.cli.retention import Duration
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
-from kafkalog.log.log_config import LogConfig
-from kafkalog.observe.logging import configure_logging
-from kafkalog.settings.topic_configs import parse_topic_config
 from kafkalog.jobs import audit as audit_job
 from kafkalog.jobs import compact as compact_job
 from kafkalog.jobs import whatif as whatif_job
@@ -36,6 +33,9 @@ from kafkalog.jobs.fleet import (
     write_parquet,
 )
 from kafkalog.jobs.tasks import NoProgress, ProcessPool, ProgressLine
+from kafkalog.log.log_config import LogConfig
+from kafkalog.observe.logging import configure_logging
+from kafkalog.settings.topic_configs import parse_topic_config
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.fleet import ArrowMissing
+from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import TARGET_BYTES, Access
 
 if TYPE_CHECKING:
@@ -109,7 +111,6 @@ def archive(
     )
     _check_arrow()
     from kafkalog.jobs.archive import archive as job
-    from kafkalog.jobs.archive.archive_sources import open_source
 
     options = job.ArchiveOptions(
         topics=frozenset(arguments.topics) or None,
@@ -119,8 +120,8 @@ def archive(
     )
     table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
     try:
-        with open_source(access) as source:
-            rows = job.archive(source, table, options, arguments.runner("archive"), job_progress())
+        with closing(open_logs(access)) as logs:
+            rows = job.archive(logs, table, options, arguments.runner("archive"), job_progress())
     except ClientError as error:
         raise RequestFailed(message_of(error)) from error
     finally:

@@ -1,26 +1,22 @@
-"""Job ``archive``: what is new in topics goes into a table, exactly once.
+"""Job ``archive``: new records of topics go into a table, each exactly once.
 
-Each partition is taken from where the table says that it ends, up to what is committed, durable
-and, if asked, old enough. Pieces of log become Parquet files, in parallel; one commit adds them all
-to the table together with the offsets that it wants next; then the daemons hear how far the archive
-is, and ``archive.hold`` lets retention have what lies below. A log that is no longer the one that
-the table has the beginning of is refused (`archived_logs`).
+Each partition is read from the offset where the table ends, up to what is committed, durable and,
+on request, old enough. Pieces of log become Parquet files, in parallel. One commit adds all files
+to the table together with the next offsets. Then the daemons are told which offsets are archived,
+and with ``archive.hold`` retention may delete what lies below them.
 
 Crash rule: before the commit nothing of a run counts, after it everything does. A run that died
-between the commit and the last word is made good by the next one, which says it again. Offsets are
-nowhere but in the table.
+between the commit and the report to the daemons is completed by the next run, which reports again.
+The offsets are stored in the table alone.
 
-Whether a log is still the one that a table holds the beginning of.
-
-Offsets alone do not say. A topic that was deleted and made anew, and a log that lost its end, both
-grow until they reach the offset that the table wants next; what they have below it would never be
-archived, and retention would hear that it was. So a commit notes the topic's id, and of the newest
-record of each partition its offset and a checksum of what compaction keeps of it. Another id,
-another record there, or an end below the table's: ArchiveAhead.
-
-Not noticed: a log that lost its end where no record can be seen any more at that offset, because it
-was cleaned away, deleted or aborted; and anything that happened before the table was written to by
-a version that notes these.
+A log must be the one whose beginning the table has. Offsets alone do not prove that: a topic that
+was deleted and recreated, or a log that lost its end, grows until it reaches the table's next
+offset. Its records below would never be archived, and retention would delete them. Therefore a
+commit holds the topic's id, and for each partition the offset of the newest record with a
+checksum of what compaction keeps of a record. ArchiveAhead is raised for another id, for
+another record at that offset and for a log that ends below the table's offset. Two cases are not
+noticed: a log that lost its end where the record at that offset is now cleaned away, deleted or
+aborted; and whatever happened before a version that stores ids and checksums wrote to the table.
 """
 
 from __future__ import annotations
@@ -41,88 +37,84 @@ from kafkalog.spark.planning import unknown_topic
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kafkalog.jobs.archive.archive_files import ArchivedPiece
-    from kafkalog.jobs.archive.archive_sources import ArchiveSource
     from kafkalog.jobs.archive.archive_table import ArchiveTable, LastRecord
     from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.spark.logs.open import OpenedLogs
     from kafkalog.spark.logs.values import Access, Bounds
-
 
 _WHAT_TO_DO = "Archive it into another table"
 
 
 class ArchiveAhead(KafkalogError):
-    """The table holds records that the log has not: it was cut, or made anew under its name."""
+    """The table holds records that are not in the log: it was truncated, or its topic recreated."""
 
 
 def check_topics(
     archived: Mapping[str, str], found: Mapping[str, str], topics: Iterable[str]
 ) -> None:
-    """ArchiveAhead when one of the topics has another id than the table's; unknown ids pass."""
+    """Raise ArchiveAhead if a topic has another id than in the table; unknown ids pass."""
     for topic in topics:
         archived_id, found_id = archived.get(topic), found.get(topic)
         if None not in (archived_id, found_id) and archived_id != found_id:
             raise ArchiveAhead(
                 f"The table holds topic {topic} with the id {archived_id}, but the topic of that "
-                f"name has the id {found_id}: it was deleted and made anew. {_WHAT_TO_DO}",
+                f"name has the id {found_id}: it was deleted and recreated. {_WHAT_TO_DO}",
                 topic=topic,
             )
 
 
 def check_log(
-    source: ArchiveSource, archived: Position, topic: str, partition: int, bounds: Bounds
+    logs: OpenedLogs, archived: Position, topic: str, partition: int, bounds: Bounds
 ) -> None:
-    """ArchiveAhead unless the log goes on where the table ends, as far as that can be seen.
-
-    bounds   of the log, which are asked for anyway
-    """
+    """Raise ArchiveAhead unless the log continues where the table ends, as far as can be seen."""
     next_offset = archived.next_offsets.get((topic, partition), bounds.log_start_offset)
     if next_offset > bounds.end_offset:
-        raise _beyond(source.access, topic, partition, next_offset, bounds.end_offset)
+        raise _beyond(logs.access, topic, partition, next_offset, bounds.end_offset)
     last = archived.last_records.get((topic, partition))
     if last is None or last.offset < bounds.log_start_offset:
         return
-    found = _record_at(source, OffsetRange(topic, partition, last.offset, last.offset + 1))
+    found = _record_at(logs, OffsetRange(topic, partition, last.offset, last.offset + 1))
     if found not in (None, last):
         raise ArchiveAhead(
             f"The table holds another record of {topic}-{partition} at offset {last.offset} than "
-            f"the log: it lost its end, and others came there. {_WHAT_TO_DO}",
+            f"the log: the log lost its end and has new records there. {_WHAT_TO_DO}",
             topic=topic,
             partition=partition,
         )
 
 
 def _beyond(access: Access, topic: str, partition: int, next_offset: int, end: int) -> ArchiveAhead:
-    """Why the table is further than what can be read."""
-    if access.read_committed and next_offset <= _visible(access, topic, partition).end_offset:
+    """The error for a table that ends above the readable end of the log."""
+    if access.read_committed and next_offset <= _high_watermark(access, topic, partition):
         return ArchiveAhead(
             f"The table wants {topic}-{partition} from offset {next_offset} on, but a transaction "
-            f"is open there since {end}: it was archived with --uncommitted. Go on with that, or "
-            "wait until the transaction has ended",
+            f"is open there since {end}: it was archived with --uncommitted. Use that option "
+            "again, or wait until the transaction has ended",
             topic=topic,
             partition=partition,
         )
     return ArchiveAhead(
         f"The table wants {topic}-{partition} from offset {next_offset} on, but the log ends at "
-        f"{end}: it lost its end, or is another topic of that name. {_WHAT_TO_DO}",
+        f"{end}: it lost its end, or belongs to another topic of that name. {_WHAT_TO_DO}",
         topic=topic,
         partition=partition,
     )
 
 
-def _visible(access: Access, topic: str, partition: int) -> Bounds:
-    """Of all that is written, committed or not."""
+def _high_watermark(access: Access, topic: str, partition: int) -> int:
+    """The end of a partition with records of open transactions."""
     with closing(open_logs(replace(access, read_committed=False))) as logs:
-        return logs.bounds(topic, partition)
+        return logs.bounds(topic, partition).end_offset
 
 
-def _record_at(source: ArchiveSource, wanted: OffsetRange) -> LastRecord | None:
-    """The record of an offset; None: none can be seen there (any more)."""
+def _record_at(logs: OpenedLogs, wanted: OffsetRange) -> LastRecord | None:
+    """The record at an offset; None: there is none, or it cannot be read (any more)."""
     try:
-        for piece in source.logs.pieces(wanted, TARGET_BYTES):
-            with closing(cast("Any", read_piece(piece, source.access))) as chunks:
+        for piece in logs.pieces(wanted, TARGET_BYTES):
+            with closing(cast("Any", read_piece(piece, logs.access))) as chunks:
                 for batch in record_batches(chunks, wanted, SCHEMA):
                     if batch.num_rows:
                         return last_record(batch)
@@ -136,12 +128,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOptions:
-    """What goes into the table.
+    """Which records are archived.
 
-    topics        None: all but internal ones
-    before_ms     records from the first one on that is as new as this stay for a later run
-    target_bytes  of log in a file
-    may_lose      go on where a log begins when the records behind the table's end are gone
+    topics        None: all but internal topics
+    before_ms     a partition ends before its first record that is as new as this
+    target_bytes  bytes of log in a file
+    may_lose      continue at the log start if records after the table's end were deleted
     """
 
     topics: frozenset[str] | None = None
@@ -151,7 +143,7 @@ class ArchiveOptions:
 
 
 class ArchivedPartition(NamedTuple):
-    """What a run did with one partition; ``next_offset`` is where the next one begins."""
+    """What a run archived of one partition; the next run begins at ``next_offset``."""
 
     topic: str
     partition: int
@@ -163,40 +155,40 @@ class ArchivedPartition(NamedTuple):
 
 
 def archive(
-    source: ArchiveSource,
+    logs: OpenedLogs,
     table: ArchiveTable,
     options: ArchiveOptions,
     runner: Runner,
     progress: Progress | None = None,
 ) -> list[ArchivedPartition]:
-    """One run; the partitions that had something new, by name.
+    """Archive once; the partitions with new records, by name.
 
-    Raises UnknownTopic for one that was asked for and is neither there nor in the table, DataLost,
-    ArchiveAhead, TaskFailed, TableChanged, UnusableTable, and what reaching logs, table and daemons
-    raises. After an error of ``tell`` the commit stands.
+    Raises UnknownTopic for a requested topic that neither the logs nor the table have, DataLost,
+    ArchiveAhead, TaskFailed, TableChanged, UnusableTable, and the errors of logs, table and
+    daemons. An error of the report to the daemons comes after the commit, which stays.
     """
     before = table.position
-    there = source.logs.topics()
+    there = logs.topics()
     topics = {
         topic: partitions
         for topic, partitions in there.items()
         if options.topics is None or topic in options.topics
     }
-    known = {topic for topic, _ in before.next_offsets}  # deleted since is no mistake
+    known = {topic for topic, _ in before.next_offsets}  # may be deleted by now
     for topic in sorted((options.topics or frozenset()) - there.keys() - known):
         raise unknown_topic(topic, there)
-    topic_ids = source.topic_ids(topics)
+    topic_ids = logs.topic_ids(topics)
     check_topics(before.topic_ids, topic_ids, topics)
-    ranges = plan_ranges(source, before, options, topics)
+    ranges = plan_ranges(logs, before, options, topics)
     tasks = [
-        ArchiveTask(piece, source.access, table.store)
+        ArchiveTask(piece, logs.access, table.store)
         for wanted in ranges
-        for piece in source.logs.pieces(wanted, options.target_bytes)
+        for piece in logs.pieces(wanted, options.target_bytes)
     ]
 
     def commit(pieces: list[ArchivedPiece]) -> tuple[list[ArchivedPiece], Position]:
-        # Whoever read a topic that was made anew meanwhile read what nobody planned.
-        check_topics(topic_ids, source.topic_ids(topics), topics)
+        # Tasks may have read a topic that was recreated since the plan.
+        check_topics(topic_ids, logs.topic_ids(topics), topics)
         after = _position_after(before, topic_ids, ranges, pieces)
         if after != before:
             table.commit([each.file for each in pieces if each.file is not None], after)
@@ -204,8 +196,18 @@ def archive(
 
     job = Job("archive", tasks, archive_piece, merge=commit, abandon=table.abandon)
     pieces, after = run_job(job, runner, progress)
-    source.tell(after, topics)
+    report(logs, after, topics)
     return _rows(ranges, pieces)
+
+
+def report(logs: OpenedLogs, archived: Position, topics: Collection[str]) -> None:
+    """Tell the daemons of these topics which offsets the table has; durable on return."""
+    by_topic: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in archived.next_offsets.items():
+        if topic in topics and topic in archived.topic_ids:
+            by_topic.setdefault(topic, {})[partition] = offset
+    for topic, offsets in by_topic.items():
+        logs.report_archived(topic, offsets, archived.topic_ids[topic])
 
 
 def _position_after(
@@ -214,7 +216,7 @@ def _position_after(
     ranges: Sequence[OffsetRange],
     pieces: Sequence[ArchivedPiece],
 ) -> Position:
-    """Where the table is with these pieces; topics without a place in it need no id."""
+    """The table's position with these pieces; only topics with an offset get an id."""
     next_offsets = {(each.topic, each.partition): each.to_offset for each in ranges}
     last_records = {each.range[:2]: each.last for each in pieces if each.last is not None}
     offsets = {**before.next_offsets, **next_offsets}
@@ -223,14 +225,14 @@ def _position_after(
 
 
 def plan_ranges(
-    source: ArchiveSource,
+    logs: OpenedLogs,
     before: Position,
     options: ArchiveOptions,
     topics: Mapping[str, Sequence[int]],
 ) -> list[OffsetRange]:
-    """What is new in these partitions, in their order. Raises DataLost and ArchiveAhead."""
+    """The new offsets of these partitions, in their order. Raises DataLost and ArchiveAhead."""
     wanted = (
-        _range_of(source, before, options, topic, partition)
+        _range_of(logs, before, options, topic, partition)
         for topic, partitions in topics.items()
         for partition in partitions
     )
@@ -238,12 +240,12 @@ def plan_ranges(
 
 
 def _range_of(
-    source: ArchiveSource, before: Position, options: ArchiveOptions, topic: str, partition: int
+    logs: OpenedLogs, before: Position, options: ArchiveOptions, topic: str, partition: int
 ) -> OffsetRange | None:
-    """Of one partition; None when it has nothing new."""
-    bounds = source.logs.bounds(topic, partition)
+    """The new offsets of one partition; None: there are none."""
+    bounds = logs.bounds(topic, partition)
     begin = before.next_offsets.get((topic, partition), bounds.log_start_offset)
-    check_log(source, before, topic, partition, bounds)
+    check_log(logs, before, topic, partition, bounds)
     if begin < bounds.log_start_offset:
         missing = OffsetRange(topic, partition, begin, bounds.log_start_offset)
         reason = "they were deleted before they were archived; set archive.hold=true on the topic"
@@ -251,9 +253,9 @@ def _range_of(
             raise DataLost(missing, reason)
         _log.warning("records_not_archived", range=str(missing), reason=reason)
         begin = bounds.log_start_offset
-    end = source.durable_end(topic, partition, bounds.end_offset)
+    end = logs.durable_end(topic, partition, bounds.end_offset)
     if options.before_ms is not None:
-        too_new = source.logs.offset_at(topic, partition, options.before_ms)
+        too_new = logs.offset_at(topic, partition, options.before_ms)
         end = end if too_new is None else min(end, too_new)
     return OffsetRange(topic, partition, begin, end) if begin < end else None
 
@@ -261,7 +263,7 @@ def _range_of(
 def _rows(
     ranges: Sequence[OffsetRange], pieces: Sequence[ArchivedPiece]
 ) -> list[ArchivedPartition]:
-    """A row a partition, from what its pieces became."""
+    """One row for each partition."""
     rows = []
     for wanted in ranges:
         files = [

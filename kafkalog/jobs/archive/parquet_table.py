@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 from kafkalog.jobs.archive.archive_table import (
     ArchivedFile,
     Position,
@@ -30,6 +29,7 @@ from kafkalog.jobs.archive.archive_table import (
     settle_local,
     topics_text,
 )
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,6 +12,7 @@ request begins behind what was delivered, so nothing comes twice.
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -27,7 +28,7 @@ from kafkalog.spark.logs.pieces import Cuts, cut
 from kafkalog.spark.logs.values import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
+    from collections.abc import Collection, Generator, Mapping
 
     from kafkalog.client import FetchedBatches
     from kafkalog.client.records import Isolation
@@ -49,6 +50,7 @@ class DaemonLogs:
     """See `Logs`, and the module."""
 
     def __init__(self, access: Access) -> None:
+        self.access = access
         self._isolation = isolation_of(access)
         self._clients = {url: client_of(access, url) for url in access.urls}
         self._homes: dict[str, list[str]] = {}
@@ -70,22 +72,9 @@ class DaemonLogs:
                     self._homes.setdefault(name, []).append(url)
         return {name: list(range(counts[name])) for name in sorted(counts)}
 
-    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Of those that are there, as they are named now. Raises ClientError."""
-        return {
-            each["topic_name"]: each["topic_id"]
-            for client in self._clients.values()
-            for each in client.describe_topics()
-            if each["topic_name"] in topics
-        }
-
-    def client_at(self, topic: str) -> daemons.Client:
-        """Of the daemon that has a topic, kept. UnknownTopic, AmbiguousPartition, ClientError."""
-        return self._clients[self._home(topic)]
-
     def bounds(self, topic: str, partition: int) -> Bounds:
         """See Logs."""
-        client = self.client_at(topic)
+        client = self._clients[self._home(topic)]
         try:
             start, end = client.offset_range(topic, partition)
             if self._isolation == "read_committed":
@@ -97,7 +86,7 @@ class DaemonLogs:
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """See Logs. Times before 1970 are 1970: in the protocol, negative ones name places."""
-        client = self.client_at(topic)
+        client = self._clients[self._home(topic)]
         try:
             found = client.offset_at(
                 topic, partition, max(timestamp_ms, 0), isolation=self._isolation
@@ -123,8 +112,35 @@ class DaemonLogs:
         pieces = cut(url, wanted, cuts, target_bytes)
         return [_without_position(piece) for piece in pieces]
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The current ids of these topics, without topics that do not exist. Raises ClientError."""
+        return {
+            each["topic_name"]: each["topic_id"]
+            for client in self._clients.values()
+            for each in client.describe_topics()
+            if each["topic_name"] in topics
+        }
+
+    def durable_end(self, topic: str, partition: int, end: int) -> int:
+        """The recovery point, or ``end`` if that is lower: a power cut loses nothing below it.
+
+        Raises UnknownTopic, AmbiguousPartition, ClientError.
+        """
+        described = self._clients[self._home(topic)].describe_log(topic, partition)
+        return min(end, int(described["recovery_point"]))
+
+    def report_archived(self, topic: str, offsets: Mapping[int, int], topic_id: str) -> None:
+        """Tell the daemon that everything below these offsets is archived, by partition.
+
+        A topic that was deleted, or recreated with another id, is passed over. Raises
+        ClientError, AmbiguousPartition.
+        """
+        with contextlib.suppress(UnknownTopic, daemons.UnknownTopic):
+            client = self._clients[self._home(topic)]
+            client.raise_archived_offsets(topic, offsets, topic_id)
+
     def _home(self, topic: str) -> str:
-        """The daemon that has a topic."""
+        """The URL of the daemon that has a topic. Raises UnknownTopic, AmbiguousPartition."""
         if topic not in self._homes:
             self.topics()
         homes = self._homes.get(topic, [])

@@ -20,40 +20,54 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+import structlog
 
-from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
+from kafkalog.errors import CorruptData, KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.format.disk.file_names import (
+    CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kafkalog.format.disk.properties import decode_partition_metadata
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.format.records.record import read_records
-from kafkalog.format.topic_names import TopicPartition
+from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.log.inspect.directory_proof import proof_of
-from kafkalog.spark.logs.checkpoints import Checkpoints
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.object_store import filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
     LISTINGS_MAX,
+    Checkpoints,
     PartitionFiles,
     offset_entries,
     partitions_in,
     place_of,
+    readable_offsets,
     time_entries,
 )
 from kafkalog.spark.logs.pieces import Cuts, cut
-from kafkalog.spark.logs.values import Bounds, CorruptLog, OffsetRange, Piece, UnusableLogDir
+from kafkalog.spark.logs.values import (
+    AmbiguousPartition,
+    Bounds,
+    CorruptLog,
+    OffsetRange,
+    Piece,
+    UnusableLogDir,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.logs.directory_reader import Walked
     from kafkalog.spark.logs.values import Access
+
+_log = structlog.get_logger(__name__)
 
 
 def first_record_at(
@@ -137,11 +151,12 @@ class DirectoryLogs:
     """See `Logs`, and the module."""
 
     def __init__(self, access: Access, filesystem: ReadFilesystem | None = None) -> None:
-        self._access = access
+        self.access = access
         self._filesystem = filesystem or filesystem_for(access.paths)
         self._checkpoints = Checkpoints(self._filesystem)
-        # Who asks for one of these is told; all others are read beside it.
+        # A query for one of these raises UnusableLogDir; all other partitions can be read.
         self._problems: dict[TopicPartition, str] = {}
+        self._warned = set[str]()
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -150,7 +165,7 @@ class DirectoryLogs:
         """See Logs."""
         found: dict[str, set[int]] = {}
         problems: dict[TopicPartition, str] = {}
-        for path in self._access.paths:
+        for path in self.access.paths:
             for each, problem in partitions_in(self._filesystem, path):
                 found.setdefault(each.topic, set()).add(each.partition)
                 if problem is not None:
@@ -177,7 +192,7 @@ class DirectoryLogs:
             start = max(start, self._first_offset(files))
         wanted = OffsetRange(name.topic, name.partition, start, INT64_MAX)
         end = high_watermark if is_live else self._valid_end(log_dir, files, wanted)
-        if self._access.read_committed and end > start:
+        if self.access.read_committed and end > start:
             end = self._last_stable_offset(files, wanted._replace(to_offset=end))
         return Bounds(start, max(start, end))
 
@@ -197,7 +212,7 @@ class DirectoryLogs:
         start, end = self.bounds(topic, partition)
         wanted = OffsetRange(topic, partition, start, end)
         place = self._place(topic, partition)
-        return first_record_at(self._filesystem, self._access.paths, place, wanted, timestamp_ms)
+        return first_record_at(self._filesystem, self.access.paths, place, wanted, timestamp_ms)
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs."""
@@ -210,14 +225,68 @@ class DirectoryLogs:
                 return cut(place, wanted, cuts, target_bytes)
         raise FileNotFoundError(2, "Its segments vanish at every look", shown(place))
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The ids of these topics in their partitions' directories, without topics that have none.
+
+        Raises OSError, CorruptData, AmbiguousPartition.
+        """
+        found: dict[str, str] = {}
+        for path in self.access.paths:
+            for each, _ in partitions_in(self._filesystem, path):
+                if each.topic not in topics:
+                    continue
+                topic_id = self._topic_id(f"{path}/{each}/{PARTITION_METADATA}")
+                if topic_id is not None and found.setdefault(each.topic, topic_id) != topic_id:
+                    raise AmbiguousPartition(
+                        f"Partitions of two topics have the name {each.topic}: one has the id "
+                        f"{found[each.topic]}, {shown(path)}/{each} has {topic_id}"
+                    )
+        return found
+
+    def _topic_id(self, path: str) -> str | None:
+        try:
+            return encode_id(decode_partition_metadata(self._filesystem.read_file(path)))
+        except FileNotFoundError:  # a Kafka without ids wrote the partition, or it is being moved
+            return None
+        except FormatError as error:
+            raise CorruptData(error.reason, file=shown(path), position=0) from error
+
+    def durable_end(self, topic: str, partition: int, end: int) -> int:
+        """``end`` after a clean shutdown, else at most the checkpointed recovery point.
+
+        A power cut loses nothing below it. 0 for a partition that is in no directory, because it
+        is being moved. Raises AmbiguousPartition, OSError.
+        """
+        place = place_of(self._filesystem, self.access.paths, topic, partition)
+        if place is None:
+            return 0
+        log_dir = place.rpartition("/")[0]
+        is_served = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
+        if not is_served and self._filesystem.exists(f"{log_dir}/{CLEAN_SHUTDOWN}"):
+            return end
+        points, _ = readable_offsets(self._filesystem, log_dir, RECOVERY_POINT_CHECKPOINT)
+        recovery_point = points.get(TopicPartition(topic, partition), 0)
+        if recovery_point < end and not is_served and log_dir not in self._warned:
+            self._warned.add(log_dir)
+            _log.warning(
+                "archive_ends_at_recovery_point",
+                directory=shown(log_dir),
+                reason="no daemon has shut it down cleanly: records above may not be durable",
+                what_to_do="start the daemon and stop it, or archive while it runs",
+            )
+        return min(end, recovery_point)
+
+    def report_archived(self, topic: str, offsets: Mapping[int, int], topic_id: str) -> None:
+        """Nothing: only a run over a daemon's URL reports to it."""
+
     def _place(self, topic: str, partition: int) -> str:
         problem = self._problems.get(TopicPartition(topic, partition))
         if problem is not None:
             raise UnusableLogDir(problem)
-        place = place_of(self._filesystem, self._access.paths, topic, partition)
+        place = place_of(self._filesystem, self.access.paths, topic, partition)
         if place is not None:
             return place
-        paths = ", ".join(map(shown, self._access.paths))
+        paths = ", ".join(map(shown, self.access.paths))
         if topic in self.topics():
             raise UnknownPartition(f"Topic {topic} has no partition {partition} in {paths}")
         raise UnknownTopic(f"There is no topic {topic} in {paths}")
@@ -246,7 +315,7 @@ class DirectoryLogs:
     def _last_stable_offset(self, files: PartitionFiles, wanted: OffsetRange) -> int:
         known, opened = newest_snapshot(self._filesystem, files, wanted.to_offset)
         begin = wanted._replace(from_offset=max(known, wanted.from_offset))
-        walk = LogWalk(self._filesystem, files.path, begin, paths=self._access.paths)
+        walk = LogWalk(self._filesystem, files.path, begin, paths=self.access.paths)
         return last_stable_offset(opened, (read.table for read in walk.chunks()), wanted.to_offset)
 
     def _cuts(self, files: PartitionFiles, wanted: OffsetRange) -> Cuts:

@@ -36,10 +36,10 @@ from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, is_committ
 from kafkalog.format.records.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_proof import proof_of
-from kafkalog.spark.logs.checkpoints import Checkpoints
 from kafkalog.spark.logs.object_store import filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
     LISTINGS_MAX,
+    Checkpoints,
     PartitionFiles,
     offset_entries,
     place_of,

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.logs.values import CHUNK_BYTES, Access, Chunk, Logs, Piece
+from kafkalog.spark.logs.values import CHUNK_BYTES, Access, Chunk, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from kafkalog.spark.logs.daemon import DaemonLogs
+    from kafkalog.spark.logs.directory import DirectoryLogs
 
-def open_logs(access: Access) -> Logs:
+    OpenedLogs = DirectoryLogs | DaemonLogs
+    """`Logs` that also tell topic ids and durable ends, and hear what is archived."""
+
+
+def open_logs(access: Access) -> OpenedLogs:
     """The logs of an access. Raises nothing for places that are away: their first use does.
 
     ValueError for URLs that are none, OSError for TLS files that cannot be read.

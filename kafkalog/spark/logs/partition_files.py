@@ -1,22 +1,20 @@
-"""A partition's directory as its names show it, also while a daemon rolls, retains and cleans.
+"""The files of log directories and partitions, also while a daemon rolls, cleans and moves them.
 
-Theory. A daemon changes names in an order that leaves every record readable at every moment: a
-segment's files become ``.deleted`` only behind the log start, or when all of what takes their
-place has names that end in ``.swap`` (Kafka's LocalLog.replaceSegments;
-`log/segment/segment_swap`). So the ``.log`` files together with the ``.log.swap`` ones are always a
-whole log, in which ranges may be there twice: before and after a cleaning, either of which is
-right. A listing is believed when a second one shows the same names. A file that is open is read to
-its end whatever becomes of its name. An index belongs to a ``.log`` if that name is still the open
-file's once the index was read: a ``.log`` loses its name before its indexes do, and gets it before
-them.
+A daemon renames files in an order that keeps every record readable at every moment. A segment's
+files become ``.deleted`` only below the log start, or after all files that replace them have names
+that end in ``.swap`` (Kafka's LocalLog.replaceSegments; `log/segment/segment_swap`). Therefore the
+``.log`` and ``.log.swap`` files together are always a complete log, in which a range may be there
+twice: before and after a cleaning, and both are right. A listing counts when a second one shows the
+same names. An open file is read to its end whatever happens to its name. An index belongs to a
+``.log`` if that name is still the open file's after the index was read: a ``.log`` loses its name
+before its indexes do, and gets it before them.
 
-Index entries are hints: those that do not rise, or point behind the end, are not believed, and
-whoever reads at one checks what begins there.
+Index entries are hints. Entries that do not rise, or that point beyond the end, are not used, and a
+reader checks which batch begins at the position of an entry.
 
-Which log directory holds a partition, also while a daemon moves it to another one.
-
-A move renames the old directory to ``-delete`` before the new one gets its name: for a moment there
-is none, never two. Two that stay are an operator's mistake, which nobody may guess away.
+A move of a partition to another log directory renames the old directory to ``-delete`` before the
+new one gets its name: for a moment there is none, never two. Two that stay are an operator's
+mistake: AmbiguousPartition.
 """
 
 from __future__ import annotations
@@ -28,6 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kafkalog.errors import CorruptCheckpoint
+from kafkalog.format.disk.checkpoints import decode_offsets, salvage_offsets
 from kafkalog.format.disk.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -54,7 +54,7 @@ from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.values import AmbiguousPartition, UnusableLogDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 LISTINGS_MAX = 1000
-"""Of a directory that never shows the same names twice: something else than a daemon is at it."""
+"""Listings of a directory that shows other names each time: that is not the work of a daemon."""
 
 _BASE_OFFSET = attrgetter("base_offset")
 _NO_ENTRIES = np.empty((0, 2), np.int64)
@@ -212,7 +212,45 @@ def _rising(entries: Table, is_good: npt.NDArray[np.bool_]) -> Table:
     return entries[: bad[0]].copy() if len(bad) else entries.copy()
 
 
-_LOOKS = 3  # of a partition that is nowhere: a rename ends sooner than these
+class Checkpoints:
+    """Checkpoint files of log directories; each is decoded again only when it has changed.
+
+    One thread.
+    """
+
+    def __init__(self, filesystem: ReadFilesystem) -> None:
+        self._filesystem = filesystem
+        self._known: dict[str, tuple[bytes, dict[TopicPartition, int]]] = {}
+
+    def offsets(self, log_dir: str, name: str) -> dict[TopicPartition, int]:
+        """All offsets of a checkpoint; none if it is missing. Raises CorruptCheckpoint, OSError."""
+        path = f"{log_dir}/{name}"
+        try:
+            data = self._filesystem.read_file(path)
+        except FileNotFoundError:
+            return {}
+        known = self._known.get(path)
+        if known is None or known[0] != data:
+            try:
+                known = data, decode_offsets(data)
+            except FormatError as error:
+                raise CorruptCheckpoint(error.reason, file=shown(path), position=0) from error
+            self._known[path] = known
+        return known[1]
+
+
+def readable_offsets(
+    filesystem: ReadFilesystem, log_dir: str, name: str
+) -> tuple[Mapping[TopicPartition, int], bool]:
+    """The undamaged lines of a checkpoint, and whether these are all of its lines. OSError."""
+    try:
+        offsets, damage = salvage_offsets(filesystem.read_file(f"{log_dir}/{name}"))
+    except FileNotFoundError:
+        return {}, False
+    return offsets, not damage
+
+
+_LOOKS = 3  # of a partition that is nowhere: a rename takes less time than these
 
 
 class ListedPartition(NamedTuple):

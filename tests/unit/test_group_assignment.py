@@ -19,7 +19,7 @@ PATTERNS = (
     "a", "orders.*", "^orders$", "orders(-eu|-us)?.*", "[a-c].*", "[^_].*", r"b\.c", "b.c", ".*",
     "(a|b)*", "(a*)*b?", "orders|a|", r"\w+", r"[\w.]+\d", "x{249}", "x{3,}", "x{1,5}", "a??",
     "(?:or).+?", "[-a]", "[a-]", "[]a]", r"[\]a]", "a{0}orders", "o[^a-z]*r.*", r"__\D",
-    "((o)(r))ders.{0,3}",
+    "((o)(r))ders.{0,3}", r"orders\b.*", "a^b", "a$b", "(?i)ORDERS", "(" * 60 + "a" + ")" * 60,
 )  # fmt: skip
 
 
@@ -80,6 +80,8 @@ def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> N
         pattern = TopicPattern(text)
     except MalformedPattern:
         return
+    if "{," in text:
+        return  # Python alone takes it for {0,
     found = pattern.matches(name)
     try:
         twin = re.compile(text)
@@ -96,10 +98,10 @@ def test_no_pattern_takes_long() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "(", "a)", "[a", "*", "a**", "a{2,1}", "(?!x)a", "(?=x)", r"\1", r"\b", "a\\", "[z-a]",
-     "x" * 1001, "(" * 60 + "a" + ")" * 60, "((a{99}){99}){99}", "a^b", "a$b", "(?i)a"],
+    ["", "(", "a)", "[a", "*", "a**", "a{2,1}", "(?!x)a", "(?=x)", r"\1", "a\\", "[z-a]", "a*+",
+     "x" * 1001, "(" * 1001, "((a{99}){99}){99}", r"[\w-a]{1001}", "(?<=x)a", "\ud800"],
 )  # fmt: skip
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    """What the subset lacks is an error, never a pattern that means something else."""
+    """What RE2 lacks is an error, never a pattern that means something else."""
     with pytest.raises(MalformedPattern):
         TopicPattern(text)

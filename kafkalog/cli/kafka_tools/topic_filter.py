@@ -2,8 +2,8 @@
 
 Source: `TopicFilter`, `PartitionFilter` and `GetOffsetShell` of Kafka 4.1.
 
-Differs from Kafka: the expressions are those of `TopicPattern`, which knows no look-around and no
-back references.
+Differs from Kafka: the expressions are RE2's (`TopicPattern`), without look-around and back
+references.
 """
 
 from __future__ import annotations

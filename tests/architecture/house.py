@@ -66,6 +66,15 @@ def long_functions(root: Path, trees: Iterable[str]) -> list[str]:
     ]
 
 
+def many_texts(root: Path, limits: Mapping[str, int]) -> list[str]:
+    """Globs that find more documents than there may be."""
+    return [
+        f"{pattern} has {count} files, {limit} are allowed"
+        for pattern, limit in limits.items()
+        if (count := len(list(root.glob(pattern)))) > limit
+    ]
+
+
 def long_texts(root: Path, limits: Mapping[str, int]) -> list[str]:
     """Documents with more lines than they may have; a limit may name a glob."""
     return [

@@ -18,6 +18,7 @@ from tests.architecture.house import (
     long_files,
     long_functions,
     long_texts,
+    many_texts,
     unknown_features,
     upward_imports,
 )
@@ -192,6 +193,8 @@ def test_a_feature_has_one_name() -> None:
 def test_documents_have_their_length() -> None:
     """Goal: rule 6."""
     assert long_texts(ROOT, TEXT_LIMITS) == []
+    assert many_texts(ROOT, {"docs/decisions/*.md": 30}) == []
+    assert all(list(ROOT.glob(pattern)) for pattern in TEXT_LIMITS)
 
 
 # ---- trees that break a rule
@@ -275,6 +278,12 @@ RINGS = dict.fromkeys(("p/broker/m.py", "p/server/m.py", "p/console/m.py", "p/cl
             {"A.md": "\n" * 3, "d/1.md": "\n" * 2},
             {"d/2.md": "\n" * 3},
             "d/2.md has 3 lines, 2 are allowed",
+        ),
+        (
+            lambda root: many_texts(root, {"d/*.md": 1}),
+            {"d/1.md": "", "d/1.txt": ""},
+            {"d/2.md": ""},
+            "d/*.md has 2 files, 1 are allowed",
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ def name_of(root: Path, module: Path) -> str:
 def modules_of(package: Path) -> list[Path]:
     """Every Python file of a package, sorted."""
     return sorted(package.rglob("*.py"))
+
+
+def parsed(module: Path) -> ast.Module:
+    """Its syntax tree."""
+    return _parsed(module.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=2000)
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 # ---- sizes
@@ -60,7 +71,7 @@ def long_functions(root: Path, trees: Iterable[str]) -> list[str]:
         f"{name_of(root, module)}: {node.name} has {length} lines"
         for tree in trees
         for module in modules_of(root / tree)
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(module))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
@@ -135,7 +146,7 @@ def _dotted(package: Path, module: Path) -> str:
 
 
 def _imported(module: Path, name: str, modules: Mapping[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom):

@@ -25,7 +25,7 @@ class Budget(NamedTuple):
 BUDGETS = {
     "JSON produce": Budget(28, 35),
     "raw fetch": Budget(16, 22),
-    "retention check": Budget(16, 29),
+    "retention check": Budget(16, 30),
     "compaction": Budget(26, 48),
     START: Budget(32, 60),
 }

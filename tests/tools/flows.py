@@ -41,6 +41,8 @@ DELETION_TASK = "delete-file"
 # A topic is looked up where one of these gets its name from another file.
 LOOK_UP_FILES = ("broker/catalog.py", "broker/log_manager.py", "broker/topics/registry.py")
 PLAN_FILE = "log/retention/plan.py"
+# What the event loop calls back was called by nobody: below it is only the program's start.
+_NO_CALLERS = ("__main__.py", "__init__.py")
 PATH_CUTS = frozenset({"split", "rsplit", "partition", "rpartition", "rfind", "rindex"})
 
 
@@ -49,9 +51,7 @@ class Trace:
     """What ran during one round of a flow; each call is named by its caller and itself."""
 
     files: list[str] = dataclasses.field(default_factory=list)  # in order of the first call
-    callers: list[str] = dataclasses.field(
-        default_factory=list
-    )  # those that the flow leads through
+    callers: list[str] = dataclasses.field(default_factory=list)  # that the flow leads through
     topic_look_ups: list[str] = dataclasses.field(default_factory=list)
     plans: list[str] = dataclasses.field(default_factory=list)
     path_cuts: list[str] = dataclasses.field(default_factory=list)
@@ -97,7 +97,7 @@ class Recorder:
 
     def _note_call(self, trace: Trace, frame: FrameType, name: str) -> None:
         caller = _nearest(frame.f_back)
-        if caller != name and caller not in trace.callers and not caller.endswith("__init__.py"):
+        if caller and caller not in (name, *trace.callers) and not caller.endswith(_NO_CALLERS):
             trace.callers.append(caller)
         call = f"{caller} -> {name}:{frame.f_code.co_name}"
         if name == PLAN_FILE and frame.f_code.co_name == "plan" and caller != PLAN_FILE:
@@ -341,7 +341,7 @@ def _merged(rounds: list[Trace]) -> Trace:
 
     return Trace(
         common([each.files for each in rounds]),
-        [name for name in common([each.callers for each in rounds]) if name],
+        common([each.callers for each in rounds]),
         max((each.topic_look_ups for each in rounds), key=len),
         max((each.plans for each in rounds), key=len),
         max((each.path_cuts for each in rounds), key=len),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog import __version__
-from kafkalog.cli.completion import PROGRAM
+from kafkalog.cli.arguments import PROGRAM
+from kafkalog.cli.configs import settings_from, with_settings_source
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.config import settings_from, with_settings_source
 from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
 from kafkalog.server.daemon import EarlyStop
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.completion import PROGRAM
+from kafkalog.cli.arguments import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.arguments import topic_argument
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
     RequestFailed,

@@ -55,9 +55,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "backup": "kafkalog.cli.backup:backup",
         "restore": "kafkalog.cli.backup:restore",
         "health": "kafkalog.cli.connection:health",
-        "completion": "kafkalog.cli.completion:completion",
-        "config": "kafkalog.cli.offline.config:config",
-        "doctor": "kafkalog.cli.doctor.command:doctor",
+        "completion": "kafkalog.cli.arguments:completion",
+        "config": "kafkalog.cli.configs:config",
+        "doctor": "kafkalog.cli.offline.doctor:doctor",
     },
     "compact": {
         "plan": "kafkalog.cli.compact:plan",

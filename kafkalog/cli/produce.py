@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.arguments import topic_argument
 from kafkalog.cli.connection import PARTIAL_FAILURE, message_of, with_client
 from kafkalog.cli.output import progress
 from kafkalog.client import ClientError, path_of

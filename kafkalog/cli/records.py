@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import Moment
-from kafkalog.cli.completion import topic_names
+from kafkalog.cli.arguments import Moment, topic_names
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
     RequestFailed,
@@ -28,7 +27,8 @@ from kafkalog.client.records import NO_OFFSET
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
-    from kafkalog.client.records import Isolation, OffsetAt, Place
+    from kafkalog.client.fetch import OffsetAt
+    from kafkalog.client.records import Isolation, Place
 
 
 TOOL_HEAD = "Executing records delete operation\nRecords delete operation completed:\n"

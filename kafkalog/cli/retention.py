@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import config_pairs, moment_text
-from kafkalog.cli.completion import topic_argument, topic_configs_option
+from kafkalog.cli.arguments import config_pairs, moment_text, topic_argument, topic_configs_option
 from kafkalog.cli.connection import end_with_failures, is_failed, output_option, with_client
 from kafkalog.cli.output import print_table
 from kafkalog.format.integers import INT64_MAX

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import Moment, config_pairs
-from kafkalog.cli.completion import topic_argument, topic_configs_option
+from kafkalog.cli.arguments import Moment, config_pairs, topic_argument, topic_configs_option
 from kafkalog.cli.configs import print_configs
 from kafkalog.cli.connection import (
     end_with_failures,

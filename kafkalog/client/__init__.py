@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.client.admin import LowWatermark
 from kafkalog.client.client import Client, Producer, Tail
 from kafkalog.client.errors import (
     AccessDenied,
@@ -53,6 +54,7 @@ from kafkalog.client.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from kafkalog.client.fetch import OffsetAt
 from kafkalog.client.messages import Answer, Basic, Bearer, Repeat, Tls, path_of
 from kafkalog.client.producer import ProducerIdentity
 from kafkalog.client.records import (
@@ -60,8 +62,6 @@ from kafkalog.client.records import (
     ConsumerRecord,
     FetchedBatches,
     FetchedRecords,
-    LowWatermark,
-    OffsetAt,
     Position,
     ProducerRecord,
 )

@@ -11,15 +11,17 @@ Transactions that are open in a partition, and an end to one that nobody else en
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkalog.client.errors import BadAnswer, document_of, entry_failure
 from kafkalog.client.messages import JSON, Answer, Json, Repeat, Request, json_body, path_of
-from kafkalog.client.records import NO_OFFSET, LowWatermark
+from kafkalog.client.records import NO_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kafkalog.client.errors import ClientError
     from kafkalog.client.retry import Steps
 
 
@@ -214,6 +216,16 @@ def _alteration(to_set: Mapping[str, str] | None, to_delete: Iterable[str]) -> J
 
 
 # ---- records
+
+
+@dataclass(frozen=True, slots=True)
+class LowWatermark:
+    """The new log start of a partition whose records were deleted, or why they were not."""
+
+    topic: str
+    partition: int
+    low_watermark: int
+    error: ClientError | None = None
 
 
 def delete_records(offsets: Mapping[Partition, int]) -> Steps[list[LowWatermark]]:

@@ -29,7 +29,6 @@ from kafkalog.client.records import (
     FetchedRecords,
     Headers,
     Isolation,
-    OffsetAt,
     Place,
 )
 
@@ -186,6 +185,18 @@ def _decoded(text: str | None) -> bytes | None:
 
 
 # ---- offsets
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """What a look-up by time found; offset, timestamp and epoch are -1 when nothing was."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+    error: ClientError | None = None
 
 
 def offset_range(topic: str, partition: int) -> Steps[tuple[int, int]]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from kafkalog.client.errors import ClientError
+from typing import Literal, NamedTuple
 
 Acks = Literal["all", "1", "0"]
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -90,25 +87,3 @@ class FetchedRecords:
 
     records: tuple[ConsumerRecord, ...]
     position: Position
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetAt:
-    """What a look-up by time found; offset, timestamp and epoch are -1 when nothing was."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    leader_epoch: int
-    error: ClientError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LowWatermark:
-    """The new log start of a partition whose records were deleted, or why they were not."""
-
-    topic: str
-    partition: int
-    low_watermark: int
-    error: ClientError | None = None

@@ -69,12 +69,6 @@ CIRCLES_TO_CUT: dict[str, frozenset[str]] = {
             "kafkalog.broker.directory.writer",
         }
     ),
-    "client": frozenset(
-        {
-            "kafkalog.client.errors",
-            "kafkalog.client.records",
-        }
-    ),
     "log": frozenset(
         {
             "kafkalog.log.append",
@@ -121,10 +115,10 @@ OWN_FOLDERS = {
     "broker": {"directory", "startup"},
     "server": {"admin", "console", "protocol", "security"},
     "console": {"views"},
-    "cli": {"doctor", "jobs", "kafka_tools", "offline", "perf"},
+    "cli": {"jobs", "kafka_tools", "offline"},
 }
 FOLDERS_TO_RENAME = {"broker": {"groups"}}
-CROWDED_TO_SPLIT = {"kafkalog/cli/kafka_tools"}
+CROWDED_TO_SPLIT: set[str] = set()
 
 TEXT_LIMITS = {
     "ARCHITECTURE.md": 300,

@@ -11,8 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from kafkalog.cli.configs import settings_from
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.config import settings_from
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
 if TYPE_CHECKING:

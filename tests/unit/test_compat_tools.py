@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.cli.kafka_tools.access import access_of
-from kafkalog.cli.kafka_tools.line_reader import LineReader, UnreadableLine
-from kafkalog.cli.kafka_tools.record_formatter import RecordFormatter
+from kafkalog.cli.kafka_tools.console_consumer import RecordFormatter
+from kafkalog.cli.kafka_tools.console_producer import LineReader, UnreadableLine
 from kafkalog.cli.kafka_tools.tool import ToolFailed
 from kafkalog.cli.kafka_tools.topic_filter import listed_partitions, matching, partition_rules
 from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.broker.compaction.history import KEPT_CLEANS, KEPT_MS, CleaningHistory
 from kafkalog.cleaner.stats import CleaningRun
-from kafkalog.console.timeline import LEAST_WIDTH, WIDTH, Phase, Stretch, lay_out
+from kafkalog.console.drawings import LEAST_BAR_WIDTH, WIDTH, Phase, Stretch, lay_out_timeline
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.errors import CorruptBatch, UnknownTopic
 from kafkalog.format.topic_names import TopicPartition
@@ -37,11 +37,11 @@ def test_a_timeline_is_to_scale() -> None:
         Stretch("two", 2, Phase.SWAP, -2, -1),
         Stretch("gone", 3, Phase.MAP, 0, 1),
     ]
-    picture = lay_out(["one", "two"], stretches, 0, 3_600_000)
+    picture = lay_out_timeline(["one", "two"], stretches, 0, 3_600_000)
     assert [lane.thread for lane in picture.lanes] == ["one", "two"]
     first, second = picture.lanes[0].bars
     assert (first.x, first.width) == (0, WIDTH / 4)
-    assert (second.x, second.width) == (WIDTH / 4, LEAST_WIDTH)
+    assert (second.x, second.width) == (WIDTH / 4, LEAST_BAR_WIDTH)
     (last,) = picture.lanes[1].bars
     assert last.x + last.width == WIDTH
     assert [tick.moment_ms for tick in picture.ticks] == [600_000 * number for number in range(7)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.console.axis import WIDTH, lay_out
+from kafkalog.console.drawings import WIDTH, lay_out_axis
 from kafkalog.console.views.offsets import OffsetsView, Question, offsets_view
 from kafkalog.errors import UnknownSegment
 from kafkalog.log.inspect import segment_listing
@@ -18,7 +18,7 @@ from tests.unit.test_console_views import page_of
 
 def test_an_axis_is_to_scale() -> None:
     """A point at its share of the offsets, no label over another, none outside."""
-    axis = lay_out([("end", 100), ("start", 0), ("near", 1), ("beyond", 101)], 0, 100)
+    axis = lay_out_axis([("end", 100), ("start", 0), ("near", 1), ("beyond", 101)], 0, 100)
     assert [(tick.name, tick.x) for tick in axis.ticks] == [
         ("start", 0),
         ("near", WIDTH / 100),
@@ -27,7 +27,7 @@ def test_an_axis_is_to_scale() -> None:
     assert [tick.row for tick in axis.ticks] == [0, 1, 0]
     assert [tick.is_left for tick in axis.ticks] == [False, False, True]
     assert axis.rows == 2
-    assert [tick.x for tick in lay_out([("only", 5)], 5, 5).ticks] == [0]
+    assert [tick.x for tick in lay_out_axis([("only", 5)], 5, 5).ticks] == [0]
 
 
 def seen(sim: SimManager, question: Question) -> OffsetsView:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.console import formatting
+from kafkalog.console.drawings import LEAST_BLOCK_WIDTH, WIDTH, lay_out_strip
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
-from kafkalog.console.strip import LEAST_WIDTH, WIDTH, lay_out
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate, explain
 from kafkalog.log.retention.plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
@@ -113,34 +113,38 @@ def test_every_fate_has_a_reason(keeper: Keeper, rule: Rule | None) -> None:
 
 def test_widths_are_shares_of_the_bytes() -> None:
     """What is large looks large, and what is small can be hit."""
-    strip = lay_out(row(0, 100, 300), {})
-    free = WIDTH - 3 * LEAST_WIDTH
+    strip = lay_out_strip(row(0, 100, 300), {})
+    free = WIDTH - 3 * LEAST_BLOCK_WIDTH
     widths = [block.width for block in strip.blocks]
-    assert widths == [LEAST_WIDTH, LEAST_WIDTH + free / 4, LEAST_WIDTH + free * 3 / 4]
+    assert widths == [
+        LEAST_BLOCK_WIDTH,
+        LEAST_BLOCK_WIDTH + free / 4,
+        LEAST_BLOCK_WIDTH + free * 3 / 4,
+    ]
     assert [block.x for block in strip.blocks] == [0.0, widths[0], widths[0] + widths[1]]
 
 
 def test_neighbours_of_one_state_share_a_block_when_there_are_many() -> None:
     """20,000 segments fit the picture."""
     many = row(*[1] * 500) + row(*[1] * 500, state=SegmentState.DELETABLE)
-    strip = lay_out(many, {})
+    strip = lay_out_strip(many, {})
     assert strip.width == WIDTH
-    assert len(strip.blocks) <= WIDTH / LEAST_WIDTH
+    assert len(strip.blocks) <= WIDTH / LEAST_BLOCK_WIDTH
     assert sum(block.segments for block in strip.blocks) == 1000
     states = [SegmentState.CLEAN, SegmentState.DIRTY] * 300
     mixed = [Piece(at, at + 1, 1, state) for at, state in enumerate(states)]
-    assert [block.state for block in lay_out(mixed, {}).blocks] == states
-    assert lay_out(mixed, {}).width == 600 * LEAST_WIDTH
+    assert [block.state for block in lay_out_strip(mixed, {}).blocks] == states
+    assert lay_out_strip(mixed, {}).width == 600 * LEAST_BLOCK_WIDTH
 
 
 def test_markers_stand_where_their_offset_is() -> None:
     """A marker in the middle of a segment's offsets stands in the middle of its block."""
-    strip = lay_out(row(100, 100), {"start": 0, "middle": 15, "end": 20, "beyond": 21})
+    strip = lay_out_strip(row(100, 100), {"start": 0, "middle": 15, "end": 20, "beyond": 21})
     assert [marker.name for marker in strip.markers] == ["start", "middle", "end"]
     assert [marker.x for marker in strip.markers] == [0.0, WIDTH * 0.75, WIDTH]
     gone = [Piece(5, None, 100, SegmentState.DELETING)]
     later = [Piece(10, 20, 100, SegmentState.ACTIVE)]
-    strip = lay_out(gone + later, {"gone": 7, "start": 10})
+    strip = lay_out_strip(gone + later, {"gone": 7, "start": 10})
     assert [(marker.name, marker.x) for marker in strip.markers] == [("start", WIDTH / 2)]
 
 
@@ -150,7 +154,7 @@ def test_markers_stand_where_their_offset_is() -> None:
 def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
     """No segment is lost or drawn twice."""
     pieces = [Piece(at, at + 1, size, state) for at, (size, state) in enumerate(segments)]
-    strip = lay_out(pieces, {})
+    strip = lay_out_strip(pieces, {})
     assert strip.blocks[0].x == 0.0
     for left, right in zip(strip.blocks, strip.blocks[1:], strict=False):
         assert right.x == pytest.approx(left.x + left.width)
@@ -158,7 +162,7 @@ def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
     last = strip.blocks[-1]
     assert last.x + last.width == pytest.approx(strip.width)
     assert sum(block.size_bytes for block in strip.blocks) == sum(size for size, _ in segments)
-    assert all(block.width >= LEAST_WIDTH for block in strip.blocks)
+    assert all(block.width >= LEAST_BLOCK_WIDTH for block in strip.blocks)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from kafkalog.cli.doctor.facts import LogDirFacts, MachineFacts
-from kafkalog.cli.doctor.findings import findings
-from kafkalog.cli.doctor.mounts import Mount, mount_of, parse_mounts
 from kafkalog.cli.main import make_cli
+from kafkalog.cli.offline.doctor_findings import (
+    LogDirFacts,
+    MachineFacts,
+    Mount,
+    findings,
+    mount_of,
+    parse_mounts,
+)
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig
 from kafkalog.log.inspect.directory_facts import check_apart

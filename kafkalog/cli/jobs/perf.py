@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.arguments import topic_argument
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.client import ProducerRecord
 from kafkalog.env.clock import SystemClock

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog.cli.connection import Command
 
@@ -87,3 +87,15 @@ def missing_here(*names: str, is_flag: bool) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def key_values(texts: Iterable[str]) -> dict[str, str]:
+    """The last one of a key counts; one without ``=`` has the empty value."""
+    parts = (text.partition("=") for text in texts)
+    return {key: value for key, _, value in parts}
+
+
+def is_true(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """``true`` in any case; anything else is false."""
+    text = properties.get(name)
+    return default if text is None else text.strip().lower() == "true"

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
-from kafkalog.cli.arguments import moment_text, require_partition_directory
-from kafkalog.cli.completion import topic_argument
+from kafkalog.cli.arguments import moment_text, require_partition_directory, topic_argument
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.output import print_table
 from kafkalog.env.system_filesystem import SystemFilesystem

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import ConfigDict, Field
 
 from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
+from kafkalog.console.drawings import Phase, Stretch, lay_out_timeline
 from kafkalog.console.formatting import number, plural, size, span
-from kafkalog.console.timeline import Phase, Stretch, lay_out
 from kafkalog.console.view import Fragment, View, page_count
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.compaction.history import PastClean
     from kafkalog.broker.operations import Operations
     from kafkalog.cleaner.log_cleaner import ThreadStatus
-    from kafkalog.console.timeline import Timeline
+    from kafkalog.console.drawings import Timeline
 
 LOGS_A_PAGE = 100
 CLEANS_SHOWN = 300
@@ -171,7 +171,7 @@ class CleanerView(View):
         every = [each.name for each in self.threads] + [each.thread for each in self.cleans]
         threads = list(dict.fromkeys(every))
         from_ms = self.now_ms - self.hours * HOUR_MS
-        return lay_out(threads, past + busy, from_ms, self.now_ms)
+        return lay_out_timeline(threads, past + busy, from_ms, self.now_ms)
 
 
 def _parts(number: int, clean: CleanView) -> list[Stretch]:

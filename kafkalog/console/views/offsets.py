@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from kafkalog.console.axis import Axis, lay_out
+from kafkalog.console.drawings import Axis, lay_out_axis
 from kafkalog.console.formatting import moment, number, offset_range
 from kafkalog.console.view import Fragment, View
 from kafkalog.errors import OffsetOutOfRange
@@ -91,7 +91,7 @@ class OffsetsView(View):
     def axis(self) -> Axis:
         """The picture."""
         points = [(each.name, each.offset) for each in self.points]
-        return lay_out(points, self.log_start_offset, self.log_end_offset)
+        return lay_out_axis(points, self.log_start_offset, self.log_end_offset)
 
 
 def offsets_view(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kafkalog.broker.topics.topics import is_closed_to_clients
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
+from kafkalog.console.drawings import lay_out_strip
 from kafkalog.console.formatting import moment
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
-from kafkalog.console.strip import lay_out
 from kafkalog.console.view import Fragment, View, page_count
 from kafkalog.log.retention.forecast import told_moment
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.report import SegmentReport
     from kafkalog.cleaner.log_cleaner_manager import Standing
-    from kafkalog.console.strip import Strip
+    from kafkalog.console.drawings import Strip
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
     from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate
@@ -149,7 +149,7 @@ class PartitionView(View):
             offsets["first dirty"] = compaction.first_dirty_offset
         if compaction is not None and compaction.first_uncleanable_offset is not None:
             offsets["first uncleanable"] = compaction.first_uncleanable_offset
-        return lay_out(self.segments, offsets)
+        return lay_out_strip(self.segments, offsets)
 
 
 def partition_view(operations: Operations, topic: str, partition: int, page: int) -> PartitionView:

@@ -1,4 +1,8 @@
-"""``kafkalog doctor``: gathers the facts, asks the rules, or has damage repaired; prints."""
+"""``kafkalog doctor``: judges a configuration and its machine, or repairs damaged files.
+
+The rules are ``doctor_findings``; the repair is ``broker.directory.repair``. A repair holds the
+lock of every log directory while it works.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,21 @@ import dataclasses
 import json
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.cli.configs import settings_from, with_settings_source
 from kafkalog.cli.connection import output_option
-from kafkalog.cli.offline.config import settings_from, with_settings_source
 from kafkalog.errors import InvalidConfig, StorageFault
 
 if TYPE_CHECKING:
-    from kafkalog.cli.doctor.findings import Finding, Level
+    from collections.abc import Iterator
+
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.directory.repair import LogDirRepair
+    from kafkalog.cli.offline.doctor_findings import Finding, Level
 
 
 @click.command()
@@ -76,8 +85,7 @@ def doctor(
 
 def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[Finding]:
     """A configuration that a daemon would refuse is the one finding."""
-    from kafkalog.cli.doctor.facts import machine_facts
-    from kafkalog.cli.doctor.findings import Finding, findings
+    from kafkalog.cli.offline.doctor_findings import Finding, findings, machine_facts
     from kafkalog.env.system_filesystem import SystemFilesystem
     from kafkalog.log.inspect.directory_facts import check_apart
 
@@ -101,15 +109,14 @@ def _repaired(
     dry_run: bool,
 ) -> list[Finding]:
     """What was repaired, or would be, as infos; what cannot be, as errors."""
-    from kafkalog.cli.doctor.findings import Finding
-    from kafkalog.cli.doctor.repair import open_repair
+    from kafkalog.cli.offline.doctor_findings import Finding
     from kafkalog.observe.logging import configure_logging
 
     configure_logging(sys.stderr, log_format="console", level="error")
     found: list[Finding] = []
     try:
         settings = settings_from(properties, overrides)
-        with open_repair(settings.broker, cluster_id) as repair:
+        with _open_repair(settings.broker, cluster_id) as repair:
             for step, kept in repair.run(dry_run=dry_run):
                 message = f"would be repaired: {step.message}" if dry_run else step.message
                 if kept is not None:
@@ -121,6 +128,34 @@ def _repaired(
     except StorageFault as fault:
         found.append(Finding("error", str(fault.details.get("log_dir")), fault.message))
     return found
+
+
+@contextmanager
+def _open_repair(broker: BrokerConfig, cluster_id: str | None) -> Iterator[LogDirRepair]:
+    """All directories that exist, locked. InvalidConfig when a daemon uses one; StorageFault."""
+    from kafkalog.broker.directory.repair import LogDirRepair
+    from kafkalog.env.clock import SystemClock
+    from kafkalog.env.random import SystemRandom
+    from kafkalog.env.system_filesystem import SystemFilesystem
+    from kafkalog.env.system_threads import SystemThreads
+    from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
+
+    filesystem = SystemFilesystem()
+    check_apart(filesystem, broker.log_dirs)
+    paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in broker.log_dirs)
+    existing = [path for path in paths if filesystem.exists(path)]
+    seams = (filesystem, SystemClock(), SystemRandom(), SystemThreads(_thread_failed))
+    repair = LogDirRepair(existing, broker.node_id, cluster_id, seams)
+    try:
+        repair.open()
+        yield repair
+    finally:
+        repair.close()
+
+
+def _thread_failed(name: str, error: BaseException) -> None:
+    """Nothing here begins a thread."""
+    raise AssertionError(name) from error
 
 
 def _sum(found: list[Finding]) -> str:

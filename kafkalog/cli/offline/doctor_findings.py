@@ -1,25 +1,162 @@
-"""What is wrong, or will be: pure rules over a configuration and the facts of its machine.
+"""What the doctor looks at and what it finds wrong: facts of a machine, and rules over them.
 
-An error keeps a daemon from starting, or costs records that it promised to keep; a warning will
-surprise somebody; an info is good to know.
+The facts are the log directories, their mounts (Linux' /proc/self/mountinfo) and the limits of the
+process; gathering them changes nothing. The rules are pure. An error keeps a daemon from starting,
+or costs records that it promised to keep; a warning will surprise somebody; an info is good to
+know.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog.broker.directory.identity import doctor_command, plan_identities
-from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
+from kafkalog.broker.directory.identity import (
+    IdentityFiles,
+    doctor_command,
+    plan_identities,
+    read_identity_files,
+)
+from kafkalog.broker.directory.log_dir import LOCK_FILE, META_PROPERTIES, REGISTRY_FILE
+from kafkalog.broker.topics.registry import registered_configs
+from kafkalog.env.process_facts import descriptor_limit
 from kafkalog.errors import InvalidTopicConfig, UnusableLogDirs
+from kafkalog.format.integers import FormatError
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.log.inspect.directory_facts import log_dir_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.cli.doctor.facts import LogDirFacts, MachineFacts
+    from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.log_config import LogConfig
     from kafkalog.settings import Settings
+
+# ---- mounts
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One of them. ``options`` are the mount's and the file system's together."""
+
+    point: str
+    kind: str
+    options: frozenset[str]
+
+
+def parse_mounts(text: str) -> list[Mount]:
+    """In the order of the file: a later one on the same point lies over the earlier one."""
+    mounts = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if not separator or len(fields) < 6 or len(rest) < 3:
+            continue  # no line of this file
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields[4])
+        options = {*fields[5].split(","), *rest[2].split(",")}
+        mounts.append(Mount(point, rest[0], frozenset(options)))
+    return mounts
+
+
+def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """The one that holds an absolute path without links."""
+    found = None
+    for mount in mounts:
+        inside = mount.point.rstrip("/") + "/"
+        is_nearer = found is None or len(mount.point) >= len(found.point)
+        if f"{path}/".startswith(inside) and is_nearer:
+            found = mount
+    return found
+
+
+# ---- facts
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirFacts:
+    """One log directory. Of one that is absent, the rest is told of the nearest that exists.
+
+    partitions  how many of each topic lie there
+    overrides   configs of each topic that its registry knows
+    identity    its registry and meta.properties; None of one that is absent
+    """
+
+    path: str
+    exists: bool
+    is_writable: bool
+    is_in_use: bool
+    total_bytes: int
+    usable_bytes: int
+    device: int
+    mount: Mount | None
+    partitions: Mapping[str, int]
+    overrides: Mapping[str, Mapping[str, str]]
+    identity: IdentityFiles | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """``descriptor_limit``: how many a daemon could have."""
+
+    log_dirs: tuple[LogDirFacts, ...]
+    descriptor_limit: int
+
+
+def machine_facts(log_dirs: Sequence[str], filesystem: Filesystem) -> MachineFacts:
+    """Look at it now. OSError when a directory cannot be looked at, UnusableLogDirs."""
+    try:
+        mounts = parse_mounts(_MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
+    except OSError:
+        mounts = []  # no Linux, or hidden: what is mounted where is then not judged
+    paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in log_dirs)
+    found = tuple(_log_dir(path, filesystem, mounts) for path in paths)
+    return MachineFacts(found, descriptor_limit())
+
+
+def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFacts:
+    exists = os.path.isdir(path)
+    nearest = path
+    while not os.path.exists(nearest):
+        nearest = os.path.dirname(nearest)
+    total_bytes, usable_bytes = filesystem.space(nearest)
+    lock = os.path.join(path, LOCK_FILE)
+    return LogDirFacts(
+        path,
+        exists,
+        os.access(nearest, os.W_OK | os.X_OK),
+        exists and filesystem.exists(lock) and filesystem.is_locked(lock),
+        total_bytes,
+        usable_bytes,
+        filesystem.device(nearest),
+        mount_of(filesystem.real_path(nearest), mounts),
+        _partitions(path, filesystem) if exists else {},
+        registered_configs(path, filesystem) if exists else {},
+        read_identity_files(path, filesystem) if exists else None,
+    )
+
+
+def _partitions(path: str, filesystem: Filesystem) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for name in filesystem.list_dir(path):
+        try:
+            found = parse_directory_name(name)
+        except FormatError:
+            continue  # a checkpoint, or nothing of ours
+        if found.state is DirectoryState.LIVE:
+            counts[found.topic_partition.topic] += 1
+    return counts
+
+
+# ---- rules
 
 Level = Literal["error", "warning", "info"]
 

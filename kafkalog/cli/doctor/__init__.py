@@ -1,1 +1,0 @@
-"""``kafkalog doctor``: what of a configuration and its machine will cost data, space or sleep."""

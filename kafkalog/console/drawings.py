@@ -1,0 +1,287 @@
+"""Where the drawings of the console put things: segment strip, offset axis, cleaner timeline. Pure.
+
+A drawing is WIDTH wide; its template draws the values at the places that are computed here.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafkalog.console.segment_states import SegmentState
+
+WIDTH = 960.0
+LEAST_BLOCK_WIDTH = 6.0
+LEAST_BAR_WIDTH = 3.0
+_BLOCKS_MAX = int(WIDTH // LEAST_BLOCK_WIDTH)
+_TIME_TICKS = 6
+_CHARACTER_WIDTH = 7.5
+_GAP = 8.0
+
+
+# ---- the segment strip
+#
+# A block is as wide as its share of the bytes, and at least LEAST_BLOCK_WIDTH so that it can be
+# clicked. Where there are more segments than blocks fit, neighbours of one state share a block.
+# States are never mixed, so a strip may become wider than WIDTH; its page lets it scroll.
+
+
+class Cell(Protocol):
+    """What a strip needs of a segment."""
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset."""
+        ...
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the next one begins; None of one that is being deleted."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its ``.log`` file."""
+        ...
+
+    @property
+    def state(self) -> SegmentState:
+        """What it is drawn as."""
+        ...
+
+
+class Block(NamedTuple):
+    """One rectangle: ``segments`` of them, from number ``first`` on."""
+
+    x: float
+    width: float
+    first: int
+    segments: int
+    state: SegmentState
+    base_offset: int
+    next_offset: int | None
+    size_bytes: int
+
+
+class Marker(NamedTuple):
+    """An offset that has a name."""
+
+    name: str
+    offset: int
+    x: float
+
+
+class Strip(NamedTuple):
+    """The whole picture."""
+
+    width: float
+    blocks: list[Block]
+    markers: list[Marker]
+
+
+def lay_out_strip(cells: Sequence[Cell], offsets: Mapping[str, int]) -> Strip:
+    """Blocks from left to right, oldest first; ``offsets`` by the name of their marker.
+
+    A marker that lies outside the served ones of these segments is left out: what is being deleted
+    may have been replaced by compaction, and then its offsets are another segment's too.
+    """
+    groups = _groups(cells)
+    width = max(WIDTH, LEAST_BLOCK_WIDTH * len(groups))
+    free = width - LEAST_BLOCK_WIDTH * len(groups)
+    sizes = [sum(each.size_bytes for each in cells[first:last]) for first, last in groups]
+    total = sum(sizes)
+    blocks, x = list[Block](), 0.0
+    for (first, last), size_bytes in zip(groups, sizes, strict=True):
+        share = size_bytes / total if total else 1 / len(groups)
+        own_width = LEAST_BLOCK_WIDTH + free * share
+        bounds = (cells[first].base_offset, cells[last - 1].next_offset)
+        state = cells[first].state
+        blocks.append(Block(x, own_width, first, last - first, state, *bounds, size_bytes))
+        x += own_width
+    served = [block for block in blocks if block.next_offset is not None]
+    placed = [(name, offset, _place(served, offset)) for name, offset in offsets.items()]
+    markers = [Marker(name, offset, at) for name, offset, at in placed if at is not None]
+    return Strip(width, blocks, markers)
+
+
+def _groups(cells: Sequence[Cell]) -> list[tuple[int, int]]:
+    """Runs of one state as [first, last), each of so few that the picture has place for all."""
+    most = max(1, -(-len(cells) // _BLOCKS_MAX))
+    groups, first = list[tuple[int, int]](), 0
+    for index in range(1, len(cells) + 1):
+        is_end = index == len(cells) or cells[index].state is not cells[first].state
+        if is_end or index - first == most:
+            groups.append((first, index))
+            first = index
+    return groups
+
+
+def _place(blocks: Sequence[Block], offset: int) -> float | None:
+    """Where an offset lies: within its block by its share of the offsets."""
+    at = bisect_right(blocks, offset, key=lambda block: block.base_offset) - 1
+    if at < 0:
+        return None
+    block = blocks[at]
+    assert block.next_offset is not None, "a served segment has an end"
+    if offset > block.next_offset:
+        return None
+    offsets = block.next_offset - block.base_offset
+    share = (offset - block.base_offset) / offsets if offsets else 0.0
+    return block.x + block.width * share
+
+
+# ---- the offset axis
+#
+# Labels use as many rows as it takes that none covers another.
+
+
+class OffsetTick(NamedTuple):
+    """A named offset: where it stands, and its label, which ends there when ``is_left``."""
+
+    name: str
+    offset: int
+    x: float
+    row: int
+    is_left: bool
+    label: str
+
+
+class Axis(NamedTuple):
+    """The whole picture."""
+
+    width: float
+    rows: int
+    ticks: list[OffsetTick]
+
+
+def lay_out_axis(offsets: Sequence[tuple[str, int]], low: int, high: int) -> Axis:
+    """Offsets by name, of [low, high]; what lies outside is left out."""
+    ticks, row_ends = list[OffsetTick](), list[float]()
+    for name, offset in sorted(offsets, key=lambda each: each[1]):
+        if not low <= offset <= high:
+            continue
+        x = WIDTH * (offset - low) / (high - low) if high > low else 0.0
+        label = f"{name} {offset:,}"
+        length = len(label) * _CHARACTER_WIDTH
+        is_left = x + length > WIDTH
+        begin = x - length if is_left else x
+        row = next((at for at, end in enumerate(row_ends) if end + _GAP <= begin), len(row_ends))
+        row_ends[row : row + 1] = [begin + length]
+        ticks.append(OffsetTick(name, offset, x, row, is_left, label))
+    return Axis(WIDTH, len(row_ends), ticks)
+
+
+# ---- the timeline of the cleaner
+#
+# A phase is as long as it took, and at least LEAST_BAR_WIDTH so that a short clean among hours is
+# seen. What overlaps for that reason is in the table below the drawing.
+
+
+class Phase(enum.Enum):
+    """What a thread does; between its phases it is idle."""
+
+    MAP = "map"
+    COPY = "copy"
+    SWAP = "swap"
+    RUNNING = "running"
+    EMPTY = "nothing_cleanable"
+    ABORTED = "aborted"
+    FAILED = "failed"
+
+    @property
+    def letter(self) -> str:
+        """Beside its colour and pattern."""
+        return _LETTERS[self]
+
+    @property
+    def style(self) -> str:
+        """The state of a segment whose colour and pattern it shares."""
+        return _STYLES[self]
+
+
+_LETTERS = {
+    Phase.MAP: "M",
+    Phase.COPY: "C",
+    Phase.SWAP: "S",
+    Phase.RUNNING: "~",
+    Phase.EMPTY: "N",
+    Phase.ABORTED: "A",
+    Phase.FAILED: "F",
+}
+_STYLES = {
+    Phase.MAP: "clean",
+    Phase.COPY: "dirty",
+    Phase.SWAP: "active",
+    Phase.RUNNING: "cleaning",
+    Phase.EMPTY: "kept",
+    Phase.ABORTED: "deleting",
+    Phase.FAILED: "deletable",
+}
+
+
+class Stretch(NamedTuple):
+    """A phase of a thread; ``clean`` is the number of its clean. Moments in ms."""
+
+    thread: str
+    clean: int
+    phase: Phase
+    began_ms: float
+    ended_ms: float
+
+
+class Bar(NamedTuple):
+    """A stretch as it is drawn."""
+
+    x: float
+    width: float
+    clean: int
+    phase: Phase
+
+
+class Lane(NamedTuple):
+    """One thread."""
+
+    thread: str
+    bars: list[Bar]
+
+
+class TimeTick(NamedTuple):
+    """A moment of the axis."""
+
+    x: float
+    moment_ms: int
+
+
+class Timeline(NamedTuple):
+    """The whole picture."""
+
+    width: float
+    lanes: list[Lane]
+    ticks: list[TimeTick]
+
+
+def lay_out_timeline(
+    threads: Sequence[str], stretches: Sequence[Stretch], from_ms: int, to_ms: int
+) -> Timeline:
+    """Lanes in the order of ``threads``; what ended before from_ms is left out, the rest cut."""
+    span_ms = max(to_ms - from_ms, 1)
+
+    def place(moment_ms: float) -> float:
+        return WIDTH * min(max((moment_ms - from_ms) / span_ms, 0.0), 1.0)
+
+    lanes = {thread: Lane(thread, []) for thread in threads}
+    for each in stretches:
+        lane = lanes.get(each.thread)
+        if lane is None or each.ended_ms < from_ms or each.began_ms > to_ms:
+            continue
+        x = place(each.began_ms)
+        width = max(place(each.ended_ms) - x, LEAST_BAR_WIDTH)
+        lane.bars.append(Bar(min(x, WIDTH - width), width, each.clean, each.phase))
+    steps = (from_ms + span_ms * number // _TIME_TICKS for number in range(_TIME_TICKS + 1))
+    return Timeline(
+        WIDTH, list(lanes.values()), [TimeTick(place(moment), moment) for moment in steps]
+    )

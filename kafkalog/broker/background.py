@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.format.topic_names import encode_id, new_id
@@ -30,13 +30,24 @@ class OperationState(enum.Enum):
     FAILED = "failed"
 
 
+OperationKind = Literal[
+    "backup",
+    "cleaner-run",
+    "log-clean",
+    "log-flush",
+    "log-retain",
+    "log-roll",
+    "retention-run",
+]
+
+
 @dataclass(slots=True)
 class BackgroundOperation:
     """One piece of work. Moments are wall clock ms; ``ended_ms`` -1 while it runs."""
 
     # constant after construction
     operation_id: str
-    kind: str
+    kind: OperationKind
     details: Mapping[str, str]
     started_ms: int
     # written by the thread that works, the state last
@@ -62,7 +73,7 @@ class BackgroundOperations:
 
     def begin(
         self,
-        kind: str,
+        kind: OperationKind,
         details: Mapping[str, str],
         work: Callable[[BackgroundOperation], None],
     ) -> BackgroundOperation:
@@ -71,7 +82,9 @@ class BackgroundOperations:
         self._scheduler.schedule_once(f"kafkalog-{kind}", lambda: self._run(operation, work))
         return operation
 
-    def begin_elsewhere(self, kind: str, details: Mapping[str, str]) -> BackgroundOperation:
+    def begin_elsewhere(
+        self, kind: OperationKind, details: Mapping[str, str]
+    ) -> BackgroundOperation:
         """Work of somebody's own threads, who says with ``end`` that it is over."""
         operation = BackgroundOperation(
             encode_id(new_id(self._random.uuid_bytes)), kind, details, self._clock.wall_ms()
@@ -94,7 +107,7 @@ class BackgroundOperations:
         """Those that run and the latest that ended, in the order in which they were begun."""
         return list(self._operations.copy().values())
 
-    def is_running(self, kind: str) -> bool:
+    def is_running(self, kind: OperationKind) -> bool:
         """Whether one of that kind has not ended."""
         return any(
             each.kind == kind and each.state is OperationState.RUNNING

@@ -7,7 +7,7 @@ called from a pool. Errors are those of ``errors.py``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import lists, open_to_all, operation_class, requires
@@ -40,7 +40,7 @@ from kafkalog.log.inspect import segment_listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.background import BackgroundOperation, OperationKind
     from kafkalog.broker.directory.commands import Command
     from kafkalog.broker.log_manager import LogManager
     from kafkalog.broker.retention.archive_hold import ArchivedPartition
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
 
-BACKUP = "backup"
+BACKUP: Final = "backup"
 
 
 @operation_class("node_id", "max_decompressed_bytes")
@@ -348,7 +348,7 @@ class Operations:
 
     @open_to_all  # what the work does asks for its own rights
     def in_background(
-        self, kind: str, details: Mapping[str, str], work: Callable[[], dict[str, object]]
+        self, kind: OperationKind, details: Mapping[str, str], work: Callable[[], dict[str, object]]
     ) -> BackgroundOperation:
         """Do what a request asked for after it was answered; what work returns is the result."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ class LogDirFault:
     """What keeps an entry of ``log.dirs`` from full service: ``offline`` or ``full``, and why."""
 
     log_dir: str
-    state: str
+    state: Literal["offline", "full"]
     reason: str
 
 

@@ -9,7 +9,7 @@ What a cleaner thread was asked for and what became of it, for the log, the API 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +85,9 @@ class CleanerStats:
 _MIB = 1024 * 1024
 
 
+CleaningOutcome = Literal["cleaned", "nothing_cleanable", "aborted", "failed"]
+
+
 class CleaningRun(NamedTuple):
     """One clean of one log that ended. Moments are of the wall clock.
 
@@ -104,7 +107,7 @@ class CleaningRun(NamedTuple):
     is_aborted: bool = False  # somebody wanted the log, or the thread was to stop
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> CleaningOutcome:
         """In a word: cleaned, nothing_cleanable, aborted or failed."""
         if self.is_aborted:
             return "aborted"

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import convert
 
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
-from kafkalog.server.admin.answers_logs import OperationAnswer
+from kafkalog.server.admin.answers import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import end_offset, failed_operation, refused, until
 from tests.integration.test_cli_over_http import done, run
@@ -191,7 +192,7 @@ def test_an_operation_is_looked_at_while_it_runs(held: HeldDaemon) -> None:
     assert ended["progress"]["linked_files"] > 0
     assert manifest_of(held.backup).is_complete
     for body in (operation, running, ended):
-        OperationAnswer.model_validate(body)
+        convert(body, OperationAnswer)
     refused(held.request("GET", "/v1/operations/nope"), 404, 404)
 
 

@@ -10,6 +10,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from kafkalog.server.admin.answers_logs import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
 from tests.integration.http_world import end_offset, refused
 from tests.integration.test_cli_over_http import done
@@ -85,7 +87,7 @@ def order(daemon: Daemon, path: str, body: object) -> Answer:
 def log_of(daemon: Daemon, topic: str) -> Any:
     """Its entry in the cleaner's report."""
     report = daemon.request("GET", f"/v1/cleaner?topic={topic}").json
-    CleanerAnswer.model_validate(report)
+    convert(report, CleanerAnswer)
     (entry,) = report["logs"]
     return entry
 
@@ -101,7 +103,7 @@ def test_the_last_value_of_each_key_is_left(daemon: Daemon) -> None:
     dry = order(daemon, path, {"dry_run": True}).json
     assert contents(daemon, "compacted") == before
     wet = order(daemon, path, {"dry_run": False}).json
-    CleaningRunAnswer.model_validate(wet)
+    convert(wet, CleaningRunAnswer)
     assert (dry["outcome"], wet["outcome"]) == ("cleaned", "cleaned")
     for name in ("bytes_before", "bytes_after", "records_before", "records_after", "removed"):
         assert dry[name] == wet[name]
@@ -193,7 +195,7 @@ def test_refusals(daemon: Daemon) -> None:
     name = {"topic": "plain", "partition": 0}
     refused(order(daemon, "/v1/cleaner:run", {"partitions": [name, name]}), 400, 40002)
     run = order(daemon, "/v1/cleaner:run", {"partitions": [name]}).json
-    CleaningRunsAnswer.model_validate(run)
+    convert(run, CleaningRunsAnswer)
     assert run["partitions"][0]["error_code"] == 40907
 
 

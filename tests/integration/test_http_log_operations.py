@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 from kafkalog import __version__
 from kafkalog.server.admin.answers_logs import CleaningRunsAnswer, StandingAnswer
@@ -98,7 +99,7 @@ def test_how_clean_a_log_is(daemon: Daemon) -> None:
         assert daemon.request("POST", "/topics/keyed", body, {"Content-Type": TEXT}).status == 200
         daemon.request("POST", path_of("keyed", "log:roll"))
     dirty = daemon.request("GET", path_of("keyed", "log")).json["cleaning"]
-    StandingAnswer.model_validate(dirty)
+    convert(dirty, StandingAnswer)
     expected = {
         "state": "none",
         "pauses": 0,
@@ -244,7 +245,7 @@ def test_answers_that_come_later(daemon: Daemon) -> None:
     operation = finished(daemon, answer.headers["Location"])
     assert (operation["state"], operation["error"]) == ("succeeded", None)
     assert operation["progress"] == {"partitions": 2, "partitions_done": 2}
-    CleaningRunsAnswer.model_validate(operation["result"])
+    convert(operation["result"], CleaningRunsAnswer)
     at_once = daemon.request("POST", "/v1/cleaner:run", order).json
     for entries in (operation["result"]["partitions"], at_once["partitions"]):
         assert [each["outcome"] for each in entries] == ["nothing_cleanable", "failed"]

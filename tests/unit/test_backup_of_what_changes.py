@@ -78,7 +78,7 @@ class Backing:
 
     def __init__(self, sim: SimManager, *, may_link: bool) -> None:
         self.outcome: list[KafkalogError | None] = []
-        self._operation = sim.manager.background.begin("test", {}, lambda _: None)
+        self._operation = sim.manager.background.begin("backup", {}, lambda _: None)
         self._backup = Backup(sim.manager, BACKUP, (), may_link=may_link)
         self._backup.prepare()
 

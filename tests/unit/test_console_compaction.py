@@ -14,7 +14,7 @@ from kafkalog.console.drawings import LEAST_BAR_WIDTH, WIDTH, Phase, Stretch, la
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.errors import CorruptBatch, UnknownTopic
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.admin.cleaner import run_json
+from kafkalog.server.admin.cleaner import run_result
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_threads import SimThreads
 from tests.unit.test_cleaned_log_restarts import begun, cleaned
@@ -155,7 +155,7 @@ def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatc
 def test_a_clean_is_not_called_a_trial() -> None:
     """Nobody reads "nothing was changed" of a clean that changed the log."""
     sim = begun()
-    operation = sim.operations.cleaning.begin("t", 0, is_dry=False, result=run_json)
+    operation = sim.operations.cleaning.begin("t", 0, is_dry=False, result=run_result)
     running = page_of(seen(sim, operation_id=operation.operation_id))
     sim.threads.run_until(lambda: operation.ended_ms >= 0)
     for html in (running, page_of(seen(sim, operation_id=operation.operation_id))):
@@ -179,7 +179,7 @@ def test_a_trial_changes_nothing() -> None:
     """The page shows what a dry run found, and the log is as it was."""
     sim = begun()
     size_bytes = sim.operations.describe_log("t", 0).size_bytes
-    operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_json)
+    operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_result)
     running = seen(sim, operation_id=operation.operation_id)
     assert running.trial is not None
     assert (running.trial.state, running.trial.partition) == ("running", "t-0")

@@ -18,7 +18,7 @@ from kafkalog.errors import NAMES_PATHS, CorruptData, KafkalogError, UnusableLog
 from kafkalog.server.admin.probes import readiness
 from kafkalog.server.api import Phase
 from kafkalog.server.app import close_listeners, open_listeners
-from kafkalog.server.protocol.errors import error_body
+from kafkalog.server.protocol.errors import entry_of, error_body
 from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
@@ -130,10 +130,10 @@ def test_every_class_that_may_name_a_path() -> None:
             error: KafkalogError = kind("bad", file=where, position=1, **details)
         else:
             error = kind(f"{where} failed", **details)
-        entry, told = error_body(error)
+        entry, told = entry_of(error), error_body(error)
         token = NAMES_PATHS.set(False)
         try:
-            hidden_entry, hidden = error_body(error)
+            hidden_entry, hidden = entry_of(error), error_body(error)
         finally:
             NAMES_PATHS.reset(token)
         assert "/data" not in str(hidden), name
@@ -174,7 +174,7 @@ def test_a_refused_start() -> None:
         with ThreadPoolExecutor(1) as pool:
             api = api_over(SimManager().start(), load_settings(None, {}, {}), pool)
             api.start_refusal = reason
-            return readiness(api)[1]["start_refused"]
+            return readiness(api)[1].start_refused
 
     assert asyncio.run(told()) == reason
     token = NAMES_PATHS.set(False)

@@ -52,7 +52,7 @@ def back_up_around(sim: SimManager, meanwhile: Callable[[], object]) -> None:
     backup = WatchedBackup(sim.manager, BACKUP, (), may_link=True)
     backup.meanwhile = meanwhile
     backup.prepare()
-    backup.run(sim.manager.background.begin("test", {}, lambda _: None))
+    backup.run(sim.manager.background.begin("backup", {}, lambda _: None))
 
 
 def with_places() -> SimManager:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import operation_class, requires
@@ -306,7 +306,7 @@ class OrderedCleans:
             self._on_done(ends)
 
 
-LOG_CLEAN = "log-clean"
+LOG_CLEAN: Final = "log-clean"
 """The kind of the operations that ``begin`` begins."""
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kafkalog.errors import (
     InvalidProducerIdMapping,
@@ -122,7 +122,8 @@ class SinkRuns:
         self._calls[key] = (*self._calls.get(key, ()), caller.call_id)[-_CALLS_MAX:]
 
 
-_WORDS = {
+SinkPhase = Literal["open", "committing", "committed", "aborted"]
+_WORDS: dict[SinkState, SinkPhase] = {
     SinkState.PREPARE_COMMIT: "committing",
     SinkState.PREPARE_LAST_COMMIT: "committing",
     SinkState.COMPLETE_COMMIT: "committed",
@@ -145,7 +146,7 @@ class SinkDescription:
     """A sink as operators see it; None: no such batch."""
 
     name: str
-    state: str  # open, committing, committed, aborted
+    state: SinkPhase
     committed_batch_id: int | None
     open_batch_id: int | None
     changed_ms: int
@@ -259,7 +260,9 @@ class Sink:
         """Of this moment."""
         open_batch_id, committed = self.open_batch_id, self.committed_batch_id
         opened, query = self.open, self.query
-        state = "open" if open_batch_id is not None or query is None else _WORDS[query.state]
+        state: SinkPhase = (
+            "open" if open_batch_id is not None or query is None else _WORDS[query.state]
+        )
         producers = [
             SinkProducer(key, value, opened.get(value.producer_id) == value)
             for key, value in sorted(self.producers.copy().items())

@@ -1,26 +1,108 @@
-"""Bodies of what operators ask as the API's description has them: directories, tasks, retention.
+"""Answers about the daemon, topics, directories, moves, operations and tasks.
 
-Moments are ms since 1970, null for never.
-
-Bodies of /debug/ as the API's description has them.
+Times are in ms since 1970; null is never.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from kafkalog.server.admin.answers_logs import Body, StandingAnswer
+from kafkalog.broker.background import OperationKind, OperationState
+from kafkalog.broker.values import Loading, MoveState
+from kafkalog.env.scheduler import TaskState
+from kafkalog.server.protocol.errors import EntryError, FailedPartition
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
+from kafkalog.settings.settings import Source
 
 
-class EntryFault(Body):
-    """Why one entry of an answer about several failed."""
+class Status(AnswerBody):
+    """The event loop turns."""
 
-    error_code: int
-    kafka_error: str
-    error: str
+    status: Literal["ok"]
 
 
-class DeletedRecords(Body):
+class LogDirFault(AnswerBody):
+    """What keeps a log directory from full service. Null: not told without the right to know."""
+
+    log_dir: str | None
+    state: Literal["offline", "full"]
+    reason: str | None
+
+
+class Readiness(AnswerBody, kw_only=True):
+    """What a probe may look at."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, bool]
+    online_log_dirs: int
+    offline_log_dirs: int
+    partitions: int
+    offline_partitions: int
+    full_log_dirs: int
+    log_dir_faults: list[LogDirFault]
+    loading: Loading | None = None
+    start_refused: str | None = None
+
+
+class About(AnswerBody):
+    """Who answers; ``bridge_version`` is what the Bridge's clients read."""
+
+    bridge_version: str
+    name: str
+    version: str
+
+
+class EmptyObject(AnswerBody):
+    """An empty object."""
+
+
+class BrokerIds(AnswerBody):
+    """Node ids: one."""
+
+    brokers: list[int]
+
+
+TopicNames = NamedType("TopicNames", list[str], "Sorted, internal topics too.")
+
+
+class Replica(AnswerBody):
+    """The one replica of a partition."""
+
+    broker: int
+    leader: bool
+    in_sync: bool
+
+
+class TopicPartitionAnswer(AnswerBody, kw_only=True):
+    """A partition; one that is not served has leader -1 and its error."""
+
+    partition: int
+    leader: int
+    replicas: list[Replica]
+    error_code: int | None = None
+    kafka_error: str | None = None
+    error: str | None = None
+
+
+TopicPartitions = NamedType("TopicPartitions", list[TopicPartitionAnswer], "By number.")
+
+
+class TopicAnswer(AnswerBody):
+    """A topic with its effective configs as text."""
+
+    name: str
+    configs: dict[str, str]
+    partitions: list[TopicPartitionAnswer]
+
+
+class OffsetRange(AnswerBody):
+    """Log start offset and high watermark."""
+
+    beginning_offset: int
+    end_offset: int
+
+
+class DeletedRecords(AnswerBody):
     """The new log start of a partition."""
 
     topic: str
@@ -28,20 +110,13 @@ class DeletedRecords(Body):
     low_watermark: int
 
 
-class FailedPartition(EntryFault):
-    """A partition that failed; the others' entries stand."""
-
-    topic: str
-    partition: int
-
-
-class DeleteRecordsAnswer(Body):
+class DeleteRecordsAnswer(AnswerBody):
     """In the order of the request."""
 
     partitions: list[DeletedRecords | FailedPartition]
 
 
-class LogDirPartition(Body):
+class LogDirPartition(AnswerBody):
     """As kafka-log-dirs prints it."""
 
     partition: str
@@ -50,7 +125,7 @@ class LogDirPartition(Body):
     isFuture: bool  # noqa: N815
 
 
-class LogDirAnswer(Body):
+class LogDirAnswer(AnswerBody):
     """One log directory; an offline one has a reason and no partitions."""
 
     error: str | None
@@ -62,25 +137,82 @@ class LogDirAnswer(Body):
     partitions: list[LogDirPartition]
 
 
-class BrokerLogDirs(Body):
+class BrokerLogDirs(AnswerBody):
     """The directories of the one broker."""
 
     broker: int
     logDirs: list[LogDirAnswer]  # noqa: N815
 
 
-class LogDirsAnswer(Body):
+class LogDirsAnswer(AnswerBody):
     """What ``kafka-log-dirs --describe`` prints."""
 
     version: int
     brokers: list[BrokerLogDirs]
 
 
-class TaskAnswer(Body):
+class PartitionMoveAnswer(AnswerBody):
+    """A move to another log directory; bytes are those of ``.log`` files, moments ms since 1970.
+
+    ``reason`` of a failed or cancelled one; ``ended_ms`` is null while it is copying.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: MoveState
+    reason: str | None
+    size_bytes: int
+    copied_bytes: int
+    offset_lag: int
+    started_ms: int
+    ended_ms: int | None
+
+
+class FailedMove(AnswerBody, kw_only=True):
+    """A move that was refused."""
+
+    topic: str
+    partition: int
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+
+
+class PartitionMoveList(AnswerBody):
+    """Of the moves asked for, in their order; or all that are known, by partition."""
+
+    moves: list[PartitionMoveAnswer | FailedMove]
+
+
+class OperationAnswer(AnswerBody):
+    """Work that outlasts its request. Moments are ms since 1970."""
+
+    id: str
+    kind: OperationKind
+    details: dict[str, str]
+    state: OperationState
+    started_ms: int
+    ended_ms: int | None
+    progress: dict[str, int]
+    result: dict[str, object] | None
+    error: EntryError | None
+
+
+class OperationsAnswer(AnswerBody):
+    """In the order in which they were begun."""
+
+    operations: list[OperationAnswer]
+
+
+class TaskAnswer(AnswerBody):
     """The tasks of one name."""
 
     name: str
-    state: Literal["waiting", "running", "idle"]
+    state: TaskState
     initial_delay_ms: int
     period_ms: int | None
     next_run_ms: int | None
@@ -95,262 +227,14 @@ class TaskAnswer(Body):
     failures: int
 
 
-class TasksAnswer(Body):
+class TasksAnswer(AnswerBody):
     """By name."""
 
     now_ms: int
     tasks: list[TaskAnswer]
 
 
-# ---- retention
-
-
-class Policy(Body):
-    """What limits the log."""
-
-    is_deleted: bool
-    retention_ms: int
-    retention_bytes: int
-
-
-class Checks(Body):
-    """When the log is looked at, and by whom."""
-
-    runs_in: Literal["kafka-log-retention", "log_cleaner"]
-    next_check_ms: int | None
-    check_interval_ms: int
-    delete_delay_ms: int
-
-
-class Due(Body):
-    """When a segment goes."""
-
-    earliest_ms: int
-    expected_ms: int | None
-    latest_ms: int | None
-    files_gone_ms: int | None
-
-
-class ServedSegment(Body):
-    """A segment and its fate: the rule that takes it, or what keeps it."""
-
-    base_offset: int
-    next_offset: int
-    size_bytes: int
-    offset_index_entries: int
-    offset_index_bytes: int
-    time_index_entries: int
-    time_index_bytes: int
-    largest_timestamp_ms: int
-    largest_timestamp_source: Literal["record", "file_mtime"]
-    state: Literal["active", "inactive"]
-    rule: str | None
-    keeper: str | None
-    bytes_until: int | None
-    due: Due | None
-
-
-class SegmentAnswer(ServedSegment):
-    """One segment of a partition."""
-
-    topic: str
-    partition: int
-    now_ms: int
-
-
-class DeletingSegmentAnswer(Body):
-    """Gone for readers; its files are not yet."""
-
-    base_offset: int
-    size_bytes: int
-    state: Literal["deleting"]
-    files_gone_ms: int | None
-
-
-class SegmentsAnswer(Body):
-    """Every segment of a partition, oldest first."""
-
-    topic: str
-    partition: int
-    now_ms: int
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
-    size_bytes: int
-    hold_offset: int | None
-    hold_max_bytes: int | None
-    held_segments: int
-    held_bytes: int
-    policy: Policy
-    schedule: Checks | None
-    segments: list[DeletingSegmentAnswer | ServedSegment]
-
-
-class TakenSegment(Body):
-    """A segment that went, and by which rule."""
-
-    base_offset: int
-    size_bytes: int
-    reason: str
-
-
-class RetainedPartition(Body):
-    """What a pass took, or would take."""
-
-    topic: str
-    partition: int
-    log_start_offset: int
-    bytes: int
-    segments: list[TakenSegment]
-
-
-class RetainAnswer(RetainedPartition):
-    """A pass over one partition."""
-
-    dry_run: bool
-
-
-class RetentionRunAnswer(Body):
-    """A pass over several; a partition's failure is its own entry."""
-
-    dry_run: bool
-    segments: int
-    bytes: int
-    partitions: list[RetainedPartition | FailedPartition]
-
-
-class Departure(Body):
-    """A segment that would go."""
-
-    base_offset: int
-    size_bytes: int
-    reason: str
-    due: Due | None
-
-
-class SimulatedPartition(Body):
-    """What would go and what would be left."""
-
-    partition: int
-    start_ms: int
-    end_ms: int | None
-    policy: Policy
-    schedule: Checks | None
-    segments: list[Departure]
-    segments_left: int
-    bytes_left: int
-
-
-class UnservedPartition(EntryFault):
-    """A partition that is not served."""
-
-    partition: int
-
-
-class RetentionSimulateAnswer(Body):
-    """By partition."""
-
-    topic: str
-    partitions: list[SimulatedPartition | UnservedPartition]
-
-
-class ArchivedPartition(Body):
-    """How far one partition is archived; ``held``: at the last retention check."""
-
-    partition: int
-    archived_offset: int
-    log_start_offset: int
-    high_watermark: int
-    lag: int
-    held_segments: int
-    held_bytes: int
-
-
-class ArchivedOffsetsAnswer(Body):
-    """The served partitions of a topic."""
-
-    topic: str
-    partitions: list[ArchivedPartition]
-
-
-class RaisedOffset(Body):
-    """The archived offset in force."""
-
-    partition: int
-    archived_offset: int
-
-
-class RaisedOffsetsAnswer(Body):
-    """The partitions that were asked for."""
-
-    topic: str
-    partitions: list[RaisedOffset]
-
-
-# ---- one log, the daemon
-
-
-class LogAnswer(Body):
-    """One log as it is published now; ``leader_epoch`` is -1 before the first record.
-
-    ``cleaning`` is null unless the topic is compacted. ``records`` and the timestamps (ms since
-    1970) are those of the metrics: some seconds old, null before the first look at them.
-    """
-
-    topic: str
-    partition: int
-    topic_id: str | None
-    directory: str
-    log_start_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_end_offset: int
-    recovery_point: int
-    unflushed_records: int
-    leader_epoch: int
-    size_bytes: int
-    segments: int
-    active_base_offset: int
-    records: int | None
-    oldest_timestamp_ms: int | None
-    newest_timestamp_ms: int | None
-    cleaning: StandingAnswer | None
-
-
-class LostRangeAnswer(Body):
-    """Both ends are inclusive."""
-
-    first_offset: int
-    last_offset: int
-
-
-class LossesAnswer(Body):
-    """``lost``: fetches are refused there; ``accepted``: gaps like any other."""
-
-    topic: str
-    partition: int
-    lost: list[LostRangeAnswer]
-    accepted: list[LostRangeAnswer]
-
-
-class RollAnswer(Body):
-    """Whether there was anything to close, and where the active segment begins."""
-
-    topic: str
-    partition: int
-    is_rolled: bool
-    active_base_offset: int
-
-
-class FlushAnswer(Body):
-    """Below the recovery point everything is durable."""
-
-    topic: str
-    partition: int
-    recovery_point: int
-
-
-class InfoAnswer(Body):
+class InfoAnswer(AnswerBody):
     """What runs here. ``limits`` by setting, in its unit."""
 
     name: str
@@ -363,7 +247,7 @@ class InfoAnswer(Body):
     features: list[str]
 
 
-class ConfigSource(Body):
+class ConfigSource(AnswerBody):
     """One link of a chain of sources."""
 
     name: str
@@ -379,13 +263,13 @@ class ExplainedConfig(ConfigSource):
     synonyms: list[ConfigSource]
 
 
-class ConfigsAnswer(Body):
+class ConfigsAnswer(AnswerBody):
     """By name."""
 
     configs: list[ExplainedConfig]
 
 
-class LoopTask(Body):
+class LoopTask(AnswerBody):
     """One coroutine that the event loop runs: where it waits, outermost call first."""
 
     name: str
@@ -393,7 +277,7 @@ class LoopTask(Body):
     waits_at: list[str]
 
 
-class ThreadAnswer(Body):
+class ThreadAnswer(AnswerBody):
     """One thread; ``native_id`` is what the system's tools call it."""
 
     name: str
@@ -401,37 +285,37 @@ class ThreadAnswer(Body):
     is_daemon: bool
 
 
-class InsideTasks(Body):
+class InsideTasks(AnswerBody):
     """What runs in the process now; ``/v1/tasks`` has what the scheduler runs in its threads."""
 
     loop: list[LoopTask]
     threads: list[ThreadAnswer]
 
 
-class GivenConfig(Body):
+class GivenConfig(AnswerBody):
     """One key as it was resolved at the start; ``origin`` is the variable or file."""
 
     name: str
     value: str | None
-    source: Literal["override", "environment", "file", "default"]
+    source: Source
     origin: str
 
 
-class InsideConfig(Body):
+class InsideConfig(AnswerBody):
     """Every key, and what the start had to say about the others."""
 
     configs: list[GivenConfig]
     notices: list[str]
 
 
-class LogLevels(Body):
+class LogLevels(AnswerBody):
     """``level`` is that of every logger without one of its own."""
 
     level: str
     loggers: dict[str, str]
 
 
-class FamilySize(Body):
+class FamilySize(AnswerBody):
     """One metric family: its samples, and how many values each label has."""
 
     name: str
@@ -439,7 +323,7 @@ class FamilySize(Body):
     labels: dict[str, int]
 
 
-class MetricsCardinality(Body):
+class MetricsCardinality(AnswerBody):
     """The largest family first."""
 
     samples: int

@@ -1,212 +1,30 @@
-"""Bodies of answers as the API's description has them (pydantic, never run on a hot path).
+"""Answers about single logs: offsets, segments, retention and compaction.
 
-Bodies of the v2 metadata answers as the API's description has them.
+Times are in ms since 1970; null is never.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from msgspec import UNSET, UnsetType
+
+from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
+from kafkalog.cleaner.stats import CleaningOutcome
+from kafkalog.server.protocol.errors import FailedPartition
+from kafkalog.server.protocol.json_schema import AnswerBody
 
 
-class Body(BaseModel):
-    """Complete: a field that is not named here is a defect, which the API tests find."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class EntryError(Body):
-    """What went wrong with one entry of an answer about several."""
-
-    error_code: int
-    message: str
-    kafka_error: str
-    retriable: bool
-    details: dict[str, object] | None = None
-
-
-class OffsetAnswer(Body):
-    """A look-up's result; offset and timestamp (ms) are -1 when nothing was found."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
-class FailedOffset(EntryError):
-    """A look-up that failed."""
-
-    topic: str
-    partition: int
-
-
-class OffsetList(Body):
-    """In the order asked."""
-
-    partitions: list[OffsetAnswer | FailedOffset]
-
-
-class PartitionMoveAnswer(Body):
-    """A move to another log directory; bytes are those of ``.log`` files, moments ms since 1970.
-
-    ``reason`` of a failed or cancelled one; ``ended_ms`` is null while it is copying.
-    """
-
-    topic: str
-    partition: int
-    source: str
-    target: str
-    state: Literal["copying", "done", "cancelled", "failed"]
-    reason: str | None
-    size_bytes: int
-    copied_bytes: int
-    offset_lag: int
-    started_ms: int
-    ended_ms: int | None
-
-
-class FailedMove(EntryError):
-    """A move that was refused."""
-
-    topic: str
-    partition: int
-
-
-class PartitionMoveList(Body):
-    """Of the moves asked for, in their order; or all that are known, by partition."""
-
-    moves: list[PartitionMoveAnswer | FailedMove]
-
-
-class AppendAnswer(Body):
-    """Where raw batches were appended; log_append_time is -1 with CreateTime."""
-
-    topic: str
-    partition: int
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-    log_start_offset: int
-    duplicate: bool
-
-
-class Receipt(Body):
-    """One record of a produce; partition and offset are null when it failed."""
-
-    partition: int | None
-    offset: int | None
-    error_code: int | None
-    error: str | None
-    message: str | None = None
-
-
-class ProduceAnswer(Body):
-    """Receipts in request order."""
-
-    offsets: list[Receipt]
-    key_schema_id: None
-    value_schema_id: None
-    durability: Literal["synced", "os"]
-
-
-class Header(Body):
-    """A record header; the value is base64."""
-
-    key: str
-    value: str | None
-
-
-class FetchedRecord(Body):
-    """A record; key and value in the format asked for."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: object
-    value: object
-    headers: list[Header] | None = None
-
-
-class RecordPage(RootModel[list[FetchedRecord]]):
-    """Records in offset order."""
-
-
-class Status(Body):
-    """The event loop turns."""
-
-    status: Literal["ok"]
-
-
-class Loading(Body):
-    """How far the start has come."""
-
-    partitions: int
-    partitions_loaded: int
-    segments_to_recover: int
-    bytes_to_recover: int
-    bytes_recovered: int
-    elapsed_ms: int
-
-
-class LogDirFault(Body):
-    """What keeps a log directory from full service. Null: not told without the right to know."""
-
-    log_dir: str | None
-    state: Literal["offline", "full"]
-    reason: str | None
-
-
-class Readiness(Body):
-    """What a probe may look at."""
-
-    status: Literal["ready", "not ready"]
-    checks: dict[str, bool]
-    online_log_dirs: int
-    offline_log_dirs: int
-    partitions: int
-    offline_partitions: int
-    full_log_dirs: int
-    log_dir_faults: list[LogDirFault]
-    loading: Loading | None = None
-    start_refused: str | None = None
-
-
-class OperationAnswer(Body):
-    """Work that outlasts its request. Moments are ms since 1970."""
-
-    id: str
-    kind: Literal[
-        "backup",
-        "cleaner-run",
-        "log-clean",
-        "log-flush",
-        "log-retain",
-        "log-roll",
-        "retention-run",
-    ]
-    details: dict[str, str]
-    state: Literal["running", "succeeded", "failed"]
-    started_ms: int
-    ended_ms: int | None
-    progress: dict[str, int]
-    result: dict[str, object] | None
-    error: EntryError | None
-
-
-class CleaningStateAnswer(Body):
+class CleaningStateAnswer(AnswerBody):
     """What the cleaner does with a partition, after an order."""
 
     topic: str
     partition: int
-    state: Literal["none", "in_progress", "aborted", "paused"]
+    state: CleaningPhase
     pauses: int
 
 
-class CleaningRetryAnswer(Body):
+class CleaningRetryAnswer(AnswerBody):
     """``had_failed``: whether there was something to forget."""
 
     topic: str
@@ -214,17 +32,17 @@ class CleaningRetryAnswer(Body):
     had_failed: bool
 
 
-class CleaningRunAnswer(Body):
+class CleaningRunAnswer(AnswerBody, kw_only=True):
     """A clean, or what a dry run says of one; the figures are there when it was cleaned."""
 
     topic: str
     partition: int
-    outcome: Literal["cleaned", "nothing_cleanable", "aborted", "failed"]
     dry_run: bool | None = None
+    outcome: CleaningOutcome
     started_ms: int | None = None
     ended_ms: int | None = None
-    first_dirty_offset: int | None = None
-    end_offset: int | None = None
+    first_dirty_offset: int | UnsetType | None = UNSET
+    end_offset: int | UnsetType | None = UNSET
     bytes_before: int | None = None
     bytes_after: int | None = None
     records_before: int | None = None
@@ -239,14 +57,14 @@ class CleaningRunAnswer(Body):
     error: str | None = None
 
 
-class CleaningRunsAnswer(Body):
+class CleaningRunsAnswer(AnswerBody):
     """One run a partition."""
 
     dry_run: bool
     partitions: list[CleaningRunAnswer]
 
 
-class CleanerThreadAnswer(Body):
+class CleanerThreadAnswer(AnswerBody):
     """A thread of the cleaner."""
 
     thread: str
@@ -259,7 +77,7 @@ class CleanerThreadAnswer(Body):
     last_run: CleaningRunAnswer | None
 
 
-class CleaningFailureAnswer(Body):
+class CleaningFailureAnswer(AnswerBody):
     """Why a log is left alone."""
 
     reason: str
@@ -268,13 +86,13 @@ class CleaningFailureAnswer(Body):
     uncleanable: bool
 
 
-class StandingAnswer(Body):
+class StandingAnswer(AnswerBody):
     """How far a compacted log is cleaned, and what a clean would find; ``fault``: why it is null.
 
     ``cleanable_ratio`` is Kafka's dirty ratio: a thread takes a log above ``min_cleanable_ratio``.
     """
 
-    state: Literal["none", "in_progress", "aborted", "paused"]
+    state: CleaningPhase
     pauses: int
     checkpoint: int | None
     first_dirty_offset: int | None
@@ -286,12 +104,22 @@ class StandingAnswer(Body):
     fault: str | None
 
 
-class CompactedLogAnswer(StandingAnswer):
-    """A compacted log as it stands."""
+class CompactedLogAnswer(AnswerBody):
+    """A compacted log with the fields of StandingAnswer."""
 
     topic: str
     partition: int
     log_dir: str
+    state: CleaningPhase
+    pauses: int
+    checkpoint: int | None
+    first_dirty_offset: int | None
+    first_uncleanable_offset: int | None
+    clean_bytes: int | None
+    cleanable_bytes: int | None
+    cleanable_ratio: float | None
+    min_cleanable_ratio: float
+    fault: str | None
     operator_pauses: int
     rank: int | None
     why_not: str | None
@@ -300,7 +128,7 @@ class CompactedLogAnswer(StandingAnswer):
     failure: CleaningFailureAnswer | None
 
 
-class CleanerAnswer(Body):
+class CleanerAnswer(AnswerBody):
     """The cleaner at one moment; the dirtiest log first."""
 
     now_ms: int
@@ -314,67 +142,265 @@ class CleanerAnswer(Body):
     logs: list[CompactedLogAnswer]
 
 
-class OperationsAnswer(Body):
-    """In the order in which they were begun."""
+class Policy(AnswerBody):
+    """What limits the log."""
 
-    operations: list[OperationAnswer]
-
-
-class About(Body):
-    """Who answers; ``bridge_version`` is what the Bridge's clients read."""
-
-    bridge_version: str
-    name: str
-    version: str
+    is_deleted: bool
+    retention_ms: int
+    retention_bytes: int
 
 
-class EmptyObject(Body):
-    """An empty object."""
+class Checks(AnswerBody):
+    """When the log is looked at, and by whom."""
+
+    runs_in: Literal["kafka-log-retention", "log_cleaner"]
+    next_check_ms: int | None
+    check_interval_ms: int
+    delete_delay_ms: int
 
 
-class BrokerIds(Body):
-    """Node ids: one."""
+class Due(AnswerBody):
+    """When a segment goes."""
 
-    brokers: list[int]
-
-
-class TopicNames(RootModel[list[str]]):
-    """Sorted, internal topics too."""
-
-
-class Replica(Body):
-    """The one replica of a partition."""
-
-    broker: int
-    leader: bool
-    in_sync: bool
+    earliest_ms: int
+    expected_ms: int | None
+    latest_ms: int | None
+    files_gone_ms: int | None
 
 
-class TopicPartitionAnswer(Body):
-    """A partition; one that is not served has leader -1 and its error."""
+class ServedSegment(AnswerBody):
+    """A segment and its fate: the rule that takes it, or what keeps it."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    offset_index_entries: int
+    offset_index_bytes: int
+    time_index_entries: int
+    time_index_bytes: int
+    largest_timestamp_ms: int
+    largest_timestamp_source: Literal["record", "file_mtime"]
+    state: Literal["active", "inactive"]
+    rule: str | None
+    keeper: str | None
+    bytes_until: int | None
+    due: Due | None
+
+
+class SegmentAnswer(AnswerBody):
+    """One segment of a partition with the fields of ServedSegment."""
+
+    topic: str
+    partition: int
+    now_ms: int
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    offset_index_entries: int
+    offset_index_bytes: int
+    time_index_entries: int
+    time_index_bytes: int
+    largest_timestamp_ms: int
+    largest_timestamp_source: Literal["record", "file_mtime"]
+    state: Literal["active", "inactive"]
+    rule: str | None
+    keeper: str | None
+    bytes_until: int | None
+    due: Due | None
+
+
+class DeletingSegmentAnswer(AnswerBody):
+    """Gone for readers; its files are not yet."""
+
+    base_offset: int
+    size_bytes: int
+    state: Literal["deleting"]
+    files_gone_ms: int | None
+
+
+class SegmentsAnswer(AnswerBody):
+    """Every segment of a partition, oldest first."""
+
+    topic: str
+    partition: int
+    now_ms: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    hold_offset: int | None
+    hold_max_bytes: int | None
+    held_segments: int
+    held_bytes: int
+    policy: Policy
+    schedule: Checks | None
+    segments: list[DeletingSegmentAnswer | ServedSegment]
+
+
+class TakenSegment(AnswerBody):
+    """A segment that went, and by which rule."""
+
+    base_offset: int
+    size_bytes: int
+    reason: str
+
+
+class RetainedPartition(AnswerBody):
+    """What a pass took, or would take."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    bytes: int
+    segments: list[TakenSegment]
+
+
+class RetainAnswer(AnswerBody):
+    """A pass over one partition with the fields of RetainedPartition."""
+
+    dry_run: bool
+    topic: str
+    partition: int
+    log_start_offset: int
+    bytes: int
+    segments: list[TakenSegment]
+
+
+class RetentionRunAnswer(AnswerBody):
+    """A pass over several; a partition's failure is its own entry."""
+
+    dry_run: bool
+    segments: int
+    bytes: int
+    partitions: list[RetainedPartition | FailedPartition]
+
+
+class Departure(AnswerBody):
+    """A segment that would go."""
+
+    base_offset: int
+    size_bytes: int
+    reason: str
+    due: Due | None
+
+
+class SimulatedPartition(AnswerBody):
+    """What would go and what would be left."""
 
     partition: int
-    leader: int
-    replicas: list[Replica]
-    error_code: int | None = None
-    kafka_error: str | None = None
-    error: str | None = None
+    start_ms: int
+    end_ms: int | None
+    policy: Policy
+    schedule: Checks | None
+    segments: list[Departure]
+    segments_left: int
+    bytes_left: int
 
 
-class TopicPartitions(RootModel[list[TopicPartitionAnswer]]):
-    """By number."""
+class UnservedPartition(AnswerBody):
+    """A partition that is not served."""
+
+    partition: int
+    error_code: int
+    kafka_error: str
+    error: str
 
 
-class TopicAnswer(Body):
-    """A topic with its effective configs as text."""
+class RetentionSimulateAnswer(AnswerBody):
+    """By partition."""
 
-    name: str
-    configs: dict[str, str]
-    partitions: list[TopicPartitionAnswer]
+    topic: str
+    partitions: list[SimulatedPartition | UnservedPartition]
 
 
-class OffsetRange(Body):
-    """Log start offset and high watermark."""
+class ArchivedPartition(AnswerBody):
+    """How far one partition is archived; ``held``: at the last retention check."""
 
-    beginning_offset: int
-    end_offset: int
+    partition: int
+    archived_offset: int
+    log_start_offset: int
+    high_watermark: int
+    lag: int
+    held_segments: int
+    held_bytes: int
+
+
+class ArchivedOffsetsAnswer(AnswerBody):
+    """The served partitions of a topic."""
+
+    topic: str
+    partitions: list[ArchivedPartition]
+
+
+class RaisedOffset(AnswerBody):
+    """The archived offset in force."""
+
+    partition: int
+    archived_offset: int
+
+
+class RaisedOffsetsAnswer(AnswerBody):
+    """The partitions that were asked for."""
+
+    topic: str
+    partitions: list[RaisedOffset]
+
+
+class LogAnswer(AnswerBody):
+    """One log as it is published now; ``leader_epoch`` is -1 before the first record.
+
+    ``cleaning`` is null unless the topic is compacted. ``records`` and the timestamps (ms since
+    1970) are those of the metrics: some seconds old, null before the first look at them.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    directory: str
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    recovery_point: int
+    unflushed_records: int
+    leader_epoch: int
+    size_bytes: int
+    segments: int
+    active_base_offset: int
+    records: int | None
+    oldest_timestamp_ms: int | None
+    newest_timestamp_ms: int | None
+    cleaning: StandingAnswer | None
+
+
+class LostRangeAnswer(AnswerBody):
+    """Both ends are inclusive."""
+
+    first_offset: int
+    last_offset: int
+
+
+class LossesAnswer(AnswerBody):
+    """``lost``: fetches are refused there; ``accepted``: gaps like any other."""
+
+    topic: str
+    partition: int
+    lost: list[LostRangeAnswer]
+    accepted: list[LostRangeAnswer]
+
+
+class RollAnswer(AnswerBody):
+    """Whether there was anything to close, and where the active segment begins."""
+
+    topic: str
+    partition: int
+    is_rolled: bool
+    active_base_offset: int
+
+
+class FlushAnswer(AnswerBody):
+    """Below the recovery point everything is durable."""
+
+    topic: str
+    partition: int
+    recovery_point: int

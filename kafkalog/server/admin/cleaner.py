@@ -10,22 +10,27 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
+from msgspec import structs
 
 from kafkalog.cleaner.log_cleaner import NO_CLEANER
 from kafkalog.errors import CleaningConflict, KafkalogError
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.answers_logs import (
     CleanerAnswer,
+    CleanerThreadAnswer,
+    CleaningFailureAnswer,
     CleaningRetryAnswer,
     CleaningRunAnswer,
     CleaningRunsAnswer,
     CleaningStateAnswer,
+    CompactedLogAnswer,
+    StandingAnswer,
 )
-from kafkalog.server.admin.operations import BEGUN, begun_async, prefers_async
+from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, entry_error
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
     from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.cleaner.log_cleaner_manager import CleaningState, Standing
-    from kafkalog.cleaner.stats import CleanerStats, CleaningRun
+    from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.server.api import Api
 
 T = TypeVar("T")
@@ -77,125 +82,111 @@ async def cleaner(request: web.Request) -> web.Response:
 
 
 def _describe(operations: Operations, topic: str | None) -> web.Response:
-    return json_reply(_report_json(operations.cleaning.describe(topic)))
+    return json_reply(_report(operations.cleaning.describe(topic)))
 
 
-def _report_json(report: CleanerReport) -> dict[str, object]:
+def _report(report: CleanerReport) -> CleanerAnswer:
     config = report.config
-    return {
-        "now_ms": report.now_ms,
-        "enabled": report.is_enabled,
-        "backoff_ms": config.backoff_ms,
-        "dedupe_buffer_bytes": config.dedupe_buffer_size_bytes,
-        "io_buffer_bytes": config.io_buffer_size_bytes,
-        "load_factor": config.io_buffer_load_factor,
-        "throttle_bytes_per_second": config.io_limit_bytes_per_second,
-        "threads": [_thread_json(each) for each in report.threads],
-        "logs": [_log_json(each) for each in report.logs],
-    }
+    return CleanerAnswer(
+        now_ms=report.now_ms,
+        enabled=report.is_enabled,
+        backoff_ms=config.backoff_ms,
+        dedupe_buffer_bytes=config.dedupe_buffer_size_bytes,
+        io_buffer_bytes=config.io_buffer_size_bytes,
+        load_factor=config.io_buffer_load_factor,
+        throttle_bytes_per_second=config.io_limit_bytes_per_second,
+        threads=[_thread(each) for each in report.threads],
+        logs=[_log(each) for each in report.logs],
+    )
 
 
-def _thread_json(status: ThreadStatus) -> dict[str, object]:
+def _thread(status: ThreadStatus) -> CleanerThreadAnswer:
     at_work = status.topic_partition
-    return {
-        "thread": status.name,
-        "alive": status.is_alive,
-        "restarts": status.restarts,
-        "topic": None if at_work is None else at_work.topic,
-        "partition": None if at_work is None else at_work.partition,
-        "busy_since_ms": status.busy_since_ms,
-        "next_turn_ms": status.next_turn_ms,
-        "last_run": None if status.last_run is None else run_json(status.last_run),
-    }
+    return CleanerThreadAnswer(
+        thread=status.name,
+        alive=status.is_alive,
+        restarts=status.restarts,
+        topic=None if at_work is None else at_work.topic,
+        partition=None if at_work is None else at_work.partition,
+        busy_since_ms=status.busy_since_ms,
+        next_turn_ms=status.next_turn_ms,
+        last_run=None if status.last_run is None else run_answer(status.last_run),
+    )
 
 
-def _log_json(each: CompactedLog) -> dict[str, object]:
+def _log(each: CompactedLog) -> CompactedLogAnswer:
     standing = each.standing
     log, plan, failure = standing.log, standing.to_clean, standing.failure
-    return {
-        "topic": log.topic_partition.topic,
-        "partition": log.topic_partition.partition,
-        "log_dir": log.directory.rpartition("/")[0],
-        **standing_json(standing),
-        "operator_pauses": each.operator_pauses,
-        "rank": each.rank,
-        "why_not": each.why_not and each.why_not.value,
-        "overdue_ms": plan and plan.plan.overdue_ms,
-        "last_success_ms": each.last_success_ms,
-        "failure": failure
-        and {
-            "reason": failure.reason,
-            "error": failure.error_name,
-            "attempts": failure.attempts,
-            "uncleanable": failure.is_uncleanable,
-        },
-    }
+    return CompactedLogAnswer(
+        topic=log.topic_partition.topic,
+        partition=log.topic_partition.partition,
+        log_dir=log.directory.rpartition("/")[0],
+        **structs.asdict(standing_answer(standing)),
+        operator_pauses=each.operator_pauses,
+        rank=each.rank,
+        why_not=each.why_not and each.why_not.value,
+        overdue_ms=None if plan is None else plan.plan.overdue_ms,
+        last_success_ms=each.last_success_ms,
+        failure=failure
+        and CleaningFailureAnswer(
+            reason=failure.reason,
+            error=failure.error_name,
+            attempts=failure.attempts,
+            uncleanable=failure.is_uncleanable,
+        ),
+    )
 
 
-def standing_json(standing: Standing) -> dict[str, object]:
+def standing_answer(standing: Standing) -> StandingAnswer:
     """How far a log is cleaned, and what a clean would find."""
     plan = standing.to_clean
-    return {
-        "state": standing.state.phase.value,
-        "pauses": standing.state.pauses,
-        "checkpoint": standing.checkpoint,
-        "first_dirty_offset": plan and plan.first_dirty_offset,
-        "first_uncleanable_offset": plan and plan.first_uncleanable_offset,
-        "clean_bytes": plan and plan.clean_bytes,
-        "cleanable_bytes": plan and plan.cleanable_bytes,
-        "cleanable_ratio": plan and plan.cleanable_ratio,
-        "min_cleanable_ratio": standing.log.config.min_cleanable_dirty_ratio,
-        "fault": standing.fault and standing.fault.public_message,
-    }
+    return StandingAnswer(
+        state=standing.state.phase,
+        pauses=standing.state.pauses,
+        checkpoint=standing.checkpoint,
+        first_dirty_offset=None if plan is None else plan.first_dirty_offset,
+        first_uncleanable_offset=None if plan is None else plan.first_uncleanable_offset,
+        clean_bytes=None if plan is None else plan.clean_bytes,
+        cleanable_bytes=None if plan is None else plan.cleanable_bytes,
+        cleanable_ratio=None if plan is None else plan.cleanable_ratio,
+        min_cleanable_ratio=standing.log.config.min_cleanable_dirty_ratio,
+        fault=None if standing.fault is None else standing.fault.public_message,
+    )
 
 
-def run_json(run: CleaningRun) -> dict[str, object]:
-    """A run that ended, as every answer tells of it."""
-    entry: dict[str, object] = {
-        "topic": run.topic_partition.topic,
-        "partition": run.topic_partition.partition,
-        "dry_run": run.is_dry,
-        "outcome": run.outcome,
-        "started_ms": run.started_ms,
-        "ended_ms": run.ended_ms,
-        "first_dirty_offset": run.to_clean and run.to_clean.first_dirty_offset,
-        "end_offset": run.end_offset if run.stats is not None else None,
-    }
+def run_answer(run: CleaningRun) -> CleaningRunAnswer:
+    """A run that ended; of a dry run the figures are those that a clean would have."""
+    answer = CleaningRunAnswer(
+        topic=run.topic_partition.topic,
+        partition=run.topic_partition.partition,
+        dry_run=run.is_dry,
+        outcome=run.outcome,
+        started_ms=run.started_ms,
+        ended_ms=run.ended_ms,
+        first_dirty_offset=None if run.to_clean is None else run.to_clean.first_dirty_offset,
+        end_offset=None if run.stats is None else run.end_offset,
+    )
     if run.stats is not None:
-        entry.update(_stats_json(run.stats))
-    if run.error is not None:
-        entry.update(_error_json(run.error))
-    return entry
-
-
-def _stats_json(stats: CleanerStats) -> dict[str, object]:
-    """Of a dry run: what a clean would do."""
-    return {
-        "bytes_before": stats.bytes_read,
-        "bytes_after": stats.bytes_written,
-        "records_before": stats.messages_read,
-        "records_after": stats.messages_written,
-        "removed": {
-            "superseded": stats.superseded,
-            "tombstone": stats.expired_tombstones,
-            "aborted": stats.aborted,
-            "control": stats.markers,
-            "invalid": stats.invalid_messages_read,
-        },
-        "keys": stats.map_size,
-        "map_utilization": stats.buffer_utilization,
-        "map_seconds": stats.map_seconds,
-        "seconds": stats.seconds,
-    }
-
-
-def _error_json(error: KafkalogError) -> dict[str, object]:
-    _, body = error_body(error)
-    return {
-        "error_code": body["error_code"],
-        "kafka_error": body["kafka_error"],
-        "error": body["message"],
-    }
+        stats = run.stats
+        answer = structs.replace(
+            answer,
+            bytes_before=stats.bytes_read,
+            bytes_after=stats.bytes_written,
+            records_before=stats.messages_read,
+            records_after=stats.messages_written,
+            removed={
+                "superseded": stats.superseded,
+                "tombstone": stats.expired_tombstones,
+                "aborted": stats.aborted,
+                "control": stats.markers,
+                "invalid": stats.invalid_messages_read,
+            },
+            keys=stats.map_size,
+            map_utilization=stats.buffer_utilization,
+            map_seconds=stats.map_seconds,
+            seconds=stats.seconds,
+        )
+    return answer if run.error is None else structs.replace(answer, **entry_error(run.error))
 
 
 # ---- cleans by order
@@ -223,13 +214,13 @@ async def clean(request: web.Request) -> web.Response:
     note_subject(request, dry_run=wanted.dry_run)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
-        return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=run_json))
+        return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=run_result))
     run: CleaningRun = await _waited_for(
         lambda done: cleaning.submit(topic, partition, is_dry=is_dry, on_done=done)
     )
     if run.error is not None:
         raise run.error
-    return json_reply(run_json(run))
+    return json_reply(run_answer(run))
 
 
 @ROUTES.post("/v1/cleaner:run")
@@ -254,28 +245,36 @@ async def run(request: web.Request) -> web.Response:
     else:
         keys = _keys_of(wanted.partitions)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
-    note_entries(request, map(_head, keys), dry_run=is_dry)
+    note_entries(
+        request, [{"topic": key.topic, "partition": key.partition} for key in keys], dry_run=is_dry
+    )
 
-    def answer(ends: Sequence[CleanEnd]) -> dict[str, object]:
-        return {"dry_run": is_dry, "partitions": list(map(_end_json, keys, ends))}
+    def answer(ends: Sequence[CleanEnd]) -> CleaningRunsAnswer:
+        return CleaningRunsAnswer(is_dry, list(map(_end, keys, ends)))
 
     if prefers_async(request):
-        return begun_async(cleaning.begin_all(keys, is_dry=is_dry, result=answer))
+        return begun_async(
+            cleaning.begin_all(keys, is_dry=is_dry, result=lambda ends: as_result(answer(ends)))
+        )
     ends: Sequence[CleanEnd] = await _waited_for(
         lambda done: cleaning.submit_all(keys, is_dry=is_dry, on_done=done)
     )
-    note_entries(request, map(_end_json, keys, ends), dry_run=is_dry)
-    return json_reply(answer(ends))
+    runs = answer(ends)
+    note_entries(request, runs.partitions, dry_run=is_dry)
+    return json_reply(runs)
 
 
-def _end_json(key: TopicPartition, end: CleanEnd) -> dict[str, object]:
+def run_result(run: CleaningRun) -> dict[str, object]:
+    """The same as the result of an operation."""
+    return as_result(run_answer(run))
+
+
+def _end(key: TopicPartition, end: CleanEnd) -> CleaningRunAnswer:
     if not isinstance(end, KafkalogError):
-        return run_json(end)
-    return {**_head(key), "outcome": "failed", **_error_json(end)}
-
-
-def _head(key: TopicPartition) -> dict[str, object]:
-    return {"topic": key.topic, "partition": key.partition}
+        return run_answer(end)
+    return CleaningRunAnswer(
+        topic=key.topic, partition=key.partition, outcome="failed", **entry_error(end)
+    )
 
 
 def _cleanable(operations: Operations) -> list[TopicPartition]:
@@ -379,7 +378,7 @@ async def retry(request: web.Request) -> web.Response:
     api = api_of(request)
     name = await _named(request, api)
     had_failed = await api.blocking(api.operations.cleaning.retry, name.topic, name.partition)
-    return json_reply({"topic": name.topic, "partition": name.partition, "had_failed": had_failed})
+    return json_reply(CleaningRetryAnswer(name.topic, name.partition, had_failed))
 
 
 async def _state_after(
@@ -388,14 +387,7 @@ async def _state_after(
     api = api_of(request)
     name = await _named(request, api)
     state = await api.blocking(order, name.topic, name.partition)
-    return json_reply(
-        {
-            "topic": name.topic,
-            "partition": name.partition,
-            "state": state.phase.value,
-            "pauses": state.pauses,
-        }
-    )
+    return json_reply(CleaningStateAnswer(name.topic, name.partition, state.phase, state.pauses))
 
 
 async def _named(request: web.Request, api: Api) -> PartitionName:

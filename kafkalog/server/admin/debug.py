@@ -29,8 +29,17 @@ from kafkalog.errors import ClusterAccessDenied
 from kafkalog.observe.logging import log_levels, set_log_level
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.stacks import thread_stacks
-from kafkalog.server.admin.answers import InsideConfig, InsideTasks, LogLevels, MetricsCardinality
-from kafkalog.server.admin.operations import tasks_document
+from kafkalog.server.admin.answers import (
+    FamilySize,
+    GivenConfig,
+    InsideConfig,
+    InsideTasks,
+    LogLevels,
+    LoopTask,
+    MetricsCardinality,
+    ThreadAnswer,
+)
+from kafkalog.server.admin.operations import tasks_answer
 from kafkalog.server.admin.probes import metrics_text, readiness
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.bodies import Body
@@ -56,22 +65,17 @@ _GZIP_LEVEL = 6
 _SLICE = 100  # lines of the metrics page between two turns of the loop: less than a millisecond
 
 
-def inside_tasks() -> dict[str, object]:
+def inside_tasks() -> InsideTasks:
     """Coroutines and threads. On the event loop."""
-    return {
-        "loop": [
-            {"name": task.get_name(), **_coroutine(task.get_coro())}
-            for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
-        ],
-        "threads": [
-            {"name": one.name, "native_id": one.native_id, "is_daemon": one.daemon}
-            for one in threading.enumerate()
-        ],
-    }
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    return InsideTasks(
+        [_loop_task(task.get_name(), task.get_coro()) for task in tasks],
+        [ThreadAnswer(one.name, one.native_id, one.daemon) for one in threading.enumerate()],
+    )
 
 
-def _coroutine(outermost: Any) -> dict[str, object]:  # noqa: ANN401 - coroutine, generator or other awaitable
-    """Its name, and the lines on which it and those it awaits stand still."""
+def _loop_task(name: str, outermost: Any) -> LoopTask:  # noqa: ANN401 - coroutine, generator or other awaitable
+    """Its coroutine, and the lines at which that and those it awaits wait."""
     lines: list[str] = []
     inner = outermost
     while inner is not None:
@@ -81,27 +85,20 @@ def _coroutine(outermost: Any) -> dict[str, object]:  # noqa: ANN401 - coroutine
         place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         lines.append(f"{place} {frame.f_code.co_qualname}")
         inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
-    return {"coroutine": getattr(outermost, "__qualname__", repr(outermost)), "waits_at": lines}
+    return LoopTask(name, getattr(outermost, "__qualname__", repr(outermost)), lines)
 
 
-def inside_config(settings: Settings) -> dict[str, object]:
+def inside_config(settings: Settings) -> InsideConfig:
     """Every listed key with its value, or ``***``, and who gave it."""
-    return {
-        "configs": [
-            {
-                "name": key,
-                "value": one.shown_text,
-                "source": one.source.value,
-                "origin": one.origin,
-            }
-            for key, one in sorted(settings.values.items())
-            if not one.setting.internal
-        ],
-        "notices": [notice.message for notice in settings.notices],
-    }
+    configs = [
+        GivenConfig(key, one.shown_text, one.source, one.origin)
+        for key, one in sorted(settings.values.items())
+        if not one.setting.internal
+    ]
+    return InsideConfig(configs, [notice.message for notice in settings.notices])
 
 
-async def metrics_cardinality(page: bytes) -> dict[str, object]:
+async def metrics_cardinality(page: bytes) -> MetricsCardinality:
     """Samples and label values of every family of a page in the Prometheus text format.
 
     On the event loop, which has a turn after each ``_SLICE`` of its lines: a thread of Python would
@@ -124,14 +121,12 @@ async def metrics_cardinality(page: bytes) -> dict[str, object]:
         for label, value in _LABEL.findall(found["labels"] or ""):
             labels.setdefault(family, {}).setdefault(label, set()).add(value)
     families = [
-        {
-            "name": name,
-            "samples": count,
-            "labels": {label: len(values) for label, values in labels.get(name, {}).items()},
-        }
+        FamilySize(
+            name, count, {label: len(values) for label, values in labels.get(name, {}).items()}
+        )
         for name, count in sorted(samples.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return {"samples": sum(samples.values()), "families": families}
+    return MetricsCardinality(sum(samples.values()), families)
 
 
 def process_facts() -> dict[str, str]:
@@ -270,7 +265,7 @@ async def set_level(request: web.Request) -> web.Response:
 
 def _levels_reply() -> web.Response:
     found = log_levels()
-    return json_reply({"level": found.pop(""), "loggers": found})
+    return json_reply(LogLevels(found.pop(""), found))
 
 
 @ROUTES.get("/debug/metrics-cardinality")
@@ -325,7 +320,7 @@ def _parts(api: Api) -> dict[str, bytes]:
     """Of the bundle: what the event loop knows."""
     documents = {
         "tasks.json": inside_tasks(),
-        "scheduler.json": tasks_document(api.operations),
+        "scheduler.json": tasks_answer(api.operations),
         "config.json": inside_config(api.settings),
         "log-levels.json": log_levels(),
         "readiness.json": readiness(api)[1],

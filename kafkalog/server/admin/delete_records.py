@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.admin.answers import DeleteRecordsAnswer
+from kafkalog.server.admin.answers import DeletedRecords, DeleteRecordsAnswer
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
 from kafkalog.server.protocol.media_types import JSON, wants_plain_text
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
@@ -111,11 +111,12 @@ async def _outcome(request: web.Request, entry: DeleteRecordsEntry) -> int | Kaf
         return error
 
 
-def _entry_json(entry: DeleteRecordsEntry, outcome: int | KafkalogError) -> dict[str, object]:
-    head: dict[str, object] = {"topic": entry.topic, "partition": entry.partition}
+def _answer_entry(
+    entry: DeleteRecordsEntry, outcome: int | KafkalogError
+) -> DeletedRecords | FailedPartition:
     if isinstance(outcome, int):
-        return {**head, "low_watermark": outcome}
-    return {**head, **entry_error(outcome)}
+        return DeletedRecords(entry.topic, entry.partition, outcome)
+    return FailedPartition(entry.topic, entry.partition, **entry_error(outcome))
 
 
 def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | KafkalogError]) -> str:
@@ -165,5 +166,5 @@ async def delete_records(request: web.Request) -> web.Response:
     outcomes = await asyncio.gather(*(_outcome(request, entry) for entry in file.partitions))
     if wants_plain_text(request.headers.get("Accept", "")):
         return web.Response(text=_tool_lines(file.partitions, list(outcomes)))
-    entries = [_entry_json(e, o) for e, o in zip(file.partitions, outcomes, strict=True)]
-    return json_reply({"partitions": entries})
+    entries = [_answer_entry(e, o) for e, o in zip(file.partitions, outcomes, strict=True)]
+    return json_reply(DeleteRecordsAnswer(entries))

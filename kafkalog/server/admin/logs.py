@@ -18,26 +18,33 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING
 
-import msgspec
 from aiohttp import hdrs, web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.offset_ranges import LostRange
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.answers import (
+    BrokerLogDirs,
+    FailedMove,
+    LogDirAnswer,
+    LogDirPartition,
+    LogDirsAnswer,
+    PartitionMoveAnswer,
+    PartitionMoveList,
+)
+from kafkalog.server.admin.answers_logs import (
     FlushAnswer,
     LogAnswer,
-    LogDirsAnswer,
     LossesAnswer,
+    LostRangeAnswer,
     RollAnswer,
 )
-from kafkalog.server.admin.answers_logs import PartitionMoveAnswer, PartitionMoveList
-from kafkalog.server.admin.cleaner import standing_json
+from kafkalog.server.admin.cleaner import standing_answer
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, error_fields
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import (
     FlagParameter,
@@ -46,7 +53,7 @@ from kafkalog.server.protocol.parameters import (
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, json_reply, seal
+from kafkalog.server.protocol.replies import REQUEST_ID, json_reply, seal
 from kafkalog.server.protocol.schemas import LossToAccept, PartitionMovesRequest, parse_body
 from kafkalog.server.security.audit import note_entries, note_subject
 
@@ -56,7 +63,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import Losses
-    from kafkalog.broker.values import LogDirDescription, MoveStatus, PartitionSize
+    from kafkalog.broker.values import LogDirDescription, MoveStatus
 
 
 ROUTES = web.RouteTableDef()
@@ -82,8 +89,14 @@ async def log(request: web.Request) -> web.Response:
 def _log(operations: Operations, key: TopicPartition) -> web.Response:
     described = operations.describe_log(key.topic, key.partition)
     standing = operations.cleaning.look(key.topic, key.partition)
-    cleaning = None if standing is None else standing_json(standing)
-    return json_reply({**_head(key), **described._asdict(), "cleaning": cleaning})
+    return json_reply(
+        LogAnswer(
+            topic=key.topic,
+            partition=key.partition,
+            **described._asdict(),
+            cleaning=None if standing is None else standing_answer(standing),
+        )
+    )
 
 
 @ROUTES.post(f"{_PARTITION}/log:roll")
@@ -97,8 +110,8 @@ async def roll(request: web.Request) -> web.Response:
     """Close the active segment and begin another, now; an empty one stays."""
     operations, key = api_of(request).operations, _key_of(request)
 
-    def work() -> dict[str, object]:
-        return {**_head(key), **operations.roll(key.topic, key.partition)._asdict()}
+    def work() -> RollAnswer:
+        return RollAnswer(key.topic, key.partition, *operations.roll(key.topic, key.partition))
 
     return await now_or_later(request, "log-roll", key, work)
 
@@ -114,9 +127,8 @@ async def flush(request: web.Request) -> web.Response:
     """Make everything that was appended durable."""
     operations, key = api_of(request).operations, _key_of(request)
 
-    def work() -> dict[str, object]:
-        recovery_point = operations.flush(key.topic, key.partition)
-        return {**_head(key), "recovery_point": recovery_point}
+    def work() -> FlushAnswer:
+        return FlushAnswer(key.topic, key.partition, operations.flush(key.topic, key.partition))
 
     return await now_or_later(request, "log-flush", key, work)
 
@@ -160,12 +172,8 @@ def _accept(operations: Operations, key: TopicPartition, lost: LostRange) -> web
 
 
 def _losses_reply(key: TopicPartition, found: Losses) -> web.Response:
-    ranges = {name: [each._asdict() for each in of] for name, of in found._asdict().items()}
-    return json_reply({**_head(key), **ranges})
-
-
-def _head(key: TopicPartition) -> dict[str, object]:
-    return {"topic": key.topic, "partition": key.partition}
+    lost, accepted = ([LostRangeAnswer(*each) for each in ranges] for ranges in found)
+    return json_reply(LossesAnswer(key.topic, key.partition, lost, accepted))
 
 
 def _key_of(request: web.Request) -> TopicPartition:
@@ -229,33 +237,30 @@ _TOPICS = ListParameter(
 _OFFLINE = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
-def _partition_json(partition: PartitionSize) -> dict[str, object]:
-    """A copy on its way lags behind the one replica, and that behind nobody."""
-    return {
-        "partition": str(partition.topic_partition),
-        "size": partition.size_bytes,
-        "offsetLag": partition.offset_lag,
-        "isFuture": partition.is_future,
-    }
-
-
-def _log_dir_json(log_dir: LogDirDescription) -> dict[str, object]:
+def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
     """The tool's fields; isCordoned and the bytes as in Kafka's protocol; ``reason`` is ours."""
-    return {
-        "error": None if log_dir.offline_reason is None else _OFFLINE,
-        "reason": log_dir.offline_reason,
-        "logDir": log_dir.path,
-        "isCordoned": log_dir.is_cordoned,
-        "totalBytes": log_dir.total_bytes,
-        "usableBytes": log_dir.usable_bytes,
-        "partitions": [_partition_json(partition) for partition in log_dir.partitions],
-    }
+    return LogDirAnswer(
+        error=None if log_dir.offline_reason is None else _OFFLINE,
+        reason=log_dir.offline_reason,
+        logDir=log_dir.path,
+        isCordoned=log_dir.is_cordoned,
+        totalBytes=log_dir.total_bytes,
+        usableBytes=log_dir.usable_bytes,
+        partitions=[
+            LogDirPartition(
+                partition=str(each.topic_partition),
+                size=each.size_bytes,
+                offsetLag=each.offset_lag,  # of a copy: behind the log that is served
+                isFuture=each.is_future,
+            )
+            for each in log_dir.partitions
+        ],
+    )
 
 
-def _document(operations: Operations, topics: Collection[str]) -> bytes:
-    log_dirs = [_log_dir_json(log_dir) for log_dir in operations.log_dirs.describe(topics)]
-    broker = {"broker": operations.node_id, "logDirs": log_dirs}
-    return msgspec.json.encode({"version": 1, "brokers": [broker]})
+def _log_dirs(operations: Operations, topics: Collection[str]) -> web.Response:
+    described = [_log_dir(each) for each in operations.log_dirs.describe(topics)]
+    return json_reply(LogDirsAnswer(1, [BrokerLogDirs(operations.node_id, described)]))
 
 
 @ROUTES.get("/v1/log-dirs")
@@ -270,8 +275,7 @@ async def log_dirs(request: web.Request) -> web.Response:
     """The log directories with their partitions, space and health; touches no disk."""
     api = api_of(request)
     # On the control pool, because it looks at every partition.
-    body = await api.blocking(_document, api.operations, set(_TOPICS.read(request)))
-    return bytes_reply(body, content_type=JSON)
+    return await api.blocking(_log_dirs, api.operations, set(_TOPICS.read(request)))
 
 
 _MAX_MOVES = 1_000  # each makes a directory before the answer
@@ -305,17 +309,18 @@ async def begin(request: web.Request) -> web.Response:
 def _begin(
     request: web.Request, operations: Operations, wanted: PartitionMovesRequest
 ) -> web.Response:
-    entries: list[dict[str, object]] = []
+    entries: list[PartitionMoveAnswer | FailedMove] = []
     for each in wanted.moves:
         try:
             status = operations.log_dirs.move(each.topic, each.partition, each.log_dir)
         except KafkalogError as error:
-            _, body = error_body(error)
-            entries.append({"topic": each.topic, "partition": each.partition, **body})
+            entries.append(
+                FailedMove(topic=each.topic, partition=each.partition, **error_fields(error))
+            )
         else:
-            entries.append(_move_json(status))
+            entries.append(_move(status))
     note_entries(request, entries)
-    return json_reply({"moves": entries})
+    return json_reply(PartitionMoveList(entries))
 
 
 @ROUTES.get("/v1/partition-moves")
@@ -332,7 +337,7 @@ async def moves(request: web.Request) -> web.Response:
 
 
 def _moves(operations: Operations) -> web.Response:
-    return json_reply({"moves": [_move_json(status) for status in operations.log_dirs.moves()]})
+    return json_reply(PartitionMoveList([_move(each) for each in operations.log_dirs.moves()]))
 
 
 @ROUTES.delete("/v1/partition-moves/{topic}/{partition}")
@@ -351,20 +356,20 @@ async def cancel(request: web.Request) -> web.Response:
 
 
 def _cancel(operations: Operations, topic: str, partition: int) -> web.Response:
-    return json_reply(_move_json(operations.log_dirs.cancel_move(topic, partition)))
+    return json_reply(_move(operations.log_dirs.cancel_move(topic, partition)))
 
 
-def _move_json(status: MoveStatus) -> dict[str, object]:
-    return {
-        "topic": status.topic_partition.topic,
-        "partition": status.topic_partition.partition,
-        "source": status.source,
-        "target": status.target,
-        "state": status.state.value,
-        "reason": status.reason,
-        "size_bytes": status.size_bytes,
-        "copied_bytes": status.copied_bytes,
-        "offset_lag": status.offset_lag,
-        "started_ms": status.started_ms,
-        "ended_ms": status.ended_ms,
-    }
+def _move(status: MoveStatus) -> PartitionMoveAnswer:
+    return PartitionMoveAnswer(
+        topic=status.topic_partition.topic,
+        partition=status.topic_partition.partition,
+        source=status.source,
+        target=status.target,
+        state=status.state,
+        reason=status.reason,
+        size_bytes=status.size_bytes,
+        copied_bytes=status.copied_bytes,
+        offset_lag=status.offset_lag,
+        started_ms=status.started_ms,
+        ended_ms=status.ended_ms,
+    )

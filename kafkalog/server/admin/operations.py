@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from aiohttp import web
 
-from kafkalog.server.admin.answers import TasksAnswer
-from kafkalog.server.admin.answers_logs import OperationAnswer, OperationsAnswer
+from kafkalog.server.admin.answers import OperationAnswer, OperationsAnswer, TaskAnswer, TasksAnswer
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import BackupRequest, parse_body
@@ -25,10 +25,11 @@ from kafkalog.server.security.audit import note_subject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.background import BackgroundOperation, OperationKind
     from kafkalog.broker.operations import Operations
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.server.protocol.json_schema import AnswerBody
 
 
 ROUTES = web.RouteTableDef()
@@ -48,7 +49,7 @@ _LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
 async def operations(request: web.Request) -> web.Response:
     """What runs in the background, and the latest that ended. Forgotten at a restart."""
     known = api_of(request).operations.background_operations()
-    return json_reply({"operations": [_operation_json(each) for each in known]})
+    return json_reply(OperationsAnswer([_operation(each) for each in known]))
 
 
 @ROUTES.get("/v1/operations/{operation_id}")
@@ -65,20 +66,20 @@ async def describe(request: web.Request) -> web.Response:
     operation = api_of(request).operations.background_operation(operation_id)
     if operation is None:
         raise ApiError(404, "No such operation: it is forgotten, or the daemon was restarted.")
-    return json_reply(_operation_json(operation))
+    return json_reply(_operation(operation))
 
 
 def begun(operation: BackgroundOperation) -> web.Response:
     """202 with the operation and where to look."""
     headers = {"Location": f"/v1/operations/{operation.operation_id}"}
-    return json_reply(_operation_json(operation), status=202, headers=headers)
+    return json_reply(_operation(operation), status=202, headers=headers)
 
 
 async def now_or_later(
     request: web.Request,
-    kind: str,
+    kind: OperationKind,
     key: TopicPartition | None,
-    work: Callable[[], dict[str, object]],
+    work: Callable[[], AnswerBody],
 ) -> web.Response:
     """The answer that ``work`` makes off the loop; with ``Prefer: respond-async`` 202 at once.
 
@@ -92,7 +93,13 @@ async def now_or_later(
     if key is not None:
         api.operations.partition_log(key.topic, key.partition)
         details["partition"] = str(key)
-    return begun_async(api.operations.in_background(kind, details, work))
+    return begun_async(api.operations.in_background(kind, details, lambda: as_result(work())))
+
+
+def as_result(answer: AnswerBody) -> dict[str, object]:
+    """An answer as the result of an operation."""
+    result: dict[str, object] = msgspec.to_builtins(answer)
+    return result
 
 
 def begun_async(operation: BackgroundOperation) -> web.Response:
@@ -108,19 +115,19 @@ def prefers_async(request: web.Request) -> bool:
     return any(each.partition(";")[0].strip().lower() == "respond-async" for each in preferences)
 
 
-def _operation_json(operation: BackgroundOperation) -> dict[str, object]:
+def _operation(operation: BackgroundOperation) -> OperationAnswer:
     state, error = operation.state, operation.error  # the state is written last
-    return {
-        "id": operation.operation_id,
-        "kind": operation.kind,
-        "details": operation.details,
-        "state": state.value,
-        "started_ms": operation.started_ms,
-        "ended_ms": None if operation.ended_ms < 0 else operation.ended_ms,
-        "progress": operation.progress,
-        "result": operation.result or None,
-        "error": None if error is None else error_body(error)[1],
-    }
+    return OperationAnswer(
+        id=operation.operation_id,
+        kind=operation.kind,
+        details=dict(operation.details),
+        state=state,
+        started_ms=operation.started_ms,
+        ended_ms=_known(operation.ended_ms),
+        progress=operation.progress,
+        result=operation.result or None,
+        error=None if error is None else EntryError(**error_fields(error)),
+    )
 
 
 _ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
@@ -159,23 +166,23 @@ def _known(value: int) -> int | None:
     return None if value < 0 else value
 
 
-def _task_json(task: TaskStatus) -> dict[str, object]:
-    return {
-        "name": task.name,
-        "state": task.state.value,
-        "initial_delay_ms": task.initial_delay_ms,
-        "period_ms": _known(task.period_ms),
-        "next_run_ms": _known(task.next_run_ms),
-        "last_run_ms": _known(task.last_run_ms),
-        "last_duration_ms": _known(task.last_duration_ms),
-        "last_success_ms": _known(task.last_success_ms),
-        "last_failure_ms": _known(task.last_failure_ms),
-        "last_error": task.last_error,
-        "waiting": task.waiting,
-        "running": task.running,
-        "runs": task.runs,
-        "failures": task.failures,
-    }
+def _task(task: TaskStatus) -> TaskAnswer:
+    return TaskAnswer(
+        name=task.name,
+        state=task.state,
+        initial_delay_ms=task.initial_delay_ms,
+        period_ms=_known(task.period_ms),
+        next_run_ms=_known(task.next_run_ms),
+        last_run_ms=_known(task.last_run_ms),
+        last_duration_ms=_known(task.last_duration_ms),
+        last_success_ms=_known(task.last_success_ms),
+        last_failure_ms=_known(task.last_failure_ms),
+        last_error=task.last_error,
+        waiting=task.waiting,
+        running=task.running,
+        runs=task.runs,
+        failures=task.failures,
+    )
 
 
 @ROUTES.get("/v1/tasks")
@@ -187,10 +194,9 @@ def _task_json(task: TaskStatus) -> dict[str, object]:
 )
 async def tasks(request: web.Request) -> web.Response:
     """What the background tasks do and did; one-shots of a name are counted together."""
-    return json_reply(tasks_document(api_of(request).operations))
+    return json_reply(tasks_answer(api_of(request).operations))
 
 
-def tasks_document(operations: Operations) -> dict[str, object]:
+def tasks_answer(operations: Operations) -> TasksAnswer:
     """The answer, for the bundle too."""
-    entries = [_task_json(task) for task in operations.tasks()]
-    return {"now_ms": operations.now_ms(), "tasks": entries}
+    return TasksAnswer(operations.now_ms(), [_task(each) for each in operations.tasks()])

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from kafkalog.errors import NAMES_PATHS, UnusableLogDirs
 from kafkalog.observe.exposition import Exposition
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.partition_metrics import BrokerState
-from kafkalog.server.admin.answers_logs import Readiness, Status
+from kafkalog.server.admin.answers import LogDirFault, Readiness, Status
 from kafkalog.server.api import Api, Phase, api_of
 from kafkalog.server.protocol.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.media_types import JSON, exposition_of
@@ -24,7 +23,7 @@ from kafkalog.server.protocol.replies import bytes_reply, json_reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.broker.values import LogDirFault
+    from kafkalog.broker import values
 
 
 ROUTES = web.RouteTableDef()
@@ -38,7 +37,7 @@ _TOPIC = ListParameter("topic", "Only series of these topics; those without a to
 @endpoint("live", "probes", OPEN, {200: Answer("It turns.", {JSON: Status})})
 async def live(_: web.Request) -> web.Response:
     """200 while the event loop turns."""
-    return json_reply({"status": "ok"})
+    return json_reply(Status("ok"))
 
 
 @ROUTES.get("/readyz")
@@ -68,7 +67,7 @@ async def ready(request: web.Request) -> web.Response:
     return json_reply(body, status=503, headers={"Retry-After": "1"})
 
 
-def readiness(api: Api) -> tuple[bool, dict[str, object]]:
+def readiness(api: Api) -> tuple[bool, Readiness]:
     """Whether it is ready, and what a probe is told."""
     status = api.operations.readiness()
     checks = {
@@ -77,29 +76,30 @@ def readiness(api: Api) -> tuple[bool, dict[str, object]]:
         "not_stopping": not api.stopping,
     }
     is_ready = all(checks.values())
-    body: dict[str, object] = {
-        "status": "ready" if is_ready else "not ready",
-        "checks": checks,
-        "online_log_dirs": status.online_dirs,
-        "offline_log_dirs": status.offline_dirs,
-        "partitions": status.partitions,
-        "offline_partitions": status.offline_partitions,
-        "full_log_dirs": status.full_dirs,
-        "log_dir_faults": [_fault_json(fault) for fault in status.faults],
-    }
-    if api.start_refusal is not None:
-        body["start_refused"] = (
-            api.start_refusal if NAMES_PATHS.get() else UnusableLogDirs.without_paths
-        )
-    elif not status.is_loaded:
-        body["loading"] = dataclasses.asdict(api.operations.loading())
-    return is_ready, body
+    start_refused, loading = api.start_refusal, None
+    if start_refused is None and not status.is_loaded:
+        loading = api.operations.loading()
+    if start_refused is not None and not NAMES_PATHS.get():
+        start_refused = UnusableLogDirs.without_paths
+    return is_ready, Readiness(
+        status="ready" if is_ready else "not ready",
+        checks=checks,
+        online_log_dirs=status.online_dirs,
+        offline_log_dirs=status.offline_dirs,
+        partitions=status.partitions,
+        offline_partitions=status.offline_partitions,
+        full_log_dirs=status.full_dirs,
+        log_dir_faults=[_fault(each) for each in status.faults],
+        loading=loading,
+        start_refused=start_refused,
+    )
 
 
-def _fault_json(fault: LogDirFault) -> dict[str, str | None]:
-    """Its state to everybody, what and why to whoever may know where files lie."""
-    facts: dict[str, str | None] = dataclasses.asdict(fault)
-    return facts if NAMES_PATHS.get() else {**facts, "log_dir": None, "reason": None}
+def _fault(fault: values.LogDirFault) -> LogDirFault:
+    """The state for everybody, the directory and the reason for those who may read paths."""
+    if NAMES_PATHS.get():
+        return LogDirFault(fault.log_dir, fault.state, fault.reason)
+    return LogDirFault(None, fault.state, None)
 
 
 @ROUTES.get("/metrics")

@@ -15,25 +15,37 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from msgspec import structs
 
-from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention.forecast import told_moment
-from kafkalog.server.admin.answers import (
+from kafkalog.server.admin.answers_logs import (
     ArchivedOffsetsAnswer,
+    ArchivedPartition,
+    Checks,
+    DeletingSegmentAnswer,
+    Departure,
+    Due,
+    Policy,
+    RaisedOffset,
     RaisedOffsetsAnswer,
     RetainAnswer,
+    RetainedPartition,
     RetentionRunAnswer,
     RetentionSimulateAnswer,
     SegmentAnswer,
     SegmentsAnswer,
+    ServedSegment,
+    SimulatedPartition,
+    TakenSegment,
+    UnservedPartition,
 )
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import (
     base_offset_of,
@@ -55,17 +67,17 @@ from kafkalog.server.protocol.schemas import (
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.report import (
         RetentionOutcome,
         RetentionSimulation,
-        SegmentReport,
     )
     from kafkalog.broker.retention.retention import Taken
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
-    from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention import forecast
+    from kafkalog.log.retention.forecast import Schedule, SegmentFate
     from kafkalog.log.retention.plan import RetentionPolicy
 
 
@@ -97,8 +109,10 @@ def _segment(operations: Operations, topic: str, partition: int, base_offset: in
     for listed, fate in zip(report.segments, report.fates, strict=True):
         if listed.facts.base_offset == base_offset:
             (entries,) = operations.count_index_entries(topic, partition, [listed])
-            head = {"topic": topic, "partition": partition, "now_ms": report.now_ms}
-            return json_reply({**head, **_segment_json(listed, entries, fate)})
+            served = structs.asdict(_served_segment(listed, entries, fate))
+            return json_reply(
+                SegmentAnswer(topic=topic, partition=partition, now_ms=report.now_ms, **served)
+            )
     raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
 
 
@@ -116,89 +130,87 @@ async def segments(request: web.Request) -> web.Response:
 def _segments(operations: Operations, topic: str, partition: int) -> web.Response:
     report = operations.describe_segments(topic, partition)
     entries = operations.count_index_entries(topic, partition, report.segments)
-    return json_reply({"topic": topic, "partition": partition, **_report_json(report, entries)})
-
-
-def _report_json(report: SegmentReport, entries: Sequence[IndexEntries]) -> dict[str, object]:
     facts = report.facts
-    deleting: list[dict[str, object]] = [
-        {
-            "base_offset": each.base_offset,
-            "size_bytes": each.size_bytes,
-            "state": "deleting",
-            "files_gone_ms": told_moment(each.files_gone_ms),
-        }
+    deleting = [
+        DeletingSegmentAnswer(
+            base_offset=each.base_offset,
+            size_bytes=each.size_bytes,
+            state="deleting",
+            files_gone_ms=told_moment(each.files_gone_ms),
+        )
         for each in report.deleting
     ]
-    served = [
-        _segment_json(*each) for each in zip(report.segments, entries, report.fates, strict=True)
-    ]
-    return {
-        "now_ms": report.now_ms,
-        "log_start_offset": facts.log_start_offset,
-        "high_watermark": facts.high_watermark,
-        "log_end_offset": facts.log_end_offset,
-        "size_bytes": facts.size_bytes,
-        "hold_offset": facts.hold and facts.hold.offset,
-        "hold_max_bytes": facts.hold and facts.hold.max_bytes,
-        "held_segments": report.held.segments,
-        "held_bytes": report.held.size_bytes,
-        "policy": _policy_json(report.policy),
-        "schedule": _schedule_json(report.schedule),
-        "segments": deleting + served,
-    }
+    served = map(_served_segment, report.segments, entries, report.fates)
+    return json_reply(
+        SegmentsAnswer(
+            topic=topic,
+            partition=partition,
+            now_ms=report.now_ms,
+            log_start_offset=facts.log_start_offset,
+            high_watermark=facts.high_watermark,
+            log_end_offset=facts.log_end_offset,
+            size_bytes=facts.size_bytes,
+            hold_offset=facts.hold and facts.hold.offset,
+            hold_max_bytes=facts.hold and facts.hold.max_bytes,
+            held_segments=report.held.segments,
+            held_bytes=report.held.size_bytes,
+            policy=_policy(report.policy),
+            schedule=_schedule(report.schedule),
+            segments=[*deleting, *served],
+        )
+    )
 
 
-def _segment_json(
+def _served_segment(
     segment: ListedSegment, entries: IndexEntries, fate: SegmentFate
-) -> dict[str, object]:
-    return {
-        "base_offset": segment.facts.base_offset,
-        "next_offset": segment.next_offset,
-        "size_bytes": segment.facts.size_bytes,
-        "offset_index_entries": entries.offset_index_entries,
-        "offset_index_bytes": entries.offset_index_bytes,
-        "time_index_entries": entries.time_index_entries,
-        "time_index_bytes": entries.time_index_bytes,
-        "largest_timestamp_ms": segment.facts.largest_timestamp_ms,
-        "largest_timestamp_source": "record" if segment.has_record_timestamp else "file_mtime",
-        "state": "active" if segment.is_active else "inactive",
-        "rule": fate.rule and fate.rule.value,
-        "keeper": fate.keeper and fate.keeper.value,
-        "bytes_until": fate.bytes_until,
-        "due": _due_json(fate.due),
-    }
+) -> ServedSegment:
+    return ServedSegment(
+        base_offset=segment.facts.base_offset,
+        next_offset=segment.next_offset,
+        size_bytes=segment.facts.size_bytes,
+        offset_index_entries=entries.offset_index_entries,
+        offset_index_bytes=entries.offset_index_bytes,
+        time_index_entries=entries.time_index_entries,
+        time_index_bytes=entries.time_index_bytes,
+        largest_timestamp_ms=segment.facts.largest_timestamp_ms,
+        largest_timestamp_source="record" if segment.has_record_timestamp else "file_mtime",
+        state="active" if segment.is_active else "inactive",
+        rule=fate.rule and fate.rule.value,
+        keeper=fate.keeper and fate.keeper.value,
+        bytes_until=fate.bytes_until,
+        due=_due(fate.due),
+    )
 
 
-def _policy_json(policy: RetentionPolicy) -> dict[str, object]:
-    return {
-        "is_deleted": policy.is_deleted,
-        "retention_ms": policy.retention_ms,
-        "retention_bytes": policy.retention_bytes,
-    }
+def _policy(policy: RetentionPolicy) -> Policy:
+    return Policy(
+        is_deleted=policy.is_deleted,
+        retention_ms=policy.retention_ms,
+        retention_bytes=policy.retention_bytes,
+    )
 
 
-def _schedule_json(schedule: Schedule | None) -> dict[str, object] | None:
+def _schedule(schedule: Schedule | None) -> Checks | None:
     """None: no task looks at the log."""
     if schedule is None:
         return None
-    return {
-        "runs_in": "log_cleaner" if schedule.is_cleaners else RETENTION_TASK,
-        "next_check_ms": told_moment(schedule.next_check_ms),
-        "check_interval_ms": schedule.check_interval_ms,
-        "delete_delay_ms": schedule.delete_delay_ms,
-    }
+    return Checks(
+        runs_in="log_cleaner" if schedule.is_cleaners else "kafka-log-retention",
+        next_check_ms=told_moment(schedule.next_check_ms),
+        check_interval_ms=schedule.check_interval_ms,
+        delete_delay_ms=schedule.delete_delay_ms,
+    )
 
 
-def _due_json(due: Due | None) -> dict[str, object] | None:
+def _due(due: forecast.Due | None) -> Due | None:
     if due is None or told_moment(due.moment_ms) is None:
         return None
-    return {
-        "earliest_ms": due.moment_ms,
-        "expected_ms": told_moment(due.expected_ms),
-        "latest_ms": told_moment(due.latest_ms),
-        "files_gone_ms": told_moment(due.files_gone_ms),
-    }
+    return Due(
+        earliest_ms=due.moment_ms,
+        expected_ms=told_moment(due.expected_ms),
+        latest_ms=told_moment(due.latest_ms),
+        files_gone_ms=told_moment(due.files_gone_ms),
+    )
 
 
 # ---- passes
@@ -229,9 +241,9 @@ async def retain(request: web.Request) -> web.Response:
     )
 
 
-def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> dict[str, object]:
+def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> RetainAnswer:
     outcome = operations.retain(key.topic, key.partition, dry_run=dry_run)
-    return {"dry_run": dry_run, **_entry_json(key, outcome)}
+    return RetainAnswer(dry_run, **structs.asdict(_retained(key, outcome)))
 
 
 @ROUTES.post("/v1/retention:run")
@@ -267,27 +279,28 @@ def _check_names(names: list[PartitionName]) -> None:
 def _run(
     operations: Operations,
     wanted: RetentionRunRequest,
-    note: Callable[[list[dict[str, object]]], None],
-) -> dict[str, object]:
+    note: Callable[[list[RetainedPartition | FailedPartition]], None],
+) -> RetentionRunAnswer:
     """Named partitions all have an entry; of the rest those where something went or failed.
 
     They are noted; behind an answer 202 nobody reads that any more.
     """
-    entries: list[dict[str, object]] = []
+    entries: list[RetainedPartition | FailedPartition] = []
     deleted: list[Taken] = []
-    for topic_partition, outcome in _outcomes(operations, wanted):
-        if not isinstance(outcome, KafkalogError):
-            deleted += outcome.deleted
-            if wanted.partitions is None and not outcome.deleted:
-                continue
-        entries.append(_entry_json(topic_partition, outcome))
+    for key, outcome in _outcomes(operations, wanted):
+        if isinstance(outcome, KafkalogError):
+            entries.append(FailedPartition(key.topic, key.partition, **entry_error(outcome)))
+            continue
+        deleted += outcome.deleted
+        if wanted.partitions is not None or outcome.deleted:
+            entries.append(_retained(key, outcome))
     note(entries)
-    return {
-        "dry_run": wanted.dry_run,
-        "segments": len(deleted),
-        "bytes": sum(each.size_bytes for each in deleted),
-        "partitions": entries,
-    }
+    return RetentionRunAnswer(
+        dry_run=wanted.dry_run,
+        segments=len(deleted),
+        bytes=sum(each.size_bytes for each in deleted),
+        partitions=entries,
+    )
 
 
 def _outcomes(
@@ -306,28 +319,17 @@ def _outcomes(
             yield key, outcome
 
 
-def _entry_json(
-    topic_partition: TopicPartition, outcome: RetentionOutcome | KafkalogError
-) -> dict[str, object]:
-    head: dict[str, object] = {
-        "topic": topic_partition.topic,
-        "partition": topic_partition.partition,
-    }
-    if isinstance(outcome, KafkalogError):
-        return {**head, **entry_error(outcome)}
-    return {
-        **head,
-        "log_start_offset": outcome.log_start_offset,
-        "bytes": sum(each.size_bytes for each in outcome.deleted),
-        "segments": [
-            {
-                "base_offset": each.base_offset,
-                "size_bytes": each.size_bytes,
-                "reason": each.rule.value,
-            }
+def _retained(key: TopicPartition, outcome: RetentionOutcome) -> RetainedPartition:
+    return RetainedPartition(
+        topic=key.topic,
+        partition=key.partition,
+        log_start_offset=outcome.log_start_offset,
+        bytes=sum(each.size_bytes for each in outcome.deleted),
+        segments=[
+            TakenSegment(each.base_offset, each.size_bytes, each.rule.value)
             for each in outcome.deleted
         ],
-    }
+    )
 
 
 # ---- what if
@@ -360,7 +362,7 @@ def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.R
         if wanted.partition is None
         else (wanted.partition,)
     )
-    entries = []
+    entries: list[SimulatedPartition | UnservedPartition] = []
     for number in numbers:
         try:
             simulation = operations.simulate_retention(
@@ -375,10 +377,10 @@ def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.R
         except KafkalogError as error:
             if wanted.partition is not None:
                 raise
-            entries.append({"partition": number, **entry_error(error)})
+            entries.append(UnservedPartition(number, **entry_error(error)))
         else:
-            entries.append({"partition": number, **_simulation_json(simulation)})
-    return json_reply({"topic": wanted.topic, "partitions": entries})
+            entries.append(_simulated(number, simulation))
+    return json_reply(RetentionSimulateAnswer(wanted.topic, entries))
 
 
 def _parse_at(text: str) -> int:
@@ -388,24 +390,25 @@ def _parse_at(text: str) -> int:
         raise ApiError(40002, error.message) from error
 
 
-def _simulation_json(simulation: RetentionSimulation) -> dict[str, object]:
-    return {
-        "start_ms": simulation.start_ms,
-        "end_ms": told_moment(simulation.end_ms),
-        "policy": _policy_json(simulation.policy),
-        "schedule": _schedule_json(simulation.schedule),
-        "segments": [
-            {
-                "base_offset": each.facts.base_offset,
-                "size_bytes": each.facts.size_bytes,
-                "reason": each.rule.value,
-                "due": _due_json(each.due),
-            }
+def _simulated(partition: int, simulation: RetentionSimulation) -> SimulatedPartition:
+    return SimulatedPartition(
+        partition=partition,
+        start_ms=simulation.start_ms,
+        end_ms=told_moment(simulation.end_ms),
+        policy=_policy(simulation.policy),
+        schedule=_schedule(simulation.schedule),
+        segments=[
+            Departure(
+                base_offset=each.facts.base_offset,
+                size_bytes=each.facts.size_bytes,
+                reason=each.rule.value,
+                due=_due(each.due),
+            )
             for each in simulation.departures
         ],
-        "segments_left": simulation.segments_left,
-        "bytes_left": simulation.bytes_left,
-    }
+        segments_left=simulation.segments_left,
+        bytes_left=simulation.bytes_left,
+    )
 
 
 _PATH = "/v1/topics/{topic}/archived-offsets"
@@ -426,18 +429,18 @@ async def archived_offsets(request: web.Request) -> web.Response:
 
 def _list(operations: Operations, topic: str) -> web.Response:
     entries = [
-        {
-            "partition": each.partition,
-            "archived_offset": each.archived_offset,
-            "log_start_offset": each.log_start_offset,
-            "high_watermark": each.high_watermark,
-            "lag": each.lag,
-            "held_segments": each.held.segments,
-            "held_bytes": each.held.size_bytes,
-        }
+        ArchivedPartition(
+            partition=each.partition,
+            archived_offset=each.archived_offset,
+            log_start_offset=each.log_start_offset,
+            high_watermark=each.high_watermark,
+            lag=each.lag,
+            held_segments=each.held.segments,
+            held_bytes=each.held.size_bytes,
+        )
         for each in operations.archived_offsets(topic)
     ]
-    return json_reply({"topic": topic, "partitions": entries})
+    return json_reply(ArchivedOffsetsAnswer(topic, entries))
 
 
 @ROUTES.post(f"{_PATH}:raise")
@@ -470,5 +473,5 @@ def _raise(
     operations: Operations, topic: str, offsets: Mapping[int, int], topic_id: str | None
 ) -> web.Response:
     risen = operations.raise_archived_offsets(topic, offsets, topic_id)
-    entries = [{"partition": number, "archived_offset": risen[number]} for number in sorted(risen)]
-    return json_reply({"topic": topic, "partitions": entries})
+    entries = [RaisedOffset(number, offset) for number, offset in sorted(risen.items())]
+    return json_reply(RaisedOffsetsAnswer(topic, entries))

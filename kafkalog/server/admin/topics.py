@@ -8,15 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from msgspec import structs
 
 from kafkalog import __version__
 from kafkalog.errors import InvalidRequest, KafkalogError
-from kafkalog.server.admin.answers import ConfigsAnswer, InfoAnswer
-from kafkalog.server.admin.answers_logs import (
+from kafkalog.server.admin.answers import (
     About,
     BrokerIds,
+    ConfigsAnswer,
+    ConfigSource,
     EmptyObject,
+    ExplainedConfig,
+    InfoAnswer,
     OffsetRange,
+    Replica,
     TopicAnswer,
     TopicNames,
     TopicPartitionAnswer,
@@ -60,20 +65,20 @@ def _reply(request: web.Request, value: object, status: int = 200) -> web.Respon
     return json_reply(value, content_type=metadata_type(accept), status=status)
 
 
-def _partition_entry(
-    broker_id: int, partition: int, fault: KafkalogError | None
-) -> dict[str, object]:
+def _partition(broker_id: int, partition: int, fault: KafkalogError | None) -> TopicPartitionAnswer:
     """One replica, which leads and is in sync: this is a single node. Not served: no leader."""
     is_served = fault is None
-    replica = {"broker": broker_id, "leader": is_served, "in_sync": is_served}
-    leader = broker_id if is_served else _NO_LEADER
-    entry: dict[str, object] = {"partition": partition, "leader": leader, "replicas": [replica]}
-    return entry if fault is None else {**entry, **entry_error(fault)}
+    answer = TopicPartitionAnswer(
+        partition=partition,
+        leader=broker_id if is_served else _NO_LEADER,
+        replicas=[Replica(broker_id, leader=is_served, in_sync=is_served)],
+    )
+    return answer if fault is None else structs.replace(answer, **entry_error(fault))
 
 
-def _partitions(broker_id: int, description: TopicDescription) -> list[dict[str, object]]:
+def _partitions(broker_id: int, description: TopicDescription) -> list[TopicPartitionAnswer]:
     return [
-        _partition_entry(broker_id, number, description.faults.get(number))
+        _partition(broker_id, number, description.faults.get(number))
         for number in range(description.partition_count)
     ]
 
@@ -88,7 +93,7 @@ def _partitions(broker_id: int, description: TopicDescription) -> list[dict[str,
 )
 async def root(request: web.Request) -> web.Response:
     """Who answers here; the Bridge's clients read bridge_version."""
-    return _reply(request, {"bridge_version": "1.2.0", "name": "kafkalog", "version": __version__})
+    return _reply(request, About("1.2.0", "kafkalog", __version__))
 
 
 @ROUTES.post("/")
@@ -101,7 +106,7 @@ async def root(request: web.Request) -> web.Response:
 )
 async def nothing(request: web.Request) -> web.Response:
     """The REST Proxy's sign of life; whatever is sent is not read."""
-    return _reply(request, {})
+    return _reply(request, EmptyObject())
 
 
 @ROUTES.get("/brokers")
@@ -114,7 +119,7 @@ async def nothing(request: web.Request) -> web.Response:
 )
 async def brokers(request: web.Request) -> web.Response:
     """The one node."""
-    return _reply(request, {"brokers": [api_of(request).operations.node_id]})
+    return _reply(request, BrokerIds([api_of(request).operations.node_id]))
 
 
 @ROUTES.get("/topics")
@@ -143,14 +148,8 @@ async def topic(request: web.Request) -> web.Response:
     operations = api_of(request).operations
     description = operations.topics.describe(topic_of(request))
     configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
-    return _reply(
-        request,
-        {
-            "name": description.name,
-            "configs": configs,
-            "partitions": _partitions(operations.node_id, description),
-        },
-    )
+    partitions = _partitions(operations.node_id, description)
+    return _reply(request, TopicAnswer(description.name, configs, partitions))
 
 
 @ROUTES.get("/topics/{topic}/partitions")
@@ -185,8 +184,8 @@ async def partition(request: web.Request) -> web.Response:
     except InvalidRequest:
         raise  # there is none
     except KafkalogError as fault:
-        return _reply(request, _partition_entry(operations.node_id, number, fault))
-    return _reply(request, _partition_entry(operations.node_id, number, None))
+        return _reply(request, _partition(operations.node_id, number, fault))
+    return _reply(request, _partition(operations.node_id, number, None))
 
 
 @ROUTES.get("/topics/{topic}/partitions/{partition}/offsets")
@@ -200,10 +199,7 @@ async def partition(request: web.Request) -> web.Response:
 async def offsets(request: web.Request) -> web.Response:
     """Log start offset and the next offset a reader has not seen (the high watermark)."""
     log = api_of(request).operations.partition_log(topic_of(request), partition_of(request))
-    return _reply(
-        request,
-        {"beginning_offset": log.log_start_offset, "end_offset": log.high_watermark},
-    )
+    return _reply(request, OffsetRange(log.log_start_offset, log.high_watermark))
 
 
 @ROUTES.post("/admin/topics")
@@ -226,7 +222,7 @@ async def create_topic(request: web.Request) -> web.Response:
     await api.blocking(
         api.operations.topics.create, wanted.topic_name, wanted.partitions_count, wanted.configs
     )
-    return _reply(request, {}, status=201)
+    return _reply(request, EmptyObject(), status=201)
 
 
 _DESCRIBE_CLUSTER = Access(Action.DESCRIBE, Resource.CLUSTER)
@@ -269,16 +265,16 @@ async def info(request: web.Request) -> web.Response:
     api = api_of(request)
     config = api.config
     return json_reply(
-        {
-            "name": "kafkalog",
-            "version": __version__,
-            "cluster_id": api.cluster_id,
-            "node_id": api.operations.node_id,
-            "phase": api.phase.value,
-            "listeners": {"http": f"http://{config.http_host}:{config.http_port}"},
-            "limits": {name.replace("_", "."): getattr(config, name) for name in _LIMITS},
-            "features": list(_FEATURES),
-        }
+        InfoAnswer(
+            name="kafkalog",
+            version=__version__,
+            cluster_id=api.cluster_id,
+            node_id=api.operations.node_id,
+            phase=api.phase.value,
+            listeners={"http": f"http://{config.http_host}:{config.http_port}"},
+            limits={name.replace("_", "."): getattr(config, name) for name in _LIMITS},
+            features=list(_FEATURES),
+        )
     )
 
 
@@ -295,20 +291,18 @@ async def configs(request: web.Request) -> web.Response:
     """The effective configs of the daemon, each with its chain of sources."""
     name = _EXPLAIN.read(request)
     entries = api_of(request).operations.describe_broker_configs()
-    chosen = [_config_json(entry) for entry in entries if name in (None, entry.name)]
+    chosen = [_explained(entry) for entry in entries if name in (None, entry.name)]
     if not chosen:
         raise ApiError(404, "No config of that name; GET /v1/configs lists them.")
-    return json_reply({"configs": chosen})
+    return json_reply(ConfigsAnswer(chosen))
 
 
-def _config_json(entry: ConfigEntry) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "value": entry.value,
-        "source": entry.source,
-        "is_default": entry.is_default,
-        "is_read_only": entry.is_read_only,
-        "synonyms": [
-            {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
-        ],
-    }
+def _explained(entry: ConfigEntry) -> ExplainedConfig:
+    return ExplainedConfig(
+        name=entry.name,
+        value=entry.value,
+        source=entry.source,
+        is_default=entry.is_default,
+        is_read_only=entry.is_read_only,
+        synonyms=[ConfigSource(one.name, one.value, one.source) for one in entry.synonyms],
+    )

@@ -14,10 +14,14 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.server.admin.v3_answers import (
+    EntityMetadata,
     KafkaBroker,
     KafkaBrokerList,
     KafkaCluster,
     KafkaClusterList,
+    Page,
+    PageMetadata,
+    Related,
 )
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import (
@@ -92,8 +96,8 @@ def list_reply(request: web.Request, kind: str, data: list[dict[str, object]]) -
     """A page of entities that are made already, in the order of their resource names."""
 
     def place(entity: dict[str, object]) -> str:
-        metadata = cast("dict[str, str]", entity["metadata"])
-        return _NUMBER.sub(lambda number: number[0].zfill(10), metadata["resource_name"])
+        metadata = cast("EntityMetadata", entity["metadata"])
+        return _NUMBER.sub(lambda number: number[0].zfill(10), metadata.resource_name)
 
     return page_reply(request, kind, sorted(data, key=place), place, lambda entity: entity)
 
@@ -103,7 +107,7 @@ def page_reply(
     kind: str,
     items: Sequence[T],
     key: Callable[[T], str],
-    entity: Callable[[T], dict[str, object] | None],
+    entity: Callable[[T], object | None],
 ) -> web.Response:
     """One page of a list whose items are sorted by ``key``; entities are made of that page only.
 
@@ -128,11 +132,11 @@ def page_reply(
     if end < len(items):
         following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"
     return json_reply(
-        {
-            "kind": kind,
-            "metadata": {"self": url, "next": following},
-            "data": [found for found in map(entity, page) if found is not None],
-        }
+        Page(
+            kind=kind,
+            metadata=PageMetadata(url, following),
+            data=[found for found in map(entity, page) if found is not None],
+        )
     )
 
 
@@ -159,39 +163,42 @@ _INTO_IT = tuple(
 )
 
 
-def _cluster_entity(request: web.Request) -> dict[str, object]:
-    cluster_id, url = api_of(request).cluster_id, cluster_url(request)
-    return {
-        "kind": "KafkaCluster",
-        "metadata": {"self": url, "resource_name": f"crn:///kafka={cluster_id}"},
-        "cluster_id": cluster_id,
-        "controller": {"related": f"{url}/brokers/{api_of(request).operations.node_id}"},
-        "acls": {"related": f"{url}/acls"},
-        "brokers": {"related": f"{url}/brokers"},
-        "broker_configs": {"related": f"{url}/broker-configs"},
-        "consumer_groups": {"related": f"{url}/consumer-groups"},
-        "topics": {"related": f"{url}/topics"},
-        "partition_reassignments": {"related": f"{url}/topics/-/partitions/-/reassignment"},
-    }
+def entity_metadata(request: web.Request, path: str, resource: str) -> EntityMetadata:
+    """Of an entity below the cluster: its path and its resource name, each with its slash."""
+    crn = f"crn:///kafka={api_of(request).cluster_id}{resource}"
+    return EntityMetadata(f"{cluster_url(request)}{path}", crn)
 
 
-def _broker_entity(request: web.Request, node_id: int) -> dict[str, object]:
+def _cluster_entity(request: web.Request) -> KafkaCluster:
+    url = cluster_url(request)
+    return KafkaCluster(
+        kind="KafkaCluster",
+        metadata=entity_metadata(request, "", ""),
+        cluster_id=api_of(request).cluster_id,
+        controller=Related(f"{url}/brokers/{api_of(request).operations.node_id}"),
+        acls=Related(f"{url}/acls"),
+        brokers=Related(f"{url}/brokers"),
+        broker_configs=Related(f"{url}/broker-configs"),
+        consumer_groups=Related(f"{url}/consumer-groups"),
+        topics=Related(f"{url}/topics"),
+        partition_reassignments=Related(f"{url}/topics/-/partitions/-/reassignment"),
+    )
+
+
+def _broker_entity(request: web.Request, node_id: int) -> KafkaBroker:
     api = api_of(request)
     url = f"{cluster_url(request)}/brokers/{node_id}"
-    return {
-        "kind": "KafkaBroker",
-        "metadata": {
-            "self": url,
-            "resource_name": f"crn:///kafka={api.cluster_id}/broker={node_id}",
-        },
-        "cluster_id": api.cluster_id,
-        "broker_id": node_id,
-        "host": api.config.http_host,
-        "port": api.config.http_port,
-        "rack": None,
-        "configs": {"related": f"{url}/configs"},
-        "partition_replicas": {"related": f"{url}/partition-replicas"},
-    }
+    return KafkaBroker(
+        kind="KafkaBroker",
+        metadata=entity_metadata(request, f"/brokers/{node_id}", f"/broker={node_id}"),
+        cluster_id=api.cluster_id,
+        broker_id=node_id,
+        host=api.config.http_host,
+        port=api.config.http_port,
+        rack=None,
+        configs=Related(f"{url}/configs"),
+        partition_replicas=Related(f"{url}/partition-replicas"),
+    )
 
 
 @ROUTES.get("/v3/clusters")

@@ -1,45 +1,48 @@
-"""Bodies of the v3 answers as the API's description has them (http-api.md 1.7)."""
+"""Entities of the v3 routes, as the REST Proxy's clients know them, and pages of them."""
 
 from __future__ import annotations
 
 from typing import Generic, Literal, TypeVar
 
-from kafkalog.server.admin.answers import EntryFault
-from kafkalog.server.admin.answers_logs import Body
+import msgspec
 
-E = TypeVar("E", bound=Body)
+from kafkalog.server.protocol.json_schema import AnswerBody
+
+E = TypeVar("E")
 
 
-class EntityMetadata(Body):
+class EntityMetadata(AnswerBody):
     """Where the entity is, and its Confluent resource name."""
 
-    self: str
+    url: str = msgspec.field(name="self")
     resource_name: str
 
 
-class PageMetadata(Body):
+class PageMetadata(AnswerBody):
     """Where this page is, and the next one; null: this is the last."""
 
-    self: str
+    url: str = msgspec.field(name="self")
     next: str | None
 
 
-class Related(Body):
+class Related(AnswerBody):
     """A relation is an address."""
 
     related: str
 
 
-class Page(Body, Generic[E]):
+class Page(AnswerBody, Generic[E]):
     """A page of entities in the order of their names or numbers."""
 
+    kind: str
     metadata: PageMetadata
     data: list[E]
 
 
-class Entity(Body):
+class Entity(AnswerBody):
     """What every entity has."""
 
+    kind: str
     metadata: EntityMetadata
     cluster_id: str
 
@@ -81,10 +84,13 @@ class KafkaBrokerList(Page[KafkaBroker]):
     kind: Literal["KafkaBrokerList"]
 
 
-class OfflinePartition(EntryFault):
+class OfflinePartition(AnswerBody):
     """A partition that is not served, and why."""
 
     partition_id: int
+    error_code: int
+    kafka_error: str
+    error: str
 
 
 class KafkaTopic(Entity):
@@ -110,7 +116,7 @@ class KafkaTopicList(Page[KafkaTopic]):
     kind: Literal["KafkaTopicList"]
 
 
-class Synonym(Body):
+class Synonym(AnswerBody):
     """One link of a config's chain of sources."""
 
     name: str
@@ -118,9 +124,11 @@ class Synonym(Body):
     source: str
 
 
-class Config(Entity):
-    """A config with its sources, strongest first."""
+class KafkaTopicConfig(Entity):
+    """A config of a topic with its sources, the strongest first."""
 
+    kind: Literal["KafkaTopicConfig"]
+    topic_name: str
     name: str
     value: str | None
     is_default: bool
@@ -130,24 +138,24 @@ class Config(Entity):
     synonyms: list[Synonym]
 
 
-class KafkaTopicConfig(Config):
-    """Of a topic."""
-
-    kind: Literal["KafkaTopicConfig"]
-    topic_name: str
-
-
 class KafkaTopicConfigList(Page[KafkaTopicConfig]):
     """By topic and name."""
 
     kind: Literal["KafkaTopicConfigList"]
 
 
-class KafkaBrokerConfig(Config):
-    """Of the broker."""
+class KafkaBrokerConfig(Entity):
+    """A config of the broker, likewise."""
 
     kind: Literal["KafkaBrokerConfig"]
     broker_id: int
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[Synonym]
 
 
 class KafkaBrokerConfigList(Page[KafkaBrokerConfig]):
@@ -156,11 +164,18 @@ class KafkaBrokerConfigList(Page[KafkaBrokerConfig]):
     kind: Literal["KafkaBrokerConfigList"]
 
 
-class KafkaClusterConfig(Config):
-    """Of the broker, those that change at run time."""
+class KafkaClusterConfig(Entity):
+    """A config of the broker that changes at run time."""
 
     kind: Literal["KafkaClusterConfig"]
     config_type: Literal["BROKER"]
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[Synonym]
 
 
 class KafkaClusterConfigList(Page[KafkaClusterConfig]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
@@ -21,17 +21,20 @@ from kafkalog.server.admin.v3 import (
     PAGING,
     broker_of,
     cluster_of,
-    cluster_url,
+    entity_metadata,
     page_reply,
     v3_numbers,
 )
 from kafkalog.server.admin.v3_answers import (
+    Entity,
     KafkaBrokerConfig,
     KafkaBrokerConfigList,
     KafkaClusterConfig,
     KafkaClusterConfigList,
     KafkaTopicConfig,
     KafkaTopicConfigList,
+    Page,
+    Synonym,
 )
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
@@ -62,6 +65,7 @@ class _Resource:
 
     api: Api
     kind: str
+    entity: Callable[..., Entity]
     path: str  # of its configs, below the cluster
     crn: str  # of one config, below the cluster, without the config's name
     owner: Mapping[str, str | int]  # how an entity names the resource
@@ -78,6 +82,7 @@ def _topic_named(api: Api, name: str) -> _Resource:
     return _Resource(
         api,
         "KafkaTopicConfig",
+        KafkaTopicConfig,
         f"topics/{name}/configs",
         f"topic={name}/config",
         {"topic_name": name},
@@ -99,6 +104,7 @@ def _broker_resource(api: Api) -> _Resource:
     return _Resource(
         api,
         "KafkaBrokerConfig",
+        KafkaBrokerConfig,
         f"brokers/{node_id}/configs",
         f"broker={node_id}/config",
         {"broker_id": node_id},
@@ -112,6 +118,7 @@ def _cluster(request: web.Request) -> _Resource:
     return _Resource(
         api,
         "KafkaClusterConfig",
+        KafkaClusterConfig,
         "broker-configs",
         "broker-config",
         {"config_type": "BROKER"},
@@ -126,26 +133,22 @@ def _broker_alteration(api: Api) -> Callable[[list[ConfigChange], bool], object]
     )
 
 
-def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> dict[str, object]:
-    cluster_id = resource.api.cluster_id
-    return {
-        "kind": resource.kind,
-        "metadata": {
-            "self": f"{cluster_url(request)}/{resource.path}/{entry.name}",
-            "resource_name": f"crn:///kafka={cluster_id}/{resource.crn}={entry.name}",
-        },
-        "cluster_id": cluster_id,
+def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> Entity:
+    return resource.entity(
+        kind=resource.kind,
+        metadata=entity_metadata(
+            request, f"/{resource.path}/{entry.name}", f"/{resource.crn}={entry.name}"
+        ),
+        cluster_id=resource.api.cluster_id,
         **resource.owner,
-        "name": entry.name,
-        "value": entry.value,
-        "is_default": entry.is_default,
-        "is_read_only": entry.is_read_only,
-        "is_sensitive": False,
-        "source": entry.source,
-        "synonyms": [
-            {"name": one.name, "value": one.value, "source": one.source} for one in entry.synonyms
-        ],
-    }
+        name=entry.name,
+        value=entry.value,
+        is_default=entry.is_default,
+        is_read_only=entry.is_read_only,
+        is_sensitive=False,
+        source=entry.source,
+        synonyms=[Synonym(one.name, one.value, one.source) for one in entry.synonyms],
+    )
 
 
 def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
@@ -275,8 +278,8 @@ class _Place(NamedTuple):
     name: str
     find: Callable[[web.Request], _Resource]
     resource: Resource
-    entity: type[BaseModel]
-    entities: type[BaseModel]
+    entity: type[Entity]
+    entities: type[Page[Any]]
 
 
 _OFFERS = (

@@ -8,9 +8,10 @@ v3's idiom: the same operation as ``POST /v1/records:delete`` for one partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from aiohttp import web
+from msgspec import structs
 
 from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError, TopicExists, UnknownTopic
@@ -22,11 +23,13 @@ from kafkalog.server.admin.v3 import (
     broker_of,
     cluster_of,
     cluster_url,
+    entity_metadata,
     page_reply,
     v3_numbers,
 )
 from kafkalog.server.admin.v3_answers import (
     DeletedRecordsEntity,
+    EntityMetadata,
     KafkaPartition,
     KafkaPartitionList,
     KafkaPartitionWithOffsets,
@@ -34,6 +37,8 @@ from kafkalog.server.admin.v3_answers import (
     KafkaReplicaList,
     KafkaTopic,
     KafkaTopicList,
+    OfflinePartition,
+    Related,
 )
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, look_up
@@ -61,9 +66,8 @@ from kafkalog.server.protocol.schemas import (
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkalog.broker.values import TopicDescription
+    from kafkalog.server.fetch.answers import OffsetAnswer
 
 
 ROUTES = web.RouteTableDef()
@@ -78,29 +82,26 @@ _ABOUT_IT = tuple(
 )
 
 
-def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> dict[str, object]:
+def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> KafkaTopic:
     url = f"{cluster_url(request)}/topics/{topic.name}"
-    return {
-        "kind": "KafkaTopic",
-        "metadata": {
-            "self": url,
-            "resource_name": f"crn:///kafka={api.cluster_id}/topic={topic.name}",
-        },
-        "cluster_id": api.cluster_id,
-        "topic_name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.is_internal,
-        "replication_factor": 1,
-        "partitions_count": topic.partition_count,
-        "partitions": {"related": f"{url}/partitions"},
-        "configs": {"related": f"{url}/configs"},
-        "partition_reassignments": {"related": f"{url}/partitions/-/reassignment"},
-        "config_overrides": dict(topic.overrides),
-        "offline_partitions": [
-            {"partition_id": number, **entry_error(fault)} for number, fault in topic.faults.items()
+    return KafkaTopic(
+        kind="KafkaTopic",
+        metadata=entity_metadata(request, f"/topics/{topic.name}", f"/topic={topic.name}"),
+        cluster_id=api.cluster_id,
+        topic_name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        replication_factor=1,
+        partitions_count=topic.partition_count,
+        partitions=Related(f"{url}/partitions"),
+        configs=Related(f"{url}/configs"),
+        partition_reassignments=Related(f"{url}/partitions/-/reassignment"),
+        config_overrides=dict(topic.overrides),
+        offline_partitions=[
+            OfflinePartition(number, **entry_error(fault)) for number, fault in topic.faults.items()
         ],
-        "authorized_operations": [],
-    }
+        authorized_operations=[],
+    )
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics")
@@ -123,7 +124,7 @@ async def topics(request: web.Request) -> web.Response:
     )
 
 
-def _listed(request: web.Request, api: Api, name: str) -> dict[str, object] | None:
+def _listed(request: web.Request, api: Api, name: str) -> KafkaTopic | None:
     """None: deleted since the names were taken."""
     try:
         return _topic_entity(request, api, api.operations.topics.describe(name))
@@ -262,52 +263,56 @@ def _number_key(partition: ListedPartition) -> str:
     return f"{partition.partition:010}"
 
 
+class _Head(TypedDict):
+    """What every entity about a partition begins with, beside its kind."""
+
+    metadata: EntityMetadata
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+
+
 def _head(
-    request: web.Request, kind: str, partition: ListedPartition, *, path: str = "", crn: str = ""
-) -> dict[str, object]:
-    """What every entity about a partition begins with; ``path`` and ``crn`` are below it."""
-    cluster_id = api_of(request).cluster_id
+    request: web.Request, partition: ListedPartition, *, path: str = "", crn: str = ""
+) -> _Head:
+    """``path`` and ``crn`` of the entity are below the partition."""
     topic, number = partition.name, partition.partition
+    metadata = entity_metadata(
+        request,
+        f"/topics/{topic}/partitions/{number}{path}",
+        f"/topic={topic}/partition={number}{crn}",
+    )
     return {
-        "kind": kind,
-        "metadata": {
-            "self": f"{cluster_url(request)}/topics/{topic}/partitions/{number}{path}",
-            "resource_name": f"crn:///kafka={cluster_id}/topic={topic}/partition={number}{crn}",
-        },
-        "cluster_id": cluster_id,
+        "metadata": metadata,
+        "cluster_id": api_of(request).cluster_id,
         "topic_name": topic,
         "partition_id": number,
     }
 
 
-def _partition_entity(request: web.Request, partition: ListedPartition) -> dict[str, object]:
+def _partition_entity(request: web.Request, partition: ListedPartition) -> KafkaPartition:
     node_id = api_of(request).operations.node_id
     url = f"{cluster_url(request)}/topics/{partition.name}/partitions/{partition.partition}"
-    leader = {"related": f"{url}/replicas/{node_id}"} if partition.fault is None else None
-    return {
-        **_head(request, "KafkaPartition", partition),
-        "leader": leader,
-        "replicas": {"related": f"{url}/replicas"},
-        "reassignment": {"related": f"{url}/reassignment"},
-    }
+    return KafkaPartition(
+        kind="KafkaPartition",
+        **_head(request, partition),
+        leader=Related(f"{url}/replicas/{node_id}") if partition.fault is None else None,
+        replicas=Related(f"{url}/replicas"),
+        reassignment=Related(f"{url}/reassignment"),
+    )
 
 
-def _replica_entity(request: web.Request, partition: ListedPartition) -> dict[str, object]:
+def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaReplica:
     node_id = api_of(request).operations.node_id
     is_served = partition.fault is None
-    return {
-        **_head(
-            request,
-            "KafkaReplica",
-            partition,
-            path=f"/replicas/{node_id}",
-            crn=f"/replica={node_id}",
-        ),
-        "broker_id": node_id,
-        "is_leader": is_served,
-        "is_in_sync": is_served,
-        "broker": {"related": f"{cluster_url(request)}/brokers/{node_id}"},
-    }
+    return KafkaReplica(
+        kind="KafkaReplica",
+        **_head(request, partition, path=f"/replicas/{node_id}", crn=f"/replica={node_id}"),
+        broker_id=node_id,
+        is_leader=is_served,
+        is_in_sync=is_served,
+        broker=Related(f"{cluster_url(request)}/brokers/{node_id}"),
+    )
 
 
 @ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}/partitions")
@@ -418,28 +423,30 @@ async def offset(request: web.Request) -> web.Response:
     text = _TIMESTAMP.read(request)
     moment_ms = None if text is None else parse_timestamp(text)
 
-    async def at(timestamp_ms: int) -> Mapping[str, object]:
+    async def at(timestamp_ms: int) -> OffsetAnswer:
         with v3_numbers():
             return await look_up(api, key.name, key.partition, timestamp_ms, isolation)
 
-    answer: dict[str, object] = {}
+    answer = KafkaPartitionWithOffsets(
+        kind="KafkaPartitionWithOffsets", **_head(request, key, path="/offset", crn="/offset")
+    )
     if offset_type == _AT_TIME:
         if moment_ms is None:
             raise ApiError(40005, "offset_type=timestamp needs the parameter timestamp.")
         found = await at(moment_ms)
-        answer = {"offset": found["offset"], "timestamp": found["timestamp"]}
+        answer = structs.replace(answer, offset=found.offset, timestamp=found.timestamp)
     elif offset_type == _BOTH:
-        answer = {
-            "earliest_offset": (await at(EARLIEST))["offset"],
-            "latest_offset": (await at(LATEST))["offset"],
-        }
+        answer = structs.replace(
+            answer,
+            earliest_offset=(await at(EARLIEST)).offset,
+            latest_offset=(await at(LATEST)).offset,
+        )
     else:
         found = await at(NAMED_OFFSETS[offset_type])
-        answer = {f"{offset_type}_offset": found["offset"]}
+        answer = structs.replace(answer, **{f"{offset_type}_offset": found.offset})
         if offset_type == "max_timestamp":
-            answer["timestamp"] = found["timestamp"]
-    head = _head(request, "KafkaPartitionWithOffsets", key, path="/offset", crn="/offset")
-    return json_reply({**head, **answer})
+            answer = structs.replace(answer, timestamp=found.timestamp)
+    return json_reply(answer)
 
 
 @ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/records:delete")
@@ -463,5 +470,8 @@ async def delete_records(request: web.Request) -> web.Response:
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     with v3_numbers():
         low_watermark = await delete_one(request, entry)
-    head = _head(request, "KafkaDeletedRecords", key)
-    return json_reply({**head, "low_watermark": low_watermark})
+    return json_reply(
+        DeletedRecordsEntity(
+            kind="KafkaDeletedRecords", **_head(request, key), low_watermark=low_watermark
+        )
+    )

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from kafkalog.console.views.compaction import CleanerView, compaction_view
-from kafkalog.server.admin.cleaner import run_json
+from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
 from kafkalog.server.console.pages import (
     FORM_DONE,
@@ -79,7 +79,7 @@ async def try_clean(request: web.Request) -> web.Response:
     api = api_of(request)
     topic, partition = await _partition_named(request)
     begin = api.operations.cleaning.begin
-    operation = await api.blocking(begin, topic, partition, is_dry=True, result=run_json)
+    operation = await api.blocking(begin, topic, partition, is_dry=True, result=run_result)
     return form_done(request, f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
 
 

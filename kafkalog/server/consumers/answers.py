@@ -1,38 +1,34 @@
-"""Bodies of answers about consumer groups, as the API's description has them.
-
-Bodies of answers about exactly-once sinks as the API's description has them.
-"""
+"""Answers about consumers, groups and exactly-once sinks."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field, RootModel
+from kafkalog.broker.transactions.sink import SinkPhase
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 
-from kafkalog.server.admin.answers_logs import Body
 
-
-class NewInstance(Body):
+class NewInstance(AnswerBody):
     """Where the consumer instance is found from now on."""
 
     instance_id: str
     base_uri: str
 
 
-class AssignedPartition(Body):
+class AssignedPartition(AnswerBody):
     """One partition."""
 
     topic: str
     partition: int
 
 
-class Assignments(Body):
+class Assignments(AnswerBody):
     """What the instance reads, in order."""
 
     partitions: list[AssignedPartition]
 
 
-class SubscribedTopics(Body):
+class SubscribedTopics(AnswerBody):
     """Topics, and partitions by topic as the Bridge shows them."""
 
     topics: list[str]
@@ -46,19 +42,16 @@ class CommittedPartition(AssignedPartition):
     metadata: str
 
 
-class CommittedOffsets(Body):
+class CommittedOffsets(AnswerBody):
     """Partitions without a commit are left out."""
 
     offsets: list[CommittedPartition]
 
 
-class Nothing(RootModel[list[BaseModel]]):
-    """An empty array."""
-
-    root: list[BaseModel] = Field(max_length=0)
+NO_RECORDS = NamedType("Nothing", {"type": "array", "maxItems": 0}, "An empty array.")
 
 
-class GroupEntry(Body):
+class GroupEntry(AnswerBody):
     """One group; state is Stable with members, Empty without."""
 
     group: str
@@ -66,7 +59,7 @@ class GroupEntry(Body):
     members: int
 
 
-class GroupList(Body):
+class GroupList(AnswerBody):
     """Groups that have commits or members, by name."""
 
     groups: list[GroupEntry]
@@ -84,7 +77,7 @@ class GroupOffsetEntry(AssignedPartition):
     lag: int | None
 
 
-class GroupMember(Body):
+class GroupMember(AnswerBody):
     """A consumer instance."""
 
     instance_id: str
@@ -92,7 +85,7 @@ class GroupMember(Body):
     partitions: list[AssignedPartition]
 
 
-class GroupDescription(Body):
+class GroupDescription(AnswerBody):
     """A group with its members and commits."""
 
     group: str
@@ -101,7 +94,7 @@ class GroupDescription(Body):
     offsets: list[GroupOffsetEntry]
 
 
-class GroupOffsetList(Body):
+class GroupOffsetList(AnswerBody):
     """Commits of one group."""
 
     group: str
@@ -123,7 +116,7 @@ class FailedReset(AssignedPartition):
     error: str
 
 
-class ResetReport(Body):
+class ResetReport(AnswerBody):
     """What was reset, or would be in a dry run."""
 
     group: str
@@ -131,14 +124,14 @@ class ResetReport(Body):
     offsets: list[ResetEntry | FailedReset]
 
 
-class RemovedOffsets(Body):
+class RemovedOffsets(AnswerBody):
     """How many commits went."""
 
     group: str
     removed: int
 
 
-class SinkProducerAnswer(Body):
+class SinkProducerAnswer(AnswerBody):
     """What an attempt writes into its batches."""
 
     state: Literal["open"]
@@ -146,32 +139,33 @@ class SinkProducerAnswer(Body):
     producer_epoch: int
 
 
-class SinkCommittedAnswer(Body):
+class SinkCommittedAnswer(AnswerBody):
     """The batch is committed: there is nothing to write."""
 
     state: Literal["committed"]
     batch_id: int
 
 
-class SinkBeginAnswer(RootModel[SinkProducerAnswer | SinkCommittedAnswer]):
-    """What a begin gives."""
+SinkBeginAnswer = NamedType(
+    "SinkBeginAnswer", SinkProducerAnswer | SinkCommittedAnswer, "What a begin gives."
+)
 
 
-class SinkAbortedAnswer(Body):
+class SinkAbortedAnswer(AnswerBody):
     """Nothing of the batch is open."""
 
     state: Literal["aborted"]
     batch_id: int
 
 
-class PendingPartition(Body):
+class PendingPartition(AnswerBody):
     """Where a marker is still to be written."""
 
     topic: str
     partition: int
 
 
-class SinkProducerEntry(Body):
+class SinkProducerEntry(AnswerBody):
     """A producer of a sink; ``is_open``: it may append, and be named by a commit."""
 
     partition_id: int
@@ -183,11 +177,11 @@ class SinkProducerEntry(Body):
     is_open: bool
 
 
-class SinkSummary(Body):
+class SinkSummary(AnswerBody):
     """A sink; times are ms since 1970. ``pending``: decided to be committed, markers follow."""
 
     query: str
-    state: Literal["open", "committing", "committed", "aborted"]
+    state: SinkPhase
     committed_batch_id: int | None
     open_batch_id: int | None
     open_producers: int
@@ -201,7 +195,7 @@ class SinkAnswer(SinkSummary):
     producers: list[SinkProducerEntry]
 
 
-class SinkList(Body):
+class SinkList(AnswerBody):
     """By query."""
 
     sinks: list[SinkSummary]

@@ -17,16 +17,18 @@ from kafkalog.broker.groups.consumers import ConsumerConfig, Delivery, Dialect, 
 from kafkalog.errors import IllegalConsumerState, KafkalogError
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
-from kafkalog.server.admin.answers_logs import RecordPage
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.consumers.answers import (
+    NO_RECORDS,
+    AssignedPartition,
     Assignments,
     CommittedOffsets,
+    CommittedPartition,
     NewInstance,
-    Nothing,
     SubscribedTopics,
 )
 from kafkalog.server.consumers.poll import ConsumerPoll, commit, commit_positions, commits_of
+from kafkalog.server.fetch.answers import RecordPage
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
@@ -92,9 +94,9 @@ def v2_reply(request: web.Request, value: object, status: int = 200) -> web.Resp
     return json_reply(value, content_type=metadata_type(accept), status=status)
 
 
-def entries_of(partitions: list[TopicPartition]) -> list[dict[str, object]]:
+def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
     """As answers name partitions."""
-    return [{"topic": at.topic, "partition": at.partition} for at in partitions]
+    return [AssignedPartition(at.topic, at.partition) for at in partitions]
 
 
 # ---- instances
@@ -124,7 +126,7 @@ async def create(request: web.Request) -> web.Response:
     consumer = api.operations.groups.members.create(group, name, _config_of(api, wanted))
     base = f"{origin_of(request)}{path_of(request)}"
     uri = f"{base}/instances/{quote(consumer.name, safe='')}"
-    return v2_reply(request, {"instance_id": consumer.name, "base_uri": uri})
+    return v2_reply(request, NewInstance(consumer.name, uri))
 
 
 def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
@@ -253,7 +255,7 @@ async def subscription(request: web.Request) -> web.Response:
     for at in consumer.partitions:
         by_topic.setdefault(at.topic, []).append(at.partition)
     partitions = [{topic: numbers} for topic, numbers in by_topic.items()]
-    return v2_reply(request, {"topics": consumer.topics, "partitions": partitions})
+    return v2_reply(request, SubscribedTopics(consumer.topics, partitions))
 
 
 @ROUTES.delete(f"{INSTANCE}/subscription")
@@ -295,7 +297,7 @@ async def assign(request: web.Request) -> web.Response:
 async def assignments(request: web.Request) -> web.Response:
     """Partitions that the instance reads, whoever assigned them."""
     consumer = consumer_of(request)
-    return v2_reply(request, {"partitions": entries_of(consumer.partitions)})
+    return v2_reply(request, Assignments(entries_of(consumer.partitions)))
 
 
 async def _partitions_in(request: web.Request) -> list[TopicPartition]:
@@ -478,7 +480,7 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
     "consumers",
     READ_GROUP,
     {
-        200: Answer("Committed; dialect confluent.", dict.fromkeys((V2_JSON, JSON), Nothing)),
+        200: Answer("Committed; dialect confluent.", dict.fromkeys((V2_JSON, JSON), NO_RECORDS)),
         204: Answer("Committed; dialect strimzi, or a body of pandaproxy's."),
     },
     parameters=(_ASYNC,),
@@ -529,16 +531,11 @@ async def committed(request: web.Request) -> web.Response:
         wanted = _wanted(data, consumer)
     found = api.operations.groups.offsets.committed(consumer.group)
     offsets = [
-        {
-            "topic": at.topic,
-            "partition": at.partition,
-            "offset": found[at].offset,
-            "metadata": found[at].metadata,
-        }
+        CommittedPartition(at.topic, at.partition, found[at].offset, found[at].metadata)
         for at in wanted
         if at in found
     ]
-    return v2_reply(request, {"offsets": offsets})
+    return v2_reply(request, CommittedOffsets(offsets))
 
 
 def _wanted(data: bytes, consumer: Consumer) -> list[TopicPartition]:

@@ -15,10 +15,15 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.consumers.answers import (
+    FailedReset,
     GroupDescription,
+    GroupEntry,
     GroupList,
+    GroupMember,
+    GroupOffsetEntry,
     GroupOffsetList,
     RemovedOffsets,
+    ResetEntry,
     ResetReport,
 )
 from kafkalog.server.consumers.consumers import entries_of
@@ -33,7 +38,8 @@ from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, parse_b
 from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
-    from kafkalog.broker.groups.consumers import Consumer
+    from collections.abc import Iterable
+
     from kafkalog.broker.groups.groups import PartitionLag
     from kafkalog.log.values import TimestampOffset
 
@@ -48,8 +54,7 @@ _TOPICS = TextParameter("topics", "Of these topics alone, separated by commas; a
 async def groups(request: web.Request) -> web.Response:
     """Groups that have commits or members."""
     found = api_of(request).operations.groups.summaries()
-    entries = [{"group": g.name, "state": g.state, "members": g.member_count} for g in found]
-    return json_reply({"groups": entries})
+    return json_reply(GroupList([GroupEntry(g.name, g.state, g.member_count) for g in found]))
 
 
 @ROUTES.get("/v1/groups/{group}")
@@ -65,12 +70,15 @@ async def describe(request: web.Request) -> web.Response:
     operations, group = api_of(request).operations.groups, group_of(request)
     summary = operations.summary(group)
     return json_reply(
-        {
-            "group": group,
-            "state": summary.state,
-            "members": [_member_entry(each) for each in operations.members.members(group)],
-            "offsets": [_offset_entry(each) for each in operations.lags(group)],
-        }
+        GroupDescription(
+            group=group,
+            state=summary.state,
+            members=[
+                GroupMember(each.name, each.topics, entries_of(each.partitions))
+                for each in operations.members.members(group)
+            ],
+            offsets=_offset_entries(operations.lags(group)),
+        )
     )
 
 
@@ -106,7 +114,7 @@ async def offsets(request: web.Request) -> web.Response:
     """What a group has committed; nothing of an unknown one."""
     group = group_of(request)
     lags = api_of(request).operations.groups.lags(group)
-    return json_reply({"group": group, "offsets": [_offset_entry(each) for each in lags]})
+    return json_reply(GroupOffsetList(group, _offset_entries(lags)))
 
 
 @ROUTES.put("/v1/groups/{group}/offsets")
@@ -145,7 +153,7 @@ async def delete_offsets(request: web.Request) -> web.Response:
     named = None if topics is None else [each.strip() for each in topics.split(",")]
     api.operations.groups.check_no_members(group)
     removed = await api.blocking(api.operations.groups.offsets.delete, group, named)
-    return json_reply({"group": group, "removed": removed})
+    return json_reply(RemovedOffsets(group, removed))
 
 
 @ROUTES.post("/v1/groups/{group}/offsets:reset")
@@ -173,27 +181,27 @@ async def reset(request: web.Request) -> web.Response:
     named = wanted.partitions
     partitions = None if named is None else [TopicPartition(e.topic, e.partition) for e in named]
     scope = operations.reset_scope(group, wanted.topics, partitions)
-    entries: list[dict[str, object]] = []
+    entries: list[ResetEntry | FailedReset] = []
     commits: dict[TopicPartition, CommittedOffset] = {}
     for at, old in sorted(scope.items()):
         try:
             offset = await _reset_offset(api, at, old, wanted)
         except KafkalogError as error:
-            entries.append({"topic": at.topic, "partition": at.partition, **entry_error(error)})
+            entries.append(FailedReset(at.topic, at.partition, **entry_error(error)))
             continue
         commits[at] = CommittedOffset(offset, "", api.operations.now_ms())
         entries.append(
-            {
-                "topic": at.topic,
-                "partition": at.partition,
-                "old_offset": None if old is None else old.offset,
-                "new_offset": offset,
-            }
+            ResetEntry(
+                at.topic,
+                at.partition,
+                old_offset=None if old is None else old.offset,
+                new_offset=offset,
+            )
         )
     if not wanted.dry_run:
         note_entries(request, entries)
         await commit(api, group, commits)
-    return json_reply({"group": group, "dry_run": wanted.dry_run, "offsets": entries})
+    return json_reply(ResetReport(group, wanted.dry_run, entries))
 
 
 def _check_reset(wanted: ResetOffsets) -> None:
@@ -235,24 +243,18 @@ async def _reset_offset(
     return api.operations.groups.clamped(at, wanted.offset)
 
 
-def _member_entry(consumer: Consumer) -> dict[str, object]:
-    return {
-        "instance_id": consumer.name,
-        "topics": consumer.topics,
-        "partitions": entries_of(consumer.partitions),
-    }
-
-
-def _offset_entry(lag: PartitionLag) -> dict[str, object]:
-    committed = lag.committed
-    return {
-        "topic": lag.at.topic,
-        "partition": lag.at.partition,
-        "offset": committed.offset,
-        "leader_epoch": committed.leader_epoch,
-        "metadata": committed.metadata,
-        "commit_timestamp": committed.commit_timestamp_ms,
-        "log_start_offset": lag.log_start_offset,
-        "log_end_offset": lag.log_end_offset,
-        "lag": lag.lag,
-    }
+def _offset_entries(lags: Iterable[PartitionLag]) -> list[GroupOffsetEntry]:
+    return [
+        GroupOffsetEntry(
+            topic=lag.at.topic,
+            partition=lag.at.partition,
+            offset=lag.committed.offset,
+            leader_epoch=lag.committed.leader_epoch,
+            metadata=lag.committed.metadata,
+            commit_timestamp=lag.committed.commit_timestamp_ms,
+            log_start_offset=lag.log_start_offset,
+            log_end_offset=lag.log_end_offset,
+            lag=lag.lag,
+        )
+        for lag in lags
+    ]

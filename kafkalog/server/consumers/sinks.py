@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from msgspec import structs
 
 from kafkalog.broker.transactions.sink import Caller, LastSequence
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.api import api_of
 from kafkalog.server.consumers.answers import (
+    PendingPartition,
     SinkAbortedAnswer,
     SinkAnswer,
     SinkBeginAnswer,
     SinkCommittedAnswer,
     SinkList,
+    SinkProducerAnswer,
+    SinkProducerEntry,
+    SinkSummary,
 )
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
 ROUTES = web.RouteTableDef()
 _WRITE = Access(Action.WRITE, Resource.SINK)
 _DESCRIBE = Access(Action.DESCRIBE, Resource.SINK)
-_OPEN, _COMMITTED, _ABORTED = "open", "committed", "aborted"
 # Also of a state that cannot be read: nothing is decided without it.
 _WRITES = (50003, 50010, 50302, 50303, 50701)
 
@@ -50,7 +54,7 @@ async def sinks(request: web.Request) -> web.Response:
     """Queries that write exactly once, and where they are."""
     api = api_of(request)
     found = await api.blocking(api.operations.sinks.describe_all)
-    return json_reply({"sinks": [_summary(each) for each in found]})
+    return json_reply(SinkList([_summary(each) for each in found]))
 
 
 # Not the calls of its sink, which have a colon: their GET is 405.
@@ -67,7 +71,7 @@ async def describe(request: web.Request) -> web.Response:
     api, query = api_of(request), sink_of(request)
     found = await api.blocking(api.operations.sinks.describe, query)
     producers = [_producer(each) for each in found.producers]
-    return json_reply({**_summary(found), "producers": producers})
+    return json_reply(SinkAnswer(**structs.asdict(_summary(found)), producers=producers))
 
 
 @ROUTES.post("/v1/sinks/{sink}:begin")
@@ -99,8 +103,8 @@ async def begin(request: web.Request) -> web.Response:
         Caller(wanted.run_id, wanted.call_id),
     )
     if identity is None:
-        return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})
-    return json_reply({"state": _OPEN, **identity._asdict()})
+        return json_reply(SinkCommittedAnswer("committed", wanted.batch_id))
+    return json_reply(SinkProducerAnswer("open", *identity))
 
 
 @ROUTES.post("/v1/sinks/{sink}:commit")
@@ -133,7 +137,7 @@ async def commit(request: web.Request) -> web.Response:
         is_last=wanted.is_last,
         run_id=wanted.run_id,
     )
-    return json_reply({"state": _COMMITTED, "batch_id": wanted.batch_id})
+    return json_reply(SinkCommittedAnswer("committed", wanted.batch_id))
 
 
 @ROUTES.post("/v1/sinks/{sink}:abort")
@@ -154,7 +158,7 @@ async def abort(request: web.Request) -> web.Response:
     async with Body(request, api) as data:
         wanted = parse_body(AbortSink, data)
     await api.in_turn(api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id)
-    return json_reply({"state": _ABORTED, "batch_id": wanted.batch_id})
+    return json_reply(SinkAbortedAnswer("aborted", wanted.batch_id))
 
 
 def _winners(winners: Sequence[SinkWinner]) -> list[Winner]:
@@ -177,25 +181,25 @@ def _last_sequences(winners: Sequence[SinkWinner]) -> list[LastSequence]:
     ]
 
 
-def _summary(sink: SinkDescription) -> dict[str, object]:
-    return {
-        "query": sink.name,
-        "state": sink.state,
-        "committed_batch_id": sink.committed_batch_id,
-        "open_batch_id": sink.open_batch_id,
-        "open_producers": sum(each.is_open for each in sink.producers),
-        "pending": [{"topic": at.topic, "partition": at.partition} for at in sink.pending],
-        "changed": sink.changed_ms,
-    }
+def _summary(sink: SinkDescription) -> SinkSummary:
+    return SinkSummary(
+        query=sink.name,
+        state=sink.state,
+        committed_batch_id=sink.committed_batch_id,
+        open_batch_id=sink.open_batch_id,
+        open_producers=sum(each.is_open for each in sink.producers),
+        pending=[PendingPartition(at.topic, at.partition) for at in sink.pending],
+        changed=sink.changed_ms,
+    )
 
 
-def _producer(producer: SinkProducer) -> dict[str, object]:
-    return {
-        "partition_id": producer.key.partition_id,
-        "attempt": producer.key.attempt,
-        "producer_id": producer.value.producer_id,
-        "producer_epoch": producer.value.producer_epoch,
-        "batch_id": producer.value.batch_id,
-        "begun": producer.value.timestamp_ms,
-        "is_open": producer.is_open,
-    }
+def _producer(producer: SinkProducer) -> SinkProducerEntry:
+    return SinkProducerEntry(
+        partition_id=producer.key.partition_id,
+        attempt=producer.key.attempt,
+        producer_id=producer.value.producer_id,
+        producer_epoch=producer.value.producer_epoch,
+        batch_id=producer.value.batch_id,
+        begun=producer.value.timestamp_ms,
+        is_open=producer.is_open,
+    )

@@ -9,7 +9,8 @@ from aiohttp import web
 
 from kafkalog.errors import UnknownConsumer
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.admin.v3 import PAGING, cluster_of, clusters_url, list_reply
+from kafkalog.server.admin.v3 import PAGING, cluster_of, cluster_url, entity_metadata, list_reply
+from kafkalog.server.admin.v3_answers import Related
 from kafkalog.server.api import api_of
 from kafkalog.server.consumers.groups import DESCRIBE_GROUP
 from kafkalog.server.protocol.endpoint import Answer, endpoint
@@ -47,10 +48,7 @@ def _entity(request: web.Request, kind: str, tail: str, **fields: object) -> dic
     resource = "".join(f"/{_SINGULAR[noun]}={name}" for noun, name in pairs)
     return {
         "kind": kind,
-        "metadata": {
-            "self": f"{clusters_url(request)}/{cluster_id}/{tail}",
-            "resource_name": f"crn:///kafka={cluster_id}{resource}",
-        },
+        "metadata": entity_metadata(request, f"/{tail}", resource),
         "cluster_id": cluster_id,
         **fields,
     }
@@ -71,8 +69,8 @@ def _tail(group: str, *more: object) -> str:
     )
 
 
-def _related(request: web.Request, tail: str) -> dict[str, str]:
-    return {"related": f"{clusters_url(request)}/{api_of(request).cluster_id}/{tail}"}
+def _related(request: web.Request, tail: str) -> Related:
+    return Related(f"{cluster_url(request)}/{tail}")
 
 
 def _group_entity(request: web.Request, group: GroupSummary) -> dict[str, object]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.admin.answers_logs import OffsetAnswer, OffsetList
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.fetch.answers import FailedOffset, OffsetAnswer, OffsetList
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, error_fields
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
@@ -40,7 +40,7 @@ _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
 async def look_up(
     api: Api, topic: str, partition: int, timestamp_ms: int, isolation: Isolation
-) -> dict[str, object]:
+) -> OffsetAnswer:
     """The answer to one look-up; -1 and -1 when nothing is found. KafkalogError."""
     operations = api.operations
     log = operations.partition_log(topic, partition)
@@ -51,13 +51,15 @@ async def look_up(
         )
 
     found = await api.reading(log, read)
-    return {
-        "topic": topic,
-        "partition": partition,
-        "offset": -1 if found is None else found.offset,
-        "timestamp": -1 if found is None else found.timestamp_ms,
-        "leader_epoch": -1 if found is None else log.epochs.epoch_for(found.offset),
-    }
+    if found is None:
+        return OffsetAnswer(topic, partition, offset=-1, timestamp=-1, leader_epoch=-1)
+    return OffsetAnswer(
+        topic,
+        partition,
+        offset=found.offset,
+        timestamp=found.timestamp_ms,
+        leader_epoch=log.epochs.epoch_for(found.offset),
+    )
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/offsets")
@@ -105,7 +107,7 @@ async def list_offsets(request: web.Request) -> web.Response:
     async with Body(request, api) as data:
         wanted = parse_body(ListOffsetsRequest, data)
     isolation = ISOLATION.read(request)
-    answers: list[dict[str, object]] = []
+    answers: list[OffsetAnswer | FailedOffset] = []
     for entry in wanted.partitions:
         try:
             if entry.timestamp < MAX_TIMESTAMP:
@@ -114,6 +116,7 @@ async def list_offsets(request: web.Request) -> web.Response:
                 await look_up(api, entry.topic, entry.partition, entry.timestamp, isolation)
             )
         except (KafkalogError, ApiError) as error:
-            _, body = error_body(error)
-            answers.append({"topic": entry.topic, "partition": entry.partition, **body})
-    return json_reply({"partitions": answers})
+            answers.append(
+                FailedOffset(topic=entry.topic, partition=entry.partition, **error_fields(error))
+            )
+    return json_reply(OffsetList(answers))

@@ -242,8 +242,7 @@ class RecordStream:
 
     def _failure(self, error: KafkalogError | ApiError) -> dict[str, object]:
         self._note_positions()
-        _, body = error_body(error)
-        return body | {"request_id": self._request_id} | self._state()
+        return {**error_body(error), "request_id": self._request_id, **self._state()}
 
     def _state(self) -> dict[str, object]:
         """Where each partition is."""

@@ -10,8 +10,8 @@ from kafkalog import errors
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.json_page import write_page
 from kafkalog.format.wire.record_writer import UndecodableRecord
-from kafkalog.server.admin.answers_logs import RecordPage
 from kafkalog.server.api import api_of
+from kafkalog.server.fetch.answers import RecordPage
 from kafkalog.server.fetch.fetch import fetch
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError

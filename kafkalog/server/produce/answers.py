@@ -1,18 +1,47 @@
-"""Answers of the native produce and of v3's, as the API's description has them.
-
-Bodies of answers about producers as the API's description has them.
-"""
+"""Answers of the produce routes, and about idempotent producers."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import RootModel
+from kafkalog.server.protocol.errors import EntryError
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 
-from kafkalog.server.admin.answers_logs import Body, EntryError, Receipt
+Durability = Literal["synced", "os"]
 
 
-class ProduceReceipt(Receipt):
+class AppendAnswer(AnswerBody):
+    """Where raw batches were appended; log_append_time is -1 with CreateTime."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class Receipt(AnswerBody, kw_only=True):
+    """One record of a produce; partition and offset are null when it failed."""
+
+    partition: int | None
+    offset: int | None
+    error_code: int | None
+    error: str | None
+    message: str | None = None
+
+
+class ProduceAnswer(AnswerBody):
+    """Receipts in request order."""
+
+    offsets: list[Receipt]
+    key_schema_id: None
+    value_schema_id: None
+    durability: Durability
+
+
+class ProduceReceipt(Receipt, kw_only=True):
     """A line of the answer: the record's place, or why it was not appended.
 
     ``end_of_stream``: the daemon reads no further, and what has no receipt was not appended.
@@ -24,7 +53,7 @@ class ProduceReceipt(Receipt):
     end_of_stream: bool | None = None
 
 
-class ProducedRange(Body):
+class ProducedRange(AnswerBody):
     """What went to one partition; others may have written between its first and last offset."""
 
     partition: int
@@ -33,16 +62,21 @@ class ProducedRange(Body):
     last_offset: int
 
 
-class FailedRecord(EntryError):
+class FailedRecord(AnswerBody, kw_only=True):
     """A record that was not appended, by its number in the body; null: the stream was cut short."""
 
     index: int | None
-    record_errors: list[dict[str, object]] | None = None
-    validation_errors: list[str] | None = None
     end_of_stream: bool | None = None
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+    validation_errors: list[str] | None = None
+    record_errors: list[dict[str, object]] | None = None
 
 
-class ProduceSummary(Body):
+class ProduceSummary(AnswerBody, kw_only=True):
     """What a request appended; ``errors`` names the first hundred of ``failed_count``.
 
     ``duplicate``: a producer's batch that was stored before; the offsets are those of then.
@@ -52,18 +86,18 @@ class ProduceSummary(Body):
     failed_count: int
     partitions: list[ProducedRange]
     errors: list[FailedRecord]
-    durability: Literal["synced", "os"]
     duplicate: bool = False
+    durability: Durability
 
 
-class V3Size(Body):
+class V3Size(AnswerBody):
     """What was stored as key or value."""
 
     type: Literal["BINARY", "JSON", "STRING"]
     size: int
 
 
-class V3Place(Body):
+class V3Place(AnswerBody, kw_only=True):
     """Where a record of v3 was appended; the timestamp is that in the log, in UTC."""
 
     cluster_id: str
@@ -75,50 +109,53 @@ class V3Place(Body):
     value: V3Size | None = None
 
 
-class V3Appended(V3Place):
+class V3Appended(V3Place, kw_only=True):
     """The receipt of a record that was appended."""
 
     error_code: Literal[200]
 
 
-class V3NotAppended(EntryError):
+class V3NotAppended(EntryError, kw_only=True):
     """The receipt of a record that was not."""
 
-    record_errors: list[dict[str, object]] | None = None
     validation_errors: list[str] | None = None
+    record_errors: list[dict[str, object]] | None = None
 
 
-class V3Receipt(RootModel[V3Appended | V3NotAppended]):
-    """One document of the answer; there are as many as records, each behind the other."""
+V3Receipt = NamedType(
+    "V3Receipt",
+    V3Appended | V3NotAppended,
+    "One document of the answer; there are as many as records, each behind the other.",
+)
 
 
-class V3Success(V3Place):
+class V3Success(V3Place, kw_only=True):
     """An entry that was appended."""
 
     id: str
 
 
-class V3Failure(V3NotAppended):
+class V3Failure(V3NotAppended, kw_only=True):
     """An entry that was not."""
 
     id: str
 
 
-class V3BatchAnswer(Body):
+class V3BatchAnswer(AnswerBody):
     """Both in the order of the entries."""
 
     successes: list[V3Success]
     failures: list[V3Failure]
 
 
-class ProducerAnswer(Body):
+class ProducerAnswer(AnswerBody):
     """What a producer writes into its batches."""
 
     producer_id: int
     producer_epoch: int
 
 
-class ProducerState(Body):
+class ProducerState(AnswerBody):
     """What a log remembers of a producer; -1 is none, the timestamp is its last batch's, in ms."""
 
     producer_id: int
@@ -129,7 +166,7 @@ class ProducerState(Body):
     current_transaction_start_offset: int | None
 
 
-class AbortedTransactionAnswer(Body):
+class AbortedTransactionAnswer(AnswerBody):
     """A transaction that has ended; committed records are readable below the last stable offset."""
 
     topic: str
@@ -140,7 +177,7 @@ class AbortedTransactionAnswer(Body):
     last_stable_offset: int
 
 
-class ProducersAnswer(Body):
+class ProducersAnswer(AnswerBody):
     """All that the log of a partition remembers."""
 
     topic: str

@@ -26,12 +26,13 @@ from kafkalog.format.records.batch_builder import NO_PRODUCER, ProducerStamp, bu
 from kafkalog.format.wire.json_page import write_receipt, write_receipts
 from kafkalog.log.validator import faults_of_records
 from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.produce.answers import Receipt
 from kafkalog.server.produce.json_body import Fault
 from kafkalog.server.produce.partition_batches import PartitionBatch, Place
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     import numpy.typing as npt
     from aiohttp import web
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.format.records.batch_builder import RecordColumns
     from kafkalog.log.log_config import LogConfig
     from kafkalog.server.api import Api
+    from kafkalog.server.produce.answers import Durability
 
     Int64s = npt.NDArray[np.int64]
 
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 INLINE_BYTES = 256 << 10
 """Bodies up to here are worked on by the event loop itself."""
 _INLINE_COMPRESSED_BYTES = 16 << 10
-DURABILITIES = {Acks.ALL: "synced", Acks.LEADER: "os", Acks.NONE: "none"}
+DURABILITIES: Mapping[Acks, Durability] = {Acks.ALL: "synced", Acks.LEADER: "os"}
 """What an answer's "appended" means, by the acks that it waited for."""
 _KEEPS_PLAIN = ("producer", "uncompressed")
 
@@ -68,8 +70,8 @@ class Terms:
 
 
 def durability_header(acks: Acks) -> dict[str, str]:
-    """See DURABILITIES."""
-    return {"Kafka-Durability": DURABILITIES[acks]}
+    """See DURABILITIES; none with acks=0."""
+    return {"Kafka-Durability": DURABILITIES.get(acks, "none")}
 
 
 class Submitted(NamedTuple):
@@ -120,7 +122,7 @@ class Results(NamedTuple):
         if len(self.faults) < self.record_count or not self.faults:
             return None
         reasons = {id(fault): fault for fault in self.faults.values()}
-        codes = {error_body(fault)[0].error_code for fault in reasons.values()}
+        codes = {entry_of(fault).error_code for fault in reasons.values()}
         return next(iter(reasons.values())) if len(codes) == 1 else None
 
 
@@ -135,27 +137,28 @@ def results_of(
     return Results(record_count, appended, known)
 
 
-def failed_receipt(fault: Fault) -> dict[str, object]:
-    """What the receipt of a record says that was not appended."""
-    entry, body = error_body(fault)
-    return {
-        "partition": None,
-        "offset": None,
-        "error_code": entry.error_code,
-        "error": body["message"],
-        "message": body["message"],
-    }
+def failed_receipt(fault: Fault) -> Receipt:
+    """The receipt of a record that was not appended."""
+    said = error_fields(fault)
+    message = said["message"]
+    return Receipt(
+        partition=None,
+        offset=None,
+        error_code=said["error_code"],
+        error=message,
+        message=message,
+    )
 
 
 def mixed_receipts(
-    results: Results, failed: Callable[[Fault], dict[str, object]] = failed_receipt
-) -> list[dict[str, object]]:
+    results: Results, failed: Callable[[Fault], Receipt] = failed_receipt
+) -> list[Receipt]:
     """Receipts in request order when some failed: a statement a record does no harm here."""
     partitions, offsets = (column.tolist() for column in results.places())
     return [
         failed(results.faults[number])
         if number in results.faults
-        else {"partition": partition, "offset": offset, "error_code": None, "error": None}
+        else Receipt(partition=partition, offset=offset, error_code=None, error=None)
         for number, (partition, offset) in enumerate(zip(partitions, offsets, strict=True))
     ]
 

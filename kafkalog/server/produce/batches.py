@@ -17,9 +17,9 @@ from kafkalog.format.records.record_batch import (
 )
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, FetchDataInfo
-from kafkalog.server.admin.answers_logs import AppendAnswer
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.fetch import fetch, fetch_headers
+from kafkalog.server.produce.answers import AppendAnswer
 from kafkalog.server.produce.append import durability_header, refuse_producer
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
@@ -145,18 +145,16 @@ async def append(request: web.Request) -> web.Response:
         if acks is Acks.NONE:
             return web.Response(status=202, headers=durability_header(acks))
         info = await future
-    return json_reply(
-        {
-            "topic": topic,
-            "partition": partition,
-            "base_offset": info.first_offset,
-            "last_offset": info.last_offset,
-            "log_append_time": info.log_append_time_ms,
-            "log_start_offset": info.log_start_offset,
-            "duplicate": info.duplicate,
-        },
-        headers=durability_header(acks),
+    answer = AppendAnswer(
+        topic=topic,
+        partition=partition,
+        base_offset=info.first_offset,
+        last_offset=info.last_offset,
+        log_append_time=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+        duplicate=info.duplicate,
     )
+    return json_reply(answer, headers=durability_header(acks))
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")

@@ -11,6 +11,7 @@ from kafkalog.server.produce.answers import (
     AbortedTransactionAnswer,
     ProducerAnswer,
     ProducersAnswer,
+    ProducerState,
 )
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
@@ -43,7 +44,8 @@ async def create(request: web.Request) -> web.Response:
     Batches that carry it with rising sequence numbers can be sent again without harm.
     """
     api = api_of(request)
-    return json_reply((await api.blocking(api.operations.producers.allocate))._asdict())
+    producer = await api.blocking(api.operations.producers.allocate)
+    return json_reply(ProducerAnswer(*producer))
 
 
 @ROUTES.post("/v1/producers/{producer_id}:bump")
@@ -54,7 +56,8 @@ async def bump(request: web.Request) -> web.Response:
     When the epochs of an id are used up, the answer is another id at epoch 0.
     """
     api, producer_id = api_of(request), producer_id_of(request)
-    return json_reply((await api.blocking(api.operations.producers.bump, producer_id))._asdict())
+    producer = await api.blocking(api.operations.producers.bump, producer_id)
+    return json_reply(ProducerAnswer(*producer))
 
 
 @ROUTES.get("/v1/topics/{topic}/partitions/{partition}/producers")
@@ -68,9 +71,7 @@ async def describe(request: web.Request) -> web.Response:
     """What a log remembers of its producers, as kafka-transactions.sh describe-producers shows."""
     topic, partition = topic_of(request), partition_of(request)
     entries = api_of(request).operations.producers.describe(topic, partition)
-    return json_reply(
-        {"topic": topic, "partition": partition, "producers": list(map(_describe, entries))}
-    )
+    return json_reply(ProducersAnswer(topic, partition, [_state(each) for each in entries]))
 
 
 @ROUTES.post("/v1/topics/{topic}/partitions/{partition}/transactions:abort")
@@ -94,15 +95,15 @@ async def abort_transaction(request: web.Request) -> web.Response:
     aborted = await api.blocking(
         api.operations.producers.abort_transaction, topic, partition, wanted.start_offset
     )
-    return json_reply({"topic": topic, "partition": partition, **aborted._asdict()})
+    return json_reply(AbortedTransactionAnswer(topic, partition, *aborted))
 
 
-def _describe(entry: ProducerStateEntry) -> dict[str, int | None]:
-    return {
-        "producer_id": entry.producer_id,
-        "producer_epoch": entry.producer_epoch,
-        "coordinator_epoch": entry.coordinator_epoch,
-        "last_sequence": entry.last_sequence,
-        "last_timestamp": entry.last_timestamp_ms,
-        "current_transaction_start_offset": entry.current_txn_first_offset,
-    }
+def _state(entry: ProducerStateEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        coordinator_epoch=entry.coordinator_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp_ms,
+        current_transaction_start_offset=entry.current_txn_first_offset,
+    )

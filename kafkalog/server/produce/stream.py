@@ -24,13 +24,18 @@ from aiohttp import hdrs, web
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import KafkalogError
 from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.produce.answers import (
+    FailedRecord,
+    ProducedRange,
+    ProduceReceipt,
+    ProduceSummary,
+)
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
     Results,
     Submitted,
     durability_header,
-    failed_receipt,
     mixed_receipts,
     prepare_for,
     renumbered,
@@ -41,7 +46,7 @@ from kafkalog.server.produce.append import (
 from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
 from kafkalog.server.produce.partition_batches import PartitionBatch, make_batches
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_body, error_fields
 from kafkalog.server.protocol.replies import REQUEST_ID, error_reply, json_reply, seal
 from kafkalog.server.protocol.schemas import NotJson
 
@@ -217,7 +222,6 @@ def _batched(decoded: DecodedGroup, place: Place) -> tuple[DecodedGroup, list[Pa
 
 # Records named in a summary that were not appended; the others are counted.
 _ERRORS_SHOWN = 100
-_TOLD = ("kafka_error", "retriable", "details")  # of a failure, beside what v2 tells
 
 
 class Receipts:
@@ -283,27 +287,21 @@ def receipt_lines(results: Results) -> bytes:
 
 def last_line(fault: Fault) -> bytes:
     """The line that ends a stream before the end of its body."""
-    return _ENCODE({**_failed(fault), "end_of_stream": True}) + b"\n"
+    return _ENCODE(_failed(fault, end_of_stream=True)) + b"\n"
 
 
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def _failed(fault: Fault) -> dict[str, object]:
-    _, body = error_body(fault)
-    receipt = failed_receipt(fault)
-    receipt.update((name, body[name]) for name in _TOLD if name in body)
-    return receipt
-
-
-@dataclass(slots=True)
-class _Range:
-    """What went to one partition."""
-
-    partition: int
-    count: int
-    base_offset: int
-    last_offset: int
+def _failed(fault: Fault, *, end_of_stream: bool | None = None) -> ProduceReceipt:
+    said = error_fields(fault)
+    return ProduceReceipt(
+        partition=None,
+        offset=None,
+        error=said["message"],
+        end_of_stream=end_of_stream,
+        **said,
+    )
 
 
 @dataclass(slots=True)
@@ -313,8 +311,8 @@ class Summary:
     count: int = 0  # of records that were appended
     _failed_count: int = 0
     _seen_count: int = 0
-    _ranges: dict[int, _Range] = field(default_factory=dict)
-    _errors: list[dict[str, object]] = field(default_factory=list)
+    _ranges: dict[int, ProducedRange] = field(default_factory=dict)
+    _errors: list[FailedRecord] = field(default_factory=list)
     _first_fault: Fault | None = None
     _codes: set[int] = field(default_factory=set)
     _is_duplicate: bool = False
@@ -335,24 +333,24 @@ class Summary:
                 self._extend(partition, len(numbers), outcome)
         for number, fault in sorted(results.faults.items()):
             self._failed_count += 1
-            self._note(fault, {"index": self._seen_count + number})
+            self._note(fault, self._seen_count + number)
         self._seen_count += results.record_count
 
     def _extend(self, partition: int, count: int, info: LogAppendInfo) -> None:
+        first, last = info.first_offset, info.last_offset
         known = self._ranges.get(partition)
-        if known is None:
-            self._ranges[partition] = _Range(partition, count, info.first_offset, info.last_offset)
-            return
-        known.count += count
-        known.last_offset = max(known.last_offset, info.last_offset)
-        known.base_offset = min(known.base_offset, info.first_offset)
+        if known is not None:
+            count += known.count
+            first, last = min(first, known.base_offset), max(last, known.last_offset)
+        self._ranges[partition] = ProducedRange(partition, count, first, last)
 
-    def _note(self, fault: Fault, head: dict[str, object]) -> None:
-        entry, body = error_body(fault)
+    def _note(self, fault: Fault, index: int | None, *, end_of_stream: bool | None = None) -> None:
         self._first_fault = self._first_fault or fault
-        self._codes.add(entry.error_code)
-        if len(self._errors) < _ERRORS_SHOWN or "end_of_stream" in head:
-            self._errors.append({**head, **body})
+        self._codes.add(entry_of(fault).error_code)
+        if len(self._errors) < _ERRORS_SHOWN or end_of_stream:
+            self._errors.append(
+                FailedRecord(index=index, end_of_stream=end_of_stream, **error_body(fault))
+            )
 
     def reply(self, request: web.Request, acks: Acks, fault: Fault | None = None) -> web.Response:
         """The answer; with the error's own status when it is all that there is to tell.
@@ -365,20 +363,20 @@ class Summary:
                 raise fault
             return silent_reply()
         if fault is not None:
-            self._note(fault, {"index": None, "end_of_stream": True})
-        ranges = sorted(self._ranges.values(), key=lambda each: each.partition)
-        body: dict[str, object] = {
-            "count": self.count,
-            "failed_count": self._failed_count,
-            "partitions": ranges,
-            "errors": self._errors,
-        }
-        if self._is_duplicate:
-            body["duplicate"] = True
+            self._note(fault, None, end_of_stream=True)
+        summary = ProduceSummary(
+            count=self.count,
+            failed_count=self._failed_count,
+            partitions=sorted(self._ranges.values(), key=lambda each: each.partition),
+            errors=self._errors,
+            duplicate=self._is_duplicate,
+            durability=DURABILITIES[acks],
+        )
         if not self.count and self._first_fault is not None and len(self._codes) == 1:
-            return error_reply(self._first_fault, request[REQUEST_ID], extra=body)
-        headers = durability_header(acks)
-        return json_reply({**body, "durability": DURABILITIES[acks]}, headers=headers)
+            extra = msgspec.structs.asdict(summary)
+            del extra["durability"], extra["duplicate"]  # nothing was appended
+            return error_reply(self._first_fault, request[REQUEST_ID], extra=extra)
+        return json_reply(summary, headers=durability_header(acks))
 
 
 def silent_reply() -> web.Response:

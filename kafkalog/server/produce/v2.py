@@ -10,8 +10,8 @@ import msgspec
 from aiohttp import hdrs, web
 
 from kafkalog.broker.operations import Acks
-from kafkalog.server.admin.answers_logs import ProduceAnswer
 from kafkalog.server.api import api_of
+from kafkalog.server.produce.answers import ProduceAnswer
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
@@ -117,8 +117,7 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         receipts = mixed_receipts(results)
         reason = results.one_reason()
         if reason is not None:
-            extra: dict[str, object] = {"offsets": receipts}
-            return error_reply(reason, request[REQUEST_ID], is_v2=True, extra=extra)
+            return error_reply(reason, request[REQUEST_ID], is_v2=True, extra={"offsets": receipts})
         body = b'"offsets":' + msgspec.json.encode(receipts)
     body = b"{" + body + _TAILS[terms.acks]
     return bytes_reply(body, content_type=content_type)

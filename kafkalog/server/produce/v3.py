@@ -23,7 +23,7 @@ from kafkalog.broker.operations import Acks
 from kafkalog.format.wire.json_documents import Concatenated
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.admin.v3 import cluster_of, v3_fault, v3_numbers
-from kafkalog.server.produce.answers import V3BatchAnswer, V3Receipt
+from kafkalog.server.produce.answers import V3BatchAnswer, V3NotAppended, V3Receipt
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
     Terms,
@@ -297,7 +297,7 @@ def _receipts(writer: V3Receipts, group: SettledGroup) -> bytes:
 
 def _failure(fault: Fault) -> bytes:
     """What is told of a record that was not appended: the one shape of every error."""
-    return _ENCODE(error_body(v3_fault(fault))[1])
+    return _ENCODE(V3NotAppended(**error_body(v3_fault(fault))))
 
 
 @ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/records:batch")

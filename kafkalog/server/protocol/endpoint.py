@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aiohttp.typedefs import Handler
+    from msgspec import Struct
     from pydantic import BaseModel
 
+    from kafkalog.server.protocol.json_schema import JsonSchema, NamedType
     from kafkalog.server.protocol.parameters import Parameter
 
-    JsonSchema = Mapping[str, object]
-    Model = type[BaseModel] | JsonSchema  # a schema by its class, or spelt out
+    # Of a request, of an answer, or a schema spelt out.
+    Model = type[BaseModel] | type[Struct] | NamedType | JsonSchema
 
 __all__ = [
     "ADMINISTRATIVE",

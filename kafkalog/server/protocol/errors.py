@@ -7,8 +7,10 @@ that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict, cast
 
 from kafkalog import errors
+from kafkalog.server.protocol.json_schema import AnswerBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,51 @@ _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
 }
 
 
+class EntryError(AnswerBody, kw_only=True):
+    """What went wrong with one entry of an answer about several."""
+
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+
+
+class FailedPartition(AnswerBody):
+    """A partition that failed; the others' entries stand."""
+
+    topic: str
+    partition: int
+    error_code: int
+    kafka_error: str
+    error: str
+
+
+class ErrorFields(TypedDict):
+    """The fields of EntryError."""
+
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: NotRequired[dict[str, object]]
+
+
+class ErrorBody(ErrorFields):
+    """Those of the answer to a request that failed."""
+
+    validation_errors: NotRequired[list[str]]
+    record_errors: NotRequired[list[dict[str, object]]]
+
+
+class EntryFields(TypedDict):
+    """The error of an entry about one partition, where ``error`` is the message."""
+
+    error_code: int
+    kafka_error: str
+    error: str
+
+
 class ApiError(Exception):
     """An error born at the edge: its number, a message that says what to do, optional details.
 
@@ -271,8 +318,10 @@ class ApiError(Exception):
         self.headers = headers or {}
 
 
-def entry_of(error: errors.KafkalogError) -> ErrorEntry:
-    """The register's row for an error of the inner rings: its class or the nearest ancestor's."""
+def entry_of(error: errors.KafkalogError | ApiError) -> ErrorEntry:
+    """The register's row for an error: of an inner ring's, its class or the nearest ancestor's."""
+    if isinstance(error, ApiError):
+        return error.entry
     for kind in type(error).__mro__:
         code = _BY_EXCEPTION.get(kind)
         if code is not None:
@@ -280,40 +329,45 @@ def entry_of(error: errors.KafkalogError) -> ErrorEntry:
     raise AssertionError(f"{type(error).__name__} has no row")
 
 
-def error_body(error: errors.KafkalogError | ApiError) -> tuple[ErrorEntry, dict[str, object]]:
-    """The row and the JSON object ``{error_code, message, kafka_error, retriable, ...}``."""
+def error_fields(error: errors.KafkalogError | ApiError) -> ErrorFields:
+    """What every error of an answer says."""
+    entry = entry_of(error)
     if isinstance(error, ApiError):
-        entry, kafka_error, details = error.entry, error.kafka_error, error.details
-        extra: dict[str, object] = {}
-        if error.validation_errors:
-            extra["validation_errors"] = list(error.validation_errors)
+        message, details = error.message, error.details
     else:
-        entry, kafka_error, details = entry_of(error), error.kafka_error, error.public_details
-        extra = {}
+        message, details = error.public_message, error.public_details
         if isinstance(error, errors.CorruptData):
-            # The file's name is the operator's business (it is in the log), not the client's.
+            # The name of the file is for the operator, who finds it in the log.
             details = {k: v for k, v in details.items() if k != "file"}
-        if isinstance(error, errors.InvalidRecord) and error.record_errors:
-            extra["record_errors"] = [
-                {"batch_index": index, "message": text} for index, text in error.record_errors
-            ]
-    body: dict[str, object] = {
+    fields: ErrorFields = {
         "error_code": entry.error_code,
-        "message": error.message if isinstance(error, ApiError) else error.public_message,
-        "kafka_error": kafka_error,
+        "message": message,
+        "kafka_error": error.kafka_error,
         "retriable": entry.retriable,
     }
     if details:
-        body["details"] = details
-    body.update(extra)
-    return entry, body
+        fields["details"] = dict(details)
+    return fields
 
 
-def entry_error(error: errors.KafkalogError | ApiError) -> dict[str, object]:
-    """What an entry about one partition says of its error, in an answer about several."""
-    _, body = error_body(error)
+def error_body(error: errors.KafkalogError | ApiError) -> ErrorBody:
+    """The same with the parts of the request that are wrong."""
+    body = cast("ErrorBody", error_fields(error))
+    if isinstance(error, ApiError):
+        if error.validation_errors:
+            body["validation_errors"] = list(error.validation_errors)
+    elif isinstance(error, errors.InvalidRecord) and error.record_errors:
+        body["record_errors"] = [
+            {"batch_index": index, "message": text} for index, text in error.record_errors
+        ]
+    return body
+
+
+def entry_error(error: errors.KafkalogError | ApiError) -> EntryFields:
+    """The error of an entry about one partition, in an answer about several."""
+    fields = error_fields(error)
     return {
-        "error_code": body["error_code"],
-        "kafka_error": body["kafka_error"],
-        "error": body["message"],
+        "error_code": fields["error_code"],
+        "kafka_error": fields["kafka_error"],
+        "error": fields["message"],
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, cast
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
@@ -19,6 +20,7 @@ from kafkalog.server.protocol.endpoint import (
     endpoint_of,
 )
 from kafkalog.server.protocol.errors import REGISTER
+from kafkalog.server.protocol.json_schema import REFERENCE, Components, NamedType
 from kafkalog.server.protocol.media_types import JSON, V2_JSON
 from kafkalog.server.protocol.schemas import TOPIC_NAME_SCHEMA
 
@@ -26,12 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aiohttp import web
-    from pydantic import BaseModel
 
     from kafkalog.server.protocol.endpoint import Endpoint, Link, Model
 
 _STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # they take no others
-_COMPONENT = "#/components/schemas/{model}"
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
 
 # Before any route is asked; a path of its own means a 404 for what is not one.
@@ -250,26 +250,30 @@ def _content(content: Mapping[str, Model]) -> dict[str, object]:
 
 
 def _schema(model: Model) -> Mapping[str, object]:
+    if isinstance(model, NamedType):
+        return _reference(model.name)
     return _reference(model.__name__) if isinstance(model, type) else model
 
 
 def _reference(name: str) -> dict[str, str]:
-    return {"$ref": _COMPONENT.format(model=name)}
+    return {"$ref": REFERENCE.format(model=name)}
 
 
 def _component_schemas(endpoints: Iterable[Endpoint]) -> dict[str, object]:
     """Every class that a body or an answer names, with those that it names itself."""
-    wanted: dict[type[BaseModel], None] = {}
+    components = Components()
+    request_models: dict[type[BaseModel], None] = {}
     for promise in endpoints:
         contents = [promise.body, *(answer.content for answer in promise.answers.values())]
         for content in contents:
             for model in content.values():
-                if isinstance(model, type):
-                    wanted.setdefault(model)
-    if not wanted:
-        return {}
+                if isinstance(model, type) and issubclass(model, BaseModel):
+                    request_models.setdefault(model)
+                elif isinstance(model, (type, NamedType)):
+                    components.add(model)
     _, document = models_json_schema(
-        [(model, "validation") for model in wanted], ref_template=_COMPONENT
+        [(model, "validation") for model in request_models], ref_template=REFERENCE
     )
-    definitions = cast("dict[str, object]", document["$defs"])
-    return dict(sorted(definitions.items()))
+    definitions = cast("dict[str, object]", document.get("$defs", {}))
+    assert not definitions.keys() & components.schemas.keys()
+    return dict(sorted({**definitions, **components.schemas}.items()))

@@ -12,10 +12,12 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http_writer import _serialize_headers
 
 from kafkalog.format.wire.record_text import RETRY_MS
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_body
 from kafkalog.server.protocol.media_types import EVENT_STREAM, JSON, V2_JSON
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp.abc import AbstractStreamWriter
     from aiohttp.http_writer import StreamWriter
 
@@ -148,12 +150,11 @@ def error_reply(
     request_id: str,
     *,
     is_v2: bool = False,
-    extra: dict[str, object] | None = None,
+    extra: Mapping[str, object] | None = None,
 ) -> web.Response:
     """The one error shape, with the request's id and what the route adds to it."""
-    entry, body = error_body(error)
-    body["request_id"] = request_id
-    body.update(extra or {})
+    entry = entry_of(error)
+    body = {**error_body(error), "request_id": request_id, **(extra or {})}
     headers = dict(error.headers) if isinstance(error, ApiError) else {}
     if entry.status in (429, 503) and "Retry-After" not in headers:
         headers["Retry-After"] = "1"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -19,7 +20,7 @@ from kafkalog.server.protocol.errors import entry_error
 from kafkalog.server.protocol.replies import REQUEST_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kafkalog.errors import KafkalogError
 
@@ -58,15 +59,15 @@ def note_failure(subject: Subject, error: KafkalogError) -> None:
     subject.update(error_code=told["error_code"], error=told["error"])
 
 
-def note_entries(
-    request: web.Request, entries: Iterable[Mapping[str, object]], **common: object
-) -> None:
+def note_entries(request: web.Request, entries: Iterable[object], **common: object) -> None:
     """The subjects are those of an answer's entries, with their ends, in the place of others.
+
+    An entry is a struct of the answer or a mapping.
 
     Any thread: they are there all at once, for the line of a 202 may be written meanwhile.
     """
     subjects: list[Subject] = []
-    for entry in entries:
+    for entry in map(msgspec.to_builtins, entries):
         fields = {name: value for name, value in entry.items() if name in _ENTRY_NAMES}
         if "message" in entry:  # of an entry that carries a whole error
             fields["error"] = entry["message"]

@@ -66,7 +66,7 @@ class CleanerMetrics(Collector):
         self.facts: Callable[[], CleanerFacts] = CleanerFacts
         self.read_bytes = Counter(
             "kafkalog_cleaner_read_bytes",
-            "Bytes that cleans read to copy them.",
+            "Bytes that cleans read in order to copy them.",
             ["topic"],
             registry=registry,
         )
@@ -97,14 +97,14 @@ class CleanerMetrics(Collector):
         )
         self.phase_seconds = Counter(
             "kafkalog_cleaner_phase_seconds",
-            "What a thread spent its time with. Phase is idle, map, copy, swap or throttled; map "
-            "and copy hold what is throttled.",
+            "Time that a thread spent per phase. Phase is idle, map, copy, swap or throttled; map "
+            "and copy include throttled time.",
             ["thread", "phase"],
             registry=registry,
         )
         self.thread_restarts = Counter(
             "kafkalog_cleaner_thread_restarts",
-            "Defects after which a thread began afresh.",
+            "Restarts of the thread after a defect.",
             ["thread"],
             registry=registry,
         )
@@ -154,7 +154,7 @@ class CleanerMetrics(Collector):
         beats = self._beats_ms.copy()
         return _gauge(
             "kafkalog_cleaner_thread_heartbeat_timestamp_seconds",
-            "When the thread last turned, inside a long clean too.",
+            "Time of the last heartbeat of the thread, also within a long clean.",
             ["thread"],
             [([each.name], beats[each.name] / 1000) for each in threads if each.name in beats],
         )
@@ -175,8 +175,12 @@ def _gauge(
 def _of_threads(threads: Sequence[CleanerThreadFacts]) -> Iterator[Metric]:
     for name, text, attribute in (
         ("thread_up", "1 while the thread runs.", "is_alive"),
-        ("thread_busy", "1 while it cleans a log.", "is_busy"),
-        ("map_utilization_ratio", "How full the map of its last clean was.", "map_utilization"),
+        ("thread_busy", "1 while the thread cleans a log.", "is_busy"),
+        (
+            "map_utilization_ratio",
+            "Share of the offset map that its last clean used.",
+            "map_utilization",
+        ),
     ):
         samples = [([each.name], float(getattr(each, attribute))) for each in threads]
         yield _gauge(f"kafkalog_cleaner_{name}", text, ["thread"], samples)
@@ -213,24 +217,34 @@ def _as_kafka_names_them(facts: CleanerFacts) -> Iterator[Metric]:
 
     dirtiest = max((each.dirty_ratio for each in logs if each.failure is None), default=0.0)
     for name, text, number in (
-        (cleaner + "deadthreadcount", "Threads that do not run.",
+        (cleaner + "deadthreadcount", "Cleaner threads that do not run.",
          sum(not each.is_alive for each in threads)),
-        (cleaner + "max_buffer_utilization_percent", "Fullest map of the last cleans.",
+        (cleaner + "max_buffer_utilization_percent", "Fullest offset map of the last cleans.",
          most("map_utilization", 100)),
-        (cleaner + "cleaner_recopy_percent", "Bytes written / read in the last cleans.",
+        (cleaner + "cleaner_recopy_percent", "Bytes written per bytes read in the last cleans.",
          most("recopy_ratio", 100)),
-        (cleaner + "max_clean_time_secs", "Longest of the last cleans.", most("clean_seconds")),
-        (cleaner + "max_compaction_delay_secs", "Beyond max.compaction.lag.ms in the last cleans.",
+        (cleaner + "max_clean_time_secs", "Duration of the longest of the last cleans.",
+         most("clean_seconds")),
+        (cleaner + "max_compaction_delay_secs", "Largest delay beyond max.compaction.lag.ms in "
+         "the last cleans.",
          most("compaction_delay_seconds")),
-        (manager + "max_dirty_percent", "Of the dirtiest log, at the last look.",
+        (manager + "max_dirty_percent", "Dirty ratio of the dirtiest log at the last check.",
          int(100 * dirtiest)),
-        (manager + "time_since_last_run_ms", "Since a thread last looked for work.",
+        (manager + "time_since_last_run_ms", "Time since a cleaner thread last looked for work.",
          facts.since_look_ms),
     ):  # fmt: skip
         yield _gauge(name, text, [], [([], number)])
     for name, text, attribute in (
-        ("uncleanable_partitions_count", "Partitions that are not cleaned: an error.", None),
-        ("uncleanable_bytes", "Their cleanable bytes.", "dirty_bytes"),
+        (
+            "uncleanable_partitions_count",
+            "Partitions that are not cleaned because of an error.",
+            None,
+        ),
+        (
+            "uncleanable_bytes",
+            "Cleanable bytes of partitions that are not cleaned because of an error.",
+            "dirty_bytes",
+        ),
     ):
         amounts = dict.fromkeys(facts.log_dirs, 0)
         for each in logs:

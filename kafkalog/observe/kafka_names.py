@@ -50,16 +50,17 @@ def of_broker(snapshot: Snapshot, state: BrokerState) -> Iterator[Metric]:
 
 def _of_log_dirs(log_dirs: Sequence[LogDirSample]) -> Iterator[Metric]:
     offline = GaugeMetricFamily(
-        "kafka_log_logmanager_logdirectoryoffline", "1 while it is offline.", labels=_DIR
+        "kafka_log_logmanager_logdirectoryoffline", "1 while the directory is offline.", labels=_DIR
     )
     logs = GaugeMetricFamily(
         "kafka_log_logmanager_remaininglogstorecover",
-        "Logs not loaded yet; absent once they are.",
+        "Logs that are not loaded yet; absent after the load.",
         labels=["dir"],
     )
     segments = GaugeMetricFamily(
         "kafka_log_logmanager_remainingsegmentstorecover",
-        "Segments not recovered yet; absent once they are. All threads together under 0.",
+        "Segments that are not recovered yet; absent after the load. All threads are summed under "
+        "threadNum 0.",
         labels=["dir", "threadNum"],
     )
     for each in log_dirs:
@@ -87,7 +88,7 @@ def of_flushes(flush_seconds: Histogram) -> Iterator[Metric]:
     Untyped: Kafka's exporter calls it a gauge, which may have no label ``quantile``.
     """
     counts = [int(bucket.get()) for bucket in flush_seconds._buckets]
-    times = UnknownMetricFamily(_FLUSH, "Milliseconds of a group commit's syncs.", labels=[
+    times = UnknownMetricFamily(_FLUSH, "Milliseconds of syncs per group commit.", labels=[
         "quantile"
     ])  # fmt: skip
     for quantile in _QUANTILES:
@@ -113,6 +114,6 @@ def quantile_ms(counts: Sequence[int], quantile: float) -> float:
 
 def of_process_io(read_bytes: int, written_bytes: int) -> Iterator[Metric]:
     """What the kernel counted for this process."""
-    prefix, text = "kafka_server_kafkaserver_linux_disk", "of the process, since its start."
+    prefix, text = "kafka_server_kafkaserver_linux_disk", "by the process since its start."
     yield GaugeMetricFamily(f"{prefix}_read_bytes", f"Bytes read {text}", value=read_bytes)
     yield GaugeMetricFamily(f"{prefix}_write_bytes", f"Bytes written {text}", value=written_bytes)

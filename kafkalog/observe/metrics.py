@@ -35,13 +35,14 @@ class ArchiveMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.yielded_segments = Counter(
             "kafkalog_archive_yielded_segments",
-            "Segments that retention deleted though they were not archived: a hold gave way.",
+            "Segments that retention deleted before they were archived, because a hold was "
+            "suspended.",
             ["topic"],
             registry=registry,
         )
         self.yielded_bytes = Counter(
             "kafkalog_archive_yielded_bytes",
-            "Bytes of those segments.",
+            "Bytes of segments that were deleted before they were archived.",
             ["topic"],
             registry=registry,
         )
@@ -96,12 +97,12 @@ class TaskCollector(Collector):
         """See Collector. Without tasks: the families alone."""
         prefix, labels = "kafkalog_scheduler_task", ["task"]
         runs = CounterMetricFamily(
-            f"{prefix}_runs", "Runs that ended, failures among them.", labels=labels
+            f"{prefix}_runs", "Runs that ended, including failed ones.", labels=labels
         )
         errors = CounterMetricFamily(f"{prefix}_errors", "Runs that failed.", labels=labels)
         success = GaugeMetricFamily(
             f"{prefix}_last_success_timestamp_seconds",
-            "End of the last run that did not fail; absent before.",
+            "End of the last successful run; absent before the first.",
             labels=labels,
         )
         for task in self.tasks():
@@ -147,14 +148,16 @@ class Metrics:
         outcome = "Outcome is ok or error."
         self.append_seconds = self._histogram(
             "append_seconds",
-            f"From submission of a produce to its completion. {outcome}",
+            f"Time from submission of a produce to its completion. {outcome}",
             "outcome",
         )
         self.fetch_seconds = self._histogram(
-            "fetch_seconds", f"One read of a partition, waiting excluded. {outcome}", "outcome"
+            "fetch_seconds",
+            f"Time of one read of a partition, without waiting. {outcome}",
+            "outcome",
         )
         self.flush_seconds = self._histogram(
-            "flush_seconds", f"The fsyncs of one group commit. {outcome}", "outcome"
+            "flush_seconds", f"Time of the fsyncs of one group commit. {outcome}", "outcome"
         )
 
     def _declare_http_metrics(self) -> None:
@@ -164,18 +167,21 @@ class Metrics:
             "route", "method", "code",
         )  # fmt: skip
         self.http_request_seconds = self._histogram(
-            "http_request_seconds", "From request header to end of the answer.", "route", "method"
+            "http_request_seconds",
+            "Time from the request header to the end of the answer.",
+            "route",
+            "method",
         )
         self.file_reloads = self._counter(
-            "file_reloads", "Changed files of a setting. Outcome is taken or refused.",
+            "file_reloads", "Reloads of files that settings name. Outcome is taken or refused.",
             "setting", "outcome",
         )  # fmt: skip
         self.http_in_flight = Gauge(
-            "kafkalog_http_in_flight", "Requests in work.", registry=self.registry
+            "kafkalog_http_in_flight", "Requests in progress.", registry=self.registry
         )
         self.http_stalled_readers = self._counter(
             "http_stalled_readers",
-            "Connections cut: their client took nothing of its answer for http.write.stall.ms.",
+            "Connections closed because their client acknowledged nothing for http.write.stall.ms.",
         )
         self.event_loop_lag_seconds = Histogram(
             "kafkalog_event_loop_lag_seconds",
@@ -188,16 +194,18 @@ class Metrics:
         self.build_info = self._gauge("build_info", "Always 1.", "version", "python", "format")
         self.config_info = self._gauge(
             "config_info",
-            "Always 1: the SHA-256 of the configuration that the process started with.",
+            "Always 1; the label is the SHA-256 of the configuration at the start.",
             "config_sha256",
         )
         self.thread_heartbeat = self._gauge(
-            "thread_heartbeat_timestamp_seconds", "When the thread last turned.", "thread"
+            "thread_heartbeat_timestamp_seconds",
+            "Time of the last heartbeat of the thread.",
+            "thread",
         )
         self._declare_log_dir_metrics()
-        target = "Log_dir is the one that they move into."
+        target = "Log_dir is the target directory."
         self.partition_moves_running = self._gauge(
-            "partition_moves_running", f"Partitions that move. {target}", "log_dir"
+            "partition_moves_running", f"Partitions that are being moved. {target}", "log_dir"
         )
         self.partition_move_bytes = self._counter(
             "partition_move_bytes", f"Bytes that moves copied. {target}", "log_dir"
@@ -215,16 +223,19 @@ class Metrics:
     def _declare_log_dir_metrics(self) -> None:
         self.log_dir_online = self._gauge("log_dir_online", "1 online, 0 offline.", "log_dir")
         self.log_dir_offline_reason = self._gauge(
-            "log_dir_offline_reason", "Always 1: why an offline directory is.", "log_dir", "reason"
+            "log_dir_offline_reason",
+            "Always 1; the label says why it is offline.",
+            "log_dir",
+            "reason",
         )
         self.log_dir_full = self._gauge(
-            "log_dir_full", "1 while appends are refused for want of free space.", "log_dir"
+            "log_dir_full", "1 while appends are refused: too little free space.", "log_dir"
         )
         self.log_dir_capacity = self._gauge(
             "log_dir_capacity_bytes", "Size of the directory's file system.", "log_dir"
         )
         self.log_dir_free = self._gauge(
-            "log_dir_free_bytes", "Bytes the daemon may still write there.", "log_dir"
+            "log_dir_free_bytes", "Bytes that the daemon may still write to the disk.", "log_dir"
         )
         self.log_dir_used = self._gauge(
             "log_dir_used_bytes",
@@ -233,12 +244,12 @@ class Metrics:
         )
         self.awaiting_delete = self._gauge(
             "log_awaiting_delete_bytes",
-            "Bytes of .log files given up whose file.delete.delay.ms is not over.",
+            "Bytes of deleted .log files whose file.delete.delay.ms is not over.",
             "log_dir",
         )
         self.reserved_index = self._gauge(
             "log_reserved_index_bytes",
-            "Bytes by which indexes of active segments are longer than their entries.",
+            "Preallocated bytes of active segments' indexes that hold no entries yet.",
             "log_dir",
         )
         self.log_dir_partitions = self._gauge(
@@ -254,14 +265,14 @@ class Metrics:
             "recovery_remaining_segments", "Segments not recovered yet.", "log_dir"
         )
         self.recovered_bytes = self._counter(
-            "recovery_recovered_bytes", "Bytes of segments that recovery went through.", "log_dir"
+            "recovery_recovered_bytes", "Bytes of segments that recovery read.", "log_dir"
         )
         self.unclean_starts = self._counter(
-            "unclean_starts", "Directories found without their clean-shutdown mark.", "log_dir"
+            "unclean_starts", "Starts that found no clean-shutdown marker.", "log_dir"
         )
         self.log_dir_files_repaired = self._counter(
             "log_dir_files_repaired",
-            "Damaged files of a directory's root that a start wrote anew from what proves them.",
+            "Damaged files in a log directory's root that a start repaired from other copies.",
             "log_dir",
             "file",
         )
@@ -272,17 +283,17 @@ class Metrics:
     def _declare_sink_metrics(self) -> None:
         self.sink_transactions_open = Gauge(
             "kafkalog_sink_transactions_open",
-            "Producers of exactly-once sinks whose batch is open.",
+            "Producers of exactly-once sinks with an open batch.",
             registry=self.registry,
         )
         self.sinks_committing = Gauge(
             "kafkalog_sinks_committing",
-            "Sinks whose batch is committed and not shown in every partition yet: markers wait.",
+            "Sinks with a decided commit whose markers are not written in every partition yet.",
             registry=self.registry,
         )
         self.sink_committing_age = Gauge(
             "kafkalog_sink_committing_age_seconds",
-            "Since the oldest of these commits was decided; 0 without one.",
+            "Age of the oldest sink commit whose markers are not all written; 0 without one.",
             registry=self.registry,
         )
         self.sink_commits = self._counter(
@@ -297,22 +308,22 @@ class Metrics:
     def _declare_log_start_metrics(self) -> None:
         self.log_start_contradictions = self._counter(
             "log_start_contradictions",
-            "Logs of which a start found two log starts that cannot both be right.",
+            "Logs for which a start found two contradicting log starts.",
             "log_dir",
         )
         self.log_starts_disputed = self._gauge(
             "log_starts_disputed",
-            "Logs from which nothing is deleted until their log start is settled.",
+            "Logs from which nothing is deleted until their disputed log start is settled.",
             "log_dir",
         )
 
     def _declare_retention_metrics(self) -> None:
         self.retention_runs = self._counter("retention_runs", "Retention checks that ended.")
         self.retention_last_run = self._gauge(
-            "retention_last_run_timestamp_seconds", "When the last retention check ended."
+            "retention_last_run_timestamp_seconds", "Time at which the last retention check ended."
         )
         self.retention_duration_seconds = self._histogram(
-            "retention_duration_seconds", "Length of a retention check over all logs."
+            "retention_duration_seconds", "Duration of a retention check over all logs."
         )
         reason = "Reason is start_offset, size or time."
         self.retention_deleted_segments = self._counter(
@@ -320,11 +331,14 @@ class Metrics:
             "topic", "reason",
         )  # fmt: skip
         self.retention_deleted_bytes = self._counter(
-            "retention_deleted_bytes", f"Bytes of those segments. {reason}", "topic", "reason"
+            "retention_deleted_bytes",
+            f"Bytes of segments that retention deleted. {reason}",
+            "topic",
+            "reason",
         )
         self.retention_clock_jumps = self._counter(
             "retention_clock_jumps",
-            "Logs left out of a retention check because the wall clock jumped ahead.",
+            "Logs that a retention check skipped because the wall clock jumped ahead.",
         )
 
     def observe_retention(self, topic: str, deleted: Sequence[tuple[str, int]]) -> None:

@@ -209,19 +209,20 @@ class MetricsPage:
 def own_families(snapshot: Snapshot, state: BrokerState, *, is_degraded: bool) -> Iterator[Metric]:
     """Families of the snapshot under our names."""
     states = GaugeMetricFamily(
-        "kafkalog_broker_state", "1 for the state that the daemon is in, else 0.", labels=["state"]
+        "kafkalog_broker_state", "1 for the current state of the daemon, else 0.", labels=["state"]
     )
     for each in BrokerState:
         states.add_metric([each.name.lower()], float(each is state))
     yield states
     yield GaugeMetricFamily(
         "kafkalog_metrics_degraded",
-        "1 while there are more partitions than metrics.partition.limit: series by topic.",
+        "1 while there are more partitions than metrics.partition.limit, so that series are per "
+        "topic.",
         value=float(is_degraded),
     )
     deletable = GaugeMetricFamily(
         "kafkalog_log_deletable_bytes",
-        "Bytes that retention would delete now, at the last look. Reason is start_offset, size or "
+        "Bytes that retention would delete, at the last check. Reason is start_offset, size or "
         "time.",
         labels=["topic", "reason"],
     )

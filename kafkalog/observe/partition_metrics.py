@@ -55,33 +55,32 @@ PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
         ("log_segments", "segments", "Segments of the partition."),
         ("log_start_offset", "start_offset", "First offset that can be read."),
         ("log_end_offset", "end_offset", "Offset of the next record appended."),
-        ("log_high_watermark", "high_watermark", "Offset up to which readers see."),
-        ("log_records", "records", "Records that can be read, counted: holes of compaction and "
-         "transaction markers are none. As of the last count, but never more than offsets that "
-         "can be read. Absent until the partition was counted."),
+        ("log_high_watermark", "high_watermark", "Offset up to which readers see records."),
+        ("log_records", "records", "Readable records at the last count, without transaction "
+         "markers; never more than readable offsets. Absent until the partition was counted."),
         ("log_oldest_record_timestamp_seconds", "oldest_s",
-         "First timestamp of the first batch with records that can be read, even where the log "
-         "start lies behind that record; absent without any, and where the batch cannot be "
-         "opened."),
+         "First timestamp of the first batch with readable records, even if the log start is "
+         "after that record; absent if there is none or the batch cannot be read."),
         ("log_newest_record_timestamp_seconds", "newest_s",
-         "Largest timestamp of a record; absent without any."),
-        ("cleaner_dirty_ratio", "dirty_ratio", "Share of cleanable bytes, at the last look."),
-        ("cleaner_dirty_bytes", "dirty_bytes", "Cleanable bytes, at the last look."),
+         "Largest timestamp of a record; absent if there is none."),
+        ("cleaner_dirty_ratio", "dirty_ratio", "Share of cleanable bytes at the last check."),
+        ("cleaner_dirty_bytes", "dirty_bytes", "Cleanable bytes at the last check."),
         ("cleaner_uncleanable_bytes", "uncleanable_bytes",
-         "Those bytes while an error keeps the log from being cleaned, else 0."),
+         "Cleanable bytes while an error prevents cleans of the log, else 0."),
         ("cleaner_last_success_timestamp_seconds", "last_success_s",
-         "When a clean of the log last ended well, since the start."),
+         "Time of the last successful clean since the start."),
         ("cleaner_tombstone_batches", "tombstone_batches", "Batches with tombstones or markers "
-         "that the last clean kept until their horizon."),
+         "that the last clean retained until their delete horizon."),
         ("cleaner_next_horizon_timestamp_seconds", "next_horizon_s",
-         "From when on the first of them may go; absent when none waits."),
+         "Earliest delete horizon of a batch with tombstones or markers; absent if there is none."),
         ("archive_lag_offsets", "archive_lag",
-         "Offsets that readers see and the archive has not, with archive.hold."),
+         "Offsets that readers see and the archive does not have yet, with archive.hold."),
         ("archive_held_segments", "archive_held_segments",
-         "Segments over their limits that archive.hold keeps, at the last look."),
-        ("archive_held_bytes", "archive_held_bytes", "Bytes of those segments."),
-        ("log_lost_offsets", "lost_offsets", "Offsets that are lost and refused until somebody "
-         "accepts the loss, as far as the start and reads have met them; absent without any."),
+         "Segments over their limits that archive.hold retained at the last check."),
+        ("archive_held_bytes", "archive_held_bytes", "Bytes of the segments that archive.hold "
+         "retained at the last check."),
+        ("log_lost_offsets", "lost_offsets", "Lost offsets that are refused until the loss is "
+         "accepted, as far as the start and reads found them; absent if there are none."),
     )
 )  # fmt: skip
 

@@ -76,18 +76,18 @@ class TopicTraffic:
 
         self.append_records = counter("append_records", "Records of the batches appended.")
         self.append_bytes = counter("append_bytes", "Batch bytes appended.")
-        self.append_requests = counter("append_requests", "Appends to partitions that were tried.")
+        self.append_requests = counter("append_requests", "Attempted appends to partitions.")
         self.append_refusals = counter(
-            "append_refusals", "Those of them that failed, by the kind of error.", "error"
+            "append_refusals", "Appends that failed, by kind of error.", "error"
         )
         self.append_rejected_bytes = counter(
             "append_rejected_bytes", "Bytes of batches refused for their size."
         )
         self.fetch_records = counter("fetch_records", "Records fetched as JSON.")
         self.fetch_bytes = counter("fetch_bytes", "Batch bytes read for fetches.")
-        self.fetch_requests = counter("fetch_requests", "Reads of partitions that were tried.")
+        self.fetch_requests = counter("fetch_requests", "Attempted reads of partitions.")
         self.fetch_refusals = counter(
-            "fetch_refusals", "Those of them that failed, by the kind of error.", "error"
+            "fetch_refusals", "Reads that failed, by kind of error.", "error"
         )
         self._counters = (
             self.append_records, self.append_bytes, self.append_requests, self.append_refusals,

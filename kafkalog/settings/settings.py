@@ -299,7 +299,7 @@ def load_settings(
             value = _parse(setting, one)
             values[key] = ResolvedValue(setting, value, one.source, one.origin, one.is_hidden)
             if not setting.effective:
-                notices.append(Notice("info", f"{key} is set: {NO_EFFECT}"))
+                notices.append(Notice("info", f"{key} is set. {NO_EFFECT}"))
         else:
             values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
     _check_together(values)

@@ -62,11 +62,6 @@ def test_every_folder_of_the_package_is_described() -> None:
     assert [each for each in sorted(listed) if f"`{each}/`" not in text] == []
 
 
-def test_the_decisions_are_few() -> None:
-    """A new decision joins the page of its subject."""
-    assert 0 < len([page for page in DECISIONS if page.name != "README.md"]) <= 30
-
-
 @pytest.mark.parametrize(
     "page", [*PAGES, CHANGELOG], ids=lambda page: page.relative_to(ROOT).as_posix()
 )

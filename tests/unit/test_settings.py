@@ -173,7 +173,7 @@ def test_kafka_keys_about_other_things_are_listed_in_one_line() -> None:
 
 def test_a_key_without_effect_says_so() -> None:
     key = "log.dir.failure.timeout.ms"
-    assert f"{key} is set: {NO_EFFECT}" in messages(load(f"{key}=2"))
+    assert f"{key} is set. {NO_EFFECT}" in messages(load(f"{key}=2"))
 
 
 def test_other_addresses_need_a_word_and_get_a_warning() -> None:

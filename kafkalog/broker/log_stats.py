@@ -378,8 +378,8 @@ def _samples(manager: LogManager) -> Iterator[PartitionSample]:
             _seconds(metered.oldest_ms),
             _seconds(metered.newest_ms),
         )
-        if log.lost_ranges:
-            lost = sum(last - first + 1 for first, last in log.lost_ranges)
+        if log.losses.ranges:
+            lost = sum(last - first + 1 for first, last in log.losses.ranges)
             sample = sample._replace(lost_offsets=lost)
         if log.config.is_compacted:
             standing = standings.get(log.topic_partition)

@@ -46,7 +46,6 @@ from kafkalog.errors import (
     LogDirOffline,
     NotReady,
 )
-from kafkalog.log.recovery.lost_ranges import refuse_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -387,9 +386,9 @@ class CleanerThread:
                 self._cleaner = self._make_cleaner(self._throttle)
             with log.environment.io_guard():
                 # A clean would make a loss look as if compaction had taken the records.
-                refuse_lost(log)
+                log.losses.refuse_any()
             if not run.is_dry:
-                self._host.on_writer(log, log.end_gapless)
+                self._host.on_writer(log, log.losses.end_gapless)
                 self._host.make_durable(log, to_clean.first_uncleanable_offset)
                 self._states.note_begun(to_clean)
             result = self._cleaner.clean(

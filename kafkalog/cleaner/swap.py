@@ -62,8 +62,6 @@ def swap_in(
     log as it was and none of the new files; one after it a swap that ``end_pending_swap`` ends.
     """
     assert log.local.pending_swap is None, "one swap after the other"
-    if log.proof.is_gapless:
-        on_writer(log.end_gapless)
     swap = SegmentSwap(log.environment, log.local, new, old, renames_max=operations_max)
     log.local.pending_swap = swap
     try:

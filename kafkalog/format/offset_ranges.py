@@ -1,4 +1,4 @@
-"""Ranges of offsets that a log lost, and what is left of them without those that were given up."""
+"""Ranges of offsets that a log lost: which those in a gap are, and which were not accepted yet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,26 @@ class LostRange(NamedTuple):
 
     first_offset: int
     last_offset: int
+
+
+def lost_in_gap(
+    first_offset: int,
+    end_offset: int,
+    *,
+    is_gapless: bool,
+    orphans: Iterable[int],
+    accepted: Iterable[tuple[int, int]],
+) -> tuple[LostRange, ...]:
+    """What is lost of the offsets [first_offset, end_offset), which no segment holds.
+
+    All of them in a gapless log; else those from the first of ``orphans`` on, the bases of indexes
+    without a ``.log``. The others may be what compaction took.
+    """
+    if not is_gapless:
+        within = (offset for offset in orphans if first_offset <= offset < end_offset)
+        first_offset = min(within, default=end_offset)
+    holes = [(first_offset, end_offset - 1)] if first_offset < end_offset else []
+    return not_accepted(holes, accepted)
 
 
 def not_accepted(

@@ -20,7 +20,6 @@ Source: Kafka's UnifiedLog (4.1).
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -37,11 +36,10 @@ from kafkalog.errors import (
     RecordSetTooLarge,
 )
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.log import append as append_plan
 from kafkalog.log import kafka_messages
 from kafkalog.log.flush_plan import FlushPlan
-from kafkalog.log.recovery.lost_ranges import lost_offsets, refuse_missing, require_legal_gap
+from kafkalog.log.lost_ranges import LostRanges
 from kafkalog.log.state import producer_rebuild
 from kafkalog.log.values import (
     NO_PROOF,
@@ -114,14 +112,14 @@ class UnifiedLog:
         if producers.unsynced_paths:
             local.note_name_change()  # the load wrote them
         # published to readers
-        self.proof = proof
         # Lower than the log start, by a file that cannot have rotted: nothing may be deleted.
         self.disputed_start_offset = disputed_start_offset
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset
-        self.lost_ranges: tuple[LostRange, ...] = ()  # that nobody accepted
-        self._holes: dict[int, int] = {}  # first to last offset of all that are known
+        self.losses = LostRanges(
+            topic_partition, local, environment.filesystem, proof, log_start_offset
+        )
 
     # ---- what anybody may ask
 
@@ -211,7 +209,7 @@ class UnifiedLog:
             )
             if found is None or found.base_offset > offset:
                 end_offset = limit if found is None else found.base_offset
-                require_legal_gap(self, offset, end_offset, may_block=may_block)
+                self.losses.require_legal_gap(offset, end_offset, may_block=may_block)
             if found is None:
                 return self._answer(memoryview(b""), offset, offset)
             aborted: Sequence[AbortedTransaction] = ()
@@ -241,7 +239,7 @@ class UnifiedLog:
             except FileNotFoundError as error:
                 if not self._is_one_taken(segments):
                     self._refuse_when_gone()
-                    refuse_missing(self, error)
+                    self.losses.refuse_missing(error)
                     raise
             except CorruptBatch:  # bounds of a segment from before a swap and from after it
                 if not self._is_one_taken(segments):
@@ -340,7 +338,7 @@ class UnifiedLog:
                     timestamp_ms, self.log_start_offset, may_block=may_block
                 )
                 if found is not None:
-                    if self.lost_ranges:
+                    if self.losses.ranges:
                         self._require_no_loss_before(found.offset, may_block=may_block)
                     return found
         return None
@@ -351,12 +349,12 @@ class UnifiedLog:
         The records there may have been the first of that time. With a batch in between, which was
         too early, they were too.
         """
-        for lost in self.lost_ranges:
+        for lost in self.losses.ranges:
             first_offset = lost.last_offset + 1
             if self.log_start_offset < first_offset <= offset:
                 following = self.local.read(first_offset, 1, may_block=may_block)
                 if following is None or following.next_offset > offset:
-                    raise lost_offsets(self, lost)
+                    raise self.losses.error(lost)
 
     # ---- append
 
@@ -489,7 +487,7 @@ class UnifiedLog:
         """
         self._refuse_when_broken()
         if expected_next_offset > self.log_end_offset:
-            self.end_gapless()
+            self.losses.end_gapless()
         is_all_visible = self.high_watermark >= self.log_end_offset
         segment = self.local.roll(expected_next_offset)
         self.producers.end_offset = segment.base_offset
@@ -562,8 +560,7 @@ class UnifiedLog:
         self.epochs.truncate_from_start(new_offset)
         self.producers.on_log_start(new_offset)
         self._first_unstable_offset = self.producers.first_unstable_offset
-        if self.lost_ranges:
-            self._forget_lost_below_start()
+        self.losses.on_log_start(new_offset)
         _log.info(
             kafka_messages.start_moved(new_offset, reason), partition=str(self.topic_partition)
         )
@@ -592,56 +589,12 @@ class UnifiedLog:
             self.disputed_start_offset = None  # now somebody has asked for it
         return self.log_start_offset
 
-    # ---- lost ranges, see ``lost_ranges``
-
-    def note_lost(self, first_offset: int, last_offset: int) -> None:
-        """Refuse to pass these offsets by, unless they were accepted; told once. Any thread.
-
-        What lies below the log start was deleted, and is not missed.
-        """
-        first_offset = max(first_offset, self.log_start_offset)
-        if first_offset > last_offset or self._holes.get(first_offset, -1) >= last_offset:
-            return
-        self._holes[first_offset] = last_offset
-        before = self.lost_ranges
-        self._publish_lost()
-        if self.lost_ranges != before:
-            _log.error(
-                "lost_range_refused",
-                partition=str(self.topic_partition),
-                first_offset=first_offset,
-                last_offset=last_offset,
-            )
-
-    def _publish_lost(self) -> None:
-        """Another thread may note or accept meanwhile: what it changed is not undone here."""
-        while True:
-            proof, holes = self.proof, tuple(self._holes.items())
-            self.lost_ranges = not_accepted(holes, proof.accepted_losses)
-            if proof is self.proof and len(holes) == len(self._holes):
-                return
-
-    def end_gapless(self) -> None:
-        """What comes next may leave a legal gap: from here on neighbours prove no loss."""
-        self.proof = replace(self.proof, is_gapless=False)
-
-    def accept_loss(self, lost: LostRange) -> None:
-        """Note it in the proof; in force, from ``pass_accepted`` on, once that is durable."""
-        losses = (*self.proof.accepted_losses, lost)
-        self.proof = replace(self.proof, accepted_losses=losses)
-
-    def withdraw_loss(self, lost: LostRange) -> None:
-        """The acceptance could not be made durable."""
-        losses = tuple(each for each in self.proof.accepted_losses if each != lost)
-        self.proof = replace(self.proof, accepted_losses=losses)
-        self._publish_lost()
-
     def pass_accepted(self, lost: LostRange) -> None:
         """From here on the range is a gap like any other.
 
         Segments whose ``.log`` is gone leave the log; a loss in front of it moves the log start.
         """
-        self._publish_lost()
+        self.losses.publish()
         inside = self.segments.values_between(lost.first_offset, lost.last_offset + 1)
         active = self.segments.active
         gone = tuple(each for each in inside if each is not active and not each.log_file.exists())
@@ -650,12 +603,6 @@ class UnifiedLog:
         if lost.first_offset <= self.log_start_offset <= lost.last_offset:
             offset = min(lost.last_offset + 1, self.high_watermark)
             self.increment_log_start_offset(offset, "accepted loss")
-
-    def _forget_lost_below_start(self) -> None:
-        """What retention or an operator deleted is missed no more."""
-        start, holes = self.log_start_offset, tuple(self._holes.items())  # readers may add one now
-        self._holes = {first: last for first, last in holes if last >= start}
-        self._publish_lost()
 
     # ---- truncate, delete, close
 
@@ -707,6 +654,7 @@ class UnifiedLog:
         self.delete_snapshots_of(gone)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.losses.on_log_start(self.log_start_offset)
         producer_rebuild.rebuild(
             self.producers,
             self.segments,
@@ -724,6 +672,7 @@ class UnifiedLog:
         self.epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
         self.log_start_offset = offset
+        self.losses.on_log_start(offset)
         self.local.recovery_point = offset  # nothing lies below it
         self._after_truncation()
 

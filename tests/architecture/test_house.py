@@ -69,25 +69,6 @@ CIRCLES_TO_CUT: dict[str, frozenset[str]] = {
             "kafkalog.broker.directory.writer",
         }
     ),
-    "log": frozenset(
-        {
-            "kafkalog.log.append",
-            "kafkalog.log.flush_plan",
-            "kafkalog.log.kafka_messages",
-            "kafkalog.log.local_log",
-            "kafkalog.log.recovery.corruption_policy",
-            "kafkalog.log.recovery.lost_ranges",
-            "kafkalog.log.segment.chunks",
-            "kafkalog.log.segment.index_repair",
-            "kafkalog.log.segment.log_segment",
-            "kafkalog.log.segment.segment_reader",
-            "kafkalog.log.segment.segment_recovery",
-            "kafkalog.log.segment.segment_swap",
-            "kafkalog.log.segment.sound_behind",
-            "kafkalog.log.state.producer_rebuild",
-            "kafkalog.log.unified_log",
-        }
-    ),
     "server": frozenset(
         {
             "kafkalog.server.api",

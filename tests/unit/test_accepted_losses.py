@@ -52,7 +52,7 @@ def test_a_log_with_a_loss_is_not_cleaned_before_it_is_accepted(suffixes: tuple[
     assert world.sim.operations.accept_loss("t", 0, lost) == ((), (lost,))
     world.turn()
     assert world.checkpoint()
-    assert not world.log().proof.is_gapless
+    assert not world.log().losses.proof.is_gapless
     for _ in range(2):
         assert first_offset(world, lost.first_offset) == lost.last_offset + 1
         world = CleaningDaemon(world.sim.kill())

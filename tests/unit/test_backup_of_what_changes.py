@@ -169,7 +169,7 @@ def calling_disk() -> CallingDisk:
 def cleaned_segment(sim: SimManager) -> tuple[SegmentSwap, list[tuple[int, int, bytes]]]:
     """A swap of all closed segments of orders-0 for one, and all batches afterwards."""
     log = log_of(sim, "orders")
-    log.end_gapless()  # as a clean does before it swaps
+    log.losses.end_gapless()  # as a clean does before it swaps
     unit, old, before = sim.manager.unit_of(log), log.segments.non_active, contents(log)
     end_offset = log.segments.active.base_offset
     kept = [each for each in before if each[0] % 2 and each[0] < end_offset]

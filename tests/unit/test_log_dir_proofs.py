@@ -82,9 +82,9 @@ def test_a_new_partition_is_gapless_from_its_birth() -> None:
     assert sim.produce("t", batch_of("v")).error is None
     sim = life(sim.kill())
     assert proof(sim).is_gapless
-    assert sim.manager.log_of("t", 0).proof.is_gapless
+    assert sim.manager.log_of("t", 0).losses.proof.is_gapless
     sim = life(sim.stop())
-    assert sim.manager.log_of("t", 0).proof.is_gapless, "through the stops, too"
+    assert sim.manager.log_of("t", 0).losses.proof.is_gapless, "through the stops, too"
 
 
 def test_a_creation_writes_the_file_once_a_directory() -> None:
@@ -103,7 +103,7 @@ def test_the_end_is_known_after_a_clean_stop_alone() -> None:
     assert on_disk(disk) == [CheckedOffsets(0, 4, end_offset=4, is_gapless=True)]
     sim = life(disk)
     assert proof(sim).end_offset == 4
-    assert sim.manager.log_of("t", 0).proof.end_offset is None, "the log goes on"
+    assert sim.manager.log_of("t", 0).losses.proof.end_offset is None, "the log goes on"
     sim.produce("t", batch_of("v"))
     sim = life(sim.kill())
     assert proof(sim).end_offset is None
@@ -126,7 +126,7 @@ def test_epochs_of_a_kafka_end_gaplessness() -> None:
     )
     sim = life(disk)
     assert proof(sim).is_gapless
-    assert not sim.manager.log_of("t", 0).proof.is_gapless
+    assert not sim.manager.log_of("t", 0).losses.proof.is_gapless
     sim = life(sim.stop())
     assert not proof(sim).is_gapless
 
@@ -136,7 +136,7 @@ def test_a_clean_of_others_ends_gaplessness() -> None:
     disk = first_life(4).stop()
     disk.write_file_atomically(f"/data/a/{CLEANER_OFFSETS}", encode_offsets({T0: 3}))
     sim = life(disk)
-    assert not sim.manager.log_of("t", 0).proof.is_gapless
+    assert not sim.manager.log_of("t", 0).losses.proof.is_gapless
 
 
 def test_the_first_clean_ends_gaplessness_before_it_changes_anything() -> None:

@@ -15,7 +15,6 @@ from kafkalog.errors import CorruptBatch, OffsetBelowLogStart
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.recovery.lost_ranges import look_for_lost
 from kafkalog.log.values import AppendOrigin, Isolation, LogProof
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 
@@ -64,7 +63,7 @@ def cut(world: PartitionWorld, base: int, size: int) -> None:
 
 def accept(world: PartitionWorld, lost: LostRange) -> None:
     """As the operation does it, but for the file."""
-    world.log.accept_loss(lost)
+    world.log.losses.accept(lost)
     world.log.pass_accepted(lost)
 
 
@@ -164,7 +163,7 @@ def test_the_lost_end_of_a_log_stays_lost(clean: bool) -> None:
         world.open(clean=True, recovery_point=COUNT)
         assert world.append(batch([b"next"])).first_offset == COUNT
         assert outcome(world) == expected(*lost) | {COUNT: COUNT}
-        assert world.log.lost_ranges == (lost,)
+        assert world.log.losses.ranges == (lost,)
 
 
 def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
@@ -226,7 +225,7 @@ def test_what_was_never_durable_is_no_loss(policy: str) -> None:
         world.open(clean=False, recovery_point=base, proof=GAPLESS)
         assert world.log.log_end_offset == base + 1
         assert outcome(world) == {offset: offset for offset in range(base + 1)}
-        assert not world.log.lost_ranges
+        assert not world.log.losses.ranges
         stop(world, clean=False)
     world.open(clean=False, recovery_point=base, proof=GAPLESS)
     world.append(batch([b"next"], timestamps=NOW_MS, keys=[b"next"]))
@@ -255,12 +254,12 @@ def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
     stop(world, clean=True)
     remove(world, base, ("log",))
     world.open(clean=True, recovery_point=COUNT)
-    (lost,) = world.log.lost_ranges
+    (lost,) = world.log.losses.ranges
     assert lost == (base, following - 1)
     accept(world, lost)
     passed = {each: following if base <= each < following else each for each in range(COUNT)}
-    assert (world.log.lost_ranges, outcome(world)) == ((), passed)
-    accepted = LogProof(accepted_losses=world.log.proof.accepted_losses, is_gapless=True)
+    assert (world.log.losses.ranges, outcome(world)) == ((), passed)
+    accepted = LogProof(accepted_losses=world.log.losses.proof.accepted_losses, is_gapless=True)
     stop(world, clean=False)
     with capture_logs() as lines:
         world.open(clean=False, proof=accepted)
@@ -270,7 +269,7 @@ def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
     stop(world, clean=True)
     remove(world, following, ("log",))
     world.open(clean=True, recovery_point=COUNT, proof=accepted)
-    assert world.log.lost_ranges == ((following, bases[3] - 1),)
+    assert world.log.losses.ranges == ((following, bases[3] - 1),)
     found = outcome(world)
     assert {found[each] for each in range(base, bases[3])} == {(following, bases[3] - 1)}
 
@@ -283,7 +282,7 @@ def test_an_accepted_loss_of_a_served_log_drops_its_segment() -> None:
     world.log.segments.values[1].close_handles()
     with pytest.raises(CorruptBatch):
         world.log.read(base, 1, Isolation.LOG_END)
-    (lost,) = world.log.lost_ranges
+    (lost,) = world.log.losses.ranges
     accept(world, lost)
     assert base not in world.bases()
     assert outcome(world)[base] == following
@@ -298,16 +297,16 @@ def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
         stop(world, clean=True)
         remove(world, 0, ("log",))
         world.open(clean=True, recovery_point=COUNT)
-        assert (world.log.log_start_offset, world.log.lost_ranges) == (0, ((0, bases[1] - 1),))
+        assert (world.log.log_start_offset, world.log.losses.ranges) == (0, ((0, bases[1] - 1),))
         start = bases[1]
         if how == "accept":
-            accept(world, world.log.lost_ranges[0])
+            accept(world, world.log.losses.ranges[0])
         elif how == "delete records":
             world.log.delete_records(start)
         else:
             world.log.delete_segments(world.log.segments.values[:1], "retention")
             start = bases[2]
-        assert (world.log.log_start_offset, world.log.lost_ranges) == (start, ())
+        assert (world.log.log_start_offset, world.log.losses.ranges) == (start, ())
         assert outcome(world)[0] == "below"
         check_invariants(world.log)
 
@@ -328,7 +327,7 @@ def test_a_first_segment_without_any_file_is_missed_after_a_clean_stop() -> None
         stop(world, clean=True)
         proof = LogProof(log_start_offset=start, end_offset=COUNT, is_gapless=True)
         world.open(clean=True, recovery_point=COUNT, log_start_offset=start, proof=proof)
-        assert (world.log.log_start_offset, world.log.lost_ranges) == (start, ())
+        assert (world.log.log_start_offset, world.log.losses.ranges) == (start, ())
 
 
 def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:
@@ -368,9 +367,9 @@ def test_what_was_deleted_is_not_lost_again() -> None:
     remove(world, base)
     world.open(clean=True, recovery_point=COUNT, proof=GAPLESS)
     world.log.delete_records(base + 1)
-    assert look_for_lost(world.log) == ((base + 1, following - 1),)
+    assert world.log.losses.search() == ((base + 1, following - 1),)
     world.log.delete_records(following)
-    assert look_for_lost(world.log) == ()
+    assert world.log.losses.search() == ()
 
 
 def test_a_front_that_a_kafka_deleted_is_no_loss() -> None:
@@ -384,5 +383,5 @@ def test_a_front_that_a_kafka_deleted_is_no_loss() -> None:
         remove(world, first)
         proof = LogProof(is_gapless=True, log_start_offset=first, end_offset=COUNT)
         world.open(clean=True, recovery_point=COUNT, proof=proof)
-        assert world.log.lost_ranges == (() if is_deleted else ((first, following - 1),))
+        assert world.log.losses.ranges == (() if is_deleted else ((first, following - 1),))
         assert world.log.log_start_offset == (following if is_deleted else first)

@@ -241,7 +241,7 @@ def test_a_partition_that_was_made_anew_has_no_past() -> None:
     sim.clock.advance_ms(20_000)
     assert sim.produce("t", batch_of("v")).error is None
     again = manager_on(sim.kill()).start()
-    assert (log_end(again), again.manager.log_of("t", 0).lost_ranges) == (1, ())
+    assert (log_end(again), again.manager.log_of("t", 0).losses.ranges) == (1, ())
 
 
 def test_an_idle_full_directory_heals() -> None:

@@ -293,7 +293,10 @@ class Checkpoints:
             first_dirty = self._first_dirty.first_dirty_offset(log.topic_partition)
             if first_dirty is not None and not self._table.serves(log):
                 first_dirty = None  # a copy on its way: as in the cleaner's file
-            disputed, proof = log.disputed_start_offset, log.proof  # the writer may change them
+            disputed, proof = (
+                log.disputed_start_offset,
+                log.losses.proof,
+            )  # the writer may change them
             entries[LogKey(log.topic_id, log.topic_partition.partition)] = CheckedOffsets(
                 log_start_offset=log.log_start_offset if disputed is None else disputed,
                 recovery_point=log.local.recovery_point,

@@ -19,7 +19,6 @@ from kafkalog.broker.directory.commands import (
 from kafkalog.broker.log_stats import MeteredLog
 from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
 from kafkalog.format.offset_ranges import LostRange
-from kafkalog.log.recovery.lost_ranges import look_for_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,9 +145,9 @@ class LogMaintenance:
     def losses(self, log: UnifiedLog) -> Losses:
         """What is lost of the log: a small read a segment. KafkalogError."""
         with self._manager.unit_of(log).log_dir.guard():
-            lost = look_for_lost(log)
+            lost = log.losses.search()
         start = log.log_start_offset
-        accepted = sorted(LostRange(*each) for each in log.proof.accepted_losses)
+        accepted = sorted(LostRange(*each) for each in log.losses.proof.accepted_losses)
         return Losses(lost, tuple(each for each in accepted if each.last_offset >= start))
 
     def accept_loss(self, log: UnifiedLog, lost: LostRange) -> Losses:
@@ -169,11 +168,11 @@ class LogMaintenance:
                 "daemon, then accept what is lost."
             )
         unit = self._manager.unit_of(log)
-        self._on_writer(log, lambda: log.accept_loss(lost))
+        self._on_writer(log, lambda: log.losses.accept(lost))
         try:
             self._manager.checkpoints.write_proofs(unit.log_dir)
         except StorageFault:
-            self._on_writer(log, lambda: log.withdraw_loss(lost))
+            self._on_writer(log, lambda: log.losses.withdraw(lost))
             raise
         self._on_writer(log, lambda: log.pass_accepted(lost))
         self._manager.cleaning.states.retry(log.topic_partition)

@@ -309,7 +309,7 @@ class DirectoryLoading:
         if self._filesystem.exists(path):
             self._set_aside(unit, path, topic_partition)
         log = self._make(unit, path, topic)
-        log.proof = LogProof(log_start_offset=0, is_gapless=True)
+        log.losses.proof = LogProof(log_start_offset=0, is_gapless=True)
         log.epochs.assign(0, log.log_end_offset)  # as Kafka's leader does before the first append
         log.epochs.flush()
         self._filesystem.sync_dir(unit.log_dir.path)

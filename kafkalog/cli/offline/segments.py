@@ -23,7 +23,7 @@ from kafkalog.cli.arguments import moment_text, require_partition_directory, top
 from kafkalog.cli.connection import output_option, with_client
 from kafkalog.cli.output import print_table
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.format.offset_ranges import not_accepted
+from kafkalog.format.offset_ranges import lost_in_gap
 from kafkalog.log.inspect.directory_check import list_directory, verify_directory
 from kafkalog.log.inspect.directory_facts import summarize_segments
 from kafkalog.log.inspect.directory_proof import proof_of
@@ -99,11 +99,14 @@ def _lost(
     if not gap or gap < 0:
         return 0
     first, end = segment.base_offset - gap, segment.base_offset
-    if not proof.is_gapless:
-        within = [offset for offset in orphans if first <= offset < end]
-        first = min(within, default=end)
-    holes = [(first, end - 1)] if first < end else []
-    return sum(last - first + 1 for first, last in not_accepted(holes, proof.accepted_losses))
+    lost = lost_in_gap(
+        first,
+        end,
+        is_gapless=proof.is_gapless,
+        orphans=orphans,
+        accepted=proof.accepted_losses,
+    )
+    return sum(last - first + 1 for first, last in lost)
 
 
 def _note(gap: int | None, lost: int) -> str:

@@ -25,7 +25,7 @@ from kafkalog.format.integers import INT32_MAX, INT64_MAX, FormatError
 from kafkalog.format.topic_names import decode_id, encode_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
 FORMAT = 1
@@ -74,6 +74,15 @@ NOTHING_PROVEN = CheckedOffsets()
 
 class NewerProofsFormat(FormatError):
     """A later version of kafkalog wrote it: not damaged, but not for this one."""
+
+
+def stays_gapless(is_noted: bool, *, was_cleaned: bool, epochs: Iterable[int]) -> bool:
+    """Whether a log that was noted as gapless is so still.
+
+    Not one that a cleaner has worked on since: it is named in ``cleaner-offset-checkpoint``. Nor
+    one that a Kafka led: that begins a leader epoch of its own, and logs made here keep epoch 0.
+    """
+    return is_noted and not was_cleaned and all(epoch == 0 for epoch in epochs)
 
 
 def encode_proofs(directory_id: UUID, entries: Mapping[LogKey, CheckedOffsets]) -> bytes:

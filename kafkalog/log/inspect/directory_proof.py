@@ -13,7 +13,7 @@ from kafkalog.format.disk.file_names import (
     META_PROPERTIES,
     PARTITION_METADATA,
 )
-from kafkalog.format.disk.log_proofs import NOTHING_PROVEN, LogKey, decode_proofs
+from kafkalog.format.disk.log_proofs import NOTHING_PROVEN, LogKey, decode_proofs, stays_gapless
 from kafkalog.format.disk.properties import decode_meta_properties, decode_partition_metadata
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import encode_id, parse_directory_name
@@ -30,8 +30,7 @@ T = TypeVar("T")
 def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:
     """What a daemon wrote under a checksum of the log in a partition's directory. OSError.
 
-    Nothing is proven without a sound file of this log directory and the topic's id. No gapless log
-    has been cleaned, or led by a Kafka, which begins an epoch of its own.
+    Nothing is proven without a sound file of this log directory and the topic's id.
     """
     log_dir, _, name = directory.rpartition("/")
     try:
@@ -49,8 +48,12 @@ def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:
         return proof
     cleaned = _read(filesystem, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", decode_offsets)
     epochs = _read(filesystem, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", decode_leader_epochs)
-    is_ours = partition not in (cleaned or ()) and all(epoch == 0 for epoch, _ in epochs or ())
-    return replace(proof, is_gapless=is_ours)
+    is_gapless = stays_gapless(
+        proof.is_gapless,
+        was_cleaned=partition in (cleaned or ()),
+        epochs=(epoch for epoch, _ in epochs or ()),
+    )
+    return replace(proof, is_gapless=is_gapless)
 
 
 def _read(filesystem: ReadFilesystem, path: str, decode: Callable[[bytes], T]) -> T | None:

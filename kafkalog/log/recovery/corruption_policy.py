@@ -10,9 +10,12 @@
   - Other bytes in front of a sound batch are made one such batch, if they were durable once: no
     power cut took them. Its header alone is written.
   - Anything else is cut, and the cut bytes are kept.
-Whether the segments behind a cut stay is the loader's decision. What is kept goes to
-``<base>.log.<position>.torn`` (a name that Kafka's loader ignores), synced before anything changes.
-Runs in the loader: recovery asks here where it meets a bad batch.
+Whether the segments after a cut stay is the loader's decision. Those that cannot be served are
+deleted with ``kafka`` and set aside with ``keep``: renamed to ``<base>.log.behind-<offset>.torn``
+(``drop``). Cut bytes are kept in ``<base>.log.<position>.torn``, synced before anything changes.
+Kafka's loader ignores both names. Runs in the loader: recovery asks here where it meets a bad
+batch. A crash leaves some of the names changed; the next load decides the same again, or removes
+what is ``.deleted``.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from zlib import crc32
 import structlog
 
 from kafkalog.errors import CorruptBatch
+from kafkalog.format.disk.file_names import DELETED_SUFFIX
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop
 from kafkalog.format.records.record_batch import (
@@ -38,6 +42,7 @@ from kafkalog.format.records.record_batch import (
     MalformedBatch,
     read_header,
 )
+from kafkalog.log.local_log import DELETE_FILE_TASK
 from kafkalog.log.recovery.prefix_repair import (
     NO_ENDS,
     KnownEnds,
@@ -52,11 +57,12 @@ from kafkalog.log.segment.segment_recovery import BadBatch, BadSpot, Judge, Step
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.env.filesystem import File, Filesystem
-    from kafkalog.format.records.batch_scan import BatchRows
+    from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.local_log import LogSegments
+    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment.log_segment import LogSegment
 
 _log = structlog.get_logger(__name__)
@@ -148,22 +154,6 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
                 file=segment.log_file.path,
                 position=position,
             )
-
-
-def has_whole_tail(
-    segment: LogSegment, position: int | None = None, tail: list[BatchRows] | None = None
-) -> bool:
-    """Whether a segment ends with a whole batch; reads headers behind the last index entry only.
-
-    ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
-    """
-    if position is None:
-        position = segment.floor_entry(INT64_MAX).position
-    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
-        position = chunk.position + chunk.rows.consumed_bytes
-        if tail is not None and chunk.rows.count:
-            tail.append(chunk.rows)
-    return position == segment.size_bytes
 
 
 def refuse_legacy(segment: LogSegment, bad: BadSpot) -> None:
@@ -406,3 +396,55 @@ def _keep_bytes(
     file.sync()
     file.close()
     return path
+
+
+# ---- segments after a hole
+
+
+def drop(
+    environment: LogEnvironment,
+    config: LogConfig,
+    segments: Sequence[LogSegment],
+    corruption: Corruption,
+    end_offset: int,
+) -> None:
+    """Take segments, which are in no set any more, out of service; the log ends at end_offset.
+
+    Durable on return: their offsets are given anew, and no power cut may bring the old ones back.
+    """
+    if not segments:
+        return
+    rename(environment.filesystem, segments, corruption, end_offset)
+    segments[0].log_file.sync_name()
+    if corruption == "keep":
+        return
+
+    def delete_files() -> None:
+        for segment in segments:
+            segment.delete_files()
+
+    environment.scheduler.schedule_once(
+        DELETE_FILE_TASK, environment.guarded(delete_files), config.file_delete_delay_ms
+    )
+
+
+def rename(
+    filesystem: Filesystem, segments: Sequence[LogSegment], corruption: Corruption, end_offset: int
+) -> None:
+    """Only the names; who loads the directory anew afterwards removes what is ``.deleted``."""
+    for segment in segments:
+        if corruption == "kafka":
+            segment.change_suffix(DELETED_SUFFIX)
+            continue
+        segment.change_suffix(_free_suffix(filesystem, segment, end_offset))
+        segment.close_handles()
+        _log.error("segment_set_aside", path=segment.log_file.path)
+
+
+def _free_suffix(filesystem: Filesystem, segment: LogSegment, end_offset: int) -> str:
+    """One under which nothing lies yet."""
+    suffix, count = f".behind-{end_offset}{TORN_SUFFIX}", 1
+    while filesystem.exists(f"{segment.log_file.path}{suffix}"):
+        count += 1
+        suffix = f".behind-{end_offset}.{count}{TORN_SUFFIX}"
+    return suffix

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,12 +22,14 @@ from kafkalog.format.disk.file_names import (
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
+from kafkalog.format.disk.log_proofs import stays_gapless
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import LostRange, not_accepted
 from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.local_log import LocalLog, LogSegments
-from kafkalog.log.recovery import corruption_policy, lost_data
+from kafkalog.log.lost_ranges import find_lost, log_left_over, log_lost, log_lost_end
+from kafkalog.log.recovery import corruption_policy
 from kafkalog.log.recovery.epochs import (
     RecoveredEpochs,
     adopt_as_kafka,
@@ -36,12 +37,11 @@ from kafkalog.log.recovery.epochs import (
     maybe_rebuild_epochs,
 )
 from kafkalog.log.recovery.loader_files import LoaderFiles, has_sane_transactions
-from kafkalog.log.recovery.lost_data import find_lost, tell_left_over, tell_lost, tell_lost_end
-from kafkalog.log.recovery.lost_ranges import is_emptied
 from kafkalog.log.recovery.prefix_repair import NO_ENDS, KnownEnds
 from kafkalog.log.segment import segment_split
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_file import MovableDirectory
+from kafkalog.log.segment.segment_reader import has_whole_tail
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.state import producer_rebuild
 from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
@@ -212,18 +212,17 @@ class _Loader:
             disputed_start_offset=None if is_deleted else self._tell_start(),
         )
         for each in lost:
-            log.note_lost(*each)
+            log.losses.note(*each)
         return log
 
     def _trust_proof(self) -> None:
-        """A log that a Kafka, or another version of this program, had since is gapless no more.
-
-        A Kafka that leads a partition begins an epoch of its own; what is made here has epoch 0 for
-        ever. Whoever cleans a log names it in the cleaner's checkpoint.
-        """
-        is_ours = all(entry.epoch == 0 for entry in self._epochs.entries)
-        if self._proof.is_gapless and (self._may_have_gaps or not is_ours):
-            self._proof = replace(self._proof, is_gapless=False)
+        """Whether the log is still gapless."""
+        is_gapless = stays_gapless(
+            self._proof.is_gapless,
+            was_cleaned=self._may_have_gaps,
+            epochs=(entry.epoch for entry in self._epochs.entries),
+        )
+        self._proof = replace(self._proof, is_gapless=is_gapless)
 
     def _judge_start(self, *, clean: bool) -> None:
         """Which of two log starts counts, as far as names and epochs tell."""
@@ -285,7 +284,7 @@ class _Loader:
         end = self._end_of(active)
         is_kept = self._corruption == "keep"
         told = self._last_end if is_kept else recovery_point
-        tell_lost_end(active, end, told, self._environment.note_lost)
+        log_lost_end(active, end, told, self._environment.note_lost)
         if is_kept and end < log_end:
             self._told.append(LostRange(max(end, self._start), log_end - 1))
         ends_elsewhere = log_end != active.read_next_offset()
@@ -383,28 +382,18 @@ class _Loader:
         self._find_lost()
 
     def _find_lost(self) -> None:
-        """Holes that names prove, or the birth of the log."""
+        """Holes that names prove, or that the log is gapless."""
+        epochs = self._epochs.entries
         self._lost = find_lost(
             self._segments,
             self._files.orphans,
             self._files.offsets_of(SNAPSHOT_SUFFIX),
+            self._proof,
+            first_epoch_start=epochs[0].start_offset if epochs else None,
             start_offset=self._start,
             durable_end=self._durable_end,
             may_have_gaps=self._has_gaps,
         )
-        is_gapless = self._proof.is_gapless
-        if is_gapless and self._proof.end_offset is not None and len(self._segments):
-            # At a clean stop the log start is that of the first segment, or lies above it. A Kafka
-            # that has deleted the front since, and nothing else, has cut the leader epochs there.
-            first_base, epochs = self._segments.first.base_offset, self._epochs.entries
-            is_deleted = bool(epochs) and epochs[0].start_offset == first_base
-            if self._start < first_base and not is_deleted:
-                self._lost.setdefault(first_base - 1, self._start)
-        for segment, following in pairwise(self._segments):
-            base, end = segment.base_offset, following.base_offset
-            is_live = self._start < end and base < self._durable_end
-            if is_live and (is_emptied(segment) or (not segment.size_bytes and is_gapless)):
-                self._lost.setdefault(end - 1, base)
 
     def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
         """Tell what is lost and was not accepted, and keep it known; those ranges.
@@ -417,7 +406,7 @@ class _Loader:
             if first <= last_offset:
                 holes.append(LostRange(max(first, self._start), last_offset))
         lost = not_accepted(holes, self._proof.accepted_losses)
-        tell_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
+        log_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
         kept = lost if self._corruption == "keep" else ()
         self._files.settle_orphans(kept, self._proof.accepted_losses)
         for first, _ in kept:
@@ -446,7 +435,7 @@ class _Loader:
         if not len(self._segments):
             return
         active, tail = self._segments.active, list["BatchRows"]()
-        if not corruption_policy.has_whole_tail(active, tail=tail):
+        if not has_whole_tail(active, tail=tail):
             _log.error("clean_log_is_torn", path=active.log_file.path)
             self._recover_and_sync(active)
             return
@@ -519,7 +508,7 @@ class _Loader:
             return False
         is_durable = end < recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
-        tell_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
+        log_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
             self._told.append(LostRange(max(end, self._start), next_base - 1))
@@ -530,7 +519,9 @@ class _Loader:
     def _drop(self, segments: Sequence[LogSegment], end_offset: int) -> None:
         """Out of the set and out of service; the log ends at ``end_offset``."""
         self._segments.remove(segments)
-        lost_data.drop(self._environment, self._config, segments, self._corruption, end_offset)
+        corruption_policy.drop(
+            self._environment, self._config, segments, self._corruption, end_offset
+        )
 
     def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
         """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
@@ -622,7 +613,7 @@ class _Loader:
             log.truncate(pieces[-1].end)
             log.datasync()
             later = self._segments.higher_values(segment.base_offset)
-            lost_data.rename(filesystem, later, self._corruption, segment.base_offset)
+            corruption_policy.rename(filesystem, later, self._corruption, segment.base_offset)
         segment_split.write_pieces(filesystem, self._directory.path, segment, pieces)
         self._segments.close_handles()
         orphans = self._files.orphans

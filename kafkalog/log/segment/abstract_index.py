@@ -49,7 +49,7 @@ E = TypeVar("E")
 class AbstractIndex(ABC, Generic[S, E]):
     """Entries of one index file: ``S`` is the store of the decoded columns, ``E`` one entry."""
 
-    __slots__ = ("_active", "_cache", "_file", "base_offset", "max_entries")
+    __slots__ = ("_active", "_cache", "base_offset", "file", "max_entries")
 
     entry_bytes: ClassVar[int]
     entry_rule: ClassVar[str]  # what a damaged file breaks
@@ -59,17 +59,12 @@ class AbstractIndex(ABC, Generic[S, E]):
     ) -> None:
         """A closed index; opens nothing. ``max_index_bytes`` is segment.index.bytes."""
         # constant after construction
-        self._file = file
+        self.file = file
         self._cache = cache
         self.base_offset = base_offset
         self.max_entries = max_index_bytes // self.entry_bytes
         # published to readers: the entries while this index is active, else None
         self._active: S | None = None
-
-    @property
-    def file(self) -> SegmentFile:
-        """The index file."""
-        return self._file
 
     @property
     def is_active(self) -> bool:
@@ -139,7 +134,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         if cached is not None:
             return cast("S", cached)
         if not may_block:
-            raise WouldBlock(self._file.path)
+            raise WouldBlock(self.file.path)
         store = self.read_store()
         winner = self._cache.put_if_absent(self, store, store.count * self.entry_bytes)
         return cast("S", winner)
@@ -156,7 +151,7 @@ class AbstractIndex(ABC, Generic[S, E]):
     def read_store(self) -> S:
         """Read and check the file; CorruptIndex names the file and the position."""
         try:
-            file = self._file.acquire()
+            file = self.file.acquire()
         except FileNotFoundError:
             return self._decode(b"")
         raw = file.pread(file.size(), 0)
@@ -165,7 +160,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         bad = self._bad_slots(store)
         if bad.any():
             position = int(bad.argmax()) * self.entry_bytes
-            raise CorruptIndex(self.entry_rule, file=self._file.path, position=position)
+            raise CorruptIndex(self.entry_rule, file=self.file.path, position=position)
         return store
 
     def count_in_file(self) -> int:
@@ -175,7 +170,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         (``read_store``) finds out what is wrong between them.
         """
         try:
-            file = self._file.acquire()
+            file = self.file.acquire()
         except FileNotFoundError:
             return 0
         size_bytes = file.size()
@@ -183,7 +178,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         position = size_bytes - self.entry_bytes
         # No last entry is of zeros: they are room that a crash left behind the entries.
         if size_bytes and not any(file.pread(self.entry_bytes, position)):
-            raise CorruptIndex(self.entry_rule, file=self._file.path, position=position)
+            raise CorruptIndex(self.entry_rule, file=self.file.path, position=position)
         return size_bytes // self.entry_bytes
 
     def _check_length(self, size_bytes: int) -> None:
@@ -191,7 +186,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         if torn:
             raise CorruptIndex(
                 f"length {size_bytes} is not a multiple of {self.entry_bytes}",
-                file=self._file.path,
+                file=self.file.path,
                 position=size_bytes - torn,
             )
 
@@ -201,7 +196,7 @@ class AbstractIndex(ABC, Generic[S, E]):
 
     def create(self) -> None:
         """Make the file of a new active segment: empty, sparse, at its maximum size."""
-        self._file.pin_for_write(create=True)
+        self.file.pin_for_write(create=True)
         self.reset()
 
     def resize_to_max(self) -> None:
@@ -209,12 +204,12 @@ class AbstractIndex(ABC, Generic[S, E]):
         if self._active is not None:
             return
         store = self.read_store()  # not the cache: it may hold entries found again from the log
-        self._file.pin_for_write(create=True).truncate(self.max_entries * self.entry_bytes)
+        self.file.pin_for_write(create=True).truncate(self.max_entries * self.entry_bytes)
         self._activate(cast("S", store.first(store.count)))
 
     def reset(self) -> None:
         """Drop all entries and become active, whatever the file held."""
-        file = self._file.pin_for_write(create=True)
+        file = self.file.pin_for_write(create=True)
         file.truncate(0)  # so that what was there reads as zeros after the next line
         file.truncate(self.max_entries * self.entry_bytes)
         self._activate(self._decode(b""))
@@ -223,7 +218,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         """Write store as the whole content and become active (recovery): one write."""
         self.reset()
         if store.count:
-            self._file.pin_for_write().pwrite(self._encode(store), 0)
+            self.file.pin_for_write().pwrite(self._encode(store), 0)
         self._activate(store)
 
     def trim(self) -> None:
@@ -234,7 +229,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         active = self._active
         if active is None:
             return
-        self._file.pin_for_write().truncate(active.count * self.entry_bytes)
+        self.file.pin_for_write().truncate(active.count * self.entry_bytes)
         self.keep_in_cache(active)
         self._active = None
 
@@ -249,7 +244,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         active = self._require_active()
         if count < active.count:
             # Cutting first turns dropped entries into zeros: an active file is entries, then zeros.
-            file = self._file.pin_for_write()
+            file = self.file.pin_for_write()
             file.truncate(count * self.entry_bytes)
             self._active = cast("S", active.first(count))
             file.truncate(self.max_entries * self.entry_bytes)
@@ -264,7 +259,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         """Drop entries and descriptors (close, delete). Readers keep what they hold."""
         self._active = None
         self._cache.forget(self)
-        self._file.release()
+        self.file.release()
 
     def _activate(self, store: S) -> None:
         """Publish store as the entries of an active index."""
@@ -273,7 +268,7 @@ class AbstractIndex(ABC, Generic[S, E]):
 
     def _require_active(self) -> S:
         """The store of an active index."""
-        assert self._active is not None, f"{self._file.name} is closed"
+        assert self._active is not None, f"{self.file.name} is closed"
         return self._active
 
 

@@ -61,7 +61,7 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or relative > store.relative[store.count - 1], "offsets must rise"
         entry = pack_offset_entry(relative, position)
-        self._file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
+        self.file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
         store.relative.append(relative)
         store.positions.append(position)
         store.count += 1  # last: readers look no further than this
@@ -91,7 +91,7 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
     def find_entry(self, position: int) -> OffsetPosition | None:
         """The entry of the batch at a position other than 0, in a file that may be damaged."""
         try:
-            file = self._file.acquire()
+            file = self.file.acquire()
         except FileNotFoundError:
             return None
         raw = file.pread(file.size() // self.entry_bytes * self.entry_bytes, 0)

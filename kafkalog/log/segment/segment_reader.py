@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.errors import CorruptBatch
+from kafkalog.errors import CorruptBatch, CorruptIndex
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose
 from kafkalog.format.records.record import read_records
@@ -40,6 +40,7 @@ from kafkalog.log.segment.segment_files import (
     read_chunk,
     scan_chunks,
 )
+from kafkalog.log.segment.segment_recovery import remember_entries
 from kafkalog.log.segment.sound_behind import sound_behind
 from kafkalog.log.values import OffsetPosition, TimestampOffset, WouldBlock
 
@@ -85,8 +86,8 @@ class _Walk:
     def begin(
         cls, segment: SegmentFiles, start_offset: int, end: int, end_offset: int, *, may_block: bool
     ) -> _Walk:
-        """In front of the batch asked for, so that this one is seen behind its predecessor."""
-        floor = floor_entry(segment, start_offset - 1, may_block=may_block)
+        """Before the batch asked for, so that its predecessor is seen; CorruptIndex."""
+        floor = segment.offset_index.lookup(start_offset - 1, may_block=may_block)
         return cls(
             segment,
             segment.log_file.acquire(may_block=may_block),
@@ -222,7 +223,11 @@ def read(
     end = segment.size_bytes
     if end <= 0:
         return None
-    walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
+    try:
+        walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
+    except CorruptIndex:
+        remember_entries(segment)
+        walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
     is_round = False
     while True:  # ends: behind rot the walk has come further
         try:
@@ -366,6 +371,22 @@ def next_offset(segment: SegmentFiles) -> int:
             last_offsets = chunk.rows.column(BatchColumn.LAST_OFFSET)
             result = int(last_offsets[-2:].max()) + 1  # the last base offset may have rotted down
     return result
+
+
+def has_whole_tail(
+    segment: SegmentFiles, position: int | None = None, tail: list[BatchRows] | None = None
+) -> bool:
+    """Whether a segment ends with a whole batch; reads headers behind the last index entry only.
+
+    ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
+    """
+    if position is None:
+        position = floor_entry(segment, INT64_MAX).position
+    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+        position = chunk.position + chunk.rows.consumed_bytes
+        if tail is not None and chunk.rows.count:
+            tail.append(chunk.rows)
+    return position == segment.size_bytes
 
 
 def position_of(segment: SegmentFiles, offset: int) -> int | None:

@@ -70,7 +70,7 @@ class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or offset >= last.offset, "offsets must not fall"
         entry = pack_time_entry(timestamp_ms, relative)
-        self._file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
+        self.file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
         store.timestamps.append(timestamp_ms)
         store.relative.append(relative)
         store.count += 1  # last: readers look no further than this

@@ -37,33 +37,23 @@ class TransactionSearch(NamedTuple):
 class TransactionIndex:
     """The transaction index of one segment."""
 
-    __slots__ = ("_cache", "_changed", "_exists", "_file", "base_offset")
+    __slots__ = ("_cache", "_changed", "base_offset", "exists", "file")
 
     def __init__(
         self, file: SegmentFile, base_offset: int, cache: IndexCache, *, exists: bool
     ) -> None:
         """``exists``: whether the directory listing showed the file; opens nothing."""
         # constant after construction
-        self._file = file
+        self.file = file
         self._cache = cache
         self.base_offset = base_offset
         # published to readers
-        self._exists = exists
+        self.exists = exists  # whether an abort was ever written here
         self._changed: tuple[AbortedTransaction, ...] | None = None  # since the segment opened
-
-    @property
-    def file(self) -> SegmentFile:
-        """The index file, which may not exist."""
-        return self._file
-
-    @property
-    def exists(self) -> bool:
-        """Whether an abort was ever written here."""
-        return self._exists
 
     def entries(self, *, may_block: bool = True) -> tuple[AbortedTransaction, ...]:
         """All entries by rising last offset. WouldBlock, CorruptIndex as of AbstractIndex.store."""
-        if not self._exists:
+        if not self.exists:
             return ()
         if self._changed is not None:
             return self._changed
@@ -71,7 +61,7 @@ class TransactionIndex:
         if cached is not None:
             return cast("tuple[AbortedTransaction, ...]", cached)
         if not may_block:
-            raise WouldBlock(self._file.path)
+            raise WouldBlock(self.file.path)
         entries = self._read()
         size_bytes = len(entries) * ENTRY_MEMORY_BYTES
         winner = self._cache.put_if_absent(self, entries, size_bytes)
@@ -81,12 +71,12 @@ class TransactionIndex:
         """Write behind the last entry; the first makes the file. On OSError nothing was added."""
         entries = self.entries()
         assert not entries or entry.last_offset > entries[-1].last_offset, "last offsets must rise"
-        file = self._file.pin_for_write(create=True)
+        file = self.file.pin_for_write(create=True)
         packed = pack_aborted_entry(
             entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
         )
         file.pwrite(packed, len(entries) * ABORTED_ENTRY.size)
-        self._exists = True
+        self.exists = True
         self._changed = (*entries, entry)
 
     def search(
@@ -103,22 +93,22 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry from the first one whose last offset is at or above offset."""
-        if not self._exists:
+        if not self.exists:
             return
         entries = self.entries()
         kept = tuple(entry for entry in entries if entry.last_offset < offset)
-        self._file.pin_for_write().truncate(len(kept) * ABORTED_ENTRY.size)
+        self.file.pin_for_write().truncate(len(kept) * ABORTED_ENTRY.size)
         self._changed = kept
 
     def reset(self) -> None:
         """Drop all entries, whatever the file holds."""
-        if self._exists:
-            self._file.pin_for_write().truncate(0)
+        if self.exists:
+            self.file.pin_for_write().truncate(0)
             self._changed = ()
 
     def sanity_check(self) -> None:
         """Read the file and raise CorruptIndex when it breaks the format's rules."""
-        if self._exists:
+        if self.exists:
             self._read()
 
     def trim(self) -> None:
@@ -131,12 +121,12 @@ class TransactionIndex:
         """Drop entries and descriptor."""
         self._changed = None
         self._cache.forget(self)
-        self._file.release()
+        self.file.release()
 
     def _read(self) -> tuple[AbortedTransaction, ...]:
         """Decode the file; a tail shorter than an entry is ignored, as in Kafka."""
         try:
-            file = self._file.acquire()
+            file = self.file.acquire()
         except FileNotFoundError:
             return ()
         raw = file.pread(file.size(), 0)
@@ -156,4 +146,4 @@ class TransactionIndex:
 
     def _refuse(self, reason: str, position: int) -> NoReturn:
         """Raise CorruptIndex with the file's name."""
-        raise CorruptIndex(reason, file=self._file.path, position=position)
+        raise CorruptIndex(reason, file=self.file.path, position=position)

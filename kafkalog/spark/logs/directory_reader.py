@@ -31,7 +31,7 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.index_entries import unpack_aborted_entries
 from kafkalog.format.disk.producer_snapshot import decode_snapshot
 from kafkalog.format.integers import FormatError
-from kafkalog.format.offset_ranges import not_accepted
+from kafkalog.format.offset_ranges import lost_in_gap
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, is_committed, scan, spans_of
 from kafkalog.format.records.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.format.topic_names import TopicPartition
@@ -246,16 +246,16 @@ class LogWalk:
         """
         wanted = self._wanted
         proof = proof_of(self._filesystem, files.path)
-        first = self.end_offset
-        if not proof.is_gapless:
-            orphans = [each for each in files.orphans if first <= each < end_offset]
-            first = orphans[0] if orphans else end_offset
-        first = max(first, self.next_offset)
-        holes = [(first, end_offset - 1)] if first < end_offset else []
-        for lost in not_accepted(holes, proof.accepted_losses):
-            if lost.first_offset < wanted.to_offset:
-                end = min(lost.last_offset + 1, wanted.to_offset)
-                missing = wanted._replace(from_offset=lost.first_offset, to_offset=end)
+        for first, last in lost_in_gap(
+            self.end_offset,
+            end_offset,
+            is_gapless=proof.is_gapless,
+            orphans=files.orphans,
+            accepted=proof.accepted_losses,
+        ):
+            begin, end = max(first, self.next_offset), min(last + 1, wanted.to_offset)
+            if begin < end:
+                missing = wanted._replace(from_offset=begin, to_offset=end)
                 raise DataLost(missing, "the file that held them is missing or was cut short")
 
     def _of_segment(self, segment: Segment, file: ReadableFile) -> Iterator[Walked]:

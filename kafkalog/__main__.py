@@ -143,7 +143,7 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
 
     def task_failed(name: str, error: BaseException) -> None:
         fault = error if isinstance(error, KafkalogError) else None
-        if fault is not None and fault.is_told:
+        if fault is not None and fault.already_logged:
             return
         log.error(
             "A task failed and keeps its schedule",

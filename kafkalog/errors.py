@@ -1,4 +1,4 @@
-"""The error tree: by whose fault it is. HTTP numbers live in ``server/protocol/errors.py`` alone.
+"""The errors of kafkalog, by who caused them. HTTP statuses are in ``server/protocol/errors.py``.
 
 KafkalogError
 ├── InvalidRequest              the client asked for something wrong; nothing was changed
@@ -17,19 +17,20 @@ KafkalogError
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch (LostOffsets), CorruptIndex, CorruptSnapshot, CorruptCheckpoint
-├── StorageFault                the disk failed us
+├── StorageFault                the disk failed
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, BackupFailed
 │   ├── AppendOutcomeUnknown, LogStartNotDurable
-├── Unavailable                 nothing was done; try again later
+├── Unavailable                 nothing was done; the same request may succeed later
 │   ├── NotReady (PartitionMoving), ConcurrentTransactions, Overloaded
 │   ├── QuotaExceeded (LargerThanQuota: never fits)
 └── InvalidConfig               the operator's configuration is wrong; refuse to start
-    └── UnusableLogDirs         what lies in log.dirs is damaged or does not belong together
+    └── UnusableLogDirs         the contents of log.dirs are damaged or do not belong together
 
-LogCleaningAborted is control flow, outside the tree: a cleaning was stopped because somebody asked.
-A bug of ours is an ``AssertionError``, never one of these.
+LogCleaningAborted is control flow and no KafkalogError: the cleaning of a log was stopped on
+request. A bug in kafkalog is an ``AssertionError``.
 
-``work_on_each`` and ``first_fault`` are how one of many things fails without holding up the others.
+``work_on_each`` and ``first_fault`` process many items, of which one may fail without stopping the
+others.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Detail = int | str | None
 T = TypeVar("T")
 
 NAMES_PATHS: ContextVar[bool] = ContextVar("names_paths", default=True)
-"""Whether who is answered may know where files lie on this machine; the edge says it a request."""
+"""Whether a message may name files of this machine. The server sets it for each request."""
 
 
 class KafkalogError(Exception):
@@ -53,27 +54,27 @@ class KafkalogError(Exception):
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
     retriable: ClassVar[bool] = False
     without_paths: ClassVar[str | None] = None
-    """In place of a message that may name files; None: no message of the class does."""
+    """Replaces a message that may name files; None: no message of the class names any."""
 
     def __init__(self, message: str, **details: Detail) -> None:
         super().__init__(message)
         self.message = message
         self.details: dict[str, Detail] = details
-        self.is_told = False  # the log has it already, from whoever knew more of it
+        self.already_logged = False  # by code that knew more about it
 
     @property
     def public_message(self) -> str:
-        """What a client reads; ``message`` is the operator's and may name files."""
+        """For clients. ``message`` is for the operator and may name files."""
         return self.message if NAMES_PATHS.get() else self.pathless_message
 
     @property
     def pathless_message(self) -> str:
-        """What whoever may not know where files lie reads."""
+        """For clients that may not know the paths of files."""
         return self.without_paths or self.message
 
     @property
     def public_details(self) -> dict[str, Detail]:
-        """What a client reads of the details."""
+        """The details that a client may read."""
         if NAMES_PATHS.get():
             return self.details
         return {name: value for name, value in self.details.items() if not _is_path(value)}
@@ -134,7 +135,7 @@ class UnknownProducer(InvalidRequest):
 
 
 class UnknownMove(InvalidRequest):
-    """The partition is not on its way to another log directory."""
+    """The partition is not being moved to another log directory."""
 
     kafka_error = "NO_REASSIGNMENT_IN_PROGRESS"
 
@@ -158,7 +159,7 @@ class UnknownSegment(InvalidRequest):
 
 
 class OffsetOutOfRange(InvalidRequest):
-    """Outside of what the log has for this request."""
+    """The log has no such offset for this request."""
 
     kafka_error = "OFFSET_OUT_OF_RANGE"
 
@@ -220,8 +221,6 @@ class InvalidTimestamp(InvalidRecord):
 class NullKey(InvalidRecord):
     """A record without key on a compacted topic."""
 
-    kafka_error = "INVALID_RECORD"
-
 
 class UnsupportedCompression(InvalidRequest):
     """Codec bits 5-7, or a stream that the named codec does not decode."""
@@ -242,7 +241,7 @@ class InvalidProducerEpoch(InvalidRequest):
 
 
 class InvalidTxnState(InvalidRequest):
-    """What was sent does not fit the state of the producer's transaction or of the sink's batch."""
+    """The request does not fit the state of the producer's transaction or of the sink's batch."""
 
     kafka_error = "INVALID_TXN_STATE"
 
@@ -254,7 +253,7 @@ class TransactionCoordinatorFenced(InvalidRequest):
 
 
 class InvalidProducerIdMapping(InvalidRequest):
-    """A commit names a producer that is none of the sink's."""
+    """A commit names a producer that does not belong to the sink."""
 
     kafka_error = "INVALID_PRODUCER_ID_MAPPING"
 
@@ -274,13 +273,11 @@ class UnknownSink(InvalidRequest):
 class ExpectedOffsetMismatch(InvalidRequest):
     """Conditional append whose ``expected_offset`` is not the log end; details: log_end_offset."""
 
-    kafka_error = "INVALID_REQUEST"
-
 
 class InvalidBackupTarget(InvalidRequest):
-    """A directory that no backup may be written to, or no restore; nothing was written."""
+    """No backup or restore may be written to the directory; nothing was written."""
 
-    without_paths = "The directory is no place for a backup; nothing was written."
+    without_paths = "The directory cannot hold a backup; nothing was written."
 
 
 class BackupRunning(InvalidRequest):
@@ -288,29 +285,29 @@ class BackupRunning(InvalidRequest):
 
 
 class AccessDenied(InvalidRequest):
-    """The access rules do not let the principal do it; details: action, resource, name."""
+    """The access rules do not allow it to the principal; details: action, resource, name."""
 
 
 class TopicAccessDenied(AccessDenied):
-    """Of a topic; whether it exists is not told."""
+    """To a topic; the answer does not say whether it exists."""
 
     kafka_error = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class GroupAccessDenied(AccessDenied):
-    """Of a consumer group; whether it exists is not told."""
+    """To a consumer group; the answer does not say whether it exists."""
 
     kafka_error = "GROUP_AUTHORIZATION_FAILED"
 
 
 class SinkAccessDenied(AccessDenied):
-    """Of a query that writes exactly once; whether it exists is not told."""
+    """To a query that writes exactly once; the answer does not say whether it exists."""
 
     kafka_error = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
 class ClusterAccessDenied(AccessDenied):
-    """Of the daemon itself."""
+    """To the daemon itself."""
 
     kafka_error = "CLUSTER_AUTHORIZATION_FAILED"
 
@@ -322,7 +319,7 @@ class PolicyViolation(InvalidRequest):
 
 
 class CleaningConflict(InvalidRequest):
-    """The log is cleaned or paused just now, or was not paused by whoever resumes it."""
+    """The log is being cleaned or is paused, or the caller did not pause the log it resumes."""
 
 
 class UnknownGroup(InvalidRequest):
@@ -332,13 +329,13 @@ class UnknownGroup(InvalidRequest):
 
 
 class NonEmptyGroup(InvalidRequest):
-    """The group has members, which would overwrite what is changed behind their backs."""
+    """The group has members, which would overwrite the change."""
 
     kafka_error = "NON_EMPTY_GROUP"
 
 
 class UnknownConsumer(InvalidRequest):
-    """No such consumer instance: never made, deleted, or idle for too long."""
+    """No such consumer instance: never created, deleted, or expired."""
 
     kafka_error = "UNKNOWN_MEMBER_ID"
 
@@ -346,13 +343,9 @@ class UnknownConsumer(InvalidRequest):
 class ConsumerExists(InvalidRequest):
     """The group has a consumer instance of that name."""
 
-    kafka_error = "INVALID_REQUEST"
-
 
 class IllegalConsumerState(InvalidRequest):
-    """The consumer is not subscribed, subscribed in the other way, or not assigned that."""
-
-    kafka_error = "INVALID_REQUEST"
+    """The consumer is not subscribed, or not in this way, or not assigned the partition."""
 
 
 class CorruptData(KafkalogError):
@@ -370,7 +363,7 @@ class CorruptData(KafkalogError):
 
     @property
     def public_message(self) -> str:
-        """See KafkalogError: a corrupt file's path stays inside."""
+        """See KafkalogError; never with the path of the file."""
         return self.pathless_message
 
 
@@ -381,7 +374,7 @@ class CorruptBatch(CorruptData):
 
 
 class LostOffsets(CorruptBatch):
-    """Acknowledged offsets are missing; ``file`` is, or should be, the log that they were in.
+    """Acknowledged offsets are missing; ``file`` is the segment that should hold them.
 
     Details: first_offset and last_offset (None: up to where the log ended).
     """
@@ -394,13 +387,13 @@ class LostOffsets(CorruptBatch):
             return "Stored records are lost: the file that held them is missing or cut short."
         return (
             f"Offsets {first} to {last} are lost: the file that held them is missing or cut short. "
-            f"Records go on at {last + 1}; the loss is told until the file is restored or the loss "
-            "accepted."
+            f"The next record has offset {last + 1}. The loss is reported until the file is "
+            "restored or the loss is accepted."
         )
 
 
 class CorruptIndex(CorruptData):
-    """An index file breaks its sanity rules: it is rebuilt, never believed."""
+    """An index file breaks its invariants: it is rebuilt."""
 
 
 class CorruptSnapshot(CorruptData):
@@ -408,11 +401,11 @@ class CorruptSnapshot(CorruptData):
 
 
 class CorruptCheckpoint(CorruptData):
-    """A checkpoint file is damaged: refused, never half believed."""
+    """A checkpoint file is damaged: no part of it is used."""
 
 
 class StorageFault(KafkalogError):
-    """The disk's fault."""
+    """The disk failed."""
 
     kafka_error = "KAFKA_STORAGE_ERROR"
     retriable = True
@@ -420,28 +413,30 @@ class StorageFault(KafkalogError):
 
 
 class LogDirOffline(StorageFault):
-    """The partition's log directory met an I/O error and serves no more until a restart."""
+    """The log directory of the partition had an I/O error and is offline until a restart."""
 
-    without_paths = "The partition is out of service: its log directory is; the log says why."
+    without_paths = (
+        "The log directory of the partition is out of service; the daemon's log says why."
+    )
 
 
 class DiskFull(StorageFault):
-    """ENOSPC, EDQUOT or EFBIG on append: cut back to the last whole batch, the directory lives."""
+    """ENOSPC, EDQUOT or EFBIG: the append is undone and the log directory stays online."""
 
     without_paths = "The disk of the partition is full."
 
 
 class DescriptorsShort(StorageFault):
-    """EMFILE, ENFILE or ENOMEM: refused, not counted as a failed disk unless a sync ran short."""
+    """EMFILE, ENFILE or ENOMEM: refused; a failed disk only when a sync was affected."""
 
-    without_paths = "File descriptors or memory are short."
+    without_paths = "The process is short of file descriptors or memory."
 
 
 class AppendOutcomeUnknown(StorageFault):
-    """Written, then the disk failed: the records may be kept or lost.
+    """The records were written, then the disk failed: they may be kept or lost.
 
-    Details: first_offset and last_offset where they are known. No other StorageFault of an append
-    leaves anything in the log.
+    Details: first_offset and last_offset where they are known. After any other StorageFault of an
+    append the log holds none of its records.
     """
 
     without_paths = (
@@ -451,21 +446,21 @@ class AppendOutcomeUnknown(StorageFault):
 
 
 class LogStartNotDurable(StorageFault):
-    """Readers have lost the records below ``low_watermark``; a crash may bring them back."""
+    """Readers no longer see the records below ``low_watermark``; after a crash they may again."""
 
     without_paths = (
-        "The records below the low watermark are gone for readers, but the new log start is not "
-        "durable: a crash may bring them back. Repeat it to be sure."
+        "Readers no longer see the records below the low watermark, but the new log start is not "
+        "durable: after a crash they may see them again. Repeat the request."
     )
 
 
 class BackupFailed(StorageFault):
-    """A backup or a restore ended half way: what it wrote is not complete, and says so.
+    """A backup or a restore failed: its output is incomplete and marked so.
 
-    The log directories that it read are as they were.
+    The log directories that it read are unchanged.
     """
 
-    without_paths = "The backup ended half way and is not complete."
+    without_paths = "The backup failed and is incomplete."
 
 
 class Unavailable(KafkalogError):
@@ -480,32 +475,32 @@ class NotReady(Unavailable):
 
 
 class LoadStopped(NotReady):
-    """The load of a log was given up because the daemon stops; its files are as a crash has them.
+    """The daemon stops while it loads a log, whose files are left as by a crash.
 
-    Never an answer: a partition that is not loaded when the daemon stops has none.
+    No client gets it: a partition that is not loaded answers no request.
     """
 
 
 class PartitionMoving(NotReady):
-    """The partition changes its log directory at this very moment."""
+    """The partition is just changing its log directory."""
 
     kafka_error = "NOT_LEADER_OR_FOLLOWER"
 
 
 class ConcurrentTransactions(Unavailable):
-    """An older transaction of the producer is still being ended, or another call of its sink."""
+    """An older transaction of the producer, or another request of its sink, is still running."""
 
     kafka_error = "CONCURRENT_TRANSACTIONS"
 
 
 class Overloaded(Unavailable):
-    """Too much is in flight; refused before anything was read or appended."""
+    """Too many requests are in flight; refused before anything was read or appended."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 
 
 class QuotaExceeded(Unavailable):
-    """The append would pass the topic's ``quota.bytes``; details: quota_bytes, used_bytes."""
+    """The append would exceed the topic's ``quota.bytes``; details: quota_bytes, used_bytes."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 
@@ -517,7 +512,7 @@ class LargerThanQuota(QuotaExceeded):
 
 
 class InvalidConfig(KafkalogError):
-    """Names key, value and valid range; the daemon refuses to start."""
+    """The message names key, value and valid range. The daemon refuses to start."""
 
     kafka_error = "INVALID_CONFIG"
     without_paths = "The daemon's configuration is wrong; its log says where."
@@ -528,25 +523,25 @@ def _is_path(value: Detail) -> bool:
 
 
 class UnusableLogDirs(InvalidConfig):
-    """What lies in ``log.dirs`` is damaged or does not belong together: so for every start.
+    """The contents of ``log.dirs`` are damaged or do not belong together; a restart does not help.
 
-    The daemon ends with an exit status of its own, for which no service manager starts it again.
+    The daemon ends with an exit status for which service managers do not restart it.
     """
 
-    without_paths = "The log directories cannot be used; the daemon's log says why, and the remedy."
+    without_paths = "The log directories cannot be used; the daemon's log names cause and remedy."
 
 
 class LogCleaningAborted(Exception):
-    """The cleaning of a log stops here, and may begin anew: Kafka's LogCleaningAbortedException."""
+    """The cleaning of a log is stopped; it may be repeated. Kafka's LogCleaningAbortedException."""
 
 
 def work_on_each(
     items: Iterable[T],
     work: Callable[[T], object],
-    tell: Callable[[T, KafkalogError], None] | None = None,
+    log_fault: Callable[[T, KafkalogError], None] | None = None,
 ) -> None:
-    """As ``first_fault``, which is raised, behind the last of them."""
-    fault = first_fault(items, work, tell)
+    """Work on all items, then raise the first fault; see ``first_fault``."""
+    fault = first_fault(items, work, log_fault)
     if fault is not None:
         raise fault
 
@@ -554,20 +549,20 @@ def work_on_each(
 def first_fault(
     items: Iterable[T],
     work: Callable[[T], object],
-    tell: Callable[[T, KafkalogError], None] | None = None,
+    log_fault: Callable[[T, KafkalogError], None] | None = None,
 ) -> KafkalogError | None:
-    """Work on all of them, whatever becomes of one; the first fault, or None.
+    """Work on all items, also when one of them fails; the first fault, or None.
 
-    ``tell`` logs each fault with its item: it ``is_told`` then. What is no KafkalogError is a
-    defect, and ends it at once.
+    ``log_fault`` logs a fault with its item, which is marked as ``already_logged``. An error that
+    is no KafkalogError is a defect and ends the loop.
     """
     first: KafkalogError | None = None
     for item in items:
         try:
             work(item)
         except KafkalogError as fault:
-            if tell is not None:
-                tell(item, fault)
-                fault.is_told = True
+            if log_fault is not None:
+                log_fault(item, fault)
+                fault.already_logged = True
             first = first or fault
     return first

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.env.clock import Turns
+from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError
 from kafkalog.log.inspect.record_count import RecordCount, oldest_timestamp_ms
@@ -101,7 +101,7 @@ class LogMeter:
         self._survey_ns = 0  # when the next one is due
         self._read_ns = 0  # when the next turn may read
         self._turn_ns = 0  # what the reads of this turn count so far
-        self._turns = Turns(self._clock)  # of the interpreter, in this turn
+        self._time_slice = TimeSlice(self._clock)  # of the interpreter, in this turn
         self._surveys = 0
         self._waiting: list[MeteredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
@@ -134,9 +134,9 @@ class LogMeter:
             self._survey_ns = now_ns + _SURVEY_PERIOD_NS
             self._survey()
         if now_ns >= self._read_ns and self._waiting:
-            self._turn_ns, self._turns = 0, Turns(self._clock)
+            self._turn_ns, self._time_slice = 0, TimeSlice(self._clock)
             while self._waiting and self._turn_ns < _TURN_NS and not self._is_stopped:
-                self._turns.rest()
+                self._time_slice.maybe_yield()
                 known = self._waiting.pop()
                 if not self._is_ended(known):
                     self._waiting.append(known)
@@ -200,9 +200,9 @@ class LogMeter:
         """
         sums: dict[tuple[str, str], int] = {}
         unknown: set[str] = set()
-        turns = Turns(self._clock)
+        time_slice = TimeSlice(self._clock)
         for log in logs:
-            turns.rest()
+            time_slice.maybe_yield()
             if self._is_stopped:
                 break
             if not self._manager.unit_of(log).log_dir.is_online:
@@ -296,7 +296,7 @@ class LogMeter:
             known.timed_of, known.timed, known.timed_ms = segments, 0, -1
         newest_ms = known.timed_ms
         for segment in segments[known.timed :]:
-            self._turns.rest()
+            self._time_slice.maybe_yield()
             try:
                 largest = segment.max_timestamp_so_far(may_block=False)
             except WouldBlock:
@@ -319,7 +319,7 @@ class LogMeter:
         """As far as the turn goes; True as well where damage lets it go no further."""
         left_ns = max(_TURN_NS - self._turn_ns, 0)
         most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
-        read_bytes = known.count.look(known.log, most_bytes, self._turns.rest)
+        read_bytes = known.count.look(known.log, most_bytes, self._time_slice.maybe_yield)
         self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
         is_stuck = most_bytes > 0 and read_bytes == 0
         if known.count.records is not None or is_stuck:

@@ -17,7 +17,7 @@ from click.shell_completion import get_completion_class
 from kafkalog.client import ONE_TRY, Client, ClientError
 from kafkalog.client.messages import DEFAULT_URL
 from kafkalog.format.disk.file_names import LOG_SUFFIX
-from kafkalog.format.timestamps import is_before_1970, moment_ms
+from kafkalog.format.timestamps import is_before_1970, timestamp_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,7 +55,7 @@ class Moment(click.ParamType[int]):
         """Usage error for anything else."""
         if isinstance(value, int):
             return value
-        found = moment_ms(value)
+        found = timestamp_ms(value)
         if found is None and is_before_1970(value):
             self.fail(f"'{value}' lies before 1970, where timestamps begin", param, ctx)
         if found is None:

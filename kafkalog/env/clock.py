@@ -1,11 +1,6 @@
-"""The only source of time: schedules use the monotonic clock, records and retention the wall.
+"""The only source of time: schedules use the monotonic clock, records and retention the wall clock.
 
-Turns: a loop in pure Python on a background thread lets those who answer requests go first.
-
-Only one thread has the interpreter at a time. A thread that never waits gives it away at each
-switch interval, but whoever needs it back has to wait for that interval again: an append changes
-threads four times, so that beside such a loop a few thousand of them a second is all there is.
-The loop therefore works for a millisecond and then sleeps for two.
+``TimeSlice`` bounds how long a background loop in pure Python holds the interpreter.
 """
 
 from __future__ import annotations
@@ -58,18 +53,24 @@ class FixedWallClock(SystemClock):
 
 
 _WORK_NS = 1_000_000
-_REST_NS = 2_000_000
+_SLEEP_NS = 2_000_000
 
 
-class Turns:
-    """Of one run of one loop; made when it begins. Owned by its thread."""
+class TimeSlice:
+    """Lets a loop work for 1 ms, then sleep for 2. One for each run of a loop; owned by its thread.
+
+    Only one thread runs Python at a time. A thread that never waits gives the interpreter away at
+    each switch interval, and a thread that answers requests then has to wait for that interval
+    each time it needs it back. An append changes threads four times, so that only a few thousand
+    appends a second would be possible beside such a loop.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._begun_ns = clock.monotonic_ns()
 
-    def rest(self) -> None:
-        """Between two items of the loop: sleep if the turn is over. No lock is held meanwhile."""
+    def maybe_yield(self) -> None:
+        """Between two items: sleep if the slice is used up. The caller must hold no lock."""
         if self._clock.monotonic_ns() - self._begun_ns >= _WORK_NS:
-            self._clock.sleep(_REST_NS / 1e9)
+            self._clock.sleep(_SLEEP_NS / 1e9)
             self._begun_ns = self._clock.monotonic_ns()

@@ -1,6 +1,6 @@
-"""Moments as people write them: milliseconds since 1970, or ISO-8601 with a zone. Pure.
+"""Timestamps as people write them: milliseconds since 1970, or ISO-8601 with a time zone. Pure.
 
-``UTC`` behind a blank is a zone of moments, too: pages of the console write it, and people copy.
+A time may also end in `` UTC``, because people copy it from the console, which writes it so.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
-def moment_ms(text: str) -> int | None:
-    """Milliseconds since 1970; None for what is neither form, and for what was before."""
+def timestamp_ms(text: str) -> int | None:
+    """Milliseconds since 1970; None for any other text and for earlier times."""
     value = int(text) if _MILLISECONDS.fullmatch(text) else iso_ms(_with_offset(text))
     return None if value is None or value > INT64_MAX else value
 
 
 def iso_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of ISO-8601 with a zone; None for all else and for what was before.
+    """Milliseconds since 1970 of ISO-8601 with a zone; None for any other text and earlier times.
 
-    By integers: by floating point one in two hundred would be a millisecond early.
+    Computed in integers: in floating point one of two hundred would be a millisecond early.
     """
-    moment = _moment(text)
-    if moment is None or moment < _EPOCH:
+    parsed = _parsed(text)
+    if parsed is None or parsed < _EPOCH:
         return None
-    return (moment - _EPOCH) // _MILLISECOND
+    return (parsed - _EPOCH) // _MILLISECOND
 
 
 def is_before_1970(text: str) -> bool:
-    """Whether ``moment_ms`` refuses it for that alone."""
-    moment = _moment(_with_offset(text))
-    return moment is not None and moment < _EPOCH
+    """Whether ``timestamp_ms`` refuses it only because it is earlier than 1970."""
+    parsed = _parsed(_with_offset(text))
+    return parsed is not None and parsed < _EPOCH
 
 
 def _with_offset(text: str) -> str:
     return text.removesuffix(_UTC) + "Z" if text.endswith(_UTC) else text
 
 
-def _moment(text: str) -> datetime.datetime | None:
-    """ISO-8601 with a zone; None for all else."""
+def _parsed(text: str) -> datetime.datetime | None:
+    """ISO-8601 with a zone; None for any other text."""
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        parsed = datetime.datetime.fromisoformat(text)
     except ValueError:
         return None
-    return None if moment.tzinfo is None else moment
+    return None if parsed.tzinfo is None else parsed

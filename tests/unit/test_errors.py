@@ -40,10 +40,10 @@ def test_each_fault_is_told_with_its_item() -> None:
     """The log names every one, once."""
     told: list[tuple[str, KafkalogError]] = []
     faults = {name: DiskFull(name) for name in "bc"}
-    assert not faults["b"].is_told
+    assert not faults["b"].already_logged
     first_fault("abcd", Work(dict(faults)), lambda item, fault: told.append((item, fault)))
     assert told == list(faults.items())
-    assert all(fault.is_told for fault in faults.values())
+    assert all(fault.already_logged for fault in faults.values())
 
 
 def test_a_defect_ends_it() -> None:

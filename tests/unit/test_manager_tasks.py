@@ -161,9 +161,9 @@ def test_a_fault_of_one_directory_fails_the_run_and_spares_the_others() -> None:
         assert task.last_failure_ms == start_ms + 30_000
         assert task.last_error is not None
         assert task.last_error.startswith("DiskFull: ")
-        assert [(each, type(fault).__name__, fault.is_told) for each, fault in sim.task_faults] == [
-            (name, "DiskFull", True)
-        ]
+        assert [
+            (each, type(fault).__name__, fault.already_logged) for each, fault in sim.task_faults
+        ] == [(name, "DiskFull", True)]
         assert sim.disk.exists(f"{good}/recovery-point-offset-checkpoint")
         sim.clock.advance_ms(60_000)
         task = task_of(sim, name)
@@ -202,7 +202,7 @@ def test_a_directory_that_cannot_be_removed_fails_the_run() -> None:
     task = task_of(sim, "kafka-delete-logs")
     assert (task.failures, task.waiting) == (1, 1)
     assert isinstance(sim.task_faults[0][1], StorageFault)
-    assert sim.task_faults[0][1].is_told
+    assert sim.task_faults[0][1].already_logged
     left = {path: [n for n in sim.disk.list_dir(path) if "-delete" in n] for path in DIRS}
     assert left[good] == []
     assert len(left[bad]) == 2
@@ -248,7 +248,7 @@ def test_the_daemon_logs_a_task_that_throws_and_keeps_it(tmp_path: Path) -> None
             raise ValueError("a defect")
         if len(runs) == 3:
             told = StorageFault("its directory failed")
-            told.is_told = True
+            told.already_logged = True
             raise told
         ended.set()
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.retention.retention import Held, Taken
-from kafkalog.env.clock import Turns
+from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log.inspect.segment_listing import count_index_entries, list_segments
 from kafkalog.log.retention import execute
@@ -140,9 +140,9 @@ class RetentionReport:
 
         NotReady between two of them when the daemon stops.
         """
-        turns = Turns(self._clock)
+        time_slice = TimeSlice(self._clock)
         for log in self._manager.table.logs():
-            turns.rest()
+            time_slice.maybe_yield()
             self._manager.background.check_stop()
             if log.config.is_compacted:
                 continue

@@ -27,7 +27,7 @@ from kafkalog.broker.directory.commands import (
     Command,
     Step,
 )
-from kafkalog.env.clock import Turns
+from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.forecast import Schedule
@@ -277,9 +277,9 @@ class Retention:
         """
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._clock_guard.look()
-        count, faults, turns = 0, list[KafkalogError](), Turns(self._clock)
+        count, faults, time_slice = 0, list[KafkalogError](), TimeSlice(self._clock)
         for unit in self._manager.online_units:
-            count += self._run_unit(unit, jump_ms, faults, turns)
+            count += self._run_unit(unit, jump_ms, faults, time_slice)
         if not self._manager.background.is_stopping:
             self._note_run(count, self._clock.monotonic_ns() - started_ns)
         if faults:
@@ -295,11 +295,11 @@ class Retention:
         _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
 
     def _run_unit(
-        self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], turns: Turns
+        self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], time_slice: TimeSlice
     ) -> int:
         count = 0
         for log in self._manager.table.logs_in(unit.log_dir.path):
-            turns.rest()
+            time_slice.maybe_yield()
             if self._manager.background.is_stopping:
                 return count
             if log.config.is_compacted:
@@ -311,7 +311,7 @@ class Retention:
             except (UnknownTopic, PartitionMoving):
                 continue  # deleted since the list was taken, or elsewhere by now
             except KafkalogError as error:
-                error.is_told = True
+                error.already_logged = True
                 faults.append(error)
                 if not unit.log_dir.is_online:
                     return count  # said once, by the directory

@@ -11,7 +11,7 @@ ignore them); of zstd see ``zstd_stream``.
 
 The two ways in which a compressed stream is refused, said alike by every codec.
 
-Kept: working memory of codecs, given from caller to caller.
+ContextPool: working memory of codecs, given from caller to caller.
 
 zstd as Kafka's producers write it: the frames of a stream, bounded before they are inflated.
 
@@ -53,11 +53,11 @@ def undecodable(codec: str, reason: str) -> UnsupportedCompression:
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
-    """Working memory that costs more to make than to use; each is with one caller at a time.
+class ContextPool(Generic[T]):
+    """Contexts that cost more to create than to use. Each is used by one caller at a time.
 
-    No lock: to take from a list and to put back are atomic. As many are kept as callers ever ran
-    side by side.
+    Needs no lock: taking an item from a list and appending one are atomic. The pool grows to the
+    number of callers that ever ran at the same time.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -66,16 +66,16 @@ class Kept(Generic[T]):
         # any thread
         self._idle: list[T] = []
 
-    def take(self) -> T:
-        """One that nobody else has."""
+    def acquire(self) -> T:
+        """A context that no other caller uses; must be released."""
         try:
             return self._idle.pop()
         except IndexError:
             return self._make()
 
-    def put_back(self, kept: T) -> None:
-        """It is good after an error too."""
-        self._idle.append(kept)
+    def release(self, context: T) -> None:
+        """Also after an error: a context stays usable."""
+        self._idle.append(context)
 
 
 Buffer = bytes | bytearray | memoryview
@@ -106,7 +106,7 @@ _LZ4_RATIO_MAX = 255
 _LZ4_OUTPUT_FULL = "failed to write whole buffer"
 
 
-_lz4_blocks = Kept(functools.partial(bytearray, _LZ4_BLOCK))
+_lz4_blocks = ContextPool(functools.partial(bytearray, _LZ4_BLOCK))
 
 
 def compress(codec: Codec | int, data: Buffer, level: int | None = None) -> bytes:
@@ -357,14 +357,14 @@ def _lz4_plain_blocks(view: memoryview, max_bytes: int) -> bytes:
 
 
 def _lz4_block(block: memoryview) -> bytes:
-    output = _lz4_blocks.take()
+    output = _lz4_blocks.acquire()
     try:
         size = cramjam.lz4.decompress_block_into(block, output, output_len=_LZ4_BLOCK)
         return bytes(memoryview(output)[:size])
     except cramjam.DecompressionError as error:
         raise undecodable("lz4", str(error)) from error
     finally:
-        _lz4_blocks.put_back(output)
+        _lz4_blocks.release(output)
 
 
 def _refuse_lz4_rest(view: memoryview, end: int) -> None:
@@ -423,12 +423,12 @@ _MAGIC = 0xFD2FB528
 _BLOCK_MAX = 1 << 17
 _SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen numbers after it
 
-_decompressors = Kept(zstandard.ZstdDecompressor)
+_decompressors = ContextPool(zstandard.ZstdDecompressor)
 
 
 @functools.cache
-def _compressors(level: int) -> Kept[zstandard.ZstdCompressor]:
-    return Kept(functools.partial(zstandard.ZstdCompressor, level=level))
+def _compressors(level: int) -> ContextPool[zstandard.ZstdCompressor]:
+    return ContextPool(functools.partial(zstandard.ZstdCompressor, level=level))
 
 
 def compress_zstd(data: Buffer, level: int) -> bytes:
@@ -439,11 +439,11 @@ def compress_zstd(data: Buffer, level: int) -> bytes:
         )
         return zstandard.ZstdCompressor(compression_params=parameters).compress(data)
     compressors = _compressors(level)
-    compressor = compressors.take()
+    compressor = compressors.acquire()
     try:
         return compressor.compress(data)
     finally:
-        compressors.put_back(compressor)
+        compressors.release(compressor)
 
 
 def decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
@@ -463,7 +463,7 @@ def decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 def _inflate(frame: memoryview, bound: int, room: int, max_bytes: int) -> bytes:
     """One whole frame of at most bound bytes; room: what is left of max_bytes."""
-    decompressor = _decompressors.take()
+    decompressor = _decompressors.acquire()
     try:
         content = decompressor.decompress(frame, max_output_size=min(bound, room + 1))
     except zstandard.ZstdError as error:
@@ -471,7 +471,7 @@ def _inflate(frame: memoryview, bound: int, room: int, max_bytes: int) -> bytes:
             raise too_large(max_bytes) from error
         raise undecodable("zstd", str(error)) from error
     finally:
-        _decompressors.put_back(decompressor)
+        _decompressors.release(decompressor)
     if len(content) > room:
         raise too_large(max_bytes)
     return content

@@ -18,7 +18,7 @@ from kafkalog.format.disk.group_offsets import text_fault
 from kafkalog.format.disk.sink_state import query_name_fault
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.suggestions import did_you_mean
-from kafkalog.format.timestamps import is_before_1970, moment_ms
+from kafkalog.format.timestamps import is_before_1970, timestamp_ms
 from kafkalog.format.topic_names import topic_name_fault
 from kafkalog.log.values import Isolation
 from kafkalog.server.protocol.errors import ApiError
@@ -321,7 +321,7 @@ ISOLATION: ChoiceParameter[Isolation] = ChoiceParameter(
 
 def parse_timestamp(text: str, name: str = "timestamp", others: Iterable[str] = ()) -> int:
     """Milliseconds; ApiError 40005 with the name of what held the text, and what else it may be."""
-    value = moment_ms(text)
+    value = timestamp_ms(text)
     if value is None and is_before_1970(text):
         raise wrong_parameter(name, f"{name} lies before 1970, where timestamps begin.")
     if value is None:

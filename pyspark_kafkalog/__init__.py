@@ -1,4 +1,4 @@
-"""Spark looks for data sources in modules of this name: ``format("kafkalog")`` needs no call."""
+"""Spark imports modules whose names begin with ``pyspark_``: ``format("kafkalog")`` works at once."""
 
 from kafkalog.spark.source import KafkalogDataSource as DefaultSource
 

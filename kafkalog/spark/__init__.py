@@ -1,11 +1,9 @@
-"""kafkalog for Spark: a data source, sinks and jobs over log directories or daemons.
+"""kafkalog for Spark: a data source and a sink over log directories or daemons.
 
-The modules, in the order one reads them: `logs` (where records are: the values that all others
-share), `partition_files`, `checkpoints`, `directory_logs`, `directory_reads`, `daemon_logs`,
-`daemon_reads` (the two places), `record_batches` (Arrow); the source: `option_values`,
-`access_options`, `options`, `offsets`, `filters`, `offset_reader`, `planning`, `reading`. Nothing
-of these imports pyspark, and nothing heavy is imported before it is needed: a planner never loads a
-kernel. `source` and `stream_reader` are what Spark calls.
+Spark calls `source`, `stream_reader` and `sink/writers`; only these import pyspark. `options` and
+`option_values` read what a user set, `offsets` and `planning` decide which offsets are read in
+which task, `reading` is what a task does. `logs/` reads directories, object stores and daemons.
+Kernels and pyarrow are imported when a task reads, so that planning a query does not wait for them.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("kafkalog")`` known to a session that cannot find `pyspark_kafkalog` itself."""
+    """Register ``format("kafkalog")`` in a session that cannot import `pyspark_kafkalog`."""
     from kafkalog.spark.source import KafkalogDataSource
 
     spark.dataSource.register(KafkalogDataSource)

@@ -1,17 +1,17 @@
-"""Offsets of many partitions: as JSON, as the limits of a batch, and how a batch is split.
+"""Offsets of many partitions: their JSON, the arithmetic of a batch, and pushed filters.
 
-Owns the text ``{"topic":{"0":123}}`` of options and checkpoints, which is that of Spark's Kafka
-source, and its arithmetic: how `maxOffsetsPerTrigger` is shared out, and how `minPartitions` and
-`maxRecordsPerPartition` cut ranges. Equal to the digit, so that a checkpoint goes from one source
-to the other. Pure; any thread. Source: KafkaMicroBatchStream and KafkaOffsetRangeCalculator of
+The JSON ``{"topic":{"0":123}}`` of options and checkpoints is that of Spark's Kafka source. So is
+the arithmetic: how `maxOffsetsPerTrigger` is divided between partitions, and how `minPartitions`
+and `maxRecordsPerPartition` split ranges. Both give the same numbers, so that a checkpoint can move
+from one source to the other.
+
+A plan uses filters on topic, partition and offset, and lower bounds of timestamp: records are not
+in the order of their timestamps, so that only the first record at or after a time can be looked up.
+`narrowed` says for each filter whether Spark has to apply it as well. Filters are Spark's, by
+the names of their classes.
+
+Pure, without pyspark; any thread. Source: KafkaMicroBatchStream and KafkaOffsetRangeCalculator of
 Spark 4.
-
-What of a query's WHERE a plan can use: partitions, topics, offsets and the least timestamp.
-
-Owns which filters leave out exactly the rows that they should (Spark need not look again) and
-which only narrow the ranges. Times are not in order in a log, so that a first record at or after a
-time can be looked up, but no last one before it: only lower bounds of `timestamp` are of use.
-Filters are Spark's, by the names of their classes: no pyspark. Pure.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 
 PartitionOffsets = dict[TopicPartition, int]
-"""A number of each partition: the next offset to read, or a time in ms."""
+"""A number for each partition: the next offset to read, or a time in ms."""
 
 OffsetDocument = dict[str, dict[str, int]]
-"""The same as JSON has it."""
+"""The same in the structure of its JSON."""
 
 
 class WrongCheckpoint(KafkalogError):
-    """A checkpoint of Spark's holds no offsets of this source."""
+    """A checkpoint of Spark does not hold offsets of this source."""
 
 
 LATEST = -1
 EARLIEST = -2
 
-_SHOWN_MAX = 200  # characters of what a checkpoint has instead
+_SHOWN_MAX = 200  # characters of a wrong checkpoint in a message
 
 _WHOLE = re.compile(r"-?\d{1,19}", re.ASCII)
 _OFFSETS_FORM = 'JSON as {"topic":{"0":23,"1":-1}} (-2: the earliest, -1: the latest)'
@@ -57,17 +57,17 @@ _PARTITIONS_FORM = 'JSON as {"topic":[0,1]}'
 
 
 def parse_offsets(name: str, text: str) -> PartitionOffsets:
-    """Of an option: offsets from 0 on, EARLIEST or LATEST. Raises InvalidOption."""
+    """The offsets in an option, or EARLIEST or LATEST. Raises InvalidOption."""
     return _numbers(name, text, _OFFSETS_FORM, low=EARLIEST)
 
 
 def parse_times_ms(name: str, text: str) -> PartitionOffsets:
-    """Of an option: a time in ms for each partition. Raises InvalidOption."""
+    """The times in an option, in ms, for each partition. Raises InvalidOption."""
     return _numbers(name, text, _TIMES_FORM, low=0)
 
 
 def parse_partitions(name: str, text: str) -> tuple[TopicPartition, ...]:
-    """Of an option: partitions of topics, sorted, each once. Raises InvalidOption."""
+    """The partitions in an option, sorted, each once. Raises InvalidOption."""
     found = set()
     for topic, numbers in _document(name, text, _PARTITIONS_FORM).items():
         if not isinstance(numbers, list):
@@ -81,7 +81,7 @@ def parse_partitions(name: str, text: str) -> tuple[TopicPartition, ...]:
 
 
 def document_of(offsets: Mapping[TopicPartition, int]) -> OffsetDocument:
-    """As JSON, topics and partitions sorted: Spark compares offsets as text."""
+    """The JSON of offsets, topics and partitions sorted: Spark compares offsets as text."""
     document: OffsetDocument = {}
     for at in sorted(offsets):
         document.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
@@ -89,9 +89,9 @@ def document_of(offsets: Mapping[TopicPartition, int]) -> OffsetDocument:
 
 
 def offsets_of(document: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-    """Of a checkpoint: reverse of `document_of`, in whatever order somebody wrote it.
+    """The offsets in a checkpoint, in any order: reverse of `document_of`.
 
-    Raises WrongCheckpoint: it may be damaged, or of a query with another source.
+    Raises WrongCheckpoint: it is damaged, or of a query with another source.
     """
     try:
         found = {
@@ -117,10 +117,10 @@ def _wrong_checkpoint(document: object) -> WrongCheckpoint:
 def rate_limited(
     limit: int, start: Mapping[TopicPartition, int], latest: PartitionOffsets
 ) -> PartitionOffsets:
-    """Where a batch of about ``limit`` offsets ends: each partition has its share of the lag.
+    """The ends of a batch of about ``limit`` offsets, divided in proportion to the lag.
 
-    ``start`` has every partition of ``latest`` that can be read. A partition that has anything
-    gets one offset at least, so the batch may be larger by as many offsets as there are partitions.
+    ``start`` has every partition of ``latest`` that can be read. Each partition with a lag gets at
+    least one offset, so that the batch may exceed the limit by the number of partitions.
     """
     lags = {at: latest[at] - start[at] for at in latest if at in start and latest[at] > start[at]}
     total = float(sum(lags.values()))
@@ -133,16 +133,16 @@ def rate_limited(
 
 
 def lag_of(start: Mapping[TopicPartition, int], latest: PartitionOffsets) -> int:
-    """Offsets that wait; a partition that is not in ``start`` is new and waits from 0 on."""
+    """The number of unread offsets; a partition outside ``start`` is new and unread from 0 on."""
     return sum(offset - start.get(at, 0) for at, offset in latest.items())
 
 
 def split_ranges(
     ranges: Sequence[OffsetRange], min_partitions: int | None, records_max: int | None
 ) -> list[OffsetRange]:
-    """At most ``records_max`` offsets each, and about ``min_partitions`` of them; empty ones go.
+    """About ``min_partitions`` ranges of at most ``records_max`` offsets, without empty ones.
 
-    Ranges with many offsets are split, those with few stay whole.
+    The largest ranges are split, small ones are not.
     """
     split = [each for each in ranges if _size(each) > 0]
     if records_max is not None:
@@ -168,12 +168,12 @@ def _size(offsets: OffsetRange) -> int:
 
 
 def _part_count(size: int, total: int, count: int) -> int:
-    """Its share of so many parts, a half rounded up as Java does."""
+    """The share of a range in ``count`` parts, a half rounded up as in Java."""
     return max(math.floor(size / total * count + 0.5), 1)
 
 
 def _parts(offsets: OffsetRange, count: int) -> list[OffsetRange]:
-    """In order and of about the same size; the last ones take what does not divide."""
+    """Parts of about the same size, in order; the last ones are larger by the remainder."""
     parts = []
     at = offsets.from_offset
     for part in range(count):
@@ -199,7 +199,7 @@ def _numbers(name: str, text: str, form: str, low: int) -> PartitionOffsets:
 
 
 def _document(name: str, text: str, form: str) -> dict[str, object]:
-    """The outer object."""
+    """The JSON object of an option."""
     try:
         document = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
@@ -212,12 +212,12 @@ def _document(name: str, text: str, form: str) -> dict[str, object]:
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands there twice")
+        raise ValueError("a name is there twice")
     return found
 
 
 def _whole(value: object) -> int | None:
-    """Of a JSON number or, as Spark's Kafka source takes it too, of text; None for others."""
+    """The integer in a JSON number or text, as Spark's Kafka source accepts it; None: neither."""
     if isinstance(value, str) and _WHOLE.fullmatch(value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -240,7 +240,7 @@ _EQUALS = ("EqualTo", "EqualNullSafe")
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
-    """One of Spark's filters: ``kind`` is the name of its class, ``value`` None without one."""
+    """One of Spark's filters; ``kind`` is the name of its class."""
 
     kind: str
     column: str
@@ -249,10 +249,10 @@ class ColumnFilter:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the filters so far leave. ``tests`` of (column, filter) are asked of each partition.
+    """The partitions and offsets that pass the filters so far.
 
-    Offsets from ``from_offset`` on and below ``to_offset``; ``least_time_ms``: older records in
-    front of the first that is not older are left out, others are not.
+    tests           filters on topic and partition
+    least_time_ms   a range begins with its first record that is not older; later ones may be older
     """
 
     tests: tuple[ColumnFilter, ...] = ()
@@ -261,12 +261,12 @@ class Wanted:
     least_time_ms: int | None = None
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether rows of that partition can pass."""
+        """Whether records of that partition can pass."""
         return all(_passes(each, partition) for each in self.tests)
 
 
 def narrowed(wanted: Wanted, given: ColumnFilter) -> tuple[Wanted, bool]:
-    """(what is left, whether the filter is done with). Not done with: Spark looks again."""
+    """What passes one more filter, and whether Spark need not apply it."""
     if given.kind == "IsNotNull":
         return wanted, given.column in _NEVER_NULL
     if given.column in ("topic", "partition"):
@@ -319,13 +319,13 @@ def _narrowed_times(wanted: Wanted, given: ColumnFilter) -> Wanted:
         least = _time_ms(given.value)
     else:
         return wanted
-    if least is None or least < 0:  # records without a timestamp lie at -1
+    if least is None or least < 0:  # records without a timestamp have -1
         return wanted
     return replace(wanted, least_time_ms=max(wanted.least_time_ms or 0, least))
 
 
 def _time_ms(value: object) -> int | None:
-    """Milliseconds of a time with a zone, rounded down; None for anything else."""
+    """A time with a zone in ms, rounded down; None for any other value."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return math.floor(value.timestamp()) * 1000 + value.microsecond // 1000
@@ -344,7 +344,7 @@ def _is_understood(given: ColumnFilter) -> bool:
 
 
 def _passes(given: ColumnFilter, partition: TopicPartition) -> bool:
-    """For a filter that is understood."""
+    """Whether a filter of `_is_understood` passes a partition."""
     if given.column == "partition":
         if given.kind in _RANGES:
             assert isinstance(given.value, int)
@@ -357,5 +357,5 @@ def _passes(given: ColumnFilter, partition: TopicPartition) -> bool:
 
 
 def _members(given: ColumnFilter) -> tuple[object, ...]:
-    """The values that are equal to it: of ``In`` many, of an equation one."""
+    """The values of a filter: several for ``In``, else one."""
     return given.value if isinstance(given.value, tuple) else (given.value,)

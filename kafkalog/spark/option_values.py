@@ -1,8 +1,7 @@
-"""Values of Spark's options: text in, a value or a sentence about the option out.
+"""Parsing of Spark's options, which are texts under names of any case.
 
-Spark hands options over as text under names of any case. `OptionValues` owns that: which names
-exist, the nearest one to a name that does not, and how a number, a size, a duration or a truth
-value is written. Pure; any thread.
+Owns which names exist, the suggestion for a name that does not, and the spelling of numbers, sizes,
+durations and booleans. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ _MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d
 
 
 class InvalidOption(KafkalogError):
-    """An option that is unknown, missing, contradicted or badly written; the message names it."""
+    """An unknown, missing, contradictory or malformed option; the message names it."""
 
     kafka_error = "INVALID_REQUEST"
 
 
 class OptionValues:
-    """The options of one query, by the names of a table of those that exist."""
+    """The options of one query."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """``known``: their names as documents spell them. Those of ``kafka.`` are always known.
+        """``known``: names as the documentation spells them; ``kafka.*`` is always known.
 
-        Raises InvalidOption for any other.
+        Raises InvalidOption for any other name.
         """
         self._values = {name.lower(): value for name, value in given.items()}
         names = {name.lower(): name for name in known}
@@ -50,20 +49,20 @@ class OptionValues:
         return name.lower() in self._values
 
     def of_kafka(self) -> list[str]:
-        """Names of the options that are meant for Kafka's client, sorted."""
+        """The names of the given options for Kafka's client, sorted."""
         return sorted(name for name in self._values if name.startswith(KAFKA_PREFIX))
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that have a value, in this order."""
+        """The names that have a value, in this order."""
         return [name for name in names if name in self]
 
     def text(self, name: str) -> str | None:
-        """Without blanks around it; None when it is not given."""
+        """The value without surrounding blanks; None when it is not given."""
         value = self._values.get(name.lower())
         return None if value is None else value.strip()
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """What stands between commas, empty ones left out."""
+        """The values between commas, without empty ones."""
         parts = (part.strip() for part in (self.text(name) or "").split(","))
         return tuple(part for part in parts if part)
 
@@ -118,6 +117,6 @@ class OptionValues:
 
 
 def wrong(name: str, value: str, wanted: str) -> InvalidOption:
-    """For a value that is not of the form that is wanted."""
+    """The error for a malformed value."""
     shown = value if len(value) <= 200 else value[:200] + "..."
     return InvalidOption(f"Option {name} is '{shown}', but it must be {wanted}")

@@ -1,14 +1,10 @@
-"""The options of the source: those of Spark's Kafka source, and where kafkalog's logs are.
+"""The options of the source: those of Spark's Kafka source, and how to reach kafkalog's logs.
 
-Owns names, defaults, precedence and what contradicts what; the sentences are ours, the conditions
-the Kafka source's. A time goes before times by partition, these before offsets; what is passed
-over is not looked at. Pure but for files with secrets (`access_options`); any thread.
-Source: KafkaSourceProvider of Spark 4.
-
-Where the logs are and who asks: the options that the source and the sink have in common.
-
-Owns their names, and how files with secrets become the credentials of an `Access`. Files are read
-where the query is planned, not where its tasks run: they travel with the tasks.
+Owns their names, defaults and precedence, and which ones contradict each other; the conditions are
+those of the Kafka source. A time has precedence over times by partition, and these over offsets; an
+option that is overruled is not checked. `access_of` reads the options that source and sink
+share. It reads files with secrets, where the query is planned; the secrets are pickled with the
+tasks. Everything else is pure. Any thread. Source: KafkaSourceProvider of Spark 4.
 """
 
 from __future__ import annotations
@@ -54,12 +50,12 @@ _OF_DAEMONS = ACCESS_OPTIONS[2:]
 
 
 def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
-    """Raises InvalidOption, also for a file that cannot be read."""
+    """How to reach the logs. Raises InvalidOption, also for a file that cannot be read."""
     urls, paths = values.texts("url"), values.texts("path")
     if bool(urls) == bool(paths):
         raise InvalidOption(
-            "Say where the logs are: either option url (http://host:port of a daemon) or option "
-            "path (a log directory), several between commas"
+            "Give either option url (http://host:port of a daemon) or option path (a log "
+            "directory); several are separated by commas"
         )
     if paths:
         for name in values.given(_OF_DAEMONS):
@@ -83,7 +79,7 @@ def _absolute(path: str) -> str:
         try:
             return trimmed(path)
         except StoreMissing as error:
-            raise wrong("path", path, "one with a bucket or host behind the scheme") from error
+            raise wrong("path", path, "one with a bucket or host after the scheme") from error
     plain = path.removeprefix("file://")
     if not plain.startswith("/"):
         raise wrong(
@@ -117,16 +113,16 @@ def _credentials(values: OptionValues) -> Basic | Bearer | None:
         if token_file is not None:
             token = _secret("tokenFile", token_file)
         return None if token is None else Bearer(token)
-    except ValueError as error:  # says nothing of the secret
+    except ValueError as error:  # its text does not contain the secret
         raise InvalidOption(f"Option {given[0]}: {error}") from error
 
 
 def _secret(name: str, file: str) -> str:
-    """The first line of a file."""
+    """The secret in the first line of a file."""
     try:
         lines = SystemFilesystem().read_file(file).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise wrong(name, file, "a file of text that can be read") from error
+        raise wrong(name, file, "a readable text file") from error
     if not lines or not lines[0]:
         raise wrong(name, file, "a file whose first line is the secret")
     return lines[0]
@@ -157,22 +153,22 @@ SOURCE_OPTIONS = (
     *_WITHOUT_EFFECT,
 )
 _REFUSED_OF_KAFKA = {
-    "kafka.auto.offset.reset": "use startingOffsets; a query that goes on begins where it stopped",
-    "kafka.key.deserializer": "keys come as binary, to be decoded by expressions of Spark",
-    "kafka.value.deserializer": "values come as binary, to be decoded by expressions of Spark",
+    "kafka.auto.offset.reset": "use startingOffsets; a restarted query continues where it stopped",
+    "kafka.key.deserializer": "keys are binary; decode them with expressions of Spark",
+    "kafka.value.deserializer": "values are binary; decode them with expressions of Spark",
     "kafka.enable.auto.commit": "the checkpoint of the query holds its offsets",
-    "kafka.interceptor.classes": "they could change what is read",
+    "kafka.interceptor.classes": "they could change the records",
 }
 _ISOLATION = "kafka.isolation.level"
 _TRIGGER_DELAY_MS = 15 * 60 * 1000
-_TRIES = 10  # Kafka's is 3: a running daemon writes a directory's high watermark every 5 s
+_TRIES = 10  # Kafka's is 3: a daemon checkpoints a directory's high watermark every 5 s
 _TRY_INTERVAL_MS = 1000
 _SIZE_MAX = 1 << 30  # a column of an Arrow batch holds less than 2 GiB
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions: of topics by name, of topics whose name has a match, or these."""
+    """The partitions of topics by name, of topics whose name matches, or single partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -180,7 +176,7 @@ class Subscription:
 
 
 class Extreme(enum.Enum):
-    """Every partition's first or last offset."""
+    """The first or last offset of every partition."""
 
     EARLIEST = EARLIEST
     LATEST = LATEST
@@ -188,7 +184,7 @@ class Extreme(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset of each partition, EARLIEST or LATEST."""
+    """An offset for each partition, or EARLIEST or LATEST."""
 
     option: str
     offsets: PartitionOffsets
@@ -204,7 +200,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The same with a time for each partition."""
+    """The first record at or after a time for each partition."""
 
     option: str
     times_ms: PartitionOffsets
@@ -215,12 +211,12 @@ Limit = Extreme | AtOffsets | AtTime | AtTimes
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query wants to read, and how. Picklable.
+    """What a query reads, and how. Picklable.
 
-    is_latest_without_match  where a time of the start lies behind every record: begin at the end
-    fetch_offset_tries       of looking for the ends of a stream's logs, when one lies before what
-                             was read; so long apart
-    warnings                 sentences about options that change nothing
+    is_latest_without_match  a start time after every record is the end of the log, not an error
+    fetch_offset_tries       look-ups of the ends of a stream's logs while one is below an offset
+                             that was read
+    warnings                 one sentence for each option without effect
     """
 
     access: Access
@@ -244,7 +240,7 @@ class SourceOptions:
 
 
 def batch_options(given: Mapping[str, str]) -> SourceOptions:
-    """Of ``spark.read``. Raises InvalidOption."""
+    """The options of ``spark.read``. Raises InvalidOption."""
     values = OptionValues(given, SOURCE_OPTIONS)
     starting = _starting(values, Extreme.EARLIEST)
     ending = _ending(values)
@@ -260,14 +256,14 @@ def batch_options(given: Mapping[str, str]) -> SourceOptions:
         )
     _check_order(starting, ending)
     ignored = tuple(
-        f"Option {name} is of streaming queries; this batch query does without it"
+        f"Option {name} is for streaming queries; it has no effect on this batch query"
         for name in values.given(_OF_STREAMS)
     )
     return _options(values, starting, ending, ignored)
 
 
 def stream_options(given: Mapping[str, str]) -> SourceOptions:
-    """Of ``spark.readStream``. Raises InvalidOption."""
+    """The options of ``spark.readStream``. Raises InvalidOption."""
     values = OptionValues(given, SOURCE_OPTIONS)
     for name in values.given(_ENDINGS):
         raise InvalidOption(f"Option {name}: a streaming query has no end")
@@ -275,7 +271,7 @@ def stream_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
-    """Option includeHeaders, before it is known what sort of query it is. Raises InvalidOption."""
+    """Option includeHeaders, in a batch or a stream. Raises InvalidOption."""
     return OptionValues(given, SOURCE_OPTIONS).boolean("includeHeaders", default=False)
 
 
@@ -287,10 +283,10 @@ def _options(
     if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
         raise InvalidOption(
             f"Option minOffsetsPerTrigger ({offsets_min}) is above maxOffsetsPerTrigger "
-            f"({offsets_max}): no batch could have both"
+            f"({offsets_max}): no batch can satisfy both"
         )
     for name in values.given(_REFUSED_OF_KAFKA):
-        raise InvalidOption(f"Option {name} is not possible: {_REFUSED_OF_KAFKA[name]}")
+        raise InvalidOption(f"Option {name} is not supported: {_REFUSED_OF_KAFKA[name]}")
     isolation = values.word(_ISOLATION, "read_uncommitted", ("read_uncommitted", "read_committed"))
     strategy = values.word("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
     return SourceOptions(
@@ -321,32 +317,30 @@ def _interval_ms(values: OptionValues) -> int:
 
 
 def _notes(values: OptionValues) -> list[str]:
-    """On what a query that was written for Kafka brings along."""
+    """Warnings about options of Kafka's client."""
     names = [name for name in values.of_kafka() if name != _ISOLATION]
     names += values.given(_WITHOUT_EFFECT)
     if not names:
         return []
-    return [f"Of Kafka's client, without effect here: {', '.join(names)}"]
+    return [f"Options of Kafka's client without effect here: {', '.join(names)}"]
 
 
 def _subscription(values: OptionValues) -> Subscription:
     given = values.given(_SUBSCRIPTIONS)
     if len(given) != 1:
         found = f", not {' and '.join(given)}" if given else ""
-        raise InvalidOption(
-            f"Say what to read by one of the options {', '.join(_SUBSCRIPTIONS)}{found}"
-        )
+        raise InvalidOption(f"Give one of the options {', '.join(_SUBSCRIPTIONS)}{found}")
     (name,) = given
     text = values.text(name) or ""
     if name == "assign":
         partitions = parse_partitions(name, text)
         if not partitions:
-            raise wrong(name, text, "one partition or more")
+            raise wrong(name, text, "one or more partitions")
         return Subscription(partitions=partitions)
     if name == "subscribe":
         topics = values.texts(name)
         if not topics:
-            raise wrong(name, text, "a topic, several between commas")
+            raise wrong(name, text, "one topic, or several separated by commas")
         return Subscription(topics=tuple(sorted(set(topics))))
     if not text:
         raise wrong(name, text, "a regular expression")
@@ -390,7 +384,7 @@ def _holds(limit: Limit, offset: int) -> bool:
 
 
 def _check_order(starting: Limit, ending: Limit) -> None:
-    """Both of one sort name the same partitions, and no end lies before its start."""
+    """Start and end name the same partitions, and no end is before its start; InvalidOption."""
     if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
         first, last = starting.offsets, ending.offsets
     elif isinstance(starting, AtTimes) and isinstance(ending, AtTimes):

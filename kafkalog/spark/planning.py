@@ -1,12 +1,8 @@
-"""From offsets to tasks: the ranges of a batch or a trigger, and the pieces that tasks read.
+"""The plan of a query: its partitions, the offset ranges of a batch, and the pieces of its tasks.
 
-Every number in a plan is fixed here, in the driver: a task reads exactly its piece. No pyspark.
-
-Which partitions a query reads, and from where to where: options meet what is there.
-
-Asks `Logs` once for each question of a plan and freezes the answers: what is handed on is numbers.
-Owns what a missing topic or partition means, and `LossPolicy`, which is failOnDataLoss. No pyspark.
-Source: KafkaOffsetReaderAdmin of Spark 4.
+Runs in the driver, which asks `Logs` once for each offset; a task reads exactly its piece. Owns
+what a missing topic or partition means, and `LossPolicy`, which is option failOnDataLoss. Without
+pyspark. Source: KafkaOffsetReaderAdmin of Spark 4.
 """
 
 from __future__ import annotations
@@ -32,52 +28,52 @@ if TYPE_CHECKING:
 
 
 LOGGER = logging.getLogger("kafkalog.spark")
-"""Spark's workers are Python processes of their own, whose warnings go to the executor's log."""
+"""Warnings of Spark's Python workers appear in the log of their executor."""
 
-_WHAT_TO_DO = "option failOnDataLoss=false goes on with what is there"
+_WHAT_TO_DO = "option failOnDataLoss=false reads the records that are left"
 
 
 class PartitionsGone(KafkalogError):
-    """Partitions that a query has been reading are no longer there."""
+    """Partitions of a query were deleted while it read them."""
 
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 class LossPolicy:
-    """What data loss is: the end of the query, or a warning."""
+    """Whether data loss ends the query or is a warning."""
 
     def __init__(self, *, fails: bool) -> None:
         self.fails = fails
 
     def lost(self, missing: OffsetRange, reason: str) -> None:
-        """Raises DataLost, or tells and returns: the caller goes on at ``missing.to_offset``."""
+        """Raise DataLost, or log it: then the caller continues at ``missing.to_offset``."""
         if self.fails:
             raise DataLost(missing, f"{reason}; {_WHAT_TO_DO}")
         LOGGER.warning("%s", DataLost(missing, reason))
 
-    def gone(self, stood_at: PartitionOffsets) -> None:
-        """Raises PartitionsGone, or tells and returns. ``stood_at``: the next offsets to read."""
-        if not stood_at:
+    def gone(self, read_up_to: PartitionOffsets) -> None:
+        """Raise PartitionsGone, or log it. ``read_up_to``: the next offsets to read."""
+        if not read_up_to:
             return
-        names = ", ".join(f"{at} (read up to {stood_at[at]})" for at in sorted(stood_at))
-        error = PartitionsGone(f"Partitions are gone, with what was not read of them: {names}")
+        names = ", ".join(f"{at} (read up to {read_up_to[at]})" for at in sorted(read_up_to))
+        error = PartitionsGone(f"Partitions were deleted with unread records: {names}")
         if self.fails:
             raise PartitionsGone(f"{error.message}; {_WHAT_TO_DO}")
         LOGGER.warning("%s", error)
 
 
 class OffsetReader:
-    """The questions of a batch or a trigger. Not thread-safe, as `Logs`."""
+    """Looks up the offsets of a batch. Not thread-safe, as `Logs`."""
 
     def __init__(self, logs: Logs, options: SourceOptions) -> None:
         self._logs = logs
         self._options = options
 
     def partitions(self, *, missing_is_an_error: bool = True) -> list[TopicPartition]:
-        """Those that the query subscribes to, sorted.
+        """The partitions that the query subscribes to, sorted.
 
-        Raises UnknownTopic or UnknownPartition for one that was named and is not there, or, if
-        that is no error, tells of it and leaves it out.
+        A named topic or partition that does not exist raises UnknownTopic or UnknownPartition, or
+        is logged and left out.
         """
         there = self._logs.topics()
         found, missing = _subscribed(self._options.subscription, there)
@@ -88,19 +84,19 @@ class OffsetReader:
         return sorted(found)
 
     def starting(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
-        """Where the query begins. Raises InvalidOption."""
+        """The first offsets of the query. Raises InvalidOption."""
         return self._resolved(self._options.starting, partitions, is_start=True)
 
     def ending(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
-        """Where a batch query ends. Raises InvalidOption."""
+        """The end offsets of a batch query. Raises InvalidOption."""
         return self._resolved(self._options.ending, partitions, is_start=False)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
-        """Log starts of those that are still there."""
+        """The log starts of the partitions that still exist."""
         return {at: bounds.log_start_offset for at, bounds in self._bounds(partitions).items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
-        """Ends of those that are still there."""
+        """The ends of the partitions that still exist."""
         return {at: bounds.end_offset for at, bounds in self._bounds(partitions).items()}
 
     def first_at(self, partition: TopicPartition, time_ms: int) -> int | None:
@@ -134,7 +130,7 @@ class OffsetReader:
         return self._of_times(limit, times_ms, is_start=is_start)
 
     def _of_extremes(self, offsets: PartitionOffsets) -> PartitionOffsets:
-        """EARLIEST and LATEST become offsets, the others stay; what was deleted meanwhile goes."""
+        """The same with offsets for EARLIEST and LATEST, without partitions deleted meanwhile."""
         first = self.earliest(at for at, offset in offsets.items() if offset == EARLIEST)
         last = self.latest(at for at, offset in offsets.items() if offset == LATEST)
         known = {at: offset for at, offset in offsets.items() if offset >= 0}
@@ -158,7 +154,7 @@ class OffsetReader:
 def _subscribed(
     subscription: Subscription, there: dict[str, list[int]]
 ) -> tuple[list[TopicPartition], list[KafkalogError]]:
-    """(partitions that are there, an error for each topic or partition that is not)."""
+    """The existing partitions, and an error for each named topic or partition that is missing."""
     if subscription.pattern is not None:
         topics = [name for name in there if re.search(subscription.pattern, name)]
         return _all_of(topics, there), []
@@ -185,16 +181,16 @@ def _all_of(topics: Iterable[str], there: dict[str, list[int]]) -> list[TopicPar
 
 
 def unknown_topic(name: str, there: dict[str, list[int]]) -> UnknownTopic:
-    """The error for a topic that somebody named, with the nearest name or some of ``there``."""
+    """The error for a topic that does not exist, with the nearest name or some of ``there``."""
     some = ", ".join(list(there)[:10]) or "none"
-    guess = did_you_mean(name, there) or f"; topics that are there: {some}"
+    guess = did_you_mean(name, there) or f"; existing topics: {some}"
     return UnknownTopic(f"There is no topic {name}{guess}")
 
 
 def _check_named(
     option: str, named: PartitionOffsets, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Exactly the subscribed ones: half a start would be a guess."""
+    """An option must name exactly the subscribed partitions. Raises InvalidOption."""
     missing = sorted(set(partitions) - named.keys())
     extra = sorted(named.keys() - set(partitions))
     if missing or extra:
@@ -207,10 +203,10 @@ def _check_named(
 
 
 def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[OffsetRange]:
-    """What a batch query reads, without what its filters leave out.
+    """The offsets that a batch query reads, within its filters.
 
-    Raises InvalidOption, UnknownTopic and UnknownPartition, PartitionsGone for one that was deleted
-    while this looked, and what reaching the logs raises.
+    Raises InvalidOption, UnknownTopic and UnknownPartition, PartitionsGone for a partition that is
+    deleted meanwhile, and the errors of `Logs`.
     """
     reader = OffsetReader(logs, options)
     partitions = reader.partitions()
@@ -225,7 +221,7 @@ def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[Off
             continue
         if first[at] > last[at]:
             raise InvalidOption(
-                f"The query begins at offset {first[at]} of {at}, behind its end {last[at]}: give "
+                f"The query begins at offset {first[at]} of {at}, after its end {last[at]}: give "
                 "an earlier start or a later end"
             )
         ranges.append(_narrowed(reader, wanted, at, first[at], last[at]))
@@ -247,10 +243,10 @@ def _narrowed(
 def trigger_ranges(
     logs: Logs, options: SourceOptions, start: PartitionOffsets, end: PartitionOffsets
 ) -> list[OffsetRange]:
-    """What a trigger reads between two offsets of its checkpoint; new partitions from their start.
+    """The offsets that a micro-batch reads; a new partition is read from its log start.
 
-    Raises DataLost or PartitionsGone, or tells of it: what is gone, what begins above 0 though
-    nobody has read it, and what ends before it begins.
+    Raises or logs PartitionsGone for deleted partitions, and DataLost for a new partition that
+    begins above offset 0 and for a log that ends below the offset that was read.
     """
     policy = LossPolicy(fails=options.fail_on_data_loss)
     new = sorted(end.keys() - start.keys())
@@ -261,7 +257,7 @@ def trigger_ranges(
         if offset > 0:
             policy.lost(
                 OffsetRange(at.topic, at.partition, 0, offset),
-                "a partition that came while the query ran begins behind offset 0",
+                "a partition that was added while the query ran begins above offset 0",
             )
     ranges = []
     for at in sorted(end):
@@ -272,23 +268,22 @@ def trigger_ranges(
             policy.lost(
                 OffsetRange(at.topic, at.partition, end[at], first),
                 "the log ends before the offset that the query has read up to: was the topic "
-                "deleted and made anew?",
+                "deleted and recreated?",
             )
         ranges.append(OffsetRange(at.topic, at.partition, first, max(first, end[at])))
     return ranges
 
 
 def pieces_of(logs: Logs, options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[Piece]:
-    """One task each. At most maxRecordsPerPartition offsets, about minPartitions, and targetBytes.
+    """A piece for each task, by maxRecordsPerPartition, minPartitions and targetBytes.
 
-    Fewer than minPartitions are split by offsets, as Spark's Kafka source does; what is then
-    larger than targetBytes, by bytes.
+    Ranges are split by offsets as Spark's Kafka source does, then by bytes of log.
     """
     split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
     return [piece for each in split for piece in logs.pieces(each, options.target_bytes)]
 
 
-def warn_of(options: SourceOptions) -> None:
-    """Tell of options that change nothing."""
+def log_warnings(options: SourceOptions) -> None:
+    """Log the options that have no effect."""
     for sentence in options.warnings:
         LOGGER.warning("%s", sentence)

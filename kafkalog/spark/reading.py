@@ -1,14 +1,9 @@
-"""What one task does: the records of a piece as Arrow batches, across what was lost.
+"""Records of a piece of log as Arrow record batches, in exactly the columns of a schema.
 
-Runs in Spark's pooled workers, or in any process: no pyspark, no state but the one below.
-
-Records of chunks as Arrow record batches, in exactly the columns that a schema asks for.
-
-No Python statement per record, and per v2 batch only for compressed ones. Each Arrow batch owns its
-memory, which is filled once. Columns that nobody asked for cost nothing. Control batches are left
-out; records of aborted transactions are not in the chunks (`logs.read_piece`). Any thread.
-
-Imports pyarrow: an optional dependency.
+No Python statement runs per record, and per v2 batch only for compressed ones. Each Arrow batch
+owns its memory, which is written once; columns outside the schema cost nothing. Control batches are
+skipped; the chunks have no records of aborted transactions (`logs.read_piece`). Runs in any process
+and thread, without pyspark. Imports pyarrow, an optional dependency.
 """
 
 from __future__ import annotations
@@ -34,7 +29,6 @@ from kafkalog.kernels.records.arrow_columns import (
 from kafkalog.spark.logs.open import read_piece
 from kafkalog.spark.logs.values import CHUNK_BYTES, CorruptLog, DataLost
 from kafkalog.spark.planning import LossPolicy
-from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -49,16 +43,20 @@ if TYPE_CHECKING:
 def batches_of(
     piece: Piece, options: SourceOptions, schema: pa.Schema
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The piece's records in these columns, in offset order.
+    """The records of a task of Spark in these columns, in offset order.
 
-    Raises DataLost when offsets are missing; with failOnDataLoss=false tells of it and goes on
-    behind them. CorruptLog ends it in any case. Descriptors and connections are let go of at its
-    end, also when it is closed early.
+    Missing offsets raise DataLost; with failOnDataLoss=false they are logged and skipped. Raises
+    CorruptLog in any case. Descriptors and connections are closed at the end, also of a generator
+    that is closed early.
     """
     policy = LossPolicy(fails=options.fail_on_data_loss)
     while True:
+        chunks = read_piece(
+            piece, options.access, chunk_bytes=options.chunk_bytes, check_crcs=options.check_crcs
+        )
         try:
-            yield from _batches(piece, options, schema)
+            with closing(chunks):
+                yield from record_batches(chunks, piece.range, schema)
             return
         except DataLost as error:
             policy.lost(error.missing, error.reason)
@@ -70,21 +68,8 @@ def batches_of(
         piece = replace(piece, range=left, start_position=None)
 
 
-def _batches(
-    piece: Piece, options: SourceOptions, schema: pa.Schema
-) -> Generator[pa.RecordBatch, None, None]:
-    from kafkalog.spark.reading import record_batches
-
-    chunks = read_piece(
-        piece, options.access, chunk_bytes=options.chunk_bytes, check_crcs=options.check_crcs
-    )
-    settle_worker()
-    with closing(chunks):
-        yield from record_batches(chunks, piece.range, schema)
-
-
 RECORDS_MAX = 1 << 16
-"""Of an Arrow batch: small records fill one before ``batch_bytes`` of them are together."""
+"""Records in an Arrow batch: small records reach this before ``batch_bytes``."""
 
 
 def record_batches(
@@ -98,11 +83,11 @@ def record_batches(
     """The records of the range, in order.
 
     schema                  any of Spark's Kafka columns in any order (`check_schema`)
-    max_decompressed_bytes  of one v2 batch: what inflates to more is CorruptLog
-    batch_bytes             of keys, values and headers, about, in an Arrow batch
+    max_decompressed_bytes  limit for one v2 batch: a larger one is CorruptLog
+    batch_bytes             about the bytes of keys, values and headers in an Arrow batch
 
-    Before an error is raised, also one of the chunks', every record in front of it was given.
-    Raises ValueError for another schema, CorruptLog for what is no sound batch or record.
+    All records before an error are yielded before it is raised, also before an error of the
+    chunks. Raises ValueError for another schema, CorruptLog for an invalid batch or record.
     """
     check_schema(schema)
     filler = _Filler(wanted, schema, max_decompressed_bytes, batch_bytes)
@@ -116,7 +101,7 @@ def record_batches(
 
 
 class _Filler:
-    """The Arrow batch in the making."""
+    """Fills Arrow batches with the records of chunks."""
 
     def __init__(
         self, wanted: OffsetRange, schema: pa.Schema, max_decompressed_bytes: int, batch_bytes: int
@@ -125,8 +110,8 @@ class _Filler:
         self._schema = schema
         self._max_decompressed_bytes = max_decompressed_bytes
         self._with_headers = "headers" in schema.names
-        # A batch ends behind the record that fills it, names of headers may grow. Without them all
-        # of it stays below what glibc asks the kernel for anew each time, 32 MiB.
+        # A batch ends after the record that fills it, and header names may take more. Without
+        # headers it stays below 32 MiB, from which on glibc maps new memory for each allocation.
         self._data_bytes = 2 * batch_bytes if self._with_headers else batch_bytes * 5 // 4
         self._columns: ArrowColumns | None = None
         self._place = ""
@@ -141,7 +126,7 @@ class _Filler:
         )
 
     def add(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """Take the records of a chunk; the Arrow batches that it fills."""
+        """Add the records of a chunk; yields the Arrow batches that they fill."""
         rows = scan(chunk.batches, check_crc=False)
         wanted, self._place = self._wanted, chunk.place
         table = rows.table[has_records(rows.table, wanted.from_offset, wanted.to_offset)]
@@ -161,7 +146,7 @@ class _Filler:
             raise CorruptLog(wanted, base_offset, problem, file=chunk.place, position=at)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """The rows that wait for more, if there are any."""
+        """Yield the last rows, which fill no batch."""
         if self._state[FillCell.ROWS]:
             yield self._take()
 
@@ -188,9 +173,9 @@ class _Filler:
                 )
 
     def _take(self) -> pa.RecordBatch:
-        """The rows at hand, with the memory that they lie in."""
+        """The current rows as a batch, which owns their memory."""
         columns, self._columns = self._columns, None
-        assert columns is not None, "rows lie in columns"
+        assert columns is not None, "there are rows"
         topic, partition, state = self._wanted.topic, self._wanted.partition, self._state
         try:
             return columns.batch(self._schema, topic, partition, state)
@@ -203,7 +188,7 @@ class _Filler:
             state[FillCell.ROWS : FillCell.DATA_BYTES_NEEDED] = 0
 
     def _corrupt(self, chunk: Chunk, table: npt.NDArray[np.int64], problem: str) -> CorruptLog:
-        """Of the batch that the next record is in."""
+        """The error for the batch that the next record is in."""
         next_offset = int(self._state[FillCell.NEXT_OFFSET])
         slot = int(np.searchsorted(table[:, BatchColumn.LAST_OFFSET], next_offset))
         row = table[min(slot, len(table) - 1)]

@@ -1,8 +1,8 @@
-"""``format("kafkalog")``: the data source that Spark sees, and its batch reader.
+"""``format("kafkalog")``: the data source that Spark calls, and its batch reader.
 
-Owns the schema, which is that of Spark's Kafka source, and the translation between Spark's calls
-and our modules: what is read from where to where is `planning`, a task is `reading`. Spark pickles
-readers and partitions: they hold values only. See docs/spark.md.
+Owns the columns, which are those of Spark's Kafka source, and translates Spark's calls: `planning`
+decides which offsets a query reads, `reading` does a task. Spark pickles readers and partitions:
+they hold values only. See docs/spark.md.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import (
-    StructType,
-)
 
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
+from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, wants_headers
-from kafkalog.spark.planning import batch_ranges, pieces_of, warn_of
-from kafkalog.spark.schema import HEADERS, SCHEMA, check_read_schema, rows_of
-from kafkalog.spark.workers import settle_worker
+from kafkalog.spark.planning import batch_ranges, log_warnings, pieces_of
+from kafkalog.spark.workers import rows_of, settle_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +28,21 @@ if TYPE_CHECKING:
         DataSourceWriter,
         Filter,
     )
+    from pyspark.sql.types import StructType
 
     from kafkalog.spark.options import SourceOptions
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Names and types in Spark's words; ``headers`` only with option includeHeaders."""
 
 
 class KafkalogDataSource(DataSource):
@@ -40,26 +50,33 @@ class KafkalogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What follows ``format``."""
+        """The name for ``format``."""
         return "kafkalog"
 
-    def schema(self) -> StructType:
-        """The Kafka source's columns; ``headers`` with option includeHeaders."""
-        return StructType([*SCHEMA.fields, HEADERS]) if wants_headers(self._given) else SCHEMA
+    def schema(self) -> str:
+        """The columns of Spark's Kafka source."""
+        with_headers = wants_headers(self._given)
+        return ", ".join(
+            f"`{name}` {kind}"
+            for name, kind in COLUMNS.items()
+            if with_headers or name != "headers"
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Of ``spark.read``. Raises InvalidOption."""
+        """The reader for ``spark.read``. Raises InvalidOption."""
+        check_read_schema(schema)
         return KafkalogReader(schema, batch_options(self._given))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Of ``spark.readStream``. Raises InvalidOption."""
+        """The reader for ``spark.readStream``. Raises InvalidOption."""
         from kafkalog.spark.options import stream_options
         from kafkalog.spark.stream_reader import KafkalogStreamReader
 
+        check_read_schema(schema)
         return KafkalogStreamReader(schema, stream_options(self._given))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Of ``df.write``. Raises InvalidOption, UnusableSchema."""
+        """The writer for ``df.write``. Raises InvalidOption, UnusableSchema."""
         from kafkalog.spark.sink.writers import KafkalogWriter
 
         return KafkalogWriter(self._given, schema, overwrite)
@@ -67,52 +84,64 @@ class KafkalogDataSource(DataSource):
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """Of ``df.writeStream``. Raises InvalidOption, UnusableSchema."""
+        """The writer for ``df.writeStream``. Raises InvalidOption, UnusableSchema."""
         from kafkalog.spark.sink.writers import KafkalogStreamWriter
 
         return KafkalogStreamWriter(self._given, schema, overwrite)
 
     @property
     def _given(self) -> dict[str, str]:
-        """The options as Spark has them, names in lower case."""
+        """The options as Spark passes them, names in lower case."""
         return dict(self.options.items())
+
+
+def check_read_schema(schema: StructType) -> None:
+    """A user's schema may have any of our columns, in any order. Raises InvalidOption."""
+    for field in schema.fields:
+        if field.name not in COLUMNS:
+            names = ", ".join(COLUMNS)
+            raise InvalidOption(f"There is no column {field.name}: a schema has any of {names}")
+        kind = field.dataType.simpleString()
+        if kind != COLUMNS[field.name]:
+            raise InvalidOption(
+                f"Column {field.name} is {COLUMNS[field.name]}, not {kind}: cast it in the query"
+            )
 
 
 class KafkalogReader(DataSourceReader):
     """A batch query, from its filters to its rows."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
-        check_read_schema(schema)
-        warn_of(options)
+        log_warnings(options)
         self._schema = schema
         self._options = options
         self.wanted = Wanted()
         self.pushFilters = _PushFilters(self)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks; offsets are looked up now and hold for the whole query."""
+        """The tasks; their offsets are looked up now and are fixed for the whole query."""
         logs = open_logs(self._options.access)
         try:
             ranges = batch_ranges(logs, self._options, self.wanted)
             tasks = [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
         finally:
             logs.close()
-        settle_worker()  # the planner's, which Spark keeps as well
+        settle_worker()  # Spark reuses the planner's process as well
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task; nothing for the partition that Spark makes up when there is none."""
+        """The rows of one task."""
         return rows_of(partition, self._schema, self._options)
 
 
 class _PushFilters:
-    """`DataSourceReader.pushFilters` of a reader, used where Spark is asked to push filters.
+    """`DataSourceReader.pushFilters` as an attribute of a reader, not as a method of its class.
 
-    A reader that overrides the method fails every query while
-    ``spark.sql.python.filterPushdown.enabled`` is false, which is its default, so that nobody
-    believes in filters that are not pushed. Ours only spare reading what Spark then leaves out: a
-    reader without the setting is right, too. So the class does not override the method, and the
-    reader's attribute says that it is Spark's own.
+    With ``spark.sql.python.filterPushdown.enabled`` at its default, false, Spark fails each query
+    whose reader class overrides the method, so that no user relies on filters that are not pushed.
+    Our filters only skip records that Spark would drop: results are right without them, too.
+    Therefore the class does not override the method, and ``__func__`` makes Spark's check see its
+    own one.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -121,7 +150,7 @@ class _PushFilters:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
-        """Those that Spark has to look at itself."""
+        """The filters that Spark has to apply itself."""
         left = []
         for each in filters:
             self._reader.wanted, is_done = narrowed(self._reader.wanted, _column_filter(each))
@@ -131,7 +160,7 @@ class _PushFilters:
 
 
 def _column_filter(given: Filter) -> ColumnFilter:
-    """Of one of Spark's classes; those without a column, as ``Not``, have the name of none."""
+    """One of Spark's filters as a value; a filter without a column, as ``Not``, has column ""."""
     value = getattr(given, "value", None)
     if isinstance(value, list):  # the values of ``In``, which Spark documents as a tuple
         value = tuple(value)

@@ -1,8 +1,8 @@
-"""The streaming side of the source: how far each trigger goes.
+"""The stream reader of the source: which offsets each micro-batch reads.
 
-Spark keeps one reader in a process of its own as long as the query runs: it holds the open logs,
-the offsets that Trigger.AvailableNow ends at, and when a trigger was last let through. Another
-copy, in each task, only reads. Offsets in checkpoints are those of Spark's Kafka source.
+Spark keeps one reader in its own process while the query runs. It holds the open logs, the end
+offsets of Trigger.AvailableNow, and the time of the last micro-batch that was not delayed. The
+copies in the tasks only read. Offsets in checkpoints have the format of Spark's Kafka source.
 Source: KafkaMicroBatchStream of Spark 4.
 """
 
@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import (
 from kafkalog.env.clock import SystemClock
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import document_of, lag_of, offsets_of, rate_limited
-from kafkalog.spark.planning import OffsetReader, pieces_of, trigger_ranges, warn_of
-from kafkalog.spark.schema import check_read_schema, rows_of
+from kafkalog.spark.planning import OffsetReader, log_warnings, pieces_of, trigger_ranges
+from kafkalog.spark.workers import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,29 +38,28 @@ if TYPE_CHECKING:
 
 
 class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming query. Its methods are Spark's, called in Spark's order by one thread."""
+    """One streaming query. Spark calls the methods, from one thread."""
 
     def __init__(
         self, schema: StructType, options: SourceOptions, clock: Clock | None = None
     ) -> None:
-        """``clock``: of maxTriggerDelay; None: the machine's."""
-        check_read_schema(schema)
-        warn_of(options)
+        """``clock``: for maxTriggerDelay and retries; None: the machine's."""
+        log_warnings(options)
         self._schema = schema
         self._options = options
         self._clock: Clock = clock or SystemClock()
         self._logs: Logs | None = None
         self._latest: PartitionOffsets | None = None
         self._is_available_now = False
-        self._let_through_ns: int | None = None
+        self._last_batch_ns: int | None = None
 
     def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's
-        """Where a query without a checkpoint begins."""
+        """The first offsets of a query without a checkpoint."""
         reader = self._reader()
         return document_of(reader.starting(reader.partitions()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
-        """What `latestOffset` is asked with: Spark knows no limit of a least and a most."""
+        """The limit that Spark passes to `latestOffset`; it has none for a minimum and maximum."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -68,9 +67,9 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
-        """Where the next batch ends; at ``start`` when there is to be none.
+        """The end of the next batch; ``start`` when there shall be none.
 
-        Raises UnknownTopic or UnknownPartition for what was subscribed to by name and is gone.
+        Raises UnknownTopic or UnknownPartition if a topic or partition of the query is missing.
         """
         begin = offsets_of(start)
         latest = self._target(begin)
@@ -85,29 +84,29 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return document_of(rate_limited(rows_max, of_new | begin, latest))
 
     def reportLatestOffset(self) -> OffsetDocument | None:  # noqa: N802 - Spark's
-        """What the query could have read up to, for its progress."""
+        """The ends of the logs, for the progress of the query."""
         return document_of(self._latest) if self._latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """From the first `latestOffset` on, what comes later does not count."""
+        """Fix the ends: records after the next `latestOffset` are not read."""
         self._is_available_now = True
         self._latest = None
 
     def partitions(self, start: OffsetDocument, end: OffsetDocument) -> list[InputPartition]:
-        """The tasks of a batch. Raises as `trigger_ranges`."""
+        """The tasks of a batch. Raises what `trigger_ranges` raises."""
         logs = self._opened()
         ranges = trigger_ranges(logs, self._options, offsets_of(start), offsets_of(end))
         return [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task."""
+        """The rows of one task."""
         return rows_of(partition, self._schema, self._options)
 
     def commit(self, end: OffsetDocument) -> None:
-        """Nothing: the checkpoint holds the offsets."""
+        """Do nothing: the checkpoint holds the offsets."""
 
     def stop(self) -> None:
-        """The query ends."""
+        """Close the logs at the end of the query."""
         if self._logs is not None:
             self._logs.close()
             self._logs = None
@@ -123,8 +122,9 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _target(self, begin: PartitionOffsets) -> PartitionOffsets:
         """The ends of all partitions: now, or when Trigger.AvailableNow began.
 
-        An end before what was read is looked at again: what a stopped daemon's directory showed is
-        below the high watermark that the next daemon writes first. Then it is data loss.
+        An end below an offset that was read is looked up again: a daemon that has just started may
+        not have checkpointed a high watermark as high as the end of its stopped directory. An end
+        that stays below is data loss.
         """
         if self._is_available_now and self._latest is not None:
             return self._latest
@@ -143,20 +143,20 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reader.latest(partitions)
 
     def _waits_for_more(self, begin: PartitionOffsets, latest: PartitionOffsets) -> bool:
-        """Whether minOffsetsPerTrigger is not reached, and maxTriggerDelay not over.
+        """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed.
 
-        The first batch of a query never waits, nor any of Trigger.AvailableNow, which would not
-        end.
+        The first batch of a query never waits, nor a batch of Trigger.AvailableNow, which would
+        never end.
         """
         rows_min = self._options.min_offsets_per_trigger
         if rows_min is None or self._is_available_now:
             return False
         now_ns = self._clock.monotonic_ns()
         is_due = (
-            self._let_through_ns is None
-            or now_ns - self._let_through_ns >= self._options.max_trigger_delay_ms * 1_000_000
+            self._last_batch_ns is None
+            or now_ns - self._last_batch_ns >= self._options.max_trigger_delay_ms * 1_000_000
         )
         if not is_due and lag_of(begin, latest) < rows_min:
             return True
-        self._let_through_ns = now_ns
+        self._last_batch_ns = now_ns
         return False

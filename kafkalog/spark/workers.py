@@ -1,17 +1,41 @@
-"""Python workers of Spark: processes that serve one task after the other."""
+"""What runs in Spark's Python workers: processes that do one task after the other."""
 
 from __future__ import annotations
 
 import functools
 import gc
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
+
+    from kafkalog.spark.options import SourceOptions
+
+
+def rows_of(
+    partition: InputPartition, schema: StructType, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task; none for the empty partition that Spark makes for an empty plan."""
+    if partition.value is None:
+        return
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from kafkalog.spark.reading import batches_of
+
+    yield from batches_of(partition.value, options, to_arrow_schema(schema, timezone="UTC"))
+    settle_worker()
 
 
 @functools.cache
 def settle_worker() -> None:
-    """Once a process, behind its imports.
+    """Exclude the imported objects from garbage collection, once a process, after its first task.
 
-    PySpark collects garbage after each task; numba's and pyarrow's objects, which stay, cost a
-    third of a small task each time unless they are left out.
+    PySpark collects garbage after each task. The objects of numba and pyarrow stay for the life of
+    the process; walking through them takes a third of a small task.
     """
     gc.collect()
     gc.freeze()

@@ -164,7 +164,7 @@ def test_a_daemon_that_is_away_is_waited_for_and_then_named() -> None:
         write("http://127.0.0.1:9", [rows], topic="t", deliveryTimeout="300ms")
     assert time.monotonic() - began < 20
     assert "No answer from http://127.0.0.1:9" in caught.value.message
-    assert "Look whether the daemon of the option url runs" in caught.value.message
+    assert "Check that the daemon of option url runs" in caught.value.message
 
 
 def test_what_the_daemon_refuses_fails_the_task(daemon: Daemon) -> None:
@@ -174,8 +174,8 @@ def test_what_the_daemon_refuses_fails_the_task(daemon: Daemon) -> None:
     rows = pa.record_batch({"value": pa.array(["x" * 100] * 40)})
     for topic, message in (
         ("missing", "Create the topic first"),
-        ("compacted", "did not get to compacted-0"),
-        ("narrow", "Set the option batchBytes to less"),
+        ("compacted", "could not be appended to compacted-0"),
+        ("narrow", "Decrease option batchBytes"),
     ):
         with pytest.raises(SinkFailed) as caught:
             write(url_of(daemon), [rows], topic=topic)

@@ -156,7 +156,7 @@ def test_a_task_of_a_driver_that_died_is_never_shown(daemon: Daemon) -> None:
     world = World(daemon, "zombie")
     old = world.task(0, "ab")
     new = world.task(0, "ab")
-    with pytest.raises(SinkFailed, match="Another attempt or run has taken over"):
+    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
         world.commit(old)
     assert world.shown() == ""
     world.commit(new)
@@ -202,9 +202,9 @@ def test_a_driver_that_was_replaced_ends_no_batch(daemon: Daemon) -> None:
     world = World(daemon, "replaced")
     old = world.task(0, "ab", run="one")
     new = world.task(0, "ab", run="two")
-    with pytest.raises(SinkFailed, match="Another attempt or run has taken over"):
+    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
         abort_batch(world.options, [old])
-    with pytest.raises(SinkFailed, match="Another attempt or run has taken over"):
+    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
         world.commit(world.task(0, "", run="one"))
     world.commit(new)
     assert world.shown() == "ab"

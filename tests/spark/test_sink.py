@@ -138,7 +138,7 @@ def test_what_cannot_be_written_is_refused(
 
 def test_a_log_is_not_overwritten(spark: SparkSession, daemon: Daemon) -> None:
     """Save mode overwrite has no meaning for a log."""
-    with pytest.raises(PySparkException, match="Save mode overwrite is not allowed"):
+    with pytest.raises(PySparkException, match="Save mode overwrite is not supported"):
         write(spark.range(1).select(f.lit("x").alias("value")), to(daemon, "t"), "overwrite")
 
 

@@ -196,12 +196,12 @@ def test_a_schema_that_is_not_ours(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "aa"}, "There is no topic aa; topics that are there: a, b, c"),
+        ({"subscribe": "aa"}, "There is no topic aa; existing topics: a, b, c"),
         ({"assign": '{"a":[0,5]}'}, "There is no partition a-5: a has 0, 1"),
         ({"startingOffsets": "{"}, "Option startingOffsets is '{', but it must be JSON as"),
         ({"startingOffsets": "latest"}, "a batch query cannot begin at the latest"),
         ({"startingOffsets": '{"a":{"0":1}}'}, "Option startingOffsets lacks a-1"),
-        ({"startingOffsets": '{"a":{"0":1,"1":999}}'}, "offset 999 of a-1, behind its end 110"),
+        ({"startingOffsets": '{"a":{"0":1,"1":999}}'}, "offset 999 of a-1, after its end 110"),
         ({"startingTimestamp": "9999999999999"}, "no record at or after 9999999999999 ms"),
     ],
 )

@@ -18,7 +18,7 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.format.records.batch_builder import RecordColumns
 from kafkalog.format.records.record_batch import Codec, read_header
 from kafkalog.spark.option_values import InvalidOption
-from kafkalog.spark.sink.delivery import BATCHES_UNDER_WAY, Delivery
+from kafkalog.spark.sink.delivery import BATCHES_IN_FLIGHT, Delivery
 from kafkalog.spark.sink.failures import SinkFailed, sink_failed
 from kafkalog.spark.sink.options import SINK_OPTIONS, UnusableSchema, sink_options, written_columns
 from kafkalog.spark.sink.write import BatchPlanner, NoSuchPartition, NullTopic, OutgoingBatch
@@ -130,7 +130,7 @@ def test_options_and_their_defaults() -> None:
         ({"exactlyOnce": "true", "kafka.acks": "1"}, "Option kafka.acks must be all"),
         ({"exactlyOnce": "true", "query": "q"}, "Option query needs the other one"),
         ({"exactlyOnce": "true", "batchId": "0"}, "Option batchId needs the other one"),
-        ({"query": "q", "batchId": "0"}, "Options query and batchId have a meaning with"),
+        ({"query": "q", "batchId": "0"}, "Options query and batchId need exactlyOnce true"),
         ({"exactlyOnce": "true", "query": "a/b", "batchId": "0"}, "Option query is 'a/b'. The"),
         ({"exactlyOnce": "true", "query": "q", "batchId": "-1"}, "Option batchId is '-1'"),
         ({"url": "http://a,http://b"}, "Option url names several daemons"),
@@ -216,7 +216,7 @@ def test_a_delivery_holds_few_batches() -> None:
 
     def send(*_: object) -> None:
         assert is_full.wait(30)
-        assert appended == BATCHES_UNDER_WAY
+        assert appended == BATCHES_IN_FLIGHT
         may_answer.wait(30)
 
     def watch() -> None:
@@ -224,7 +224,7 @@ def test_a_delivery_holds_few_batches() -> None:
         may_answer.set()
 
     with Delivery(send, ME, {}) as delivery:
-        for _ in range(BATCHES_UNDER_WAY):
+        for _ in range(BATCHES_IN_FLIGHT):
             delivery.append(outgoing(1))
             appended += 1
         blocked = threading.Timer(0.05, watch)
@@ -255,7 +255,9 @@ def test_nothing_is_sent_behind_a_failure() -> None:
             raise OutcomeUnknown("No answer from there.")
 
     for count in (3, 100):
-        with pytest.raises(SinkFailed, match=r"A batch of 69 bytes did not get to t-0: No answer"):
+        with pytest.raises(
+            SinkFailed, match=r"A batch of 69 bytes could not be appended to t-0: No answer"
+        ):
             deliver(send, count, at_end=lambda: None)
         assert sent == [(0, 0), (0, 1), (0, 2)]
         sent.clear()

@@ -133,8 +133,9 @@ def test_what_changes_nothing_is_told_once() -> None:
         }
     )
     assert options.warnings == (
-        "Option maxOffsetsPerTrigger is of streaming queries; this batch query does without it",
-        "Of Kafka's client, without effect here: kafka.bootstrap.servers, kafka.group.id, "
+        "Option maxOffsetsPerTrigger is for streaming queries; "
+        "it has no effect on this batch query",
+        "Options of Kafka's client without effect here: kafka.bootstrap.servers, kafka.group.id, "
         "groupIdPrefix",
     )
 
@@ -155,7 +156,7 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
     ),
     (batch, {"topics": "t"}, "no option topics; see docs/spark.md"),
     (batch, {"assign": '{"t":[0]}'}, "one of the options .*, not subscribe and assign"),
-    (batch, {"subscribe": " , "}, "Option subscribe is ','.*a topic"),
+    (batch, {"subscribe": " , "}, "Option subscribe is ','.*one topic"),
     (
         batch,
         {"startingoffsets": "latest"},
@@ -213,11 +214,11 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
     (batch, {"targetbytes": "big"}, "targetBytes is 'big', but it must be a size"),
     (batch, {"startingoffsetsbytimestampstrategy": "x"}, "must be error or latest"),
     (batch, {"kafka.isolation.level": "dirty"}, "kafka.isolation.level is 'dirty'"),
-    (batch, {"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset is not possible: use"),
-    (batch, {"kafka.key.deserializer": "x"}, "kafka.key.deserializer is not possible"),
-    (batch, {"kafka.value.deserializer": "x"}, "kafka.value.deserializer is not possible"),
-    (batch, {"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is not possible"),
-    (batch, {"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes is not possible"),
+    (batch, {"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset is not supported: use"),
+    (batch, {"kafka.key.deserializer": "x"}, "kafka.key.deserializer is not supported"),
+    (batch, {"kafka.value.deserializer": "x"}, "kafka.value.deserializer is not supported"),
+    (batch, {"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit is not supported"),
+    (batch, {"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes is not supported"),
     (batch, {"path": "data"}, "path is 'data', but it must be an absolute path"),
     (batch, {"url": "http://a:1"}, "either option url .* or option path"),
     (batch, {"token": "x"}, "Option token is for daemons"),
@@ -234,11 +235,11 @@ def test_refused(parse: Callable[..., SourceOptions], given: dict[str, str], mes
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "Say what to read by one of the options subscribe, subscribePattern, assign$"),
+        ({}, "Give one of the options subscribe, subscribePattern, assign$"),
         ({"subscribepattern": "("}, "subscribePattern is .* a regular expression"),
         ({"subscribepattern": ""}, "subscribePattern is .* a regular expression"),
         ({"assign": "t"}, "assign is 't', but it must be JSON"),
-        ({"assign": '{"t":[]}'}, "assign .* one partition or more"),
+        ({"assign": '{"t":[]}'}, "assign .* one or more partitions"),
         ({"assign": '{"t":[-1]}'}, "assign .* JSON"),
     ],
 )
@@ -255,10 +256,10 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
         ({"url": "http://x", "token": "a", "user": "u"}, "token and user contradict"),
         ({"url": "http://x", "user": "u"}, "user and passwordFile need each other"),
         ({"url": "http://x", "passwordfile": "/x"}, "user and passwordFile need each other"),
-        ({"url": "http://x", "tokenfile": "/no/such"}, "tokenFile is '/no/such'.*can be read"),
+        ({"url": "http://x", "tokenfile": "/no/such"}, "tokenFile is '/no/such'.*readable"),
         ({"url": "http://x", "token": "ä"}, "token: A token is printable ASCII"),
-        ({}, "Say where the logs are"),
-        ({"path": "s3://"}, "path is 's3://', but it must be one with a bucket or host behind"),
+        ({}, "Give either option url"),
+        ({"path": "s3://"}, "path is 's3://', but it must be one with a bucket or host after"),
     ],
 )
 def test_no_access(given: dict[str, str], message: str) -> None:

@@ -121,7 +121,7 @@ def test_a_start_behind_every_record() -> None:
 
 def test_a_start_behind_the_end() -> None:
     """Said, not read as nothing."""
-    with pytest.raises(InvalidOption, match="begins at offset 99 of a-0, behind its end 10"):
+    with pytest.raises(InvalidOption, match="begins at offset 99 of a-0, after its end 10"):
         planned(batch(startingoffsets='{"a":{"0":99,"1":5}}'))
 
 

@@ -1,1 +1,1 @@
-"""Writing to kafkalog from Spark."""
+"""The sink: ``df.write`` and ``df.writeStream`` into topics of a daemon."""

@@ -1,18 +1,19 @@
-"""Batches on their way to the daemon: several at once, in order within a partition.
+"""Delivery of record batches to the daemon: several at once, in order within a partition.
 
-A lane is a thread with a queue; every partition has its lane. So a partition's batches leave one
-after the other, each when the one before it is acknowledged, while other partitions' are under way.
-A task holds no more than `BATCHES_UNDER_WAY` of them.
+A lane is a thread with a queue, and every partition has one lane. So a partition's batch is sent
+when the batch before it is acknowledged, while batches of other partitions are in flight. A task
+has at most `BATCHES_IN_FLIGHT` of them in memory.
 
-Every batch carries a producer id and a sequence: after a lost answer it is sent again, and the
-daemon tells a repetition by them, so a delivery appends each batch once. What cannot be delivered
-within the client's deadline fails the task, and nothing behind it is sent.
+Every batch has a producer id and a sequence. After a lost answer it is sent again, and the daemon
+recognises the duplicate by them: each batch is appended once. A batch that cannot be delivered
+within the client's deadline fails the task, and no later batch is sent.
 """
 
 from __future__ import annotations
 
 import functools
 from queue import SimpleQueue
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Self
 
 from kafkalog.client.errors import ClientError
@@ -30,19 +31,18 @@ if TYPE_CHECKING:
     from kafkalog.spark.sink.write import OutgoingBatch
 
 LANES = 4
-BATCHES_UNDER_WAY = 12
+BATCHES_IN_FLIGHT = 12
 
 TopicPartition = tuple[str, int]
 _Parcel = tuple[TopicPartition, bytes]
 
 
 class Delivery:
-    """One task's; ``with`` it, and call ``finish`` at the end. For one thread.
+    """The delivery of one task, a context manager; call ``finish`` at its end. For one thread.
 
-    send        appends a batch to a topic's partition, with its retries; raises ClientError.
-                Called by the lanes
-    identity    whose batches they are
-    sequences   the next one of this identity for each partition; kept up to date
+    send        appends a batch to a partition, with retries; raises ClientError. Called by lanes
+    identity    producer of the batches
+    sequences   next sequence of this producer for each partition; updated
     """
 
     def __init__(
@@ -60,16 +60,14 @@ class Delivery:
         self._codec = codec
         self._is_transactional = is_transactional
         self._system = SystemThreads(self._fail)
-        self._room: SimpleQueue[None] = SimpleQueue()  # a place for each batch that may set out
-        for _ in range(BATCHES_UNDER_WAY):
-            self._room.put(None)
+        self._slots = BoundedSemaphore(BATCHES_IN_FLIGHT)
         # owned by the task
         self._sequences = sequences
         self._lanes: list[SimpleQueue[_Parcel | None]] = []
         self._threads: list[Thread] = []
         self._lane_of: dict[TopicPartition, SimpleQueue[_Parcel | None]] = {}
         self.record_count = 0
-        # published by the lanes: why nothing is sent any more
+        # published by the lanes: the error after which nothing is sent
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -81,15 +79,15 @@ class Delivery:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """After an error nothing more is sent, and what is under way is not waited for."""
+        """After an error send nothing more, and do not wait for batches in flight."""
         if error is not None and self._failure is None:
             self._failure = SinkFailed("The task failed before all of its records were sent.")
         self._end_lanes()
 
     def append(self, batch: OutgoingBatch) -> None:
-        """Encode a batch and put it on its way; waits while too many are.
+        """Encode a batch and queue it; waits while too many are in flight.
 
-        Raises SinkFailed when an earlier one could not be delivered.
+        Raises SinkFailed when an earlier batch could not be delivered.
         """
         at = batch.topic, batch.partition
         base_sequence = self._sequences.get(at, 0)
@@ -102,14 +100,14 @@ class Delivery:
             base_sequence=base_sequence,
             is_transactional=self._is_transactional,
         )
-        self._room.get()
+        self._slots.acquire()
         self._check()
         self._lane(at).put((at, data))
         self._sequences[at] = add_to_sequence(base_sequence, len(batch.rows))
         self.record_count += len(batch.rows)
 
     def finish(self) -> tuple[TopicPartition, ...]:
-        """Wait until every batch is acknowledged; the partitions that got some, sorted.
+        """Wait until every batch is acknowledged; the partitions of the batches, sorted.
 
         Raises SinkFailed.
         """
@@ -141,20 +139,20 @@ class Delivery:
             self._lanes.pop().put(None)
 
     def _run(self, lane: SimpleQueue[_Parcel | None]) -> None:
-        """The body of a lane: sends until nothing more comes; after a failure it only empties."""
+        """The body of a lane: send until the end mark; after an error only empty the queue."""
         while (parcel := lane.get()) is not None:
             try:
                 if self._failure is None:
                     self._deliver(*parcel)
             finally:
-                self._room.put(None)
+                self._slots.release()
 
     def _deliver(self, at: TopicPartition, data: bytes) -> None:
         try:
             self._send(*at, data)
         except ClientError as failure:
             self._failure = undelivered(failure, *at, size_bytes=len(data))
-        except Exception as failure:  # noqa: BLE001 - of a thread: raised by the task
+        except Exception as failure:  # noqa: BLE001 - in a thread: the task raises it
             self._failure = failure
 
     def _fail(self, _: str, failure: BaseException) -> None:

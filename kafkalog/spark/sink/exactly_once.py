@@ -1,22 +1,22 @@
-"""Exactly once: a batch of tasks whose records are shown together, or never (design.md 4.24).
+"""Exactly once: the records of a batch of tasks become visible together, or never.
 
-A task begins with the daemon, which gives it a producer of its own for this attempt, or says that
-the batch is committed. What it appends is transactional, so nobody who reads committed records sees
-it before the driver's one call: that names the producers of the attempts that Spark took, and
-whatever else was written for this batch is aborted. A task that is told "committed" reads its input
-to the end and writes nothing.
+Each attempt of a task begins with a request to the daemon. The answer is a new producer for this
+attempt, or that the batch is committed. The task's appends are transactional: readers of committed
+records do not see them before the driver's commit. The commit names the producers of the attempts
+that Spark accepted, the winners; everything else that was written for the batch is aborted. A
+task whose batch is committed reads its input to the end and writes nothing.
 
-Why nothing is lost or doubled, whoever dies when:
+Why no crash of a task, driver or daemon loses or duplicates records:
 
-- The first commit of a batch is the only one; any other call for it changes nothing. So of all runs
-  of a batch (retries, speculation, a driver that starts again) one set of attempts is shown.
-- It names all that the set wrote, down to the last sequence in each partition: an attempt ends
-  when its records are acknowledged, and Spark calls for the commit when every task has ended. A
-  winner that was fenced or aborted in between is refused, or one whose log has lost records, and
-  with it the commit.
-- Spark runs a batch again until it has noted that its commit returned. It may have returned, and
-  the driver died before the note: that run is told "committed" and writes nothing. A batch below
-  that one never comes again, unless a checkpoint is from before, with other records: refused.
+- The first commit of a batch counts; later ones change nothing. So of all runs of a batch (retries,
+  speculation, a restarted driver) one set of attempts is visible.
+- The commit names all records of the winners, down to the last sequence in each partition: an
+  attempt ends when its records are acknowledged, and Spark commits when every task has ended. A
+  winner that was fenced or aborted in between, or whose log has lost records, is refused, and the
+  commit with it.
+- Spark runs a batch again until it has stored that its commit returned. If the driver dies between
+  the two, the next run is answered "committed" and writes nothing. A batch with a lower id does
+  not come again, except from an old checkpoint with other records: it is refused.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 class SinkBatch(NamedTuple):
-    """What is committed as one: a micro-batch of a stream, or a whole ``df.write``.
+    """The unit of a commit: a micro-batch of a stream, or a whole ``df.write``.
 
-    run_id   which start of the stream runs it: another may run the same batch; None: of a
+    run_id   the start of the query that runs it, as two starts may run the same batch; None for
              ``df.write``
     """
 
@@ -57,7 +57,7 @@ class SinkBatch(NamedTuple):
 
 
 class TaskAttempt(NamedTuple):
-    """Which part of a batch of tasks, and how often it was begun before."""
+    """The part of a batch that a task writes, and the number of its earlier attempts."""
 
     partition_id: int
     attempt: int
@@ -65,9 +65,9 @@ class TaskAttempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """What the driver learns of a task of a batch that has ended. Pickled.
+    """The result of a task for the driver. Pickled.
 
-    winner   None: it had no records, or the batch was committed before
+    winner   the task's producer; None: it had no records, or the batch was committed before
     """
 
     batch: SinkBatch
@@ -81,10 +81,10 @@ def write_exactly_once(
     batch: SinkBatch,
     task: TaskAttempt,
 ) -> Attempted:
-    """Append the records of a task, for ``commit_batch`` to show; all are acknowledged on return.
+    """Append the records of a task; all are acknowledged on return, visible after the commit.
 
-    Nothing is appended when the batch is committed already. Raises as ``write_at_least_once``; what
-    was appended then is never shown.
+    Nothing is appended if the batch is committed. Raises the errors of ``write_at_least_once``;
+    records that were appended before an error never become visible.
     """
     parts = blocks(batches, options.block_bytes)
     first = next(parts, None)
@@ -99,7 +99,7 @@ def write_exactly_once(
         )
         if producer is None:
             for _ in parts:
-                pass  # for Spark a task that leaves some of its input has failed
+                pass  # Spark fails a task that does not read all of its input
             return Attempted(batch)
         identity = ProducerIdentity(producer.producer_id, producer.producer_epoch)
         sequences: dict[TopicPartition, int] = {}
@@ -120,12 +120,12 @@ def write_exactly_once(
 def commit_batch(
     options: SinkOptions, attempted: Sequence[Attempted], *, is_last: bool = False
 ) -> None:
-    """Show what these tasks wrote, and nothing else of their batch; durable on return.
+    """Make the records of these tasks visible, and no others of their batch; durable on return.
 
     is_last   no batch of the query follows
 
-    SinkFailed when that was not done, or nobody knows: then the batch is run again, and the daemon
-    tells its tasks.
+    SinkFailed when it failed or its outcome is unknown: the batch is run again, and its tasks
+    learn from the daemon whether it is committed.
     """
     batch = _batch_of(attempted)
     if batch is None:
@@ -139,10 +139,10 @@ def commit_batch(
 
 
 def abort_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:
-    """Drop what the tasks of a batch of a stream wrote, some of which failed; it is run again.
+    """Abort a batch that is run again, because some of its tasks failed. Raises SinkFailed.
 
-    When none has ended nobody knows the batch, and a task that outlives its query may begin once
-    more: the first begin of the query's next run aborts that, or in time the daemon. SinkFailed.
+    If no task has ended, the batch is unknown here. What such tasks wrote, or write after the end
+    of the query, is aborted by the first begin of the next run, or by the daemon's timeout.
     """
     batch = _batch_of(attempted)
     if batch is not None:
@@ -150,22 +150,22 @@ def abort_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:
 
 
 def abandon_batch(options: SinkOptions, batch: SinkBatch) -> None:
-    """Drop what was written for a batch that is never run again. Raises as ``commit_batch``.
+    """Abort a batch that is never run again. Raises SinkFailed.
 
-    It is committed without a winner, so that tasks which still run find it over, and do not begin
-    once more what nobody would end. SinkFailed, too, when only the answer to its commit was lost:
-    it stays, and who runs it again would double it.
+    It is then committed without a winner, so that tasks that still run cannot begin it again.
+    SinkFailed also when the batch is committed and only the answer was lost: its records are
+    visible, and writing them again would duplicate them.
     """
     if not _try_abort(options, batch):
         raise SinkFailed(
-            f"All was written: {batch} is committed, and only the answer to that was lost. Do not "
-            "write it again."
+            f"All records are written: {batch} is committed, and only the answer to the commit was "
+            "lost. Do not write it again."
         )
     commit_batch(options, [Attempted(batch)], is_last=True)
 
 
 def _try_abort(options: SinkOptions, batch: SinkBatch) -> bool:
-    """Whether it is aborted; it is committed otherwise. SinkFailed."""
+    """True: it is aborted; False: it is committed. Raises SinkFailed."""
     with connected(options.access) as connection:
         try:
             connection.client.run(abort_sink(batch.query, batch.batch_id, run_id=batch.run_id))
@@ -177,7 +177,7 @@ def _try_abort(options: SinkOptions, batch: SinkBatch) -> bool:
 
 
 def _batch_of(attempted: Sequence[Attempted]) -> SinkBatch | None:
-    """The batch of these tasks; None when none of them has ended."""
+    """The batch of these tasks; None if no task has ended."""
     batches = {each.batch for each in attempted}
     assert len(batches) <= 1, "the tasks of one job are of one batch"
     return next(iter(batches), None)

@@ -1,4 +1,4 @@
-"""Why records could not be written, and what to do about it."""
+"""The error of records that could not be written, with advice for its cause."""
 
 from __future__ import annotations
 
@@ -21,41 +21,42 @@ from kafkalog.errors import KafkalogError
 
 
 class SinkFailed(KafkalogError):
-    """A task's records, or the end of a batch of tasks, did not get through."""
+    """The records of a task, or the commit or abort of a batch, were not accepted."""
 
 
-_ACCESS = "Name credentials that may, by the options token, or user and password"
+_ACCESS = "Give credentials with access: option tokenFile, or user and passwordFile"
 _ADVICE: tuple[tuple[tuple[type[ClientError], ...], str], ...] = (
     (
         (ConnectFailed, OutcomeUnknown, Unavailable, Throttled),
-        "Look whether the daemon of the option url runs and whether this machine reaches it; "
-        "the option deliveryTimeout is how long it is tried",
+        "Check that the daemon of option url runs and can be reached from this machine; "
+        "option deliveryTimeout is the time of the retries",
     ),
-    ((UnknownTopic,), "Create the topic first, as by 'kafkalog topics create'"),
-    ((UnknownPartition,), "The topic has changed, or is not all there: look at its partitions"),
+    ((UnknownTopic,), "Create the topic first, for example with 'kafkalog topics create'"),
+    ((UnknownPartition,), "The topic was changed or lacks partitions: check its partitions"),
     ((NotAuthenticated, AccessDenied), _ACCESS),
-    ((TooLarge,), "Set the option batchBytes to less, or the topic's max.message.bytes to more"),
+    ((TooLarge,), "Decrease option batchBytes, or increase the topic's max.message.bytes"),
     (
         (OutOfOrderSequence,),
-        "The daemon lost what this task wrote before, as in a power cut with acks=1: run it again",
+        "The daemon lost earlier records of this task, as in a power cut with acks=1: run it again",
     ),
     (
         (InvalidTxnState,),
-        "What was appended is not shown: it was aborted, as the daemon does when nothing is "
-        "appended for transaction.max.timeout.ms, or some of it is gone, as with a topic that was "
-        "deleted. Start it again",
+        "The records are not visible: they were aborted, as the daemon does when nothing is "
+        "appended for transaction.max.timeout.ms, or some of them are lost, as with a deleted "
+        "topic. Start it again",
     ),
-    ((Conflict,), "Another attempt or run has taken over; if there is none, start it again"),
+    ((Conflict,), "Another attempt or run has fenced this one; if there is none, start it again"),
 )
 
 
 def undelivered(failure: ClientError, topic: str, partition: int, *, size_bytes: int) -> SinkFailed:
-    """Of a batch of so many bytes."""
-    return sink_failed(failure, f"A batch of {size_bytes} bytes did not get to {topic}-{partition}")
+    """The error for a record batch of a partition."""
+    what = f"A batch of {size_bytes} bytes could not be appended to {topic}-{partition}"
+    return sink_failed(failure, what)
 
 
 def sink_failed(failure: ClientError, what: str) -> SinkFailed:
-    """What failed, what the daemon or the network said, and what to do."""
+    """The error with what failed, the error of daemon or network, and what to do."""
     advice = next((text for kinds, text in _ADVICE if isinstance(failure, kinds)), None)
     message = f"{what}: {failure.message.rstrip('.')}."
     failed = SinkFailed(message if advice is None else f"{message} {advice}.")

@@ -1,13 +1,10 @@
-"""The options of the sink: what ``df.write`` and ``df.writeStream`` may be given.
+"""The options of ``df.write`` and ``df.writeStream``, and the columns that are written.
 
-Those of Kafka's producer (``kafka.*``) that mean something here are taken unless the sink's own
-says otherwise, and the others passed over: the caller is told which.
-
-Which columns of a data frame are written, in the words of Spark's Kafka sink.
-
-`value` is needed; `key`, `headers`, `topic`, `partition` and `timestamp` may be there; any other
-column is passed over, as there. The option ``topic`` is stronger than the column. Types are
-compared by their names, so that nothing here needs pyspark.
+Options of Kafka's producer (``kafka.*``) that have a meaning here are used unless the sink's own
+option is given; the others are ignored and listed. Column `value` is required; `key`, `headers`,
+`topic`, `partition` and `timestamp` are optional; other columns are ignored. Option ``topic``
+has precedence over the column. Columns, types and messages are those of Spark's Kafka sink. Types
+are compared by name, so that nothing here needs pyspark.
 """
 
 from __future__ import annotations
@@ -29,18 +26,18 @@ if TYPE_CHECKING:
 
 
 BATCH_BYTES = 900_000
-"""Of a batch before compression: below the default max.message.bytes."""
+"""Size of a batch before compression: below the default max.message.bytes."""
 
 DELIVERY_MS = 120_000
-"""How long a batch is tried, as Kafka's producer has it (delivery.timeout.ms)."""
+"""Time of the retries of a batch, as in Kafka's producer (delivery.timeout.ms)."""
 
 BLOCK_BATCHES = 16
-"""Turned at once: many, so that the batches of many partitions are large, too."""
+"""Batches built at once: many, so that the batches of many partitions are large as well."""
 
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
 SINK_OPTIONS = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
 _BATCH_OPTIONS = ("query", "batchId")
-# Set by Spark itself, or for Kafka's sink, where includeHeaders says nothing of what is written.
+# Set by Spark itself, or for Kafka's sink, where includeHeaders does not change what is written.
 _WITHOUT_EFFECT = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_KAFKA = {
     "compression": "kafka.compression.type",
@@ -53,13 +50,13 @@ _CODECS = {codec.name.lower(): codec for codec in Codec}
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Checked. Pickled with every task.
+    """Checked options. Pickled with every task.
 
-    access        of one daemon; it has the time for which a batch is tried
-    topic         of every record; None: the column `topic` names it
-    batch_bytes   before compression
-    ignored       names of options that have no meaning here, for a warning
-    named_batch   query and batch id of a ``df.write`` that may be repeated; None: a name of its own
+    access        one daemon, and the time of the retries of a batch
+    topic         topic of every record; None: column `topic` names it
+    batch_bytes   size of a batch before compression
+    ignored       names of options without effect, for a warning
+    named_batch   query and batch id of a ``df.write`` that may be repeated; None: a unique name
     """
 
     access: Access
@@ -73,12 +70,12 @@ class SinkOptions:
 
     @property
     def block_bytes(self) -> int:
-        """Of Arrow that a task turns into batches at once."""
+        """Bytes of Arrow from which a task builds batches at once."""
         return BLOCK_BATCHES * self.batch_bytes
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """From what the user set. Raises InvalidOption, which names the option and what it may be."""
+    """The options of a sink. Raises InvalidOption."""
     known = (*ACCESS_OPTIONS, *SINK_OPTIONS, *_BATCH_OPTIONS, *_WITHOUT_EFFECT)
     values = OptionValues(options, known)
     names = {own: _name(values, own) for own in SINK_OPTIONS}
@@ -106,7 +103,7 @@ def _named_batch(values: OptionValues, *, is_exactly_once: bool) -> tuple[str, i
     if query is None or batch_id is None:
         raise InvalidOption(f"Option {given[0]} needs the other one: options query and batchId")
     if not is_exactly_once:
-        raise InvalidOption("Options query and batchId have a meaning with exactlyOnce true alone")
+        raise InvalidOption("Options query and batchId need exactlyOnce true")
     fault = query_name_fault(query)
     if fault is not None:
         raise InvalidOption(f"Option query is '{query[:200]}'. {fault}")
@@ -122,11 +119,11 @@ def _name(values: OptionValues, own: str) -> str:
 def _access(values: OptionValues, delivery_ms: int) -> Access:
     if "path" in values:
         raise InvalidOption(
-            "Option path is for reading: records are written through a daemon, set option url"
+            "Option path is for reading: records are written through a daemon, give option url"
         )
     access = access_of(values)
     if len(access.urls) > 1:
-        raise InvalidOption("Option url names several daemons, but records are written to one")
+        raise InvalidOption("Option url names several daemons, but a sink writes to one")
     return replace(access, retry_seconds=delivery_ms / 1000)
 
 
@@ -143,14 +140,14 @@ _TYPES = {
 
 
 class UnusableSchema(InvalidRequest):
-    """The data frame lacks a column, or has one of a wrong type."""
+    """The data frame lacks a column, or a column has a wrong type."""
 
 
 def written_columns(fields: Iterable[tuple[str, str]], topic: str | None) -> tuple[str, ...]:
     """The columns of a data frame that become records.
 
-    fields   name and type of each column, the type as Spark's ``simpleString`` has it
-    topic    the option, None when it is not set
+    fields   name and type of each column, the type in the form of Spark's ``simpleString``
+    topic    the option; None: not given
 
     Raises UnusableSchema.
     """

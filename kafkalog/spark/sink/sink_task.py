@@ -1,9 +1,9 @@
 """One task of a sink: its records from Arrow to the daemon's acknowledgement. Without Spark.
 
-At least once, the default: a task appends its records; a task that fails is run again by Spark, and
-then what it had appended stands twice. Its producer (an id, and the sequences of its partitions)
-stays with the process for the next task, so that a cluster has as many producers as workers and not
-as many as tasks; one whose delivery failed is forgotten.
+At least once is the default: Spark runs a failed task again, and the records that it had appended
+are there twice. The process keeps the producer of a task (an id, and the sequences of its
+partitions) for the next task, so that a cluster has one producer for each worker, not one for each
+task. The producer of a failed delivery is dropped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the driver learns of a task that has ended: the partitions that got records. Pickled."""
+    """How many records a task appended, and to which partitions."""
 
     record_count: int
     partitions: tuple[TopicPartition, ...]
@@ -54,7 +54,7 @@ class Connection:
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-# Of this process. Spark's workers write after they were forked, never before.
+# The connections of this process. Spark's workers are forked before they write.
 _idle: dict[Access, Connection] = {}
 
 
@@ -63,15 +63,15 @@ def write_at_least_once(
 ) -> Written:
     """Append the records of a task; all are acknowledged when this returns.
 
-    columns   those that become records (`written_columns`)
+    columns   the columns that become records (`written_columns`)
 
     Raises SinkFailed, UnusableColumn, NullTopic, NoSuchPartition; some records may be appended
-    then, and a repetition appends them again.
+    then, and a second attempt appends them again.
     """
     with connected(options.access) as connection:
         if connection.identity is None:
             connection.identity = asked(
-                connection.client, new_producer(), "The daemon gives no producer id"
+                connection.client, new_producer(), "The daemon did not allocate a producer id"
             )
         return deliver(
             blocks(batches, options.block_bytes),
@@ -93,7 +93,7 @@ def deliver(
     *,
     is_transactional: bool = False,
 ) -> Written:
-    """Append every record of the parts as this producer; see ``write_at_least_once``."""
+    """Append all records of the parts as this producer; see ``write_at_least_once``."""
 
     def found(topic: str) -> Partitions:
         return asked(client, partitions_of(topic), f"Topic {topic} cannot be written to")
@@ -116,7 +116,7 @@ def deliver(
 
 
 def asked(client: Client, steps: Steps[T], what_failed: str) -> T:
-    """The result of a call. Raises SinkFailed."""
+    """The result of a request. Raises SinkFailed."""
     try:
         return client.run(steps)
     except ClientError as failure:
@@ -125,7 +125,7 @@ def asked(client: Client, steps: Steps[T], what_failed: str) -> T:
 
 @contextmanager
 def connected(access: Access) -> Iterator[Connection]:
-    """A connection of this process that nobody else uses; kept unless it was used in vain."""
+    """An idle connection of this process; it is kept for the next task unless this one fails."""
     connection = _idle.pop(access, None) or Connection(client_of(access, access.urls[0]))
     try:
         yield connection
@@ -136,6 +136,6 @@ def connected(access: Access) -> Iterator[Connection]:
 
 
 def close_connections() -> None:
-    """Let go of what this process keeps for its next task."""
+    """Close the idle connections of this process."""
     while _idle:
         _idle.popitem()[1].client.close()

@@ -1,13 +1,13 @@
-"""From Arrow to batches: which records go together, and to which partition.
+"""From Arrow to record batches: the partition of each record, and where a batch ends.
 
-Owns the blocks in which a task's records are turned (what bounds its memory), the choice of a
-partition and the cuts between batches. No Python statement per record, no daemon: `delivery` sends
-what comes out. Order is kept within a partition.
+Records are converted in blocks, which bound the memory of a task. No Python statement runs per
+record. `delivery` sends the batches. The order within a partition is kept.
 
     Arrow batches ─► block ─► one part a topic ─► columns ─► partitions ─► batches
 
-A record's partition is its column's, else murmur2 of its key as Kafka's producers choose it. Those
-with neither fill a batch of one served partition, then one of the next (Kafka's "sticky").
+A record's partition is the one in its column, else murmur2 of its key as in Kafka's producers.
+Records with neither fill a batch of one served partition, then of the next (Kafka's "sticky"
+partitioner).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class NoSuchPartition(InvalidRequest):
-    """The column `partition` names one that the topic does not have."""
+    """The column `partition` names a partition that the topic does not have."""
 
 
 class NullTopic(InvalidRequest):
@@ -40,7 +40,7 @@ class NullTopic(InvalidRequest):
 
 
 class OutgoingBatch(NamedTuple):
-    """Records that are one batch of one partition: rows of the columns, in order."""
+    """One record batch of one partition: rows of the columns, in order."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class OutgoingBatch(NamedTuple):
 
 
 def blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: each of so many bytes or what one batch more makes it."""
+    """The same rows in fewer batches, each ended by the batch that reaches ``block_bytes``."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -64,13 +64,13 @@ def blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[pa.R
 
 
 class BatchPlanner:
-    """Of one task; for one thread.
+    """Divides the records of one task into batches; for one thread.
 
-    topic          of every record; None: the column `topic` names it
-    columns        those that become records (`written_columns`)
-    partitions_of  what a topic has; asked once for each
-    batch_bytes    where a batch ends, before compression; one record may be more
-    random         where the records without key and partition begin
+    topic          topic of every record; None: column `topic` names it
+    columns        the columns that become records (`written_columns`)
+    partitions_of  looks up the partitions of a topic, once for each topic
+    batch_bytes    size of a batch before compression; a single record may be larger
+    random         chooses the first partition of records without key and partition
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class BatchPlanner:
         self._keyless_bytes: dict[str, int] = {}
 
     def batches(self, block: pa.RecordBatch, now_ms: int) -> Iterator[OutgoingBatch]:
-        """Every row of the block in one batch, the partitions of a topic in turns.
+        """The batches of a block, the partitions of a topic in turn.
 
-        now_ms   for records without a timestamp
+        now_ms   timestamp of records without one
 
-        Raises NullTopic, NoSuchPartition, UnusableColumn, and what ``partitions_of`` raises.
+        Raises NullTopic, NoSuchPartition, UnusableColumn, and the errors of ``partitions_of``.
         """
         for topic, part in self._by_topic(block):
             yield from self._of_topic(topic, part, now_ms)
@@ -129,7 +129,7 @@ class BatchPlanner:
         columns = decoded.piece(0, part.num_rows).columns
         sizes = decoded.sizes()
         chosen = self._chosen(topic, decoded, columns, sizes)
-        # One batch of each partition after the other, so that all of them are under way at once.
+        # One batch of each partition in turn, so that batches of all of them are in flight at once.
         waiting = [
             (number, rows, cuts(sizes[rows], self._batch_bytes), 0)
             for number, rows in _rows_of_each(chosen)
@@ -163,7 +163,7 @@ class BatchPlanner:
         return chosen
 
     def _spread(self, topic: str, sizes: Int64s) -> Int64s:
-        """Partitions for records of these sizes that name none: a batch to each, in turns."""
+        """Partitions for records without key and partition: a batch for each partition in turn."""
         found = self._partitions[topic]
         choice = np.array(found.served or range(found.count), np.int64)
         if topic not in self._keyless_bytes:

@@ -1,42 +1,99 @@
-"""KafkalogWriter: ``df.write.format("kafkalog")``.
+"""The writers that Spark calls: ``df.write`` and ``df.writeStream`` with format kafkalog.
 
-KafkalogStreamWriter: ``df.writeStream.format("kafkalog")``.
+Spark makes a writer where it plans a query, and pickles it to the tasks and to the driver: a writer
+holds values only. Tasks answer with TaskEnded, which the driver gets in ``commit`` and ``abort``.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.sink.exactly_once import (
     Attempted,
     SinkBatch,
+    TaskAttempt,
     abandon_batch,
     abort_batch,
     commit_batch,
+    write_exactly_once,
 )
-from kafkalog.spark.sink.plan import attempts, sink_plan
+from kafkalog.spark.sink.options import sink_options, written_columns
+from kafkalog.spark.sink.sink_task import write_at_least_once
+from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from kafkalog.spark.sink.plan import TaskEnded
+    from kafkalog.spark.sink.options import SinkOptions
+
+_LOGGER = logging.getLogger("kafkalog.spark")
+
+
+class TaskEnded(WriterCommitMessage):
+    """The message of a task to the driver; ``attempted`` None: it wrote at least once."""
+
+    def __init__(self, attempted: Attempted | None) -> None:
+        self.attempted = attempted
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """The checked options, and the columns that become records. Pickled with every task."""
+
+    options: SinkOptions
+    columns: tuple[str, ...]
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskEnded:
+        """In a task: append its records at least once."""
+        write_at_least_once(batches, self.options, self.columns)
+        settle_worker()
+        return TaskEnded(None)
+
+    def write_in(
+        self, batch: SinkBatch, batches: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskEnded:
+        """In a task: append its records exactly once, as part of a batch."""
+        task = TaskAttempt(context.partitionId(), context.attemptNumber())
+        attempted = write_exactly_once(batches, self.options, self.columns, batch, task)
+        settle_worker()
+        return TaskEnded(attempted)
+
+
+def sink_plan(options: Mapping[str, str], schema: StructType) -> SinkPlan:
+    """Check options and columns. Raises InvalidOption, UnusableSchema."""
+    checked = sink_options(options)
+    if checked.ignored:
+        _LOGGER.warning("Options of Kafka that have no effect here: %s", ", ".join(checked.ignored))
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return SinkPlan(checked, written_columns(fields, checked.topic))
+
+
+def attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Attempted]:
+    """The results of the tasks that ended and write exactly once."""
+    found = [each.attempted for each in messages if isinstance(each, TaskEnded)]
+    return [each for each in found if each is not None]
 
 
 class KafkalogWriter(DataSourceArrowWriter):
-    """One ``save()``. Made where the query is planned, then pickled: to the tasks, to the driver.
+    """One ``save()``.
 
-    Exactly once means all of its records, or none: the name under which they are committed is its
-    own, so a second ``save()`` writes them again. With the options ``query`` and ``batchId``, as in
-    a function of ``foreachBatch``, the same batch once more writes nothing.
+    Exactly once means all of its records or none. They are committed under a unique name, so
+    a second ``save()`` writes them again. With options ``query`` and ``batchId``, as in a function
+    of ``foreachBatch``, a repeated batch writes nothing.
 
     Raises InvalidOption, UnusableSchema.
     """
@@ -44,7 +101,7 @@ class KafkalogWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise InvalidOption(
-                "Save mode overwrite is not allowed: records are appended to a log. Use append"
+                "Save mode overwrite is not supported: records are appended to a log. Use append"
             )
         self._plan = sink_plan(options, schema)
         named = self._plan.options.named_batch
@@ -52,7 +109,7 @@ class KafkalogWriter(DataSourceArrowWriter):
         self._batch = SinkBatch(str(uuid.uuid4()), 0) if named is None else SinkBatch(*named)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
-        """In a task: append its records. Raises as ``write_at_least_once``."""
+        """In a task: append its records. Raises the errors of ``write_at_least_once``."""
         if self._plan.options.is_exactly_once:
             return self._plan.write_in(self._batch, iterator, TaskContext.get())
         return self._plan.write(iterator)
@@ -62,7 +119,7 @@ class KafkalogWriter(DataSourceArrowWriter):
         commit_batch(self._plan.options, attempts(messages), is_last=not self._is_named)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when one has failed for good. Raises SinkFailed."""
+        """On the driver, when a task has failed for good. Raises SinkFailed."""
         if not self._plan.options.is_exactly_once:
             return
         if self._is_named:  # it may be run again
@@ -71,18 +128,18 @@ class KafkalogWriter(DataSourceArrowWriter):
             abandon_batch(self._plan.options, self._batch)
 
 
-# Local properties that Spark sets for the tasks of a micro-batch. The query's id stays with its
-# checkpoint, over restarts; a new checkpoint has a new one. Each start of a query has a run id, by
-# which Spark names its group of jobs.
+# Local properties that Spark sets for the tasks of a micro-batch. The query's id belongs to its
+# checkpoint and is the same after a restart; a new checkpoint has a new id. Each start of a query
+# has a run id, which is the name of its group of jobs.
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 
 
 class KafkalogStreamWriter(DataSourceStreamArrowWriter):
-    """Micro-batches. The driver makes another one for every commit: nothing is kept in it.
+    """The micro-batches of a query. Spark makes a new one for every commit: it keeps no state.
 
-    overwrite   of the output mode complete: its rows are appended, as by Spark's Kafka sink
+    overwrite   output mode complete: the rows are appended, as by Spark's Kafka sink
 
     Raises InvalidOption, UnusableSchema.
     """
@@ -93,7 +150,7 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
             raise InvalidOption("Options query and batchId are for df.write: a stream has its own")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
-        """In a task: append its records. Raises as ``write_at_least_once``."""
+        """In a task: append its records. Raises the errors of ``write_at_least_once``."""
         if not self._plan.options.is_exactly_once:
             return self._plan.write(iterator)
         context = TaskContext.get()
@@ -108,5 +165,5 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
         commit_batch(self._plan.options, attempts(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """On the driver, when one has failed for good. Raises SinkFailed."""
+        """On the driver, when a task has failed for good. Raises SinkFailed."""
         abort_batch(self._plan.options, attempts(messages))

@@ -119,7 +119,7 @@ def test_route(
     assert anonymous.status == 401, anonymous.body
     refused(anonymous, 401, 40101)
     if promise is None:
-        return  # tests/unit/test_openapi.py wants a promise of every route
+        return  # tests/unit/test_request_bodies.py wants a promise of every route
     right = promise.right
     if right is None:
         for principal in PRINCIPALS:

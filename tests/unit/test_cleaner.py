@@ -1,20 +1,30 @@
-"""Goal: what a round does beside choosing records: bounds, throttle, snapshots, damaged indexes.
-Method: small logs on a simulated disk; the twin and the oracle judge the choice elsewhere.
+"""Goal: what a round does beside choosing records: bounds, throttle, snapshots, damaged indexes,
+and segments that are those which appends would have made.
+Method: logs on a simulated disk and clock.
 """
 
 from __future__ import annotations
 
 import errno
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog.cleaner.config import CleanerConfig
+from kafkalog.cleaner.log_cleaner import Throttler
 from kafkalog.errors import CorruptBatch, LogDirOffline
+from kafkalog.format.records.batch_scan import scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.inspect.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment.cleaned_segment import CleanedSegment, remove_cleaned_files
+from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.values import AbortedTransaction
 from tests.cleaner_world import (
     COMPACT,
     DIRECTORY,
@@ -24,11 +34,16 @@ from tests.cleaner_world import (
     record,
     segments_of,
 )
+from tests.log_world import DIRECTORY as LOG_DIRECTORY
+from tests.log_world import LogWorld, append
+from tests.naive.batches import PlainBatch, one_record
 from tests.naive.stored_batches import stored_batch
 from tests.sim.sim_faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kafkalog.log.segment.log_segment import LogSegment
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
@@ -177,3 +192,161 @@ def guard() -> Iterator[None]:
         yield
     except OSError as error:
         raise LogDirOffline("offline") from error
+
+
+MTIME_MS = 1_600_000_000_000
+SUFFIXES = (".log", ".index", ".timeindex")
+
+
+def begun(world: LogWorld, base_offset: int = 0) -> CleanedSegment:
+    return CleanedSegment(world.environment, world.directory, base_offset, world.config)
+
+
+def add(cleaned: CleanedSegment, *batches: PlainBatch) -> None:
+    """All as one chunk."""
+    data = b"".join(batch.encode() for batch in batches)
+    cleaned.append(data, scan(data))
+
+
+def files(world: LogWorld, base_offset: int, stage: str) -> list[bytes]:
+    return [world.content(f"{base_offset:020d}{suffix}{stage}") for suffix in SUFFIXES]
+
+
+@given(
+    stamps=st.lists(st.integers(-1, 30), min_size=1, max_size=30),
+    interval=st.sampled_from([0, 100, 400, 4096]),
+    chunk=st.integers(1, 7),
+)
+def test_it_is_the_segment_of_appends(stamps: list[int], interval: int, chunk: int) -> None:
+    """M20: the log and both indexes, whatever the chunks; sizes and timestamps of the object."""
+    world = LogWorld(LogConfig(segment_index_bytes=4096, index_interval_bytes=interval))
+    batches = [one_record(2 * number, stamp) for number, stamp in enumerate(stamps)]
+    appended = world.new_segment()
+    for batch in batches:
+        append(appended, batch)
+    appended.on_become_inactive()
+    cleaned = begun(world)
+    for start in range(0, len(batches), chunk):
+        add(cleaned, *batches[start : start + chunk])
+    segment = cleaned.finish(MTIME_MS)
+    assert files(world, 0, ".cleaned") == files(world, 0, "")
+    assert (segment.size_bytes, segment.last_modified_ms) == (appended.size_bytes, MTIME_MS)
+    assert segment.max_timestamp_so_far() == appended.max_timestamp_so_far()
+    assert segment.read_next_offset() == appended.read_next_offset()
+    assert not segment.is_active
+
+
+def test_modification_times_and_aborted_transactions() -> None:
+    """M20: of the three files; the transaction index is there when it has an entry."""
+    world = LogWorld()
+    cleaned = begun(world)
+    add(cleaned, one_record(0), one_record(1))
+    entry = AbortedTransaction(producer_id=7, first_offset=0, last_offset=1, last_stable_offset=2)
+    cleaned.add_aborted([entry])
+    segment = cleaned.finish(MTIME_MS)
+    for suffix in SUFFIXES:
+        stat = world.filesystem.stat(f"{LOG_DIRECTORY}/{0:020d}{suffix}.cleaned")
+        assert stat.mtime_ms == MTIME_MS
+    assert segment.transaction_index.entries() == (entry,)
+
+
+def test_nothing_left_is_an_empty_segment() -> None:
+    """M20: no bytes, no entries."""
+    world = LogWorld()
+    segment: LogSegment = begun(world, 5).finish(MTIME_MS)
+    assert files(world, 5, ".cleaned") == [b"", b"", b""]
+    assert segment.read_next_offset() == 5
+
+
+def test_left_overs_of_the_same_base_are_removed() -> None:
+    """M20: neither their bytes nor their aborted transactions come back."""
+    world = LogWorld()
+    old = begun(world)
+    add(old, one_record(0), one_record(1))
+    old.add_aborted([AbortedTransaction(1, 0, 1, 2)])
+    old.finish(MTIME_MS)
+    new = begun(world)
+    add(new, one_record(1))
+    segment = new.finish(MTIME_MS)
+    assert world.content(f"{0:020d}.log.cleaned") == one_record(1).encode()
+    assert segment.transaction_index.entries() == ()
+    new.delete()
+    remove_cleaned_files(world.environment, world.directory, 0)
+    assert world.names() == []
+
+
+def test_offsets_beyond_the_range_are_refused_before_they_are_written() -> None:
+    """M20: KAFKA-6264."""
+    world = LogWorld()
+    cleaned = begun(world)
+    add(cleaned, one_record(2**31 - 1))
+    with pytest.raises(SegmentOffsetOverflow):
+        add(cleaned, one_record(2**31))
+    assert cleaned.size_bytes == len(one_record(0).encode())
+
+
+def test_an_index_that_is_too_small_stays_sparse() -> None:
+    """M20: Kafka gives up; a look-up walks further here."""
+    world = LogWorld(LogConfig(segment_index_bytes=48, index_interval_bytes=0))
+    cleaned = begun(world)
+    add(cleaned, *(one_record(offset, offset) for offset in range(20)))
+    segment = cleaned.finish(MTIME_MS)
+    assert segment.offset_index.entry_count() == 6
+    assert segment.time_index.last_entry().timestamp_ms == 19
+    assert segment.read_next_offset() == 20
+
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+def make(bytes_per_second: float, now_ns: int = 5 * SECOND) -> Throttler:
+    """One that begins at now_ns."""
+    return Throttler(threading.Lock(), bytes_per_second, now_ns)
+
+
+def test_nothing_waits_within_the_first_period() -> None:
+    """Kafka looks every 300 ms only."""
+    throttler = make(1_000)
+    assert throttler.observe(1_000_000, 5 * SECOND + 300 * MS) <= 5 * SECOND + 300 * MS
+
+
+def test_a_period_is_stretched_to_the_rate() -> None:
+    """The average of the period is the rate."""
+    throttler = make(1_000)
+    throttler.observe(500, 5 * SECOND + 200 * MS)
+    assert throttler.observe(500, 5 * SECOND + 400 * MS) == 6 * SECOND
+
+
+def test_other_threads_wait_as_well() -> None:
+    """One rate for all."""
+    throttler = make(1_000)
+    until = throttler.observe(1_000, 5 * SECOND + 400 * MS)
+    assert throttler.observe(1, 5 * SECOND + 500 * MS) == until
+
+
+def test_a_slower_period_waits_for_nothing() -> None:
+    """What is below the rate goes on at once."""
+    throttler = make(1_000)
+    now = 5 * SECOND + 400 * MS
+    assert throttler.observe(200, now) == now
+
+
+@pytest.mark.parametrize(("rate", "size"), [(1_000, 16), (50_000, 1_024), (1e9, 65_536)])
+def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
+    """A minute of chunks takes the time that the rate asks for."""
+    throttler, now = make(rate), 5 * SECOND
+    sent = 0
+    while now < 65 * SECOND and sent < rate * 60:
+        now = max(now + MS, throttler.observe(size, now))
+        sent += size
+    assert sent <= rate * (now - 5 * SECOND) / SECOND + 302 * size
+
+
+def test_the_rate_may_change_under_way() -> None:
+    """A new rate counts at once, and the wait for the old one is over."""
+    throttler = make(1e-300)
+    assert throttler.observe(1_000, 5 * SECOND + 400 * MS) > 1_000_000 * SECOND
+    throttler.change_rate(10_000, 6 * SECOND)
+    assert throttler.go_on_ns == 6 * SECOND
+    assert throttler.observe(10_000, 6 * SECOND + 400 * MS) == 7 * SECOND

@@ -1,13 +1,17 @@
-"""Goal: the record browser shows every record once, in order, as what it is, and never too much.
-Method: rows of batches built by hand; pages forwards and backwards over a simulated log with holes.
+"""Goal: the record browser shows every record once, in order, as what it is; an offset's place is
+the one that a fetch uses; the wizard's preview is what deleting then does.
+Method: logs of every shape on a simulated disk; pages beside plain readers.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from kafkalog.broker.values import ConfigChange
+from kafkalog.console.drawings import WIDTH, lay_out_axis
 from kafkalog.console.record_rows import (
     HEADERS_SHOWN,
     SHOWN_BYTES,
@@ -19,18 +23,30 @@ from kafkalog.console.record_rows import (
     shown,
     slices_of,
 )
+from kafkalog.console.rendering import render_json
+from kafkalog.console.segment_states import SegmentState
 from kafkalog.console.views import records as module
+from kafkalog.console.views.delete_records import DeleteRecordsView, delete_records_view
+from kafkalog.console.views.offsets import OffsetsView, Question, offsets_view
+from kafkalog.console.views.partition import partition_view
 from kafkalog.console.views.records import Place, RecordsView, records_view
-from kafkalog.errors import UnknownPartition
+from kafkalog.errors import UnknownPartition, UnknownSegment
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
+from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC
+from kafkalog.log.inspect import segment_listing
+from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.values import AbortedTransaction, FetchDataInfo
-from tests.cleaning_daemon import NOW_MS
+from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_manager import SimManager
-from tests.unit.test_cleaned_log_restarts import begun, cleaned
-from tests.unit.test_console_views import page_of
+from tests.unit.test_archived_offsets import filled as held
+from tests.unit.test_compacted_logs import SEGMENTS, begun, cleaned
+from tests.unit.test_console_views import STILL, page_of
+from tests.unit.test_group_offsets import T0, commit, world
+from tests.unit.test_overtaken_reads import once_before
+from tests.unit.test_retention import MINUTE, bases, fill, put, started
 
 END = 1 << 40
 LIMIT = 1 << 20
@@ -352,3 +368,246 @@ def test_what_is_shown_is_escaped() -> None:
     assert view.records[0].value is not None
     assert view.records[0].value.text == hostile.decode()
     assert "<script>alert" not in page_of(view)
+
+
+def test_an_axis_is_to_scale() -> None:
+    """A point at its share of the offsets, no label over another, none outside."""
+    axis = lay_out_axis([("end", 100), ("start", 0), ("near", 1), ("beyond", 101)], 0, 100)
+    assert [(tick.name, tick.x) for tick in axis.ticks] == [
+        ("start", 0),
+        ("near", WIDTH / 100),
+        ("end", WIDTH),
+    ]
+    assert [tick.row for tick in axis.ticks] == [0, 1, 0]
+    assert [tick.is_left for tick in axis.ticks] == [False, False, True]
+    assert axis.rows == 2
+    assert [tick.x for tick in lay_out_axis([("only", 5)], 5, 5).ticks] == [0]
+
+
+def seen_offsets(sim: SimManager, question: Question) -> OffsetsView:
+    return offsets_view(sim.operations, "t", 0, question)
+
+
+def stepped() -> SimManager:
+    """A log of several segments whose timestamps rise by a second a batch, two records each."""
+    sim = SimManager().start()
+    sim.operations.topics.create("t", 1, SEGMENTS | {"index.interval.bytes": "0"})
+    for number in range(12):
+        moment_ms = NOW_MS + 1_000 * number
+        sim.produce("t", keyed_batch(("a", "v" * 40), ("b", "w"), timestamp_ms=moment_ms))
+    return sim
+
+
+def test_every_offset_has_its_place() -> None:
+    """Goal: segment, index entry and position of each offset are those of the files.
+    Method: every offset of a log with several segments, beside the segments' own look-ups.
+    """
+    sim = stepped()
+    log = sim.operations.partition_log("t", 0)
+    segments = log.segments.values
+    assert len(segments) > 2
+    for offset in range(log.log_end_offset):
+        found = seen_offsets(sim, Question(offset=offset)).found
+        assert found is not None
+        segment = log.segments.floor(offset)
+        assert segment is not None
+        assert found.base_offset == segment.base_offset
+        assert found.is_active is (segment is segments[-1])
+        assert found.base_offset <= offset < found.next_offset
+        entry = segment.floor_entry(offset)
+        assert (found.index_entry.offset, found.index_entry.position) == (
+            entry.offset,
+            entry.position,
+        )
+        assert found.position is not None
+        assert found.index_entry.position <= found.position < found.segment_bytes
+        if found.time_entry is not None:
+            assert found.time_entry.offset <= offset
+    view = seen_offsets(sim, Question(offset=3))
+    assert {each.name for each in view.points} >= {"log start", "log end", "asked", "segment"}
+    html = page_of(view)
+    assert "00000000000000000000.log" in html
+
+
+def test_a_time_leads_to_its_record() -> None:
+    """As list-offsets answers."""
+    sim = stepped()
+    for number in range(12):
+        found = seen_offsets(sim, Question(timestamp_ms=NOW_MS + 1_000 * number - 1)).found
+        assert found is not None
+        assert (found.offset, found.timestamp_ms) == (2 * number, NOW_MS + 1_000 * number)
+    late = seen_offsets(sim, Question(timestamp_ms=NOW_MS + 11_001))
+    assert late.found is None
+    assert late.note is not None
+    page_of(late)
+
+
+def test_what_is_no_place() -> None:
+    """An offset outside is told in words; one that compaction took has no byte."""
+    sim = begun()
+    assert cleaned(sim).error is None
+    assert seen_offsets(sim, Question()).found is None
+    assert seen_offsets(sim, Question(offset=1_000)).note == (
+        "The log has offsets 0 to 23: 1,000 is not in it."
+    )
+    hole, behind = (seen_offsets(sim, Question(offset=offset)).found for offset in (3, 15))
+    assert hole is not None
+    assert behind is not None
+    assert hole.position is None  # the segment of 2 and 3 has nothing behind it
+    assert behind.position is not None
+    end = seen_offsets(sim, Question(offset=24)).found
+    assert end is not None
+    assert end.position is None
+    assert end.is_active
+    page_of(seen_offsets(sim, Question(offset=24)))
+
+
+def test_a_segment_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that deletion overtakes takes no directory offline; a lost file does."""
+    sim = stepped()
+    log = sim.operations.partition_log("t", 0)
+    taken = log.segments.first
+
+    def gone(_: object, __: int) -> int:
+        log.segments.remove([taken])
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(segment_listing, "position_of", gone)
+    with pytest.raises(UnknownSegment):
+        sim.operations.locate("t", 0, 0)
+    assert sim.operations.readiness().offline_dirs == 0
+
+
+def seen_deletion(sim: SimManager, question: Question) -> DeleteRecordsView:
+    return delete_records_view(sim.operations, "t", 0, question)
+
+
+def filled() -> SimManager:
+    """Segments of one record at the offsets 0 to 3, and an active one with offsets 4 and 5."""
+    sim = started()
+    sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
+    fill(sim, 4)
+    put(sim)
+    put(sim)
+    return sim
+
+
+@pytest.mark.parametrize("offset", [1, 2, 4, 5, 6])
+def test_what_is_shown_is_what_happens(offset: int) -> None:
+    """The segments, the bytes and the log start that were told."""
+    sim = filled()
+    view = seen_deletion(sim, Question(offset=offset))
+    preview = view.preview
+    assert preview is not None
+    assert view.refusal is None
+    assert preview.offsets_going == offset
+    before, size_bytes = bases(sim), sim.operations.describe_log("t", 0).size_bytes
+    assert f"Delete {offset} offset" in page_of(view)
+    sim.delete_records("t", offset)
+    sim.clock.advance_ms(5 * MINUTE)
+    log = sim.operations.describe_log("t", 0)
+    gone = [each for each in before if each not in bases(sim)]
+    assert [each.base_offset for each in preview.segments if each.is_whole] == gone
+    assert preview.segments_going == len(gone)
+    assert log.size_bytes == size_bytes - preview.bytes_freed
+    assert log.log_start_offset == offset
+
+
+def test_a_time() -> None:
+    """A time stands for its first record, and one behind all for the high watermark."""
+    sim = filled()
+    start_ms = sim.operations.describe_segments("t", 0).segments[2].facts.largest_timestamp_ms
+    by_time = seen_deletion(sim, Question(timestamp_ms=start_ms)).preview
+    assert by_time is not None
+    assert by_time.offset == 2
+    all_of_it = seen_deletion(sim, Question(timestamp_ms=sim.clock.wall_ms() + 86_400_000)).preview
+    assert all_of_it is not None
+    assert all_of_it.offset == 6
+
+
+def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
+    """A race with retention never turns "older than" into everything."""
+    sim = filled()
+    listed = sim.operations.describe_segments("t", 0).segments
+
+    def overtake() -> None:
+        sim.delete_records("t", 2)
+        sim.clock.advance_ms(10 * MINUTE)
+        assert bases(sim)[0] == 2
+
+    once_before(LogSegment, "find_offset_by_timestamp", overtake)
+    view = seen_deletion(sim, Question(timestamp_ms=listed[1].facts.largest_timestamp_ms))
+    assert view.preview is not None
+    assert view.preview.offset == 2
+
+
+def test_what_stays_is_called_by_its_name() -> None:
+    """No segment is said to be divided that is not, and nothing else of the pass is left out."""
+    sim = filled()
+    divided, whole = (seen_deletion(sim, Question(offset=offset)) for offset in (5, 6))
+    assert "the segment that the offset divides stays" in page_of(divided)
+    html = page_of(whole)
+    assert "the active segment, which appends go to, stays" in html
+    assert "stays: appends go to it" in html
+    assert "divides" not in html
+    assert "has offsets 0 to 5." in html
+    assert "offset 0 to" not in html
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "0")])
+    with_limit = seen_deletion(sim, Question(offset=1))
+    assert with_limit.preview is not None
+    assert (with_limit.preview.segments_going, with_limit.preview.others_going) == (1, 4)
+    assert "4 segments more go with the same check" in page_of(with_limit)
+
+
+def test_records_that_no_archive_has() -> None:
+    """Who deletes what a hold keeps from retention is told before."""
+    sim = held()
+    sim.operations.raise_archived_offsets("t", {0: 3})
+    expected = {3: 0, 4: 1}
+    for offset, unarchived in expected.items():
+        view = seen_deletion(sim, Question(offset=offset))
+        assert view.preview is not None
+        assert view.preview.unarchived_offsets == unarchived
+        assert ("not archived yet" in page_of(view)) is (unarchived > 0)
+
+
+def test_what_would_be_refused() -> None:
+    """Nobody types a confirmation for what cannot be."""
+    sim = filled()
+    for offset in (0, 7):
+        view = seen_deletion(sim, Question(offset=offset))
+        assert view.refusal is not None
+        assert view.preview is None
+        assert 'method="post"' not in page_of(view)
+    assert "6: that is the most" in (seen_deletion(sim, Question(offset=7)).refusal or "")
+    nothing = seen_deletion(sim, Question())
+    assert (nothing.refusal, nothing.preview) == (None, None)
+    page_of(nothing)
+    sim.operations.topics.create("kept", 1, {"cleanup.policy": "compact"})
+    kept = delete_records_view(sim.operations, "kept", 0, Question(offset=0))
+    assert kept.refusal is not None
+    assert "has no delete" in kept.refusal
+
+
+def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
+    """Nobody types a confirmation that ends as a 400, nor is a deletion offered."""
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    for number in range(4):
+        view = delete_records_view(sim.operations, GROUP_OFFSETS_TOPIC, number, Question(offset=1))
+        assert view.refusal == "The topic is one of Kafka's own: clients delete nothing from it."
+    page = partition_view(sim.operations, GROUP_OFFSETS_TOPIC, 0, 1)
+    shown = page.states[0].model_copy(update={"state": SegmentState.DELETABLE})
+    assert page.model_copy(update={"states": [shown]}).deletable is None
+    other = partition_view(sim.operations, "t", 0, 1)
+    assert other.model_copy(update={"states": [shown]}).deletable == shown
+
+
+def test_the_form_is_for_who_may() -> None:
+    """With an administrative port the page only shows."""
+    view = seen_deletion(filled(), Question(offset=3))
+    assert json.loads(render_json(view))["confirmation"] == "t-0"
+    html = page_of(view)
+    assert '<input type="hidden" name="offset" value="3">' in html
+    assert "Type <code>t-0</code>" in html
+    assert 'method="post"' not in page_of(view, STILL._replace(is_administered=False))

@@ -1,22 +1,56 @@
-"""Goal: a strip says of each segment what the planner says, each byte and marker in its place.
-Method: states and layouts of made-up segments; the pure functions alone.
+"""Goal: pictures are to scale and say of each segment and of the cleaner what the planners say; a
+what-if of any topic costs a bounded page.
+Method: logs on a simulated disk and clock; pages beside the planners.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
+from kafkalog.broker.compaction.history import KEPT_CLEANS, KEPT_MS, CleaningHistory
+from kafkalog.broker.retention.report import RetentionSimulation
+from kafkalog.cleaner.stats import CleaningRun
 from kafkalog.console import formatting
-from kafkalog.console.drawings import LEAST_BLOCK_WIDTH, WIDTH, lay_out_strip
+from kafkalog.console.drawings import (
+    LEAST_BAR_WIDTH,
+    LEAST_BLOCK_WIDTH,
+    WIDTH,
+    Phase,
+    Stretch,
+    lay_out_strip,
+    lay_out_timeline,
+)
+from kafkalog.console.drawings import WIDTH as TIMELINE_WIDTH
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
+from kafkalog.console.views.compaction import CleanerView, compaction_view
+from kafkalog.console.views.retention import (
+    CURVE_POINTS,
+    DEPARTURES_SHOWN,
+    PARTITIONS_SHOWN,
+    RetentionView,
+    retention_view,
+)
+from kafkalog.errors import CorruptBatch, LogDirOffline, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate, explain
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.retention.forecast import Departure, Due, Schedule, SegmentFate, explain
 from kafkalog.log.retention.plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts
+from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.protocol.parameters import parse_timestamp
+from tests.sim.sim_clock import SimClock
+from tests.sim.sim_threads import SimThreads
+from tests.unit.test_compacted_logs import begun, cleaned
+from tests.unit.test_console_views import calls_of, page_of
+
+if TYPE_CHECKING:
+    from kafkalog.broker.operations import Operations
+    from tests.sim.sim_manager import SimManager
+
 
 DAY = 86_400_000
 NOW = 1_764_130_200_000  # 2025-11-26 04:10:00 UTC
@@ -210,3 +244,256 @@ def test_words(shown: str, expected: str) -> None:
 def test_what_a_field_says_is_read_as_the_same_moment(moment_ms: int) -> None:
     """Who asks the same again asks about the same time."""
     assert parse_timestamp(formatting.field(moment_ms)) == moment_ms
+
+
+def seen(sim: SimManager, topic: str = "", page: int = 1, operation_id: str = "") -> CleanerView:
+    return compaction_view(sim.operations, topic, page=page, hours=24, operation_id=operation_id)
+
+
+def test_a_timeline_is_to_scale() -> None:
+    """Moments stand at their place; what is short is seen, what is older is cut or left out."""
+    stretches = [
+        Stretch("one", 0, Phase.MAP, -1_800_000, 900_000),
+        Stretch("one", 0, Phase.COPY, 900_000, 900_001),
+        Stretch("two", 1, Phase.RUNNING, 3_600_000, 3_600_000),
+        Stretch("two", 2, Phase.SWAP, -2, -1),
+        Stretch("gone", 3, Phase.MAP, 0, 1),
+    ]
+    picture = lay_out_timeline(["one", "two"], stretches, 0, 3_600_000)
+    assert [lane.thread for lane in picture.lanes] == ["one", "two"]
+    first, second = picture.lanes[0].bars
+    assert (first.x, first.width) == (0, TIMELINE_WIDTH / 4)
+    assert (second.x, second.width) == (TIMELINE_WIDTH / 4, LEAST_BAR_WIDTH)
+    (last,) = picture.lanes[1].bars
+    assert last.x + last.width == TIMELINE_WIDTH
+    assert [tick.moment_ms for tick in picture.ticks] == [600_000 * number for number in range(7)]
+    assert picture.ticks[-1].x == TIMELINE_WIDTH
+
+
+def test_a_history_is_bounded() -> None:
+    """Neither time nor number makes it grow."""
+    history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
+    key = TopicPartition("t", 0)
+    for moment in range(KEPT_CLEANS + 5):
+        history.note(CleaningRun(key, 0, False, moment, moment))
+    assert len(history.cleans(0)) == KEPT_CLEANS
+    assert history.cleans(0)[0].started_ms == 5
+    assert [each.ended_ms for each in history.cleans(KEPT_MS + KEPT_CLEANS + 4)] == [
+        KEPT_CLEANS + 4
+    ]
+    assert history.cleans(KEPT_MS + KEPT_CLEANS + 5) == []
+
+
+def test_a_history_tells_why_not() -> None:
+    """An abort and a failure are not the same, and neither tells a file's name."""
+    history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
+    fault = CorruptBatch("bad", file="/data/secret.log", position=7)
+    run = CleaningRun(TopicPartition("t", 0), 1, False, 10, 20)
+    for each in (run, run._replace(error=fault), run._replace(error=fault, is_aborted=True)):
+        history.note(each)
+    kept = history.cleans(0)
+    assert [each.outcome for each in kept] == ["nothing_cleanable", "failed", "aborted"]
+    assert {each.thread for each in kept} == {"kafka-log-cleaner-thread-1"}
+    assert "secret" not in str(kept)
+
+
+def test_a_page_is_the_cleaner_s_report() -> None:
+    """Goal: dirtiness, turn and reason are the API's; the clean that ran is in the timeline.
+    Method: a dirty log before and after a clean, beside ``describe``.
+    """
+    sim = begun()
+    before = seen(sim)
+    (log,) = before.logs
+    (described,) = sim.operations.cleaning.describe().logs
+    plan = described.standing.to_clean
+    assert plan is not None
+    assert (log.cleanable_bytes, log.cleanable_ratio) == (
+        plan.cleanable_bytes,
+        plan.cleanable_ratio,
+    )
+    assert (log.rank, log.why_not) == (1, None)
+    assert log.why == "cleaned when its turn comes: number 1"
+    assert log.can_be_tried
+    assert before.cleans == []
+    assert cleaned(sim).error is None
+    after = seen(sim)
+    (clean,) = after.cleans
+    assert (clean.topic, clean.outcome) == ("t", "cleaned")
+    assert clean.bytes_before > clean.bytes_after > 0
+    assert after.logs[0].why_not == "nothing_cleanable"
+    assert after.logs[0].last_success_ms == clean.ended_ms
+    assert {Phase.MAP, Phase.COPY, Phase.SWAP} == set(after.phases)
+    html = page_of(after)
+    assert 'href="#clean-0"' in html
+    assert 'id="clean-0"' in html
+    assert "or in an open transaction" in html
+    page_of(before)
+    assert seen(sim, "t").title == "Compaction of t"
+    with pytest.raises(UnknownTopic):
+        seen(sim, "none")
+
+
+def test_why_a_log_waits() -> None:
+    """Every obstacle is said in words."""
+    sim = begun()
+    sim.operations.topics.create(
+        "low", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+    )
+    low = {each.topic: each for each in seen(sim).logs}["low"]
+    assert low.why_not == "nothing_cleanable"
+    sim.operations.cleaning.pause("t", 0)
+    paused = {each.topic: each for each in seen(sim).logs}["t"]
+    assert (paused.why_not, paused.operator_pauses, paused.rank) == ("paused", 1, None)
+    assert not paused.can_be_tried
+    sim.operations.cleaning.resume("t", 0)
+    log = sim.operations.partition_log("t", 0)
+    sim.manager.cleaning.states.note_failure(log, CorruptBatch("rotten", file="x", position=1))
+    failed = {each.topic: each for each in seen(sim).logs}["t"]
+    assert failed.why_not == "waits_for_retry"
+    assert failed.why.startswith("tried again soon, it failed 1 time: ")
+    assert "Retry t-0" in page_of(seen(sim))
+
+
+def test_what_the_filter_leaves_out_is_not_denied() -> None:
+    """The page of a topic that is not compacted says nothing of other topics."""
+    sim = begun()
+    sim.operations.topics.create("plain", 1)
+    html = page_of(seen(sim, "plain"))
+    assert "No log of plain is compacted: its cleanup.policy has no compact." in html
+    assert "of no topic" not in html
+
+
+def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No button ends in a 409 that the page could have foreseen."""
+    sim = begun()
+    assert seen(sim).logs[0].can_be_tried
+    monkeypatch.setattr(type(sim.manager.cleaning.cleaner), "is_enabled", False)
+    view = seen(sim)
+    assert view.logs[0].cleanable_bytes
+    assert view.logs[0].why_not == "cleaner_off"
+    assert not view.logs[0].can_be_tried
+
+
+def test_a_clean_is_not_called_a_trial() -> None:
+    """Nobody reads "nothing was changed" of a clean that changed the log."""
+    sim = begun()
+    operation = sim.operations.cleaning.begin("t", 0, is_dry=False, result=run_result)
+    running = page_of(seen(sim, operation_id=operation.operation_id))
+    sim.threads.run_until(lambda: operation.ended_ms >= 0)
+    for html in (running, page_of(seen(sim, operation_id=operation.operation_id))):
+        assert "Clean of t-0: " in html
+        assert "Nothing was changed" not in html
+
+
+def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
+    """The picture has as many cleans as its heading counts."""
+    sim = begun()
+    assert cleaned(sim).error is None
+    view = seen(sim)
+    other = view.model_copy(update={"threads": []})
+    (lane,) = other.timeline.lanes
+    assert lane.thread == view.cleans[0].thread
+    assert lane.bars
+    assert 'href="#clean-0"' in page_of(other)
+
+
+def test_a_trial_changes_nothing() -> None:
+    """The page shows what a dry run found, and the log is as it was."""
+    sim = begun()
+    size_bytes = sim.operations.describe_log("t", 0).size_bytes
+    operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_result)
+    running = seen(sim, operation_id=operation.operation_id)
+    assert running.trial is not None
+    assert (running.trial.state, running.trial.partition) == ("running", "t-0")
+    assert "Look again" in page_of(running)
+    sim.threads.run_until(lambda: operation.ended_ms >= 0)
+    ended = seen(sim, operation_id=operation.operation_id)
+    assert ended.trial is not None
+    assert ended.trial.result is not None
+    assert ended.trial.sentence == ended.trial.result.sentence
+    assert running.trial.sentence is None
+    assert ended.trial.result.records_before > ended.trial.result.records_after
+    assert " superseded)" in ended.trial.result.sentence
+    assert "would go." in page_of(ended)
+    assert sim.operations.describe_log("t", 0).size_bytes == size_bytes
+    assert seen(sim).cleans == []
+    assert seen(sim, operation_id="none").trial is None
+
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_700_000_000_000
+
+
+class Simulated:
+    """Of ``partitions`` partitions ``segments`` go, one an hour each; partition 1 is offline."""
+
+    def __init__(self, partitions: int, segments: int) -> None:
+        self.partitions = partitions
+        self.departures = [self._departure(number) for number in range(segments)]
+
+    @staticmethod
+    def _departure(number: int) -> Departure:
+        at = NOW_MS + HOUR_MS * (number + 1)
+        due = Due(at, at, at, at + 1)
+        return Departure(SegmentFacts(number, number + 1, at - HOUR_MS), Rule.TIME, due)
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def partition_count(self, _: str) -> int:
+        return self.partitions
+
+    def simulate_retention(self, topic: str, partition: int, *_: object, **__: object) -> object:
+        if partition == 1:
+            raise LogDirOffline(f"{topic}-{partition} is offline")
+        return RetentionSimulation(
+            NOW_MS,
+            NOW_MS + 1,
+            RetentionPolicy(True, HOUR_MS, 1000),
+            Schedule(NOW_MS, HOUR_MS, 0),
+            self.departures,
+            1,
+            7,
+        )
+
+
+def seen_what_if(partitions: int, segments: int) -> RetentionView:
+    operations = cast("Operations", Simulated(partitions, segments))
+    return retention_view(operations, "t", {}, 365)
+
+
+@pytest.mark.slow
+def test_a_large_topic_makes_a_page_of_a_bounded_size() -> None:
+    """Who may look at a topic cannot fill the daemon's memory by asking what would go."""
+    partitions, segments = PARTITIONS_SHOWN + 50, 1_000
+    views: list[RetentionView] = []
+    models = calls_of(
+        BaseModel.__init__.__code__, lambda: views.append(seen_what_if(partitions, segments))
+    )
+    # A departure is two models, a partition three.
+    assert models <= PARTITIONS_SHOWN * (2 * DEPARTURES_SHOWN + 3) + CURVE_POINTS + 1
+    (view,) = views
+    served, of_each = partitions - 1, segments * (segments + 1) // 2
+    assert (view.partition_count, len(view.partitions)) == (partitions, PARTITIONS_SHOWN)
+    assert view.segments_going == served * segments
+    assert (view.bytes_going, view.bytes_left) == (served * of_each, served * 7)
+    assert view.partitions[1].fault is not None
+    assert any("1 partition not served" in each for each in view.warnings)
+    assert (len(view.curve), view.curve_steps) == (CURVE_POINTS, segments + 2)
+    first, last = view.curve[0], view.curve[-1]
+    assert (first.moment_ms, first.size_bytes) == (NOW_MS, view.bytes_going + view.bytes_left)
+    assert (last.moment_ms, last.size_bytes) == (NOW_MS + 365 * 24 * HOUR_MS, view.bytes_left)
+    for point in view.curve[1:-1]:
+        gone = (point.moment_ms - NOW_MS) // HOUR_MS
+        assert first.size_bytes - point.size_bytes == served * gone * (gone + 1) // 2
+    assert "400 of 1,002 points" in page_of(view)
+
+
+def test_a_small_topic_is_shown_whole() -> None:
+    """No check that takes something is left out where all have room."""
+    view = seen_what_if(1, 20)
+    assert len(view.curve) == view.curve_steps == 22
+    sizes = [point.size_bytes for point in view.curve]
+    assert sizes == [*(sum(range(step, 21)) + 7 for step in range(1, 22)), 7]
+    assert len(view.partitions[0].departures) == 20
+    assert "after each check that takes something" in page_of(view)

@@ -1,5 +1,6 @@
-"""Goal: a page shows what the operations say, nothing else, and both renderers show the same.
-Method: a whole manager on the simulated disk and clock; views beside the operations' own answers.
+"""Goal: a page shows what the operations say and nothing else, alike in both renderers; "Healthy"
+only where no alert would fire.
+Method: managers on a simulated disk and clock; pages beside the operations they show.
 """
 
 from __future__ import annotations
@@ -8,16 +9,23 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 import pytest
 
-from kafkalog.broker.values import ConfigChange
+from kafkalog import __version__
+from kafkalog.broker.compaction.cleaning import CleanerHealth
+from kafkalog.broker.retention.retention import RETENTION_TASK
+from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
+from kafkalog.console.alerts import troubles_of
+from kafkalog.console.assets import all_assets
 from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
-from kafkalog.console.views.daemon import log_dirs_view, tasks_view
+from kafkalog.console.views.about import about_view
+from kafkalog.console.views.configs import broker_configs_view, topic_configs_view
+from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dirs_view, tasks_view
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
 from kafkalog.console.views.overview import overview_view
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.retention.maintenance import LogDescription
     from kafkalog.console.view import View
+
 
 NEVER = 10**12
 STILL = Frame("/console", "", is_refreshing=False)
@@ -383,3 +392,180 @@ def test_what_nobody_can_see_is_not_printable() -> None:
     assert not any(map(UNPRINTABLE.search, "az 09\t\n\r\u00e9\u4e2d\u0905\U0001f600\u00a0"))
     page = render_error(400, 40002, "no topic a\u202eb\U000e0041", "r").decode()
     assert "no topic a\\u202eb\\U000e0041" in page
+
+
+DAY = 86_400_000
+WELL = Readiness(True, 1, 0, 3, 0, 0, ())
+SOUND = CleanerHealth((), 0)
+
+
+def log_dir(used_ratio: float | None = 0.5) -> LogDirView:
+    return LogDirView(
+        path="/data/a",
+        offline_reason=None,
+        full_reason=None,
+        is_cordoned=False,
+        total_bytes=1000,
+        usable_bytes=500,
+        used_ratio=used_ratio,
+        partitions=3,
+        log_bytes=500,
+        largest=[],
+    )
+
+
+def task(**changed: Any) -> TaskRow:
+    """The retention check, every five minutes, the last one a minute ago."""
+    facts: dict[str, Any] = {
+        "name": RETENTION_TASK,
+        "state": "waiting",
+        "period_ms": 5 * MINUTE,
+        "next_run_ms": NOW_MS + 4 * MINUTE,
+        "last_run_ms": NOW_MS - MINUTE,
+        "last_duration_ms": 10,
+        "last_success_ms": NOW_MS - MINUTE,
+        "last_failure_ms": None,
+        "last_error": None,
+        "waiting": 1,
+        "running": 0,
+        "runs": 7,
+        "failures": 0,
+    }
+    return TaskRow(**(facts | changed))
+
+
+def failed(ago_ms: int, **changed: Any) -> TaskRow:
+    return task(
+        last_failure_ms=NOW_MS - ago_ms, last_success_ms=None, last_error="no room", **changed
+    )
+
+
+NO_PASS = task(last_run_ms=None, last_success_ms=None, next_run_ms=NOW_MS + MINUTE)
+HANGS = task(state="running", last_run_ms=NOW_MS - 16 * MINUTE, last_success_ms=None)
+FULL = Readiness(True, 1, 0, 3, 0, 1, (LogDirFault("/data/a", "full", "10 bytes left"),))
+
+
+@pytest.mark.parametrize(
+    ("readiness", "directory", "cleaner", "tasks", "expected"),
+    [
+        (WELL, log_dir(), SOUND, [task()], []),
+        (WELL, log_dir(None), SOUND, [NO_PASS], []),
+        (WELL, log_dir(0.84), SOUND, [], []),
+        (WELL, log_dir(0.86), SOUND, [], ["/data/a has 14.0% free"]),
+        (FULL, log_dir(0.99), SOUND, [], ["/data/a is full: 10 bytes left"]),
+        (Readiness(True, 1, 0, 2, 1, 0, ()), log_dir(), SOUND, [], ["1 partition not served"]),
+        (WELL, log_dir(), CleanerHealth(["thread-0"], 0), [], ["thread-0 is dead"]),
+        (
+            WELL,
+            log_dir(),
+            CleanerHealth((), 2),
+            [],
+            ["2 logs not compacted because of an error: see Compaction"],
+        ),
+        (WELL, log_dir(), SOUND, [task(last_success_ms=NOW_MS - 15 * MINUTE)], []),
+        (
+            WELL,
+            log_dir(),
+            SOUND,
+            [task(last_success_ms=NOW_MS - 16 * MINUTE)],
+            ["retention stalls: its last check ended 16 min ago"],
+        ),
+        (
+            WELL,
+            log_dir(),
+            SOUND,
+            [HANGS],
+            ["retention stalls: no check has ended yet"],
+        ),
+        (WELL, log_dir(), SOUND, [task(period_ms=1, last_success_ms=NOW_MS - 50_000)], []),
+        (WELL, log_dir(), SOUND, [failed(DAY)], [f"task {RETENTION_TASK} failed: no room"]),
+        (
+            WELL,
+            log_dir(),
+            SOUND,
+            [failed(DAY, name="kafkalog-backup", period_ms=None)],
+            ["task kafkalog-backup failed: no room"],
+        ),
+        (WELL, log_dir(), SOUND, [failed(DAY + 1, name="kafkalog-backup", period_ms=None)], []),
+    ],
+)
+def test_what_needs_somebody(
+    readiness: Readiness,
+    directory: LogDirView,
+    cleaner: CleanerHealth,
+    tasks: list[TaskRow],
+    expected: list[str],
+) -> None:
+    """Each fact that an alert watches has its sentence, and what is well has none."""
+    assert troubles_of(readiness, [directory], tasks, cleaner, NOW_MS) == expected
+
+
+def test_the_first_page_tells_them() -> None:
+    """The page asks the cleaner and the disks, not the tasks alone."""
+    sim = filled()
+    assert overview_view(sim.operations).is_healthy
+    sim.disk.capacity_bytes = 100_000
+    sim.clock.advance_ms(5 * MINUTE)
+    view = overview_view(sim.operations)
+    assert not view.is_healthy
+    assert view.sentence.startswith("Needs attention: ")
+
+
+def test_a_topic_beside_its_defaults() -> None:
+    """Goal: what is set is shown, with the default that it covers; the rest on demand.
+    Method: a topic with one config; both lists, and a search in each.
+    """
+    sim = started()
+    sim.operations.topics.create("t", 1, {"retention.ms": "600000"})
+    view = topic_configs_view(sim.operations, "t", "", is_all=False)
+    (row,) = view.configs
+    assert (row.name, row.value, row.default) == ("retention.ms", "600000", "604800000")
+    assert row.source == "DYNAMIC_TOPIC_CONFIG"
+    assert not row.is_default
+    assert view.set_count == 1
+    assert page_of(view).count("604800000") >= 1
+    every = topic_configs_view(sim.operations, "t", "", is_all=True)
+    entries = sim.operations.topics.describe("t").configs
+    assert [(each.name, each.value) for each in every.configs] == [
+        (each.name, each.value) for each in entries
+    ]
+    assert every.total == len(entries) == view.total
+    found = topic_configs_view(sim.operations, "t", "segment.", is_all=True)
+    assert {each.name for each in found.configs} >= {"segment.bytes", "segment.ms"}
+    assert all("segment." in each.name for each in found.configs)
+    none = topic_configs_view(sim.operations, "t", "<b>", is_all=False)
+    assert "No config of such a name is set." in page_of(none)
+    with pytest.raises(UnknownTopic):
+        topic_configs_view(sim.operations, "none", "", is_all=False)
+
+
+def test_the_daemon_beside_its_defaults() -> None:
+    """A dynamic config of the daemon is shown as set, and over what."""
+    sim = started()
+    before = broker_configs_view(sim.operations, "", is_all=False)
+    sim.operations.alter_broker_configs([ConfigChange("log.retention.ms", "1000")])
+    after = broker_configs_view(sim.operations, "", is_all=False)
+    (row,) = [each for each in after.configs if each not in before.configs]
+    assert (row.name, row.value) == ("log.retention.ms", "1000")
+    assert (
+        row.chain[0].source == "DYNAMIC_DEFAULT_BROKER_CONFIG" or row.source == row.chain[0].source
+    )
+    assert not row.is_read_only
+    every = broker_configs_view(sim.operations, "", is_all=True)
+    assert len(every.configs) == every.total == len(sim.operations.describe_broker_configs())
+    for view in (before, after, every):
+        page_of(view)
+
+
+def test_about() -> None:
+    """Version, and of every vendored file its project, licence and digest."""
+    view = about_view(started().operations)
+    assert view.version == __version__
+    assert {each.name for each in view.vendored} == {"htmx.org", "uplot"}
+    for package in view.vendored:
+        assert package.licence_address.startswith("/console/assets/")
+        for name, sha256 in package.files.items():
+            assert all_assets()[name].sha256 == sha256
+    html = page_of(view)
+    assert "0BSD" in html
+    assert f"{__version__}, licence Apache-2.0" in html

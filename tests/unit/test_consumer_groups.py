@@ -1,17 +1,30 @@
-"""Goal: members share their group's partitions and never pass over a record.
-Method: a manager on the simulated disk and clock, its consumers driven as the routes drive them.
+"""Goal: members share their group's partitions as Kafka deals them out, never pass over a record,
+and a poll misses no append.
+Method: a manager on a simulated disk and clock; every wake-up of a poll.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog.broker.broker_config import BrokerConfig
-from kafkalog.broker.groups.consumers import Consumer, ConsumerConfig, Delivery, Reset
+from kafkalog.broker.groups.consumers import (
+    Consumer,
+    ConsumerConfig,
+    Delivery,
+    Reset,
+    assign_ranges,
+)
 from kafkalog.errors import (
     ConsumerExists,
+    DiskFull,
     IllegalConsumerState,
     InvalidRequest,
     NotReady,
@@ -20,10 +33,18 @@ from kafkalog.errors import (
 )
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
+from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
+from kafkalog.server.consumers.poll import ConsumerPoll
+from kafkalog.settings import load_settings
+from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.broker.groups.consumers import ConsumerGroups
+    from kafkalog.server.consumers.poll import PartitionPage
+
 
 CONFIG = BrokerConfig(log_dirs=DIRS, offsets_topic_num_partitions=2)
 EARLIEST = ConsumerConfig(reset=Reset.EARLIEST)
@@ -198,3 +219,208 @@ def test_no_partition_starves() -> None:
     a = joined(groups, "a")
     assert {a.poll_order()[0] for _ in range(4)} == set(T)
     assert all(sorted(a.poll_order()) == T for _ in range(4))
+
+
+POLLED = [TopicPartition("t", number) for number in range(2)]
+LONG_MS = 60_000
+SETTINGS = load_settings(None, {}, {})
+
+
+class PollWorld:
+    """Topic t with two partitions, an Api over it, and a consumer that reads both."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
+        self.sim.operations.topics.create("t", 2)
+        self.groups = self.sim.operations.groups.members
+        self.consumer: Consumer = self.groups.create("g", "c", config)
+        self.groups.subscribe(self.consumer, ["t"], None)
+        self.reads = 0
+        # Once, with the partition that was read, as if the read had hopped to a pool.
+        self.during_read: Callable[[int], object] | None = None
+
+    def append(self, *values: str, partition: int = 0) -> None:
+        self.sim.produce("t", batch_of(*values), partition=partition)
+
+    async def run(
+        self, timeout_ms: int, *, beside: Callable[[], object] | None = None
+    ) -> list[Any]:
+        """Poll; ``beside`` runs when it waits."""
+        pool = ThreadPoolExecutor(1)
+        api = api_over(self.sim, SETTINGS, pool)
+        delayed = api.delayed_fetches
+        whole = api.operations.fetch
+
+        def fetch(*arguments: Any, **more: Any) -> Any:
+            self.reads += 1
+            found = whole(*arguments, **more)
+            if self.during_read is not None:
+                during, self.during_read = self.during_read, None
+                during(arguments[1])
+            return found
+
+        api.operations.fetch = fetch  # type: ignore[method-assign] # counts, and runs what races
+        polling = asyncio.create_task(ConsumerPoll(api, self.consumer, 1 << 20).run(timeout_ms))
+        try:
+            if beside is not None:
+                for _ in range(10_000):
+                    await asyncio.sleep(0)
+                    if delayed.waiting_count:
+                        break
+                beside()
+                delayed.wake(POLLED)
+            pages: list[PartitionPage] = await asyncio.wait_for(polling, 20)
+        finally:
+            api.operations.fetch = whole  # type: ignore[method-assign]
+            pool.shutdown()
+        return [(page.at, page.position, page.next_offset) for page in pages]
+
+
+def world(min_bytes: int = 1) -> PollWorld:
+    return PollWorld(ConsumerConfig(reset=Reset.EARLIEST, min_bytes=min_bytes))
+
+
+def test_an_append_during_the_read_is_seen() -> None:
+    """What is appended while the poll reads elsewhere does not wait for the next append."""
+    poll = world()
+    poll.during_read = lambda number: poll.append("a", partition=number)
+    assert len(asyncio.run(poll.run(LONG_MS))) == 1
+
+
+def test_a_seek_during_the_read_is_seen() -> None:
+    """A consumer that is told to read from elsewhere does so at once."""
+    poll = world()
+    poll.append("a", "b", "c")
+    poll.consumer.seek({POLLED[0]: 3})
+    poll.during_read = lambda _: poll.consumer.seek({POLLED[0]: 1})
+    assert asyncio.run(poll.run(LONG_MS)) == [(POLLED[0], 1, 3)]
+    poll.consumer.seek({POLLED[0]: 0})
+    poll.during_read = lambda _: poll.consumer.seek({POLLED[0]: 2})
+    assert asyncio.run(poll.run(LONG_MS)) == [(POLLED[0], 2, 3)]
+
+
+def test_waiting_reads_nothing() -> None:
+    """A poll looks again only when something happened."""
+    poll = world(min_bytes=1_000_000)
+    poll.append("a")
+    poll.sim.manager.table.remove(POLLED[1])
+    poll.sim.manager.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
+    assert asyncio.run(poll.run(100)) == [(POLLED[0], 0, 1)]
+    assert poll.reads <= 2
+
+
+def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
+    """Its error is the answer, and not before the others are empty."""
+    poll = world()
+    poll.append("a")
+    poll.sim.manager.table.remove(POLLED[1])
+    poll.sim.manager.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
+    assert asyncio.run(poll.run(LONG_MS)) == [(POLLED[0], 0, 1)]
+    poll.consumer.seek({POLLED[0]: 1})
+    with pytest.raises(DiskFull):
+        asyncio.run(poll.run(LONG_MS))
+
+
+def test_a_waiting_poll_goes_on_when_something_happens() -> None:
+    """An append, a seek and a rebalance reach a poll that waits."""
+    poll = world()
+    assert asyncio.run(poll.run(LONG_MS, beside=lambda: poll.append("a", partition=1))) == [
+        (POLLED[1], 0, 1)
+    ]
+    poll.consumer.seek({POLLED[1]: 1})
+    assert asyncio.run(poll.run(LONG_MS, beside=lambda: poll.consumer.seek({POLLED[1]: 0}))) == [
+        (POLLED[1], 0, 1)
+    ]
+
+
+NAMES = ("a", "b.c", "orders", "orders-eu", "orders-us.2", "__x", "A_1", "x" * 249)
+PATTERNS = (
+    "a", "orders.*", "^orders$", "orders(-eu|-us)?.*", "[a-c].*", "[^_].*", r"b\.c", "b.c", ".*",
+    "(a|b)*", "(a*)*b?", "orders|a|", r"\w+", r"[\w.]+\d", "x{249}", "x{3,}", "x{1,5}", "a??",
+    "(?:or).+?", "[-a]", "[a-]", "[]a]", r"[\]a]", "a{0}orders", "o[^a-z]*r.*", r"__\D",
+    "((o)(r))ders.{0,3}", r"orders\b.*", "a^b", "a$b", "(?i)ORDERS", "(" * 60 + "a" + ")" * 60,
+)  # fmt: skip
+
+
+def parts(*pairs: tuple[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(*pair) for pair in pairs]
+
+
+def test_ranges_are_those_of_kafka() -> None:
+    """The assignments that Kafka documents for its range assignor."""
+    both = {"C0": ["t0", "t1"], "C1": ["t0", "t1"]}
+    assert assign_ranges(both, {"t0": 3, "t1": 3}) == {
+        "C0": parts(("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)),
+        "C1": parts(("t0", 2), ("t1", 2)),
+    }
+    uneven = {"b": ["t"], "a": ["t", "u"], "c": ["nope"]}
+    assert assign_ranges(uneven, {"t": 1, "u": 2}) == {
+        "a": parts(("t", 0), ("u", 0), ("u", 1)),
+        "b": [],
+        "c": [],
+    }
+
+
+TOPICS = st.sampled_from(["t", "u", "v"])
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1), st.sets(TOPICS), max_size=6),
+    st.dictionaries(TOPICS, st.integers(1, 9)),
+)
+def test_every_partition_has_one_reader(
+    subscriptions: dict[str, set[str]], counts: dict[str, int]
+) -> None:
+    """No partition is read twice or not at all, and nobody reads what he did not ask for."""
+    assigned = assign_ranges(subscriptions, counts)
+    assert assigned.keys() == subscriptions.keys()
+    dealt = [at for each in assigned.values() for at in each]
+    wanted = {topic for topics in subscriptions.values() for topic in topics}
+    assert sorted(dealt) == [
+        TopicPartition(topic, number) for topic in sorted(wanted & counts.keys())
+        for number in range(counts[topic])
+    ]  # fmt: skip
+    for member, own in assigned.items():
+        assert {at.topic for at in own} <= subscriptions[member]
+
+
+def test_patterns_match_what_a_backtracking_engine_matches() -> None:
+    """The subset means what it means to everybody else."""
+    for text in PATTERNS:
+        pattern = TopicPattern(text)
+        for name in NAMES:
+            assert pattern.matches(name) is bool(re.fullmatch(text, name)), (text, name)
+
+
+@given(st.text(r"ab.|*+?(){}[]^$\-,1", min_size=1, max_size=12), st.text("ab.-1", max_size=6))
+def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> None:
+    """No text crashes the parser or is taken for another pattern."""
+    try:
+        pattern = TopicPattern(text)
+    except MalformedPattern:
+        return
+    if "{," in text:
+        return  # Python alone takes it for {0,
+    found = pattern.matches(name)
+    try:
+        twin = re.compile(text)
+    except re.error:
+        return
+    assert found is bool(twin.fullmatch(name))
+
+
+def test_no_pattern_takes_long() -> None:
+    """A pattern from outside cannot stop the daemon."""
+    for text in ("(a+)+b", "(a|a)*b", "(.*)*b", "a*a*a*a*a*a*a*a*b", "(a?){200}a{200}b"):
+        assert not TopicPattern(text).matches("a" * 249)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "(", "a)", "[a", "*", "a**", "a{2,1}", "(?!x)a", "(?=x)", r"\1", "a\\", "[z-a]", "a*+",
+     "x" * 1001, "(" * 1001, "((a{99}){99}){99}", r"[\w-a]{1001}", "(?<=x)a", "\ud800"],
+)  # fmt: skip
+def test_what_is_no_pattern_is_refused(text: str) -> None:
+    """What RE2 lacks is an error, never a pattern that means something else."""
+    with pytest.raises(MalformedPattern):
+        TopicPattern(text)

@@ -1,16 +1,25 @@
-"""Goal: the right log is grabbed, nobody else touches it, and the checkpoint says how far it is.
-Method: a simulated daemon whose cleaners read nothing; states and checkpoint asked from outside.
+"""Goal: the right log is taken, nobody else touches it, its states change as Kafka's do, and the
+checkpoint says how far it is.
+Method: logs on a simulated disk; the product of states and events.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.broker.values import ConfigChange
-from kafkalog.cleaner.log_cleaner_manager import NONE, CleaningPhase, IllegalTransition
+from kafkalog.cleaner.log_cleaner_manager import (
+    NONE,
+    CleaningEvent,
+    CleaningPhase,
+    CleaningState,
+    IllegalTransition,
+    next_state,
+)
 from kafkalog.cleaner.plan import LogToClean
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, LogCleaningAborted
 from kafkalog.format.disk.checkpoints import decode_offsets, encode_offsets
@@ -21,6 +30,7 @@ from tests.sim.sim_manager import DIRS
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
+
 
 T0 = TopicPartition("t", 0)
 
@@ -157,9 +167,6 @@ def test_check_cleaning_aborted() -> None:
     assert waiter.join()
 
 
-# ---- the checkpoint
-
-
 def test_kafka_8724_checkpoint_beyond_the_log_end() -> None:
     """After the tail was lost the log is cleaned from its start, and nothing fails."""
     world = CleaningDaemon()
@@ -254,9 +261,6 @@ def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
     world.sim.disk.faults.disarm()
     world.sim.clock.advance_ms(60_000)
     assert len(world.cleaners.cleaned) == 3
-
-
-# ---- failures
 
 
 def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
@@ -363,3 +367,72 @@ def test_an_order_for_a_log_in_work_is_refused_at_once() -> None:
     assert [run.error for run in (*runs, *others)] == [None, None]
     assert world.order() == []
     world.sim.stop()
+
+
+IN_PROGRESS = CleaningState(CleaningPhase.IN_PROGRESS)
+ABORTED = CleaningState(CleaningPhase.ABORTED)
+
+
+def paused(count: int) -> CleaningState:
+    """Kafka's LogCleaningPaused(count)."""
+    return CleaningState(CleaningPhase.PAUSED, count)
+
+
+def looked_at(pauses: int, phase: CleaningPhase = CleaningPhase.IN_PROGRESS) -> CleaningState:
+    """A dry run beside pauses, or one that somebody waits for."""
+    return CleaningState(phase, pauses)
+
+
+STATES = (
+    *(NONE, IN_PROGRESS, ABORTED, paused(1), paused(2), paused(7)),
+    *(looked_at(2), looked_at(2, CleaningPhase.ABORTED)),
+)
+LEGAL = {
+    (NONE, CleaningEvent.GRAB): IN_PROGRESS,
+    (NONE, CleaningEvent.PAUSE): paused(1),
+    (IN_PROGRESS, CleaningEvent.PAUSE): ABORTED,
+    (IN_PROGRESS, CleaningEvent.DONE): NONE,
+    (ABORTED, CleaningEvent.DONE): paused(1),
+    (paused(1), CleaningEvent.PAUSE): paused(2),
+    (paused(2), CleaningEvent.PAUSE): paused(3),
+    (paused(7), CleaningEvent.PAUSE): paused(8),
+    (paused(1), CleaningEvent.RESUME): NONE,
+    (paused(2), CleaningEvent.RESUME): paused(1),
+    (paused(7), CleaningEvent.RESUME): paused(6),
+    (paused(1), CleaningEvent.LOOK): looked_at(1),
+    (paused(2), CleaningEvent.LOOK): looked_at(2),
+    (paused(7), CleaningEvent.LOOK): looked_at(7),
+    (looked_at(2), CleaningEvent.RESUME): looked_at(1),
+    (looked_at(2), CleaningEvent.DONE): paused(2),
+    (looked_at(2), CleaningEvent.PAUSE): looked_at(2, CleaningPhase.ABORTED),
+    (looked_at(2, CleaningPhase.ABORTED), CleaningEvent.RESUME): looked_at(
+        1, CleaningPhase.ABORTED
+    ),
+    (looked_at(2, CleaningPhase.ABORTED), CleaningEvent.DONE): paused(3),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    list(itertools.product(STATES, CleaningEvent)),
+    ids=lambda each: str(each) if isinstance(each, CleaningState) else each.value,
+)
+def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) -> None:
+    """Legal changes lead where Kafka's do, all others raise."""
+    expected = LEGAL.get((state, event))
+    if expected is None:
+        with pytest.raises(IllegalTransition, match=event.value):
+            next_state(state, event)
+    else:
+        assert next_state(state, event) == expected
+
+
+def test_states_are_told_as_the_documents_write_them() -> None:
+    """A state reads as in Kafka's own words."""
+    assert [str(state) for state in STATES[:5]] == [
+        "none",
+        "in_progress",
+        "aborted",
+        "paused(1)",
+        "paused(2)",
+    ]

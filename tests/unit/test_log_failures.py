@@ -1,18 +1,34 @@
-"""Goal: a failing disk never makes a log give an offset twice or retry a failed flush.
-Method: faults of the simulated disk at the writes of an append and at a flush.
+"""Goal: a failing disk never makes a log give an offset twice or retry a failed flush; a failed
+roll is undone; "nothing was appended" is true; no durable record is without its epoch.
+Method: each disk call of an append, a roll and a flush fails in turn.
 """
 
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.errors import LogDirOffline
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.values import Acks
+from kafkalog.errors import AppendOutcomeUnknown, DiskFull, KafkalogError, LogDirOffline
+from kafkalog.format.disk.checkpoints import decode_leader_epochs
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.state.leader_epoch_cache import EpochEntry
 from kafkalog.log.values import AppendOrigin
-from tests.partition_world import NOW_MS, PartitionWorld, batch
-from tests.sim.sim_faults import Effect, Fault
+from kafkalog.server.protocol.errors import entry_of
+from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, checked
+from tests.sim.sim_crash import CrashMode
+from tests.sim.sim_faults import MUTATING, Effect, Fault
+from tests.sim.sim_manager import SimManager, batch_of, records_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.sim.sim_filesystem import SimFilesystem
 
 
 def fail(world: PartitionWorld, operation: str, path_part: str) -> None:
@@ -70,3 +86,354 @@ def test_a_plan_runs_once() -> None:
         plan.run()
     world.log.mark_flushed(plan)
     assert world.log.high_watermark == 1
+
+
+CONFIG = LogConfig(internal_segment_bytes=600, segment_index_bytes=96, index_interval_bytes=100)
+CALLS = MUTATING | {"open"}
+
+
+def new_world(*, is_full_index: bool = False) -> PartitionWorld:
+    """One segment that the next append of 200 bytes does not fit into."""
+    world = PartitionWorld(LogConfig(segment_index_bytes=0) if is_full_index else CONFIG)
+    if not is_full_index:
+        for number in range(4):
+            world.append(batch([b"%d" % number * 60], producer=(7, 0, number)))
+    return world
+
+
+def roll_by_append(world: PartitionWorld) -> None:
+    world.append(batch([b"x" * 200]))
+
+
+def calls_of_a_roll(*, is_full_index: bool) -> int:
+    world = new_world(is_full_index=is_full_index)
+    counter = world.filesystem.faults.add(Fault(kinds=CALLS, nth=10**9))
+    roll_by_append(world)
+    return counter.seen
+
+
+@pytest.mark.parametrize("is_full_index", [False, True])
+@pytest.mark.parametrize("effect", [Effect.RAISE, Effect.SHORT_WRITE])
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_failed_roll_can_be_tried_again(
+    error: int, effect: Effect, times: int, *, is_full_index: bool
+) -> None:
+    """M07: whatever call fails, the log is whole, takes the next append and loads again.
+
+    Three calls in a row fail too, so that some of the undoing fails; only then may it be broken.
+    """
+    count = calls_of_a_roll(is_full_index=is_full_index)
+    assert count >= 4
+    for nth in range(1, count + 1):
+        world = new_world(is_full_index=is_full_index)
+        end = world.log.log_end_offset
+        fault = Fault(effect, error, CALLS, nth=nth, times=times)
+        world.filesystem.faults.add(fault)
+        with pytest.raises(OSError, match="simulated"):
+            roll_by_append(world)
+        world.filesystem.faults.clear()
+        assert world.log.log_end_offset == end, f"call {nth}"
+        if times == 1:
+            assert not world.log.is_broken, f"call {nth}"
+        if not world.log.is_broken:
+            roll_by_append(world)
+            assert world.log.log_end_offset == end + 1
+        expected = world.read_all(0)
+        world.reopen(clean=not world.log.is_broken and bool(nth % 2))
+        assert world.read_all(0) == expected, f"call {nth}"
+        roll_by_append(world)
+        assert [each.offset for each in world.read_all(0)] == list(
+            range(world.log.log_end_offset)
+        ), f"call {nth}"
+
+
+@pytest.mark.parametrize("part", [".log", ".index", ".timeindex", ".snapshot"])
+def test_appends_resume_by_themselves(part: str) -> None:
+    """M15: a full disk in the middle of a roll is 507 for a while, no offline directory."""
+    small = LogConfig(internal_segment_bytes=200, segment_index_bytes=96)
+    sim = SimManager(topic_defaults=small).start()
+    sim.operations.topics.create("t", 1)
+    assert sim.produce("t", batch_of("a" * 80)).error is None
+    active = sim.operations.partition_log("t", 0).segments.active
+    calls = frozenset({"create", "write", "truncate"})
+    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=calls, path_contains=f"1{part}"))
+    assert isinstance(sim.produce("t", batch_of("b" * 80)).error, DiskFull)
+    assert isinstance(sim.produce("t", batch_of("b" * 80)).error, DiskFull)
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(1_000)
+    assert sim.operations.readiness().offline_dirs == 0
+    command = sim.produce("t", batch_of("c" * 80))
+    assert command.error is None
+    log = sim.operations.partition_log("t", 0)
+    assert log.high_watermark == 2
+    assert log.segments.active is not active
+
+
+OUTCOME_CONFIG = BrokerConfig(log_dirs=("/data/a",))
+DEFAULTS = LogConfig(segment_index_bytes=96, index_interval_bytes=0)
+NOTHING_APPENDED = (429, 503, 507)
+FOR_GOOD = 10**9
+ALONE = ((Acks.ALL,),)
+TOGETHER = ((Acks.ALL, Acks.LEADER, Acks.ALL),)
+ONE_BY_ONE = ((Acks.ALL,), (Acks.LEADER,), (Acks.ALL,))
+ROLLS = {"internal.segment.bytes": "100"}  # at every append
+SYNCS = {"flush.messages": "1"}  # before every answer
+Turns = tuple[tuple[Acks, ...], ...]
+
+
+class Run:
+    """Appends in turns (those of one turn wait together) after some that were acknowledged."""
+
+    def __init__(self, fault: Fault, turns: Turns, overrides: Mapping[str, str]) -> None:
+        self.sim = SimManager(config=OUTCOME_CONFIG, topic_defaults=DEFAULTS).start()
+        self.sim.operations.topics.create("t", 1, overrides)
+        for number in range(3):
+            assert self.sim.produce("t", batch_of(f"old-{number}")).error is None
+        assert self.sim.delete_records("t", 1).error is None  # the next flush writes the epochs
+        self.log = self.sim.operations.partition_log("t", 0)
+        self.sim.disk.faults.add(fault)
+        self.errors: dict[bytes, KafkalogError | None] = {}
+        for turn in turns:
+            for acks in turn:
+                self._submit(acks)
+            self.sim.threads.run_until_idle()
+
+    def _submit(self, acks: Acks) -> None:
+        value = b"new-%d" % len(self.errors)
+        self._note(value, None)
+        try:
+            self.sim.operations.submit_produce(
+                self.log,
+                records_of(batch_of(value.decode()), self.log),
+                acks,
+                on_done=lambda command: self._note(value, command.error),
+            )
+        except LogDirOffline as error:
+            self._note(value, error)
+
+    def _note(self, value: bytes, error: KafkalogError | None) -> None:
+        self.errors[value] = error
+
+    def stored(self) -> bytes:
+        """Bytes of the log after kill -9 and a restart on a healthy disk."""
+        disk = self.sim.kill()
+        again = SimManager(disk, config=OUTCOME_CONFIG, topic_defaults=DEFAULTS).start()
+        assert again.operations.partition_log("t", 0).log_end_offset >= 3
+        return log_bytes(disk)
+
+
+def log_bytes(disk: SimFilesystem) -> bytes:
+    """All segments of the partition."""
+    names = sorted(name for name in disk.list_dir("/data/a/t-0") if name.endswith(".log"))
+    return b"".join(disk.read_file(f"/data/a/t-0/{name}") for name in names)
+
+
+@pytest.mark.parametrize("times", [1, FOR_GOOD])
+@pytest.mark.parametrize(
+    ("number", "effect"),
+    [
+        (errno.ENOSPC, Effect.SHORT_WRITE),
+        (errno.EMFILE, Effect.RAISE),
+        (errno.EIO, Effect.RAISE),
+    ],
+)
+@pytest.mark.parametrize(
+    ("overrides", "turns"),
+    [({}, ONE_BY_ONE), ({}, TOGETHER), (ROLLS, ONE_BY_ONE), (ROLLS, TOGETHER), (SYNCS, ONE_BY_ONE)],
+)
+def test_no_refusal_leaves_a_record(
+    overrides: Mapping[str, str], turns: Turns, number: int, effect: Effect, times: int
+) -> None:
+    """M15: writes, index entries, rolls, cuts, epochs and syncs."""
+    nth = 0
+    while True:
+        nth += 1
+        fault = Fault(effect, number, path_contains="/data/a", nth=nth, times=times)
+        run = Run(fault, turns, overrides)
+        struck = fault.seen >= nth
+        stored = run.stored()
+        for value, error in run.errors.items():
+            if error is None:
+                assert value in stored, (nth, value)
+            elif entry_of(error).status in NOTHING_APPENDED:
+                assert value not in stored, (nth, value, error)
+            else:
+                assert isinstance(error, AppendOutcomeUnknown)
+        if not struck:
+            assert not any(run.errors.values())
+            assert nth > 2
+            return
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("turns", [ALONE, TOGETHER])
+@pytest.mark.parametrize("kind", ["datasync", "sync_dir"])
+def test_a_failed_sync_names_the_offsets(kind: str, turns: Turns, number: int) -> None:
+    """M15: 50003, retriable, and where the records were written."""
+    run = Run(Fault(error=number, kinds=frozenset({kind})), turns, ROLLS)
+    failed = [error for error in run.errors.values() if error is not None]
+    assert failed
+    for error in failed:
+        assert isinstance(error, AppendOutcomeUnknown)
+        assert (entry_of(error).error_code, error.retriable) == (50003, True)
+    first = failed[0]
+    assert isinstance(first, AppendOutcomeUnknown)
+    assert (first.details["first_offset"], first.details["last_offset"]) == (3, 3)
+    assert "written at offset 3" in first.message
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "offline_dirs"),
+    [
+        (errno.ENOMEM, "datasync", 1),
+        (errno.ENOSPC, "datasync", 1),
+        (errno.EIO, "sync_dir", 1),
+        (errno.EMFILE, "sync_dir", 0),
+        (errno.ENFILE, "sync_dir", 0),
+    ],
+)
+def test_only_an_open_without_descriptor_lets_the_directory_live(
+    number: int, kind: str, offline_dirs: int
+) -> None:
+    """M15: a sync that ran short of memory may have dropped pages, and would succeed next time."""
+    fault = Fault(error=number, kinds=frozenset({kind}))
+    run = Run(fault, ALONE, ROLLS)
+    assert isinstance(run.errors[b"new-0"], AppendOutcomeUnknown)
+    assert run.sim.operations.readiness().offline_dirs == offline_dirs
+
+
+def test_what_could_not_be_cut_back_is_no_refusal() -> None:
+    """M15: whole in the file, its index entry failed and the cut as well: a restart finds it."""
+    run = Run(
+        Fault(error=errno.ENOSPC, kinds=frozenset({"write", "truncate"}), nth=2, times=FOR_GOOD),
+        ALONE,
+        {},
+    )
+    error = run.errors[b"new-0"]
+    assert isinstance(error, AppendOutcomeUnknown)
+    assert "first_offset" not in error.details
+    later = run.sim.produce("t", batch_of("later"), Acks.LEADER).error
+    assert isinstance(later, DiskFull | LogDirOffline)
+    assert b"new-0" in run.stored()
+
+
+PATH = f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"
+SMALL = LogConfig(segment_index_bytes=96)
+EPOCH_SYNCS = frozenset({"sync", "datasync", "sync_dir"})
+
+
+def syncs_of(world: PartitionWorld) -> Fault:
+    """A counter of syncs from now on."""
+    return world.filesystem.faults.add(Fault(kinds=EPOCH_SYNCS, nth=10**9))
+
+
+def on_disk(world: PartitionWorld) -> list[EpochEntry]:
+    return [EpochEntry(*pair) for pair in decode_leader_epochs(world.filesystem.read_file(PATH))]
+
+
+def test_kafka_15046_the_writer_syncs_nothing() -> None:
+    """M07, KAFKA-15046: a new epoch, a roll and a truncation leave the syncs to the flusher."""
+    world = PartitionWorld()
+    counter = syncs_of(world)
+    world.append(batch([b"a"]), synced=True)
+    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
+    world.log.roll()
+    world.append(batch([b"c"]))
+    world.log.truncate_to(2)
+    assert counter.seen == 0
+
+
+def test_a_flush_writes_the_epochs_first() -> None:
+    """M07: what a plan covers is durable with its epochs; later entries wait for the next one."""
+    world = PartitionWorld()
+    world.append(batch([b"a"]), synced=True)
+    plan = world.log.plan_flush()
+    assert plan is not None
+    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
+    plan.run()
+    world.log.mark_flushed(plan)
+    assert on_disk(world) == [EpochEntry(0, 0)]
+    assert world.log.epochs.is_dirty
+    world.flush()
+    assert on_disk(world) == [EpochEntry(0, 0), EpochEntry(4, 1)]
+    assert not world.log.epochs.is_dirty
+
+
+def test_epochs_survive_a_power_cut() -> None:
+    """M08: those of flushed records from the file, those of recovered ones from the batches."""
+    world = PartitionWorld()
+    world.filesystem.sync_all()
+    world.append(batch([b"a"]), synced=True)
+    world.flush()
+    point = world.log.recovery_point
+    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
+    after = world.filesystem.crash(CrashMode.DROP_ALL)
+    killed = world.filesystem.kill()
+    world.filesystem = after
+    assert world.open(clean=False, recovery_point=point).epochs.entries == (EpochEntry(0, 0),)
+    world.filesystem = killed
+    entries = world.open(clean=False, recovery_point=point).epochs.entries
+    assert entries == (EpochEntry(0, 0), EpochEntry(4, 1))
+
+
+def test_kafka_15391_a_flush_of_a_renamed_directory_is_no_error() -> None:
+    """M07, KAFKA-15391: the topic was deleted while its flush was planned."""
+    world = PartitionWorld()
+    world.append(batch([b"a"]), synced=True)
+    plan = world.log.plan_flush()
+    assert plan is not None
+    world.filesystem.make_dir(DIRECTORY + "-gone")
+    world.log.rename_dir("orders-0.c0ffee-delete")
+    world.log.delete()
+    plan.run()
+    assert plan.is_done
+
+
+def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
+    """M02: as Kafka's, whose leader notes its epoch before the first append; durable."""
+    sim = SimManager(topic_defaults=SMALL).start()
+    sim.operations.topics.create("t", 1)
+    log = sim.operations.partition_log("t", 0)
+    path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
+    assert sim.disk.read_file(path) == b"0\n1\n0 0\n"
+    assert log.epochs.entries == (EpochEntry(0, 0),)
+    assert sim.disk.crash(CrashMode.DROP_ALL).read_file(path) == b"0\n1\n0 0\n"
+    written = sim.disk.faults.add(Fault(path_contains="leader-epoch", nth=10**9))
+    assert sim.produce("t", batch_of("a")).error is None
+    assert written.seen == 0
+
+
+def changed_epochs() -> SimManager:
+    """A log of two records with the start at 1: its next flush writes the epochs."""
+    sim = SimManager(topic_defaults=SMALL).start()
+    sim.operations.topics.create("t", 1)
+    sim.produce("t", batch_of("a"))
+    sim.produce("t", batch_of("b"))
+    assert sim.delete_records("t", 1).error is None
+    return sim
+
+
+@pytest.mark.parametrize("kind", ["create", "write", "sync"])
+def test_no_space_for_epochs_is_no_dead_directory(kind: str) -> None:
+    """M15: the outcome is unknown, not refused; with space again it is synced and readable."""
+    sim = changed_epochs()
+    fault = Fault(error=errno.ENOSPC, kinds=frozenset({kind}), path_contains="leader-epoch")
+    sim.disk.faults.add(fault)
+    assert isinstance(sim.produce("t", batch_of("c")).error, AppendOutcomeUnknown)
+    log = sim.operations.partition_log("t", 0)
+    assert (log.high_watermark, log.log_end_offset) == (2, 3)
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(1_000)
+    assert sim.produce("t", batch_of("d")).error is None
+    assert log.high_watermark == 4
+    assert sim.operations.readiness().offline_dirs == 0
+
+
+def test_a_failing_disk_is_still_one() -> None:
+    """M15: an I/O error at the epochs takes the directory offline."""
+    sim = changed_epochs()
+    fault = Fault(kinds=frozenset({"write"}), path_contains="leader-epoch")
+    sim.disk.faults.add(fault)
+    assert isinstance(sim.produce("t", batch_of("c")).error, AppendOutcomeUnknown)
+    assert sim.operations.readiness().offline_dirs == 1

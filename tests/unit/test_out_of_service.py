@@ -1,6 +1,6 @@
 """Goal: a partition that cannot be loaded is named with its reason and remedy, is never taken for
-cleanly closed or replaced by an empty twin, and comes back by itself when its fault has passed.
-Method: a whole manager on a simulated disk that is full, short of descriptors or changed by hand.
+cleanly closed or removed, and costs nothing per refused request.
+Method: directories changed between two lives of a manager.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.topics.registry import decode_registry, encode_registry
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import (
+    CorruptBatch,
     DescriptorsShort,
     DiskFull,
     LogDirOffline,
@@ -25,13 +27,14 @@ from kafkalog.errors import (
 )
 from kafkalog.format.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.format.disk.properties import encode_partition_metadata
-from kafkalog.format.topic_names import decode_id, encode_id
+from kafkalog.format.topic_names import TopicPartition, decode_id, encode_id
 from kafkalog.log.log_config import LogConfig
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
+
 
 MARKER = "/data/a/.kafka_cleanshutdown"
 HOME = "/data/a/t-0"
@@ -422,3 +425,20 @@ def test_a_config_of_another_version_is_deleted_here() -> None:
     again = manager_on(sim.stop()).start()
     assert log_end(again) == RECORDS
     assert again.operations.topics.describe("t").overrides == {"retention.ms": "5000000"}
+
+
+def test_refused_requests_leave_nothing_on_the_fault() -> None:
+    """M15: no frame, and so no body, of an earlier request stays reachable."""
+    table = PartitionTable()
+    fault = CorruptBatch("rot", file="/d/t-0/0.log", position=0)
+    table.add_fault(TopicPartition("t", 0), fault, "/d/t-0")
+
+    def depth() -> int:
+        with pytest.raises(CorruptBatch) as refused:
+            table.get("t", 0)
+        frames, trace = 0, refused.value.__traceback__
+        while trace is not None:
+            frames, trace = frames + 1, trace.tb_next
+        return frames
+
+    assert [depth() for _ in range(5)] == [depth()] * 5

@@ -1,7 +1,6 @@
-"""Goal: a reader that deletion or a clean overtakes misses nothing without being told.
-Method: the segments change behind a read's back at the moments when it holds no file: before it has
-looked for its segment, and before it looks for aborted transactions. Then what the server makes of
-records that were read just before the log start passed them.
+"""Goal: a reader that deletion or a clean overtakes gets whole batches, and misses nothing without
+being told.
+Method: changes between any two steps of a read.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.wire.record_text import LineRecords
 from kafkalog.format.wire.record_writer import Bounds, RecordShape
+from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
@@ -29,7 +29,7 @@ from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.segment.segment_swap import SegmentSwap
-from kafkalog.log.values import AppendOrigin, Isolation
+from kafkalog.log.values import AppendOrigin, Isolation, WouldBlock
 from kafkalog.server.fetch import v2 as routes
 from kafkalog.server.fetch.source import Cursor, ReadChunks, RecordSource, collect
 from kafkalog.server.fetch.stream import PAGES
@@ -37,12 +37,13 @@ from kafkalog.server.protocol.media_types import JSON, EmbeddedFormat
 from tests.made_api import api_over
 from tests.open_transactions import left_open, marker_of
 from tests.partition_world import NOW_MS, PartitionWorld, batch, records_of
-from tests.unit.test_consumer_poll import SETTINGS, PollWorld
+from tests.unit.test_consumer_groups import SETTINGS, PollWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log.values import FetchDataInfo
+
 
 CONFIG = LogConfig(internal_segment_bytes=400, retention_bytes=0, file_delete_delay_ms=0)
 API: Any = SimpleNamespace(
@@ -314,3 +315,97 @@ def test_a_page_ends_where_records_went() -> None:
     with pytest.raises(OffsetBelowLogStart):
         asyncio.run(page())
     pool.shutdown()
+
+
+RECORDS = 30
+# The index has no entry: a read walks from the segment's start, a slice of the file at a time.
+DELETED_CONFIG = LogConfig(
+    internal_segment_bytes=60_000, index_interval_bytes=1 << 20, retention_bytes=0
+)
+
+
+def written_segments() -> PartitionWorld:
+    """Segments of batches of about a kilobyte, all cold."""
+    world = PartitionWorld(DELETED_CONFIG)
+    for number in range(4 * RECORDS):
+        world.append(batch([b"%06d" % number + b"v" * 900]))
+    assert len(world.log.segments) >= 2
+    world.reopen(clean=True)
+    return world
+
+
+def delete_everything(world: PartitionWorld) -> None:
+    """A pass that takes every segment, and its delete-file tasks."""
+    planned = execute.plan_of(world.log, NOW_MS)
+    base = execute.begin(world.log, planned)
+    world.flush()
+    execute.raise_start(world.log, NOW_MS, base)
+    assert execute.finish(world.log)
+    world.clock.advance_ms(DELETED_CONFIG.file_delete_delay_ms)
+    assert not [name for name in world.names() if name.endswith(".deleted")]
+
+
+class Interrupted:
+    """One read, in the middle of which everything is deleted: at its ``nth`` disk call."""
+
+    def __init__(self, world: PartitionWorld, nth: int) -> None:
+        self.world = world
+        self.left = nth
+        self.calls = 0
+
+    def on_call(self) -> None:
+        """Each call of the disk."""
+        self.calls += 1
+        self.left -= 1
+        if self.left == 0:
+            self.world.filesystem.on_call = None
+            delete_everything(self.world)
+
+    def read(self, offset: int, max_bytes: int, *, may_block: bool) -> list[bytes | None]:
+        """Values of the answer; it holds whole batches from ``offset`` on."""
+        self.world.filesystem.on_call = self.on_call
+        try:
+            answer = self.world.log.read(
+                offset, max_bytes, Isolation.HIGH_WATERMARK, may_block=may_block
+            )
+        finally:
+            self.world.filesystem.on_call = None
+        records = records_of(answer.data)
+        assert [record.offset for record in records] == [*range(offset, answer.next_offset)]
+        return [record.value for record in records]
+
+
+def warm(world: PartitionWorld) -> None:
+    """What makes a read need neither an open nor an index from disk."""
+    for offset in range(world.log.log_end_offset):
+        world.log.read(offset, 1, Isolation.HIGH_WATERMARK)
+
+
+@pytest.mark.parametrize("is_hot", [False, True], ids=["cold", "hot"])
+@pytest.mark.parametrize("max_bytes", [1, 5_000, 1 << 20])
+@pytest.mark.parametrize("offset", [0, 25, 50])
+def test_a_reader_of_what_is_being_deleted(offset: int, max_bytes: int, *, is_hot: bool) -> None:
+    """M09 M12: the answer that it would have had, or OffsetBelowLogStart, at every moment."""
+    world = written_segments()
+    if is_hot:
+        warm(world)
+    whole = Interrupted(world, 0)
+    expected = whole.read(offset, max_bytes, may_block=not is_hot)
+    assert expected
+    answered = 0
+    for nth in range(1, whole.calls + 1):
+        world = written_segments()
+        if is_hot:
+            warm(world)
+        reader = Interrupted(world, nth)
+        try:
+            assert reader.read(offset, max_bytes, may_block=not is_hot) == expected
+            answered += 1
+        except OffsetBelowLogStart:
+            assert not is_hot, "who holds the file reads on"
+        except WouldBlock:  # the event loop asks a reader thread, which finds what is true now
+            with pytest.raises(OffsetBelowLogStart):
+                reader.read(offset, max_bytes, may_block=True)
+        assert world.log.log_start_offset == 4 * RECORDS
+        check_invariants(world.log)
+    assert answered, "with the file open the rest is read"

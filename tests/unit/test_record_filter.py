@@ -1,9 +1,11 @@
-"""Goal: pass 2 never puts a right CRC over damage and keeps what it does not change.
-Method: small logs made by the plain twin, one byte of a batch bent; both ways of matching keys.
+"""Goal: pass 2 never puts a right CRC over damage and keeps what it does not change; keys are
+hashed as MD5 says, and the offset map keeps its limits.
+Method: batches changed byte by byte, maps filled to the last slot, beside plain dictionaries.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +14,21 @@ import pytest
 from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import FilteredChunk, RecordFilter, Retention, TombstoneRule
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.errors import CorruptBatch
+from kafkalog.errors import CorruptBatch, InvalidConfig
 from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.record import Record, iterate_records
+from kafkalog.format.records.record_batch import Codec
+from kafkalog.kernels.compaction.key_hash import (
+    PENDING_COLUMN_COUNT,
+    PENDING_MAX,
+    SCRATCH_BYTES,
+    PendingColumn,
+    hash_keys,
+)
+from kafkalog.kernels.processor import LEVEL, ProcessorLevel
+from tests.naive.cleaner import split_batches
 from tests.naive.record_filter import KeyedBatch, KeyedRecord, decode
+from tests.naive.stored_batches import stored_batch
 
 NOW_MS = 1_700_000_000_000
 STAMP = NOW_MS - 5000
@@ -203,3 +217,171 @@ def test_one_filter_serves_chunks_of_all_sizes() -> None:
         kept = decode(bytes(chunk.data))
         assert [record.key for batch in kept for record in batch.records] == [b"8"] * size
         assert chunk.table[:, BatchColumn.SIZE].sum() == len(chunk.data)
+
+
+def batches_of(data: bytes) -> RecordBatches:
+    return RecordBatches.of(data, file="x.log", position=0, max_decompressed_bytes=1 << 20)
+
+
+def kept_of(*old: bytes) -> FilteredChunk:
+    """What stays of batches in front of a map that knows newer records of "old" and "gone"."""
+    offset_map = SkimpyOffsetMap(24 * 100, 0.9)
+    newer = [Record(offset, 0, key, b"new") for offset, key in ((100, b"old"), (101, b"gone"))]
+    offset_map.clear(100, 102)
+    offset_map.index(batches_of(stored_batch(newer)), np.zeros(1, np.bool_), 100)
+    count = len(old)
+    return RecordFilter(offset_map).filter(
+        batches_of(b"".join(old)),
+        np.full(count, int(Retention.DELETE_EMPTY), np.int64),
+        np.zeros(count, np.bool_),
+        np.zeros(count, np.bool_),
+        now_ms=0,
+        delete_retention_ms=0,
+    )
+
+
+def keys_of(chunk: FilteredChunk) -> list[bytes | None]:
+    """Of all records."""
+    return [
+        record.key
+        for batch in split_batches(bytes(chunk.data))
+        for record in iterate_records(batch.data)
+    ]
+
+
+def test_a_plain_batch_behind_a_compressed_one_keeps_its_look_ups() -> None:
+    """M20. An inflated batch does not take the place of the others' look-ups."""
+    kept = kept_of(
+        stored_batch([Record(0, 0, b"old", b"1")]),
+        stored_batch([Record(1, 0, b"a", b"1"), Record(2, 0, b"b", b"1")], codec=Codec.GZIP),
+        stored_batch([Record(3, 0, b"gone", b"1"), Record(4, 0, b"stays", b"1")]),
+    )
+    assert keys_of(kept) == [b"a", b"b", b"stays"]
+
+
+def test_a_compressed_batch_of_superseded_records_leaves_nothing() -> None:
+    """M20. Not a byte of it is written."""
+    superseded = stored_batch(
+        [Record(0, 0, b"old", b"1"), Record(1, 0, b"gone", b"1")], codec=Codec.ZSTD
+    )
+    alone = kept_of(superseded)
+    assert (len(alone.data), len(alone.table)) == (0, 0)
+    kept = kept_of(superseded, stored_batch([Record(2, 0, b"stays", b"1")]))
+    assert keys_of(kept) == [b"stays"]
+
+
+MAX_BYTES = 1 << 20
+
+
+def hashes_of(keys: list[bytes], level: int) -> list[bytes]:
+    """What the kernel makes of keys that lie back to back, with no byte behind the last."""
+    source = np.frombuffer(b"".join(keys), np.uint8)
+    pending = np.zeros((PENDING_MAX, PENDING_COLUMN_COUNT), np.int64)
+    position = 0
+    for row, key in enumerate(keys):
+        pending[row, PendingColumn.KEY_POSITION] = position
+        pending[row, PendingColumn.KEY_LENGTH] = len(key)
+        position += len(key)
+    hash_keys(source, pending, len(keys), np.zeros(SCRATCH_BYTES, np.uint8), level)
+    halves = pending[: len(keys), PendingColumn.HASH_LOW : PendingColumn.HASH_HIGH + 1]
+    return [row.astype("<i8").tobytes() for row in halves]
+
+
+@pytest.mark.parametrize("level", [level for level in ProcessorLevel if level <= LEVEL])
+def test_hashes_are_md5(level: ProcessorLevel) -> None:
+    """MD5 of every length around a block's limits."""
+    chance = np.random.default_rng(5)
+    keys = [chance.bytes(length) for length in [*range(200), 1000, 5, 70000, 0]]
+    for count in (1, 31, 32, 33, len(keys)):
+        for start in range(0, len(keys) - count + 1, count):
+            some = keys[start : start + count]
+            assert hashes_of(some, level) == [hashlib.md5(key).digest() for key in some]
+
+
+def keyed_batch(base_offset: int, keys: list[bytes | None], *, codec: int = 0) -> KeyedBatch:
+    """A record per key, at the following offsets."""
+    records = tuple(
+        KeyedRecord(base_offset + index, 1000, key, b"value") for index, key in enumerate(keys)
+    )
+    return KeyedBatch(
+        base_offset=base_offset,
+        last_offset=base_offset + len(keys) - 1,
+        records=records,
+        codec=codec,
+        base_timestamp=1000,
+        max_timestamp=1000,
+    )
+
+
+def index(offset_map: SkimpyOffsetMap, data: bytes, start_offset: int = 0) -> bool:
+    """Pass 1 without skipped batches."""
+    batches = RecordBatches.of(data, file="a.log", position=100, max_decompressed_bytes=MAX_BYTES)
+    return offset_map.index(batches, np.zeros(batches.rows.count, np.bool_), start_offset)
+
+
+def test_slots_and_capacity_are_kafkas() -> None:
+    """24 bytes a slot, the load factor rounded down."""
+    offset_map = SkimpyOffsetMap(134217728, 0.9)
+    assert (offset_map.slots, offset_map.capacity) == (5592405, 5033164)
+    assert SkimpyOffsetMap(48, 0.5).capacity == 1
+    with pytest.raises(InvalidConfig, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        SkimpyOffsetMap(47, 0.9)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_full_map_stops_in_the_middle_of_a_batch(codec: int) -> None:
+    """The next keyed record stops the build even if it is mapped."""
+    offset_map = SkimpyOffsetMap(48, 1.0)
+    data = keyed_batch(5, [b"a", None, b"b", None, b"a"], codec=codec).encode()
+    assert index(offset_map, data)
+    assert (offset_map.size, offset_map.latest_offset, offset_map.utilization) == (2, 7, 1.0)
+    assert (offset_map.get(b"a"), offset_map.get(b"b"), offset_map.get(b"c")) == (5, 7, -1)
+    assert offset_map.records_read == 4
+    offset_map.clear()
+    assert (offset_map.size, offset_map.latest_offset, offset_map.get(b"a")) == (0, -1, -1)
+    assert not index(offset_map, keyed_batch(9, [b"a", b"a"], codec=codec).encode())
+    assert offset_map.get(b"a") == 10
+    offset_map.note_latest(20)
+    offset_map.note_latest(15)
+    assert offset_map.latest_offset == 20
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_wrong_crc_is_not_indexed(codec: int) -> None:
+    """No key of a damaged batch supersedes another."""
+    sound, damaged = (
+        keyed_batch(0, [b"a"]).encode(),
+        keyed_batch(1, [b"a"] * 9, codec=codec).encode(),
+    )
+    for position in range(17, len(damaged)):
+        bent = bytearray(damaged)
+        bent[position] ^= 1
+        offset_map = SkimpyOffsetMap(4800, 0.9)
+        with pytest.raises(CorruptBatch) as caught:
+            index(offset_map, sound + bytes(bent))
+        assert (caught.value.file, caught.value.position) == ("a.log", 100 + len(sound))
+
+
+def test_offsets_that_do_not_rise_in_a_batch_are_refused() -> None:
+    """Two records never share an offset."""
+    batch = keyed_batch(0, [b"a", b"b"])
+    twice = KeyedBatch(
+        base_offset=0,
+        last_offset=1,
+        records=(batch.records[0], KeyedRecord(0, 1000, b"b", b"value")),
+        base_timestamp=1000,
+        max_timestamp=1000,
+    )
+    with pytest.raises(CorruptBatch, match=r"offset does not rise"):
+        index(SkimpyOffsetMap(4800, 0.9), twice.encode())
+
+
+def test_a_bomb_is_refused() -> None:
+    """An inflated batch stays below the bound."""
+    record = KeyedRecord(0, 1000, b"a", b"\0" * 100_000)
+    batch = KeyedBatch(0, 0, (record,), codec=4, base_timestamp=1000, max_timestamp=1000)
+    batches = RecordBatches.of(
+        batch.encode(), file="a.log", position=0, max_decompressed_bytes=50_000
+    )
+    with pytest.raises(CorruptBatch, match="inflates to more than 50000 bytes"):
+        SkimpyOffsetMap(4800, 0.9).index(batches, np.zeros(1, np.bool_), 0)

@@ -1,18 +1,23 @@
-"""Goal: the two programs that a review reads growth and changes of the interface from are right.
-Method: small files counted by hand; the interface against itself, with a line taken out.
+"""Goal: the programs that a review reads growth, changes of the interface and benchmarks from are
+right.
+Method: known trees and result files; the README's table.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from tests.bench import report
+from tests.bench.results import Goal, Result, Round, Sample, to_json
 from tests.tools.interface import differences, interface, main
 from tests.tools.size import Size, size_of, sizes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
 MODULE = '''"""Docstring
 of two lines."""
@@ -63,3 +68,61 @@ def test_a_difference_is_told_and_is_the_exit_status(
     assert main([str(before)]) == 1
     assert "- command kafkalog gone\n" in capsys.readouterr().out
     assert differences(["a", "b"], ["a", "c"]) == ["- b", "+ c"]
+
+
+RESULT = Result(
+    name="example",
+    what="Example",
+    unit="MB/s",
+    durability="acks=1",
+    goal=Goal(">= 2x, p99 <= 10 ms", ratio=2, extra_at_most={"p99_ms": 10}),
+    rounds=[
+        Round(Sample(300.0, 0.5, 1.0, {"p99_ms": 4.0}), Sample(100.0)),
+        Round(Sample(100.0, 0.5, 1.0, {"p99_ms": 6.0}), Sample(100.0)),
+        Round(Sample(250.0, 0.5, 1.0, {"p99_ms": 9.0}), Sample(100.0)),
+    ],
+)
+
+
+def test_the_readme_shows_the_result_files() -> None:
+    """`python -m tests.bench.report` renews it."""
+    text = report.README.read_text(encoding="utf-8")
+    assert report.replace_block(text, report.render(report.load_results())) == text
+
+
+def test_a_result_becomes_a_row() -> None:
+    """Medians, spreads, the median of the rounds' ratios, the goal and whether it is met."""
+    content = to_json(RESULT, "4.1.0")
+    assert (content["median"], content["min"], content["max"]) == (250, 100, 300)
+    assert content["ratio_median"] == 2.5
+    assert content["met"] is True
+    row = report.render([content]).splitlines()[2]
+    assert "250 MB/s (100 to 300); p99 ms 6" in row
+    assert "| 100 MB/s (100 to 100) | 2.5x | >= 2x, p99 <= 10 ms | yes |" in row
+
+
+@pytest.mark.parametrize(
+    ("change", "met"),
+    [
+        ({"goal": Goal("", ratio=3)}, False),
+        ({"goal": Goal("", at_least=251)}, False),
+        ({"goal": Goal("", at_most=250)}, True),
+        ({"goal": Goal("", extra_at_most={"p99_ms": 5})}, False),
+        ({"rounds": [Round(Sample(9.0, extra={"p99_ms": 1.0}))]}, None),
+    ],
+)
+def test_every_part_of_a_goal_counts(change: dict[str, Any], met: bool | None) -> None:
+    """One part missed misses the goal; a ratio without Kafka leaves it open."""
+    assert dataclasses.replace(RESULT, **change).met() is met
+
+
+def test_lower_is_better_turns_the_ratio_round() -> None:
+    """Twice as fast a start is a ratio of 2."""
+    assert Round(Sample(2.0), Sample(4.0)).ratio(lower_is_better=True) == 2
+    assert Round(Sample(2.0), Sample(4.0)).ratio(lower_is_better=False) == 0.5
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError, match="substring not found"):
+        report.replace_block("# Title\n", "table")

@@ -1,6 +1,7 @@
-"""Goal: a batch of a sink is committed once and whole, or not at all.
-Method: a whole manager on the simulated disks: attempts, fences, restarts, time. What fails
-meanwhile is in test_sinks_under_faults.py.
+"""Goal: a batch of a sink is committed once and whole, or not at all; a run that begins again
+fences nobody, and what its producer appends goes on with the transaction, repeats it, or is
+refused.
+Method: managers on a simulated disk, batches as clients send them, every wrong argument.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import pytest
 
 from kafkalog.broker.transactions import coordinator, sink_table
 from kafkalog.broker.transactions import sink as sink_checks
+from kafkalog.broker.transactions.markers import SinkTransactions
 from kafkalog.broker.transactions.producer_ids import ProducerIdentity
+from kafkalog.broker.transactions.sink import Caller, LastSequence
 from kafkalog.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -19,6 +22,7 @@ from kafkalog.errors import (
     InvalidTxnState,
     KafkalogError,
     NotReady,
+    OutOfOrderSequence,
     Overloaded,
     ProducerFenced,
     UnknownPartition,
@@ -28,10 +32,13 @@ from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.values import LogAppendInfo
 from tests.sim.sim_manager import SimManager
 from tests.sink_world import (
     CONFIG,
+    NOW_MS,
     QUERY,
+    Producer,
     T,
     begin,
     committed,
@@ -398,3 +405,240 @@ def test_a_late_batch_of_a_winner(seed: int) -> None:
     else:
         commit(sim, 1, one.winner())
         assert [committed(sim, n) for n in (0, 1)] == [["a"], ["late"]]
+
+
+def answer(sim: SimManager, data: bytes) -> LogAppendInfo:
+    """Of an append that is taken."""
+    command = sim.produce("t", data)
+    assert command.error is None
+    assert isinstance(command.result, LogAppendInfo)
+    return command.result
+
+
+def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
+    """After a lost answer a task sends again, and its records stand once."""
+    sim = with_topic(1)
+    identity = begin(sim, 1).identity
+    one, two = transactional(identity, 0, ["a"]), transactional(identity, 1, ["b"])
+    assert not answer(sim, one + two).duplicate
+    for data in (one, two, one + two):
+        assert answer(sim, data).duplicate
+    plain = sim.operations.producers.allocate()
+    columns = RecordColumns.of([None], ["x"], NOW_MS)
+    data = build_batch(
+        columns,
+        producer_id=plain.producer_id,
+        producer_epoch=plain.producer_epoch,
+        base_sequence=0,
+    )
+    assert [answer(sim, data).duplicate for _ in range(2)] == [False, True]
+    assert sim.manager.log_of("t", 0).log_end_offset == 3
+
+
+def test_a_transaction_begins_with_its_first_record() -> None:
+    """A commit shows all that its winner was told is appended, or nothing."""
+    sim = with_topic(1)
+    one = begin(sim, 1)
+    assert one.send("a").error is None
+    sim.operations.topics.delete("t")
+    sim.operations.topics.create("t", 1, {})
+    refused = one.send("b")
+    assert isinstance(refused.error, OutOfOrderSequence)
+    assert refused.error.details == {"expected_sequence": 0}
+    with pytest.raises(InvalidTxnState):
+        sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    again = begin(sim, 1)
+    assert again.send("a", "b").error is None
+    sinks_of(sim).commit(QUERY, 1, [again.winner()])
+    assert committed(sim) == ["a", "b"]
+
+
+def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
+    """What a producer sends once its transaction has ended in a log is written nowhere, and not
+    acknowledged as a repetition.
+    """
+    sim = with_topic(1)
+    one = begin(sim, 1)
+    one.send("a")
+    transactions = SinkTransactions(sim.manager)
+    transactions.commit([one.winner()])
+    first, second = transactional(one.identity, 0, ["a"]), transactional(one.identity, 1, ["b"])
+    for data in (first, second, first + second):
+        refused = sim.produce("t", data)
+        assert isinstance(refused.error, InvalidTxnState), data
+    assert sim.manager.log_of("t", 0).log_end_offset == 2
+    again = begin(sim, 1)
+    assert answer(sim, transactional(again.identity, 0, ["c"])).first_offset == 2
+
+
+def test_a_commit_may_tell_the_last_sequences() -> None:
+    """A winner whose acknowledged records are not all there is not committed."""
+    sim = with_topic(2)
+    one = begin(sim, 1)
+    one.send("a", "b")
+    one.send("c")
+    path = sim.manager.log_of("t", 0).segments.first.log_file.path
+    disk = sim.kill()
+    size = disk.stat(path).size
+    disk.open_write(path).pwrite(b"\xff", size - 1)
+    sim = started(disk, seed=1)
+    producer_id = one.identity.producer_id
+    for lasts in ([(T[0], 2)], [(T[0], 0)], [(T[0], 1), (T[1], 0)]):
+        with pytest.raises(InvalidTxnState, match="nothing was committed"):
+            commit_winner(sim, 1, one, *(LastSequence(producer_id, *last) for last in lasts))
+    assert committed(sim) == []
+    again = begin(sim, 1)
+    again.send("a", "b")
+    again.send("c")
+    commit_winner(sim, 1, again, LastSequence(producer_id, T[0], 2))
+    assert committed(sim) == ["a", "b", "c"]
+
+
+def commit_winner(sim: SimManager, batch_id: int, winner: Producer, *lasts: LastSequence) -> None:
+    sinks_of(sim).commit(QUERY, batch_id, [winner.winner()], lasts)
+
+
+def begin_run(
+    sim: SimManager,
+    batch_id: int,
+    partition_id: int = 0,
+    attempt: int = 0,
+    *,
+    run_id: str | None = None,
+    call_id: str | None = None,
+) -> Producer:
+    """By somebody who may tell who it is."""
+    caller = Caller(run_id, call_id)
+    identity = sinks_of(sim).begin(QUERY, batch_id, partition_id, attempt, caller)
+    assert identity is not None
+    return Producer(sim, identity)
+
+
+def test_a_repetition_of_a_begin_fences_nobody() -> None:
+    """A client that gave up waiting and asked again is not fenced by its first question."""
+    sim = with_topic()
+    one = begin_run(sim, 1, call_id="x")
+    assert begin_run(sim, 1, call_id="x").identity == one.identity
+    assert one.send("a").error is None
+    assert begin_run(sim, 1, call_id="x").identity == one.identity
+    assert one.send("b").error is None
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    assert committed(sim) == ["a", "b"]
+    epochs = [
+        begin_run(sim, 2, call_id=call_id).identity.producer_epoch
+        for call_id in ("x", "y", None, None, "z")
+    ]
+    assert epochs == [1, 2, 3, 4, 5]
+
+
+def test_a_begin_that_is_overtaken_fences_nobody() -> None:
+    """A call that its sender gave up, and that comes late, takes nothing from a newer one."""
+    sim = with_topic()
+    begin_run(sim, 1, call_id="x")
+    newer = begin_run(sim, 1, call_id="y")
+    assert newer.send("a").error is None
+    with pytest.raises(ProducerFenced, match="A newer begin of this attempt of query q"):
+        begin_run(sim, 1, call_id="x")
+    assert begin_run(sim, 1, call_id="y").identity == newer.identity
+    assert newer.send("b").error is None
+    begin_run(sim, 1, partition_id=1, call_id="x")
+    sinks_of(sim).commit(QUERY, 1, [newer.winner()])
+    assert committed(sim) == ["a", "b"]
+    begin_run(sim, 2)
+    begin_run(sim, 2, call_id="x")
+    unnamed = begin_run(sim, 2)
+    with pytest.raises(ProducerFenced):
+        begin_run(sim, 2, call_id="x")
+    assert unnamed.send("c").error is None
+
+
+def test_calls_are_forgotten_with_their_batch() -> None:
+    """A query that is over costs no memory for its begins."""
+    sim = with_topic()
+    one, *_ = [begin_run(sim, 1, part, call_id=f"c{part}") for part in range(3)]
+    sink = sinks_of(sim)._table.find(QUERY)
+    assert sink is not None
+    assert sink.runs.call_count == 3
+    assert one.send("a").error is None
+    sinks_of(sim).commit(QUERY, 1, [one.winner()], is_last=True)
+    assert sink.runs.call_count == 0
+
+
+def test_a_call_is_one_of_its_batch() -> None:
+    """Nobody is given a producer that may not append."""
+    sim = with_topic()
+    one = begin_run(sim, 1, call_id="x")
+    assert begin_run(sim, 1, 1, call_id="x").identity.producer_id != one.identity.producer_id
+    sinks_of(sim).abort(QUERY, 1)
+    again = begin_run(sim, 1, call_id="x")
+    assert again.identity.producer_epoch == 1
+    assert again.send("a").error is None
+    sim = started(sim.kill(), seed=1)
+    after = begin_run(sim, 1, call_id="x")
+    assert after.identity.producer_epoch == 2
+    assert after.send("b").error is None
+    sinks_of(sim).commit(QUERY, 1, [after.winner()])
+    assert begin_run(sim, 2, call_id="x").send("c").error is None
+    assert committed(sim) == ["b"]
+
+
+def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
+    """A query that fails again and again holds nobody up who reads what is committed."""
+    sim = with_topic()
+    old = [begin_run(sim, 1, 0, attempt, run_id="one") for attempt in (0, 1)]
+    for each in old:
+        assert each.send("old").error is None
+    new = begin_run(sim, 1, 1, run_id="two")
+    assert markers(sim) == ["ABORT", "ABORT"]
+    assert new.send("new").error is None
+    with pytest.raises(ProducerFenced, match="Another run of query q"):
+        begin_run(sim, 1, 0, run_id="one")
+    for each in old:
+        assert isinstance(each.send("late").error, InvalidTxnState)
+    begin_run(sim, 1, 2, run_id="two")
+    sinks_of(sim).commit(QUERY, 1, [new.winner()])
+    assert committed(sim) == ["new"]
+    assert is_settled(sim)
+
+
+def test_a_former_run_ends_no_batch_of_the_next_one() -> None:
+    """A driver that finds out late that it was replaced costs its successor nothing."""
+    sim = with_topic()
+    sinks = sinks_of(sim)
+    begin_run(sim, 1, run_id="one")
+    new = begin_run(sim, 1, run_id="two")
+    with pytest.raises(ProducerFenced, match="Another run of query q"):
+        sinks.abort(QUERY, 1, run_id="one")
+    with pytest.raises(ProducerFenced, match="Another run of query q"):
+        sinks.commit(QUERY, 1, [], run_id="one")
+    assert new.send("new").error is None
+    sinks.commit(QUERY, 1, [new.winner()], run_id="two")
+    assert committed(sim) == ["new"]
+    sinks.commit(QUERY, 1, [], run_id="one")  # it is committed: an answer that was lost
+
+
+def test_a_run_without_a_begin_ends_its_batch() -> None:
+    """A batch without records is committed by its run, whoever had the sink before."""
+    sim = with_topic()
+    begin_run(sim, 1, run_id="one")
+    sinks_of(sim).commit(QUERY, 1, [], run_id="two")
+    begin_run(sim, 2, run_id="one")
+    sinks_of(sim).abort(QUERY, 2, run_id="two")
+    assert sinks_of(sim).describe(QUERY).open_batch_id is None
+    assert is_settled(sim)
+
+
+def test_a_run_goes_on_over_restarts_and_batches() -> None:
+    """No run takes from itself."""
+    sim = with_topic()
+    one = begin_run(sim, 1, 0, run_id="one")
+    assert one.send("a").error is None
+    sim = started(sim.kill(), seed=1)
+    one.bind(sim)
+    two, three = begin_run(sim, 1, 1, run_id="one"), begin_run(sim, 1, 2)
+    for each in (one, two, three):
+        assert each.send("b").error is None
+    sinks_of(sim).commit(QUERY, 1, [one.winner(), two.winner(), three.winner()])
+    assert committed(sim) == ["a", "b", "b", "b"]
+    assert begin_run(sim, 2, run_id="one").send("c").error is None
+    assert markers(sim) == ["COMMIT"] * 3

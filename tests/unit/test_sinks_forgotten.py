@@ -1,5 +1,6 @@
-"""Goal: sinks that nobody uses any more cost little, and no batch is written twice for that.
-Method: a whole manager on simulated disks and clock: time, jumps of the wall clock, restarts.
+"""Goal: sinks that nobody uses cost little, one that does not end is seen, and the records of
+__sink_state say what was written.
+Method: a simulated clock and disk; records of the state topic byte by byte.
 """
 
 from __future__ import annotations
@@ -10,12 +11,37 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE
 from kafkalog.broker.transactions import coordinator, sink_table
-from kafkalog.errors import DiskFull, InvalidTxnState
-from kafkalog.format.topic_names import SINK_STATE_TOPIC
+from kafkalog.broker.transactions.coordinator import ABORT_TASK
+from kafkalog.broker.transactions.producer_ids import ProducerIdentity
+from kafkalog.errors import DiskFull, InvalidTxnState, NotReady
+from kafkalog.format.disk.sink_state import (
+    NO_BATCH,
+    MalformedSinkRecord,
+    ProducerKey,
+    ProducerValue,
+    QueryKey,
+    QueryValue,
+    SinkState,
+    Winner,
+    decode_key,
+    decode_producer,
+    decode_query,
+    encode_key,
+    encode_producer,
+    encode_query,
+)
+from kafkalog.format.field_reader import INT16
+from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.topic_names import SINK_STATE_TOPIC, TopicPartition
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
+from tests.sim.sim_manager import DIRS, SimManager
 from tests.sink_world import (
     CONFIG,
     QUERY,
@@ -23,6 +49,7 @@ from tests.sink_world import (
     begin,
     committed,
     is_settled,
+    markers,
     sinks_of,
     started,
     with_topic,
@@ -30,7 +57,7 @@ from tests.sink_world import (
 
 if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
-    from tests.sim.sim_manager import SimManager
+
 
 MINUTE_MS = 60_000
 EXPIRATION_MS = 20 * MINUTE_MS
@@ -253,3 +280,175 @@ def test_a_fault_in_the_middle_of_an_end(nth: int) -> None:
     assert committed(sim)[-1] == "a"
     assert sinks_of(sim).describe("save").producers == ()
     assert surplus(sim) == ["save"]
+
+
+NO_SPACE = Fault(Effect.RAISE, errno.ENOSPC, frozenset({"write"}), "/t-0", times=1_000)
+
+
+def sample(sim: SimManager, name: str, **labels: str) -> float | None:
+    return sim.metrics.registry.get_sample_value(name, labels)
+
+
+def test_a_commit_that_is_not_shown_is_seen() -> None:
+    """An operator can be told that a decided batch waits for its markers, and since when."""
+    sim = with_topic(1)
+    sinks_of(sim).commit("other", 1, [])
+    one = begin(sim, 1)
+    one.send("a")
+    names = ("kafkalog_sinks_committing", "kafkalog_sink_committing_age_seconds")
+    assert [sample(sim, name) for name in names] == [0, 0]
+    sim.disk.faults.add(NO_SPACE)
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    sim.clock.advance_ms(60_000)
+    assert [sample(sim, name) for name in names] == [1, pytest.approx(60, abs=1)]
+    with pytest.raises(DiskFull):
+        begin(sim, 2)
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(20_000)
+    assert [sample(sim, name) for name in names] == [0, 0]
+    assert committed(sim) == ["a"]
+
+
+def test_a_call_that_hangs_fails_no_task() -> None:
+    """A query behind a disk that hangs holds up no other one, and is told once."""
+    sim = with_topic(1)
+    sinks = sinks_of(sim)
+    begin(sim, 1)
+    sinks.begin("other", 1, 0, 0)
+    sim.clock.advance_ms(CONFIG.transaction_max_timeout_ms - 60_000)
+    failures = sample(sim, "kafkalog_scheduler_task_failures_total", task=ABORT_TASK)
+    with capture_logs() as lines, sinks._table.turn(QUERY):
+        sim.clock.advance_ms(110_000)
+        assert sinks.describe("other").state == "aborted"
+        assert sinks.describe(QUERY).state == "open"
+    told = [line for line in lines if line["event"] == "sink_call_hangs"]
+    assert [line["query"] for line in told] == [QUERY]
+    assert sample(sim, "kafkalog_scheduler_task_failures_total", task=ABORT_TASK) == failures
+    sim.clock.advance_ms(20_000)
+    assert sinks.describe(QUERY).state == "aborted"
+
+
+def used_up(sim: SimManager) -> Producer:
+    """A producer at its last epoch, with something open."""
+    one = begin(sim, 1)
+    table = sinks_of(sim)._table
+    with table.turn(QUERY) as sink:
+        (key,) = sink.producers
+        table.write(sink, [(key, replace(sink.producers[key], producer_epoch=INT16_MAX))])
+    one.identity = ProducerIdentity(one.identity.producer_id, INT16_MAX)
+    assert one.send("old").error is None
+    return one
+
+
+def test_what_a_used_up_producer_left_open_is_ended_by_the_next_begin() -> None:
+    """Readers of committed records do not wait for the task when a begin has come before it."""
+    sim = with_topic(1)
+    used_up(sim)
+    fresh = begin(sim, 1)
+    assert markers(sim) == ["ABORT"]
+    fresh.send("new")
+    sinks_of(sim).commit(QUERY, 1, [fresh.winner()])
+    assert committed(sim) == ["new"]
+
+
+def test_what_a_used_up_producer_left_open_is_ended_by_the_commit() -> None:
+    """Also where the begin could not do it."""
+    sim = with_topic(1)
+    used_up(sim)
+    sim.disk.faults.add(Fault(NO_SPACE.effect, NO_SPACE.error, NO_SPACE.kinds, "/t-0"))
+    begin(sim, 1)
+    assert markers(sim) == []
+    sim.disk.faults.clear()
+    sinks_of(sim).commit(QUERY, 1, [])
+    assert markers(sim) == ["ABORT"]
+
+
+def test_no_id_of_a_sink_is_given_before_the_sinks_are_known() -> None:
+    """Never one producer id for two, also when the registry was lost and the start is young."""
+    sim = with_topic(1)
+    producer_id = begin(sim, 1).identity.producer_id
+    disk = sim.stop()
+    for path in DIRS:
+        disk.unlink(f"{path}/{REGISTRY_FILE}")
+    sim = SimManager(disk, seed=1, config=CONFIG).start()
+    with pytest.raises(NotReady, match="sinks"):
+        sim.operations.producers.allocate()
+    with pytest.raises(NotReady, match="sinks"):
+        sim.operations.producers.bump(producer_id)
+    sim.clock.advance_ms(1)
+    given = {sim.operations.producers.allocate().producer_id for _ in range(1_500)}
+    assert producer_id not in given
+    assert len(given) == 1_500
+
+
+def test_a_lost_directory_of_the_state_stops_no_other_producer() -> None:
+    """Where the sinks cannot be known, clients that have nothing to do with them go on."""
+    sim = with_topic(1)
+    begin(sim, 1)
+    state_dir = next(each for each in DIRS if sim.disk.exists(f"{each}/__sink_state-0"))
+    sim = SimManager(sim.stop(), seed=1, config=CONFIG).start()
+    sim.manager.unit_at(state_dir).log_dir.take_offline("gone")
+    sim.clock.advance_ms(1)
+    identity = sim.operations.producers.allocate()
+    assert sim.operations.producers.bump(identity.producer_id).producer_epoch == 1
+
+
+LONGS = st.integers(0, INT64_MAX)
+INTS = st.integers(0, INT32_MAX)
+EPOCHS = st.integers(0, INT16_MAX)
+NAMES = st.text("abc.-_", min_size=1, max_size=20)
+WINNERS = st.builds(
+    Winner,
+    LONGS,
+    EPOCHS,
+    st.sets(st.builds(TopicPartition, NAMES, INTS), max_size=5).map(sorted).map(tuple),
+)
+QUERIES = st.builds(
+    QueryValue,
+    st.sampled_from(SinkState),
+    st.integers(NO_BATCH, INT64_MAX),
+    LONGS,
+    st.lists(WINNERS, max_size=4).map(tuple),
+)
+PRODUCERS = st.builds(ProducerValue, LONGS, EPOCHS, LONGS, LONGS)
+GOLDEN = QueryValue(
+    SinkState.PREPARE_COMMIT, 7, 9, (Winner(1 << 40, 2, (TopicPartition("t", 3),)),)
+)
+
+
+@given(QUERIES, PRODUCERS, NAMES, INTS)
+def test_round_trip(query: QueryValue, producer: ProducerValue, name: str, number: int) -> None:
+    """Nothing is lost."""
+    assert decode_query(encode_query(query)) == query
+    assert decode_producer(encode_producer(producer)) == producer
+    for key in (QueryKey(name), ProducerKey(name, number, number)):
+        assert decode_key(encode_key(key)) == key
+
+
+def test_golden() -> None:
+    """Version 1 stays what it is: a later release reads what this one wrote."""
+    assert encode_key(QueryKey("q")).hex(" ") == "00 01 00 00 01 71"
+    key = encode_key(ProducerKey("q", 5, 1))
+    assert key.hex(" ") == "00 01 01 00 01 71 00 00 00 05 00 00 00 01"
+    winner = "000001 0000000000 0002 00000001 0001 74 00000001 00000003"
+    query = f"0001 02 0000000000000007 0000000000000009 00000001 {winner}"
+    assert encode_query(GOLDEN) == bytes.fromhex(query)
+    producer = "0001 0000010000000000 0002 0000000000000003 0000000000000005"
+    assert encode_producer(ProducerValue(1 << 40, 2, 3, 5)) == bytes.fromhex(producer)
+
+
+def test_what_is_cut_or_newer_is_refused() -> None:
+    """A value that is not whole decides nothing."""
+    key, query = encode_key(ProducerKey("q", 5, 1)), encode_query(GOLDEN)
+    producer = encode_producer(ProducerValue(1, 2, 3, 4))
+    newer = INT16.pack(2)
+    for data, decode in ((key, decode_key), (query, decode_query), (producer, decode_producer)):
+        for end in range(len(data)):
+            with pytest.raises(MalformedSinkRecord):
+                decode(data[:end])
+        with pytest.raises(MalformedSinkRecord):
+            decode(newer + data[2:])
+    with pytest.raises(MalformedSinkRecord):
+        decode_key(key[:2] + b"\x02" + key[3:])
+    with pytest.raises(MalformedSinkRecord):
+        decode_query(query[:2] + b"\x09" + query[3:])

@@ -1,18 +1,21 @@
-"""Goal: whatever call fails, a batch of a sink is committed once and whole, or not at all.
-Method: a whole manager on the simulated disks: a fault at every call of a commit, lost directories,
-power cuts, a state that nobody can read.
+"""Goal: whatever call fails, a batch of a sink is committed once and whole, or not at all: failing
+calls, a full disk, a directory that is away, a backup that holds half of a batch.
+Method: managers on simulated disks whose calls fail one by one, are full, or are taken away.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.background import OperationState
+from kafkalog.broker.backup.backup import Backup
 from kafkalog.broker.directory.commands import AppendCommand
-from kafkalog.broker.values import Acks
+from kafkalog.broker.values import Acks, MoveState
 from kafkalog.errors import (
     AppendOutcomeUnknown,
     ConcurrentTransactions,
@@ -24,14 +27,18 @@ from kafkalog.errors import (
     NotReady,
     StorageFault,
 )
-from kafkalog.format.disk.sink_state import QueryKey, Winner, encode_key
+from kafkalog.format.disk.sink_state import ProducerKey, QueryKey, Winner, encode_key
 from kafkalog.format.field_reader import INT16
+from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
+from tests.backup_world import BACKUP, NEW_DIRS, back_up, make_places, manifest_of, restore
+from tests.backup_world import started as restarted
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
-from tests.sim.sim_manager import SimManager, records_of
+from tests.sim.sim_manager import DIRS, SimManager, records_of
 from tests.sink_world import (
+    CONFIG,
     QUERY,
     Producer,
     T,
@@ -45,6 +52,8 @@ from tests.sink_world import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.sim.sim_filesystem import SimFilesystem
 
 
@@ -283,3 +292,315 @@ def test_a_state_that_cannot_be_read_decides_nothing() -> None:
     one.bind(sim)
     assert isinstance(one.send("b").error, NotReady)
     assert markers(sim) == []
+
+
+TIMEOUT = replace(CONFIG, transaction_max_timeout_ms=60_000)
+
+
+def move_state(sim: SimManager) -> None:
+    """To the other directory, while it serves."""
+    here = sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
+    (there,) = (each for each in DIRS if each != here)
+    sim.operations.log_dirs.move(SINK_STATE_TOPIC, 0, there)
+    sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING)
+    assert sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir == there
+
+
+def fill(sim: SimManager) -> None:
+    """Somebody else takes all but less than the reserve of every disk."""
+    free_bytes = sim.manager.config.log_dir_min_free_bytes // 2
+    for unit in sim.manager.online_units:
+        sim.disk.capacity_bytes += free_bytes - sim.disk.space(unit.log_dir.path)[1]
+        unit.log_dir.measure_space()
+        assert unit.log_dir.is_full
+
+
+def test_idle_batches_are_aborted_on_a_full_disk() -> None:
+    """Readers of committed records do not wait for a disk to be emptied."""
+    sim = with_topic(1, config=TIMEOUT)
+    begin(sim, 1).send("a")
+    fill(sim)
+    sim.clock.advance_ms(90_000)
+    assert is_settled(sim)
+    assert markers(sim) == ["ABORT"]
+    with pytest.raises(DiskFull):
+        begin(sim, 1)
+
+
+def test_a_written_batch_is_committed_on_a_full_disk() -> None:
+    """What is written already is shown, or aborted by order, whatever space is left."""
+    sim = with_topic(1, config=TIMEOUT)
+    one, other = begin(sim, 1), sinks_of(sim).begin("other", 1, 0, 0)
+    one.send("a")
+    assert other is not None
+    fill(sim)
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    assert committed(sim) == ["a"]
+    assert sinks_of(sim).describe(QUERY).state == "committed"
+    sinks_of(sim).abort("other", 1)
+    assert sinks_of(sim).describe("other").state == "aborted"
+    with pytest.raises(DiskFull):  # nothing is open: it may not eat up the reserve
+        sinks_of(sim).commit(QUERY, 2, [])
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_decision_that_is_not_whole_in_the_log_is_not_believed(is_moved: bool) -> None:
+    """Goal: what is answered as committed is committed in the next life.
+    Method: the write of the decision is cut short by a full disk and cannot be cut back; the commit
+    again, also behind a move of the state, which leaves the torn end behind; a kill.
+    """
+    sim = with_topic(2)
+    one = begin(sim, 1)
+    one.send("a")
+    one.send("b", partition=1)
+    short = Fault(Effect.SHORT_WRITE, errno.ENOSPC, frozenset({"write"}), SINK_STATE_TOPIC)
+    uncut = Fault(Effect.RAISE, errno.EIO, frozenset({"truncate"}), SINK_STATE_TOPIC)
+    sim.disk.faults.add(short)
+    sim.disk.faults.add(uncut)
+    with pytest.raises(AppendOutcomeUnknown):
+        sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    sim.disk.faults.clear()
+    if is_moved:
+        move_state(sim)
+    for _ in range(2):
+        with pytest.raises(LogDirOffline, match="restart the daemon"):
+            sinks_of(sim).commit(QUERY, 1, [one.winner()])
+        with contextlib.suppress(KafkalogError):
+            sim.clock.advance_ms(20_000)
+    assert [committed(sim, each) for each in (0, 1)] == [[], []]
+    sim = started(sim.kill(), seed=1)
+    assert sinks_of(sim).describe(QUERY).state == "open"
+    one.bind(sim)
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    assert [committed(sim, each) for each in (0, 1)] == [["a"], ["b"]]
+
+
+ALL = range(4)
+
+
+def state_dir_of(sim: SimManager) -> str:
+    """Where the coordinator's records lie."""
+    return sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
+
+
+def partitions_in(sim: SimManager, log_dir: str) -> list[int]:
+    """Of the topic ``t``."""
+    return [each for each in ALL if sim.manager.log_of("t", each).parent_dir == log_dir]
+
+
+def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
+    """Goal: one disk that is gone keeps no other partition's marker back.
+    Method: no marker of a decision can be written; the next life misses a disk, the third does not.
+    """
+    sim = with_topic()
+    one = begin(sim, 1)
+    for partition in ALL:
+        one.send("a", partition=partition)
+    here = partitions_in(sim, state_dir_of(sim))
+    (away,) = (each for each in DIRS if each != state_dir_of(sim))
+    no_space = Fault(Effect.RAISE, errno.ENOSPC, frozenset({"write"}), "/t-", times=1_000)
+    sim.disk.faults.add(no_space)
+    sinks_of(sim).commit(QUERY, 1, [one.winner()])
+    assert [committed(sim, each) for each in ALL] == [[]] * 4
+    sim.disk.faults.clear()
+    disk = sim.kill()
+    disk.faults.add(Fault(Effect.RAISE, errno.EIO, frozenset(), away, times=1_000_000))
+    sim = started(disk, seed=1)
+    assert 0 < len(here) < 4
+    assert [committed(sim, each) for each in here] == [["a"]] * len(here)
+    with pytest.raises(LogDirOffline):
+        begin(sim, 2)
+    sim.disk.faults.clear()
+    sim = started(sim.kill(), seed=2)
+    assert [(committed(sim, each), markers(sim, each)) for each in ALL] == [(["a"], ["COMMIT"])] * 4
+    begin(sim, 2)
+
+
+def test_a_loser_in_a_lost_directory_holds_up_no_query() -> None:
+    """Goal: a query whose winners are all shown goes on; what lost is aborted when it can be.
+    Method: the directory with a loser's records fails before the commit; the next life has it.
+    """
+    sim = with_topic()
+    begin(sim, 0)
+    here = partitions_in(sim, state_dir_of(sim))[0]
+    (away,) = (each for each in DIRS if each != state_dir_of(sim))
+    there = partitions_in(sim, away)[0]
+    loser, winner = begin(sim, 1, 0, 0), begin(sim, 1, 0, 1)
+    loser.send("lost", partition=there)
+    loser.send("lost", partition=here)
+    winner.send("a", partition=here)
+    sim.manager.unit_at(away).log_dir.take_offline("gone")
+    sinks_of(sim).commit(QUERY, 1, [winner.winner()])
+    assert committed(sim, here) == ["a"]
+    assert sorted(markers(sim, here)) == ["ABORT", "COMMIT"]
+    assert sinks_of(sim).describe(QUERY).state == "committed"
+    again = begin(sim, 2)
+    assert again.send("b", partition=here).error is None
+    sim = started(sim.kill(), seed=1)
+    assert (markers(sim, there), committed(sim, there)) == (["ABORT"], [])
+    again.bind(sim)
+    sinks_of(sim).commit(QUERY, 2, [again.winner()])
+    assert committed(sim, here) == ["a", "b"]
+    assert is_settled(sim)
+
+
+class WatchedBackup(Backup):
+    """Something happens behind the capture of its first partition."""
+
+    meanwhile: Callable[[], object]
+
+    def _count(self, name: str, count: int) -> None:
+        super()._count(name, count)
+        if (name, self._progress[name]) == ("partitions_done", 1):
+            self.meanwhile()
+
+
+def back_up_around(sim: SimManager, meanwhile: Callable[[], object]) -> None:
+    """A backup of everything, with something in the middle of it."""
+    backup = WatchedBackup(sim.manager, BACKUP, (), may_link=True)
+    backup.meanwhile = meanwhile
+    backup.prepare()
+    backup.run(sim.manager.background.begin("backup", {}, lambda _: None))
+
+
+def with_places() -> SimManager:
+    """One partition, the first batch committed, room for a backup."""
+    sim = with_topic(1)
+    make_places(sim.disk)
+    write(sim, 1, "a1 b1")
+    return sim
+
+
+def write(sim: SimManager, batch_id: int, *appends: str) -> Producer:
+    """A whole batch: begun, a record for each word of each append, committed."""
+    producer = begin(sim, batch_id)
+    for values in appends:
+        assert producer.send(*values.split()).error is None
+    sinks_of(sim).commit(QUERY, batch_id, [producer.winner()])
+    return producer
+
+
+def restored(sim: SimManager) -> SimManager:
+    """A daemon on what a restore makes of the backup."""
+    disk = sim.kill()
+    restore(disk)
+    copy = restarted(disk, NEW_DIRS)
+    copy.clock.advance_ms(1)
+    return copy
+
+
+def given_epoch(sim: SimManager) -> int:
+    """What the coordinator remembers of its one producer."""
+    (producer,) = sinks_of(sim).describe(QUERY).producers
+    return producer.value.producer_epoch
+
+
+@pytest.mark.parametrize("ahead", [1, 5])
+def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
+    """No acknowledged record of a batch is taken for a repetition of an old one's."""
+    sim = with_places()
+
+    def meanwhile() -> None:
+        for batch_id in range(2, 2 + ahead):
+            write(sim, batch_id, f"a{batch_id} b{batch_id}")
+
+    back_up_around(sim, meanwhile)
+    copy = restored(sim)
+    before = committed(copy)
+    assert before[-2:] == [f"a{1 + ahead}", f"b{1 + ahead}"]
+    assert given_epoch(copy) == 0
+    after = write(copy, 2 + ahead, "c d", "e")
+    assert committed(copy) == [*before, "c", "d", "e"]
+    assert after.identity.producer_epoch == 1 + ahead
+
+
+def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() -> None:
+    """Epochs run out by what the logs know, too."""
+    sim = with_places()
+
+    def meanwhile() -> None:
+        sink = sinks_of(sim)._table.find(QUERY)
+        assert sink is not None
+        key = ProducerKey(QUERY, 0, 0)
+        value = sink.producers[key]
+        with sinks_of(sim)._table.turn(QUERY) as current:
+            last = replace(value, producer_epoch=INT16_MAX - 1)
+            sinks_of(sim)._table.write(current, [(key, last)])
+        assert write(sim, 2, "a2").identity.producer_epoch == INT16_MAX
+
+    back_up_around(sim, meanwhile)
+    copy = restored(sim)
+    former = sinks_of(copy).describe(QUERY).producers[0].value.producer_id
+    after = write(copy, 3, "c")
+    assert after.identity.producer_id != former
+    assert after.identity.producer_epoch == 0
+    assert committed(copy) == ["a1", "b1", "a2", "c"]
+
+
+def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
+    """An append to a restored daemon is written or refused, never taken for another one."""
+    sim = with_places()
+    two = begin(sim, 2)
+
+    def meanwhile() -> None:
+        assert two.send("a2").error is None
+        sinks_of(sim).commit(QUERY, 2, [two.winner()])
+
+    back_up_around(sim, meanwhile)
+    copy = restored(sim)
+    assert committed(copy) == ["a1", "b1", "a2"]
+    again = Producer(copy, two.identity)
+    assert isinstance(again.send("x2").error, InvalidTxnState)
+    two.bind(copy)
+    assert isinstance(two.send("b2").error, InvalidTxnState)
+    with pytest.raises(InvalidTxnState):
+        sinks_of(copy).commit(QUERY, 2, [two.winner()])
+    write(copy, 3, "c")
+    assert committed(copy) == ["a1", "b1", "a2", "c"]
+
+
+def test_what_the_state_calls_committed_is_shown() -> None:
+    """A batch that counts as written is in the topics of the backup."""
+    sim = with_places()
+    back_up_around(sim, lambda: write(sim, 2, "a2"))
+    copy = restored(sim)
+    newest = max(int(value[1:]) for value in committed(copy))
+    known = sinks_of(copy).describe(QUERY).committed_batch_id
+    assert known is not None
+    assert known <= newest
+    assert is_settled(copy)
+
+
+def test_a_backup_of_some_topics_holds_the_state_of_their_sinks() -> None:
+    """Goal: what is decided is shown, what is open goes on, what is committed is known.
+    Method: one query is decided without markers, one is open; a backup of their topic alone.
+    """
+    sim = with_places()
+    sim.operations.topics.create("other", 1, {})
+    identity = sinks_of(sim).begin("open", 7, 0, 0)
+    assert identity is not None
+    opened = Producer(sim, identity)
+    assert opened.send("a7").error is None
+    two = begin(sim, 2)
+    assert two.send("a2").error is None
+    no_space = Fault(Effect.RAISE, errno.ENOSPC, frozenset({"write"}), "/t-", times=1_000)
+    sim.disk.faults.add(no_space)
+    sinks_of(sim).commit(QUERY, 2, [two.winner()])
+    sim.disk.faults.clear()
+    assert committed(sim) == ["a1", "b1"]
+    operation = back_up(sim, "t")
+    assert operation.state is OperationState.SUCCEEDED, operation.error
+    held = {
+        str(partition.topic_partition)
+        for log_dir in manifest_of(sim.disk).log_dirs
+        for partition in log_dir.partitions
+    }
+    assert held == {"t-0", f"{SINK_STATE_TOPIC}-0"}
+    copy = restored(sim)
+    assert sinks_of(copy).begin(QUERY, 2, 0, 0) is None
+    assert markers(copy) == ["COMMIT", "COMMIT"]
+    opened.bind(copy)
+    assert opened.send("b7").error is None
+    sinks_of(copy).commit("open", 7, [opened.winner()])
+    assert committed(copy) == ["a1", "b1", "a7", "a2", "b7"]
+    assert is_settled(copy)

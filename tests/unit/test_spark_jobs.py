@@ -1,11 +1,13 @@
-"""Goal: the parts of jobs that need no process keep their word: packs, rows, progress, overlays.
-Method: values in and out, a terminal in memory, a directory whose files must not change.
+"""Goal: the parts of jobs that need no process keep their word, and the generated day of telemetry
+is the same everywhere.
+Method: packs, rows, progress and overlays; figures of the day.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +20,7 @@ from kafkalog.env.overlay_filesystem import overlay, overlay_in
 from kafkalog.jobs.fleet import columns_of, write_parquet
 from kafkalog.jobs.on_spark import TASKS_MIN, packs_of
 from kafkalog.jobs.tasks import ProgressLine
+from kafkalog.jobs.telemetry import DAY_START_MS, MINUTES, a_day, reports_in_a_day
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
@@ -215,3 +218,18 @@ def test_what_changes_below_an_overlay_is_not_taken_for_what_it_showed(tmp_path:
         opened.truncate(0)
     with pytest.raises(OSError, match="changed meanwhile"):
         disk.fill(".deleted")
+
+
+def test_a_day_is_always_the_same() -> None:
+    """Count, keys, times that rise, values that are JSON, tombstones at its end."""
+    day = list(a_day(11))
+    assert day == list(a_day(11))
+    assert len(day) == reports_in_a_day(11) == 11 * MINUTES + 2
+    assert len({each.key for each in day}) == 11
+    times = [each.timestamp_ms for each in day]
+    assert times == sorted(times)
+    assert (times[0], times[-1]) == (DAY_START_MS, DAY_START_MS + 86_400_000)
+    retired = [each.key for each in day if each.value is None]
+    assert retired == ["device-00000", "device-00010"]
+    values = [json.loads(each.value) for each in day if each.value is not None]
+    assert {each["status"] for each in values} == {"ok", "alarm"}

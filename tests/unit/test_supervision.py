@@ -1,18 +1,24 @@
-"""Goal: what the service manager waits for reaches it, also when its queue was full.
-Method: a receiver that refuses some messages, a load that cannot be described, real periods.
+"""Goal: no coroutine that is to run for ever ends without a word, and the service manager hears in
+time what it waits for; its absence costs nothing.
+Method: coroutines that end and raise, a socket in the place of systemd's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from typing import TYPE_CHECKING
 
+import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.env.systemd import ServiceManager
-from kafkalog.server.supervision import STOP_SECONDS, Supervision
+from kafkalog.env.systemd import ServiceManager, usec
+from kafkalog.server.supervision import STOP_SECONDS, Supervision, keep_files_current, lasting_task
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kafkalog.broker.values import Loading
 
 
@@ -96,3 +102,108 @@ def test_a_stop_asks_for_more_time_for_some_minutes() -> None:
     asyncio.run(run())
     assert "EXTEND_TIMEOUT_USEC" not in manager.heard[0], "it serves"
     assert manager.heard[-2:] == [{"WATCHDOG": "1"}] * 2
+
+
+class Deaths:
+    """What was told, and when."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, BaseException | None]] = []
+        self.came = asyncio.Event()
+
+    def __call__(self, name: str, defect: BaseException | None) -> None:
+        self.told.append((name, defect))
+        self.came.set()
+
+
+def test_who_dies_is_told_at_once() -> None:
+    """While somebody still holds the task, and nobody asks it."""
+    defect = AssertionError("defect")
+
+    async def raises() -> None:
+        raise defect
+
+    async def returns() -> None:
+        return
+
+    async def lasts() -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> list[tuple[str, BaseException | None]]:
+        deaths = Deaths()
+        tasks = [lasting_task(each(), each.__name__, deaths) for each in (raises, returns, lasts)]
+        await asyncio.wait(tasks[:2])
+        tasks[2].cancel()
+        await asyncio.wait(tasks)
+        return deaths.told
+
+    assert asyncio.run(run()) == [("raises", defect), ("returns", None)]
+
+
+def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading() -> None:
+    """Credentials that are read no more are noticed, by the daemon and by systemd."""
+    heard: list[set[str]] = []
+
+    class Hearing(ServiceManager):
+        def tell(self, **states: str) -> None:
+            heard.append(set(states))
+
+    async def refresh() -> None:
+        raise AssertionError("defect")
+
+    async def run() -> None:
+        supervision = Supervision(Hearing(None, None), pytest.fail, Deaths())
+        supervision.ready("http://somewhere")
+        hang_up = asyncio.Event()
+        hang_up.set()
+        await keep_files_current(refresh, None, hang_up, supervision)
+
+    with pytest.raises(AssertionError, match="defect"):
+        asyncio.run(run())
+    assert heard == [{"READY", "STATUS"}, {"RELOADING", "MONOTONIC_USEC"}, {"READY"}]
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_it_hears_states(tmp_path: Path, is_abstract: bool) -> None:
+    """One datagram a call, in the protocol's form."""
+    name = str(tmp_path / "notify") if not is_abstract else f"@{tmp_path.name}-{os.getpid()}"
+    address = name if not is_abstract else b"\0" + name[1:].encode()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address)
+        manager = ServiceManager.of({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "30000000"})
+        assert manager.is_there
+        assert manager.watchdog_seconds == 30
+        manager.tell(READY="1", STATUS="Serving")
+        assert listener.recv(1000) == b"READY=1\nSTATUS=Serving"
+        manager.close()
+        manager.tell(WATCHDOG="1")  # nothing more is told
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_there", "watchdog_seconds"),
+    [
+        ({}, False, None),
+        ({"NOTIFY_SOCKET": ""}, False, None),
+        ({"NOTIFY_SOCKET": "vsock:2:1234", "WATCHDOG_USEC": "1000"}, False, None),
+        ({"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "abc"}, True, None),
+        ({"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "0"}, True, None),
+        ({"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "500000", "WATCHDOG_PID": "1"}, True, None),
+        ({"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": "500000"}, True, 0.5),
+    ],
+)
+def test_who_started_us(
+    environment: dict[str, str], is_there: bool, watchdog_seconds: float | None
+) -> None:
+    """What is meant for another process, or nobody, is not taken."""
+    manager = ServiceManager.of(environment)
+    assert (manager.is_there, manager.watchdog_seconds) == (is_there, watchdog_seconds)
+    manager.close()
+
+
+def test_a_listener_that_is_gone_is_an_error_of_the_call(tmp_path: Path) -> None:
+    """Who tells decides what it means."""
+    manager = ServiceManager(str(tmp_path / "gone"), None)
+    with pytest.raises(FileNotFoundError):
+        manager.tell(READY="1")
+    manager.close()
+    assert usec(1.5) == "1500000"

@@ -1,0 +1,381 @@
+"""Goal: the command line refuses wrong arguments with status 2, shows the configuration without a
+daemon, is what docs/cli.md says, and a terminal sees how far something is.
+Method: the command tree in process; terminals that record what is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import logging
+import os
+import pty
+import termios
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+import structlog
+from click.testing import CliRunner
+
+from kafkalog.__main__ import root_command
+from kafkalog.broker.values import Loading
+from kafkalog.cli.configs import settings_from
+from kafkalog.cli.main import make_cli
+from kafkalog.cli.output import Progress
+from kafkalog.observe.logging import configure_logging
+from kafkalog.observe.terminal_line import TerminalLine
+from kafkalog.server.supervision import loading_text, remaining_ms, show_loading
+from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
+from tests.sim.sim_clock import SimClock
+from tools.commands_page import commands_page, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from click.testing import Result
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics", "list", "--url", "http://127.0.0.1:99999"],
+        ["topics", "list", "--url", "ftp://127.0.0.1:1"],
+        ["topics", "list", "--url", "http://[::1"],
+        ["topics", "list", "--url", ""],
+        ["topics", "list", "--url", "http://127.0.0.1:1/behind/a/proxy"],
+        ["topics", "list", "--url", "http://me:secret@127.0.0.1:1"],
+        ["topics", "create", "t", "--partitions", "0"],
+        ["topics", "create", "t", "--config", "=5"],
+        ["topics", "alter", "t", "--partitions", "-1"],
+        ["configs", "alter", "--topic", "t", "--delete-config", "a,,b"],
+        ["configs", "alter", "--topic", "t", "--add-config", ""],
+        ["produce", ""],
+        ["consume", ""],
+        ["consume", "t", "--max-messages", "-3"],
+        ["records", "delete"],
+        ["records", "delete", "--topic", "t", "--before-offset", "-2"],
+        ["records", "delete", "--topic", "t", "--before-offset", "1", "--partition", "-1"],
+        ["compat", "kafka-delete-records", "--bootstrap-server", "http://127.0.0.1:1"],
+        ["compat", "kafka-topics", "--list"],
+        ["compat", "kafka-topics", "--bootstrap-server", "localhost:1", "--lst"],
+        ["compat", "kafka-topics", "--bootstrap-server", "a:1,b:1", "--list"],
+        ["compat", "kafka-console-producer", "--bootstrap-server", "localhost:1"],
+        ["compat", "install"],
+        ["config", "show", "--override", "=5"],
+        ["doctor", "--override", " =5"],
+        ["perf", "produce", "t"],
+        ["perf", "produce", "t", "--num-records", "0"],
+        ["perf", "produce", "t", "--num-records", "1", "--throughput", "0"],
+        ["perf", "consume", "t"],
+        ["retention", "explain", ""],
+        ["retention", "run", ""],
+        ["retention", "simulate", "t", "--horizon", "999999999999d"],
+        ["topics", "create", "t", "--config", "no-equals-sign", "--url", "http://127.0.0.1:1"],
+        ["retention", "simulate", "t"],
+        ["retention", "simulate", "t", "--horizon", "30"],
+        ["retention", "simulate", "t", "--horizon", "-1d"],
+        ["retention", "simulate", "t", "--horizon", "1d", "--config", "no-equals-sign"],
+        ["retention", "explain"],
+        ["retention", "explain", "t", "--partition", "-1"],
+        ["retention", "run", "--partition", "0"],
+        ["retention", "archived", "t", "--raise-to", "-1"],
+        ["retention", "archived", "t", "--partition", "0", "--url", "http://127.0.0.1:1"],
+        ["groups", "describe", ""],
+        ["groups", "reset-offsets", "g"],
+        ["groups", "reset-offsets", "g", "--to-earliest", "--shift-by", "1"],
+        ["groups", "reset-offsets", "g", "--to-offset", "-1"],
+    ],
+)
+def test_wrong_arguments(words: list[str]) -> None:
+    result = CliRunner().invoke(make_cli(), words)
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert result.output
+
+
+def run(*words: str, **environment: str) -> Result:
+    """``kafkalog config WORDS``."""
+    return CliRunner(env=environment).invoke(make_cli(), ["config", *words])
+
+
+def test_keys_are_listed() -> None:
+    """Every key that is no secret of Kafka's tests, with its default and meaning."""
+    lines = run("list").stdout.splitlines()
+    assert lines[0].split() == ["KEY", "DEFAULT", "TYPE", "UNIT"]
+    assert [line.split()[0] for line in lines[1:]] == sorted(
+        key for key, setting in BROKER_LEVEL.items() if not setting.internal
+    )
+    topics = {
+        one["name"]: one for one in json.loads(run("list", "--topics", "--output", "json").stdout)
+    }
+    assert topics.keys() == {key for key, setting in TOPIC_LEVEL.items() if not setting.internal}
+    assert topics["retention.ms"]["default"] == "604800000"
+    assert topics["archive.hold"]["is_own"] is True
+    assert all(one["documentation"] for one in topics.values())
+
+
+def test_values_say_where_they_come_from(tmp_path: Path) -> None:
+    """Goal: --override over environment over file over default, each named.
+
+    Method: a key in each of them, one in all.
+    """
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.retention.ms=7\nlog.roll.ms=70\nno.such=1\n")
+    words = ("show", str(file), "--override", "log.retention.ms=9")
+    environment = {"KAFKALOG_LOG_RETENTION_MS": "8", "KAFKALOG_LOG_ROLL_MS": "80"}
+    plain = run(*words, **environment)
+    shown = ["log.retention.ms=9", "log.roll.ms=80", "num.partitions=2"]
+    assert plain.stdout.splitlines() == shown
+    assert "unknown configuration key no.such" in plain.stderr
+    found = json.loads(run(*words, "--output", "json", **environment).stdout)
+    by_name = {one["name"]: one for one in found}
+    assert by_name["log.retention.ms"] == {
+        "name": "log.retention.ms", "value": "9", "source": "override", "origin": None
+    }  # fmt: skip
+    assert by_name["log.roll.ms"]["origin"] == "KAFKALOG_LOG_ROLL_MS"
+    assert by_name["num.partitions"]["source"] == "file"
+    (tmp_path / "issuer").write_text("secret-5\n")
+    mounted = {"KAFKALOG_HTTP_JWT_ISSUER_FILE": str(tmp_path / "issuer")}
+    hidden = run("show", "--source", **mounted).stdout
+    assert hidden.splitlines()[1].split()[:3] == ["http.jwt.issuer", "***", "environment"]
+    table = run(*words, "--source", "--all", **environment).stdout.splitlines()
+    assert table[0].split() == ["KEY", "VALUE", "SOURCE"]
+    assert len(table) == 1 + len(BROKER_LEVEL)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(("--override", "http.port=x"), 1), (("--override", "x"), 2), (("/no/such/file",), 1)],
+)
+def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
+    """The status and one line."""
+    result = run("show", *words)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert "Error: " in result.stderr
+
+
+def test_the_file_of_a_variable_is_read_as_the_variable_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory named in a file is the one that the variable would name."""
+    named = tmp_path / "dirs"
+    named.write_text("/data/größe", encoding="utf-8")
+    monkeypatch.setenv("KAFKALOG_LOG_DIRS_FILE", str(named))
+    assert settings_from((), ()).broker.log_dirs == ("/data/größe",)
+    named.write_bytes(b"\xff\xfe")
+    with pytest.raises(click.ClickException, match="is no UTF-8 text"):
+        settings_from((), ())
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+COMMANDS = dict(leaves(root_command()))
+
+
+def test_the_page_is_current() -> None:
+    """No option is missing or wrong there."""
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == commands_page(root_command())
+
+
+GROUPS = sorted({words[:depth] for words in COMMANDS for depth in range(len(words))})
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
+    """What a command does with the data is not lost on a narrow terminal."""
+    result = CliRunner().invoke(root_command(), [*words, "--help"], terminal_width=80)
+    assert result.exit_code == 0
+    commands = result.output.partition("\nCommands:\n")[2]
+    assert commands
+    assert "..." not in commands
+    assert max(map(len, commands.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_explains_itself(words: tuple[str, ...]) -> None:
+    """What it does, an example, and each option."""
+    command = COMMANDS[words]
+    assert command.help
+    assert any(part.strip().startswith("Example: ") for part in command.help.split("\n\n"))
+    for parameter in command.params:
+        text = getattr(parameter, "help", None)
+        if parameter.param_type_name == "option":
+            assert text, (words, parameter.opts)
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what it was sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_one_line() -> None:
+    """Drawn at most ten times a second, erased in the end."""
+    clock, stream = SimClock(), Terminal()
+    shown = Progress(stream, clock)
+    for number in range(4):
+        shown.show(f"{number} done")
+        clock.advance_ms(50)
+    shown.clear()
+    drawn = stream.getvalue().split("\r\x1b[K")
+    assert drawn == ["", "2 done", ""]
+
+
+def test_a_file_has_a_line_each_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing for short work."""
+    clock = SimClock()
+    shown = Progress(io.StringIO(), clock)
+    for number in range(25):
+        shown.show(f"{number} done")
+        clock.advance_ms(1000)
+    shown.clear()
+    assert capsys.readouterr().err == "10 done\n20 done\n"
+
+
+MIB = 1 << 20
+NOTHING = Loading(0, 0, 0, 0, 0, 0)
+
+
+def loading(logs: int, done: int, left_bytes: int, done_bytes: int, elapsed_ms: int) -> Loading:
+    return Loading(logs, done, 0, left_bytes, done_bytes, elapsed_ms)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (NOTHING, "Reading the log directories"),
+        (loading(10, 0, 0, 0, 500), "Loading logs: 0/10"),
+        (loading(10, 0, 5 * MIB, 0, 500), "Loading logs: 0/10, recovered 0 B at 0 B/s"),
+        (loading(10, 4, 0, 0, 2_000), "Loading logs: 4/10, about 3 s left"),
+        (
+            loading(2_000, 500, 600 * MIB, 100 * MIB, 20_000),
+            "Loading logs: 500/2000, recovered 100.0 MiB at 5.0 MiB/s, about 2 min 0 s left",
+        ),
+        (
+            loading(3, 1, 10, 1_000, 7_200_000),
+            "Loading logs: 1/3, recovered 1000 B at 0 B/s, about 4 h 0 min left",
+        ),
+        (
+            loading(5, 5, 0, 2 * MIB, 0),
+            "Loading logs: 5/5, recovered 2.0 MiB at 2.0 GiB/s, about 0 s left",
+        ),
+    ],
+)
+def test_the_text(state: Loading, text: str) -> None:
+    """M16: numbers of bytes only where bytes are recovered, a guess only where there is a pace."""
+    assert loading_text(state) == text
+
+
+def test_the_longer_guess_counts() -> None:
+    """M16: one large log beside many small ones, and many logs still to come."""
+    assert remaining_ms(loading(10, 9, 9_000, 1_000, 1_000)) == 9_000
+    assert remaining_ms(loading(100, 1, 0, 1_000, 1_000)) == 99_000
+    assert remaining_ms(loading(100, 0, 1_000, 0, 1_000)) is None
+
+
+class StartTerminal:
+    """A pseudo-terminal: what is written to ``stream`` comes out of ``read``."""
+
+    def __init__(self, columns: int) -> None:
+        self.reader, writer = pty.openpty()
+        termios.tcsetwinsize(writer, (24, columns))
+        self.stream = os.fdopen(writer, "w")
+
+    def read(self, until: str) -> str:
+        """What comes up to these characters; the test's time bounds the wait."""
+        text = ""
+        while not text.endswith(until):
+            text += os.read(self.reader, 100_000).decode()
+        return text
+
+    def close(self) -> None:
+        """Both ends."""
+        with suppress(OSError):  # what it could not write
+            self.stream.close()
+        os.close(self.reader)
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """The process's set-up, back after the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def terminal() -> Iterator[StartTerminal]:
+    """Of twenty columns."""
+    opened = StartTerminal(columns=20)
+    yield opened
+    opened.close()
+
+
+def test_the_line_stays_below_what_is_printed(terminal: StartTerminal) -> None:
+    """M16: redrawn in place, never wider than the screen, away while a log line is printed."""
+    line = TerminalLine(terminal.stream)
+    line.show("")
+    line.show("one")
+    line.show("two, which is longer than the screen")
+    with line.hidden():
+        terminal.stream.write("log line\n")
+    line.show("")
+    with line.hidden():
+        terminal.stream.write("more\n")
+    erase, two = "\r\x1b[K", "two, which is longe"
+    terminal.stream.flush()
+    expected = f"{erase}one{erase}{two}{erase}log line\r\n{two}{erase}more\r\n"
+    assert terminal.read("more\r\n") == expected
+
+
+def test_log_lines_go_above_it(terminal: StartTerminal, restored_logging: None) -> None:
+    """M16: the daemon's set-up, the log on the same terminal."""
+    line = TerminalLine(terminal.stream)
+    configure_logging(terminal.stream, log_format="json", level="info", above=line)
+    line.show("half")
+    logging.getLogger("x").warning("said")
+    first, second = terminal.read("\r\nhalf").split("\r\n")
+    assert first.startswith('\r\x1b[Khalf\r\x1b[K{"timestamp"')
+    assert second == "half"
+
+
+def test_a_terminal_that_is_gone_costs_the_line_only(terminal: StartTerminal) -> None:
+    line = TerminalLine(terminal.stream)
+    os.close(terminal.reader)
+    terminal.reader = os.open(os.devnull, os.O_RDONLY)
+    line.show("nobody reads this")
+    with line.hidden():
+        pass
+    line.show("")
+
+
+def test_it_is_redrawn_until_the_load_ends(terminal: StartTerminal) -> None:
+    """M16: numbers of the moment; nothing is left on the screen."""
+    states = iter([loading(2, 0, 0, 0, 1), loading(2, 1, 0, 0, 400)])
+
+    async def watch() -> None:
+        last = asyncio.Event()
+
+        def next_state() -> Loading:
+            state = next(states)
+            if state.partitions_loaded:
+                last.set()
+            return state
+
+        shown = asyncio.create_task(show_loading(TerminalLine(terminal.stream), next_state))
+        await last.wait()
+        await asyncio.sleep(0)
+        shown.cancel()
+        await asyncio.wait([shown])
+
+    asyncio.run(watch())
+    erase = "\r\x1b[K"
+    drawn = terminal.read(f"1/2, {erase}").split(erase)
+    assert drawn == ["", "Loading logs: 0/2", "Loading logs: 1/2, ", ""]

@@ -1,0 +1,222 @@
+"""Goal: the machine's files keep their promises, a loop leaves time to others, and one failure
+holds up no other thing.
+Method: real directories and locks between processes, a simulated clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.env.clock import TimeSlice
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic, first_fault, work_on_each
+from tests.sim.sim_clock import SimClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+_TRY_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(7)
+"""
+_IS_LOCKED = """
+import sys
+from kafkalog.env.system_filesystem import SystemFilesystem
+sys.exit(7 if SystemFilesystem().is_locked(sys.argv[1]) else 0)
+"""
+_SHORT_WRITE = """
+import errno, os, resource, signal, sys
+from kafkalog.env.system_filesystem import SystemFilesystem
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+file = SystemFilesystem().open_write(sys.argv[1])
+try:
+    file.pwritev([b"a" * 600, b"b" * 600], 0)
+except OSError as error:
+    sys.exit(0 if error.errno == errno.EFBIG and file.size() == 1000 else 1)
+sys.exit(2)
+"""
+
+
+def _run(program: str, argument: str) -> int:
+    command = [sys.executable, "-c", program, argument]
+    return subprocess.run(command, check=False, timeout=60).returncode
+
+
+def test_files_and_directories_are_closed_to_others(tmp_path: Path) -> None:
+    fs = SystemFilesystem()
+    fs.make_dir(f"{tmp_path}/a/b")
+    fs.open_write(f"{tmp_path}/a/b/c")
+    for name, mode in (("a", 0o750), ("a/b", 0o750), ("a/b/c", 0o640)):
+        assert (tmp_path / name).stat().st_mode & 0o777 & ~mode == 0
+
+
+def test_planted_links_are_never_followed(tmp_path: Path) -> None:
+    fs = SystemFilesystem()
+    (tmp_path / "victim").write_bytes(b"untouched")
+    (tmp_path / "tree").mkdir()
+    for link in ("log", ".lock", "tree/inner"):
+        (tmp_path / link).symlink_to(tmp_path / "victim")
+    for call in (fs.open_read, fs.open_write, fs.lock):
+        for link in ("log", ".lock"):
+            with pytest.raises(OSError, match="symbolic") as refused:
+                call(f"{tmp_path}/{link}")
+            assert refused.value.errno == errno.ELOOP
+    stat = fs.stat(f"{tmp_path}/log")
+    assert not stat.is_file
+    assert not stat.is_dir
+    fs.remove_tree(f"{tmp_path}/tree")
+    assert (tmp_path / "victim").read_bytes() == b"untouched"
+
+
+def test_the_lock_excludes_other_processes_until_released(tmp_path: Path) -> None:
+    """M01: Java's FileChannel.lock is this POSIX lock, so Kafka and kafkalog exclude each other."""
+    path = f"{tmp_path}/.lock"
+    lock = SystemFilesystem().lock(path)
+    assert _run(_TRY_LOCK, path) == 7
+    lock.release()
+    assert _run(_TRY_LOCK, path) == 0
+
+
+def test_a_lock_of_another_process_is_seen_and_not_taken(tmp_path: Path) -> None:
+    """A reader of a log directory asks while the daemon that holds it runs, or starts."""
+    path = f"{tmp_path}/.lock"
+    assert _run(_IS_LOCKED, path) == 0
+    lock = SystemFilesystem().lock(path)
+    assert _run(_IS_LOCKED, path) == 7
+    assert SystemFilesystem().is_locked(path)
+    assert _run(_TRY_LOCK, path) == 7, "our own look must not have dropped it"
+    lock.release()
+    assert _run(_IS_LOCKED, path) == 0
+
+
+def test_a_short_gather_write_is_continued_until_the_error(tmp_path: Path) -> None:
+    assert _run(_SHORT_WRITE, f"{tmp_path}/a") == 0
+
+
+def test_descriptors_close_with_the_last_reference(tmp_path: Path) -> None:
+    fs = SystemFilesystem()
+    fs.open_write(f"{tmp_path}/a").pwrite(b"x", 0)
+    gc.collect()  # what earlier tests left in cycles may hold descriptors
+    before = len(os.listdir("/proc/self/fd"))
+    held = [fs.open_read(f"{tmp_path}/a") for _ in range(10)]
+    assert len(os.listdir("/proc/self/fd")) == before + 10
+    held.clear()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_entry_that_is_no_file_is_listed_as_neither(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (entry,) = SystemFilesystem().list_dir_stats(str(tmp_path))
+    assert (entry.name, entry.is_dir, entry.is_file) == ("pipe", False, False)
+
+
+def test_a_scan_leaves_what_a_reader_has_read_of_the_same_piece(tmp_path: Path) -> None:
+    """A reader that works where a walk passes keeps its pages."""
+    path = f"{tmp_path}/a"
+    fs = SystemFilesystem()
+    file = fs.open_write(path)
+    file.pwrite(os.urandom(4 << 20), 0)
+    file.sync()
+    fd = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    os.pread(fd, 512 << 10, 0)
+    os.close(fd)
+    places = range(0, 512 << 10, 4096)
+    before = [file.try_pread_into(bytearray(4096), each) for each in places]
+    whole = bytearray(1 << 20)
+    assert fs.open_scan(path).pread_into(whole, 0) == len(whole)
+    assert before == [file.try_pread_into(bytearray(4096), each) for each in places]
+    assert whole == file.pread(1 << 20, 0)
+
+
+_US = 1000
+
+
+def test_a_short_loop_never_sleeps() -> None:
+    """Less than a millisecond is one slice."""
+    clock = SimClock()
+    time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
+    for _ in range(99):
+        clock.advance_ns(10 * _US)
+        time_slice.maybe_yield()
+    assert clock.monotonic_ns() - begun == 990 * _US
+
+
+def test_a_long_loop_works_a_third_of_the_time() -> None:
+    """1 ms of work, 2 ms of sleep, and a slice begins after the sleep."""
+    clock = SimClock()
+    time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
+    for _ in range(1000):
+        clock.advance_ns(10 * _US)
+        time_slice.maybe_yield()
+    assert clock.monotonic_ns() - begun == 30_000 * _US
+
+
+def test_a_late_item_earns_one_sleep() -> None:
+    """Time that was spent waiting is not paid back by a longer sleep."""
+    clock = SimClock()
+    time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
+    clock.advance_ns(50_000 * _US)
+    time_slice.maybe_yield()
+    time_slice.maybe_yield()
+    assert clock.monotonic_ns() - begun == 52_000 * _US
+
+
+FAULTS: dict[str, Exception] = {"b": DiskFull("b"), "c": UnknownTopic("c")}
+
+
+class Work:
+    """Notes what it was asked for, and raises where it is told to."""
+
+    def __init__(self, faults: dict[str, Exception]) -> None:
+        self.done: list[str] = []
+        self._faults = faults
+
+    def __call__(self, item: str) -> None:
+        self.done.append(item)
+        if item in self._faults:
+            raise self._faults[item]
+
+
+def test_all_are_tried_and_the_first_fault_is_kept() -> None:
+    """Neither a fault is lost nor what comes behind it."""
+    work = Work(FAULTS)
+    assert first_fault("abcd", work) is FAULTS["b"]
+    assert work.done == list("abcd")
+    with pytest.raises(DiskFull):
+        work_on_each("abcd", work)
+    assert work.done == list("abcdabcd")
+    assert first_fault("ad", work) is None
+    work_on_each("ad", work)
+
+
+def test_each_fault_is_told_with_its_item() -> None:
+    """The log names every one, once."""
+    told: list[tuple[str, KafkalogError]] = []
+    faults = {name: DiskFull(name) for name in "bc"}
+    assert not faults["b"].already_logged
+    first_fault("abcd", Work(dict(faults)), lambda item, fault: told.append((item, fault)))
+    assert told == list(faults.items())
+    assert all(fault.already_logged for fault in faults.values())
+
+
+def test_a_defect_ends_it() -> None:
+    """No error of ours is taken for one of a disk."""
+    work = Work({"b": AssertionError("defect")})
+    with pytest.raises(AssertionError):
+        work_on_each("abc", work)
+    assert work.done == ["a", "b"]

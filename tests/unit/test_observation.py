@@ -1,0 +1,159 @@
+"""Goal: one event is one line; where the threads are can be told while a disk hangs; a look into
+the process does not stand in its way.
+Method: threads that hang, lines parsed back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import json
+import linecache
+import logging
+import re
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+from msgspec import to_builtins
+
+from kafkalog.observe.logging import configure_logging
+from kafkalog.observe.stacks import thread_stacks
+from kafkalog.server.admin.debug import metrics_cardinality
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.server.admin.answers import MetricsCardinality
+
+
+def _stand_still(is_there: threading.Event, go_on: threading.Event) -> None:
+    is_there.set()
+    go_on.wait()
+
+
+def test_no_source_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """File, line and name of each call, from memory alone."""
+    is_there, go_on = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_stand_still, args=(is_there, go_on), name="stands-still")
+    thread.start()
+    is_there.wait()
+    try:
+        with monkeypatch.context() as patched:
+            for name in ("getline", "getlines", "updatecache", "checkcache"):
+                patched.setattr(linecache, name, pytest.fail)
+            text = thread_stacks()
+    finally:
+        go_on.set()
+        thread.join()
+    (stack,) = (part for part in text.split("\n\n") if part.startswith("Thread stands-still ("))
+    calls = [line.rpartition(", in ")[2] for line in stack.strip().splitlines()[1:]]
+    assert calls.index("Thread.run") < calls.index("_stand_still")
+    assert f'  File "{__file__}", line ' in stack
+
+
+class _Buffer:
+    """What a caller has in memory."""
+
+
+def _look_with_a_buffer() -> weakref.ref[_Buffer]:
+    buffer = _Buffer()
+    assert "_look_with_a_buffer" in thread_stacks()
+    return weakref.ref(buffer)
+
+
+def test_a_look_keeps_nothing_alive() -> None:
+    """What the callers had in memory goes when they end, garbage collector or not."""
+    gc.disable()
+    try:
+        assert _look_with_a_buffer()() is None
+    finally:
+        gc.enable()
+
+
+PARTITIONS = 20_000
+
+
+def test_the_loop_turns_while_samples_are_counted() -> None:
+    """Goal: nobody waits for the whole page, on the loop or for the interpreter's lock.
+    Method: how often another coroutine is run until the answer is there; the answer itself.
+    """
+    lines = [f'size{{topic="t\\"{n % 7}",partition="{n}"}} {n}\n' for n in range(PARTITIONS)]
+    page = "".join(("# HELP up One.\n# TYPE up gauge\nup 1\n# TYPE size gauge\n", *lines))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def run() -> MetricsCardinality:
+        counting = asyncio.create_task(count_turns())
+        found = await metrics_cardinality(page.encode())
+        counting.cancel()
+        return found
+
+    assert to_builtins(asyncio.run(run())) == {
+        "samples": PARTITIONS + 1,
+        "families": [
+            {
+                "name": "size",
+                "samples": PARTITIONS,
+                "labels": {"topic": 7, "partition": PARTITIONS},
+            },
+            {"name": "up", "samples": 1, "labels": {}},
+        ],
+    }
+    assert turns >= PARTITIONS // 100
+
+
+@pytest.fixture(autouse=True)
+def restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_json_lines_from_both_worlds() -> None:
+    stream = io.StringIO()
+    configure_logging(stream, log_format=None, level="info")
+    structlog.get_logger("kafkalog.log").info("rolled\nnew", topic="t", bytes=5)
+    logging.getLogger("aiohttp").warning("odd %s", "thing")
+    structlog.get_logger("kafkalog.log").debug("hidden")
+    ours, theirs = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert list(ours)[:4] == ["timestamp", "level", "event", "logger"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", ours["timestamp"])
+    assert (ours["event"], ours["topic"], ours["bytes"]) == ("rolled\nnew", "t", 5)
+    assert (theirs["event"], theirs["level"], theirs["logger"]) == (
+        "odd thing",
+        "warning",
+        "aiohttp",
+    )
+
+
+def test_console_lines_cannot_be_forged() -> None:
+    stream = io.StringIO()
+    configure_logging(stream, log_format="console", level="info")
+    structlog.get_logger("k").info("bad\nline \x1b[31m", topic="a\u2028b\r")
+    text = stream.getvalue()
+    assert text.count("\n") == 1
+    assert "\x1b" not in text
+    assert r"bad\x0aline \x1b[31m" in text
+
+
+def test_exceptions_are_kept() -> None:
+    stream = io.StringIO()
+    configure_logging(stream, log_format="json", level="debug")
+    try:
+        raise OSError(28, "No space left on device")
+    except OSError:
+        structlog.get_logger("k").exception("failed")
+    (line,) = stream.getvalue().splitlines()
+    assert "No space left on device" in json.loads(line)["exception"]

@@ -1,0 +1,455 @@
+"""Goal: a body is worked on while it comes, is taken as its schema has it, and its description in
+the API is whole; what a page may send without a preflight changes nothing.
+Method: bodies cut anywhere, every schema, every route of the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from concurrent.futures import Executor
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+
+import pytest
+from aiohttp import ClientSession, StreamReader, web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.test_utils import make_mocked_request
+from openapi_spec_validator import validate
+
+from kafkalog import __version__
+from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.errors import NotReady
+from kafkalog.format.wire.json_documents import Lines
+from kafkalog.server.api import Phase
+from kafkalog.server.app import ROUTE_TABLES, close_listeners, open_listeners
+from kafkalog.server.fetch.delayed_fetch import DelayedFetches
+from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, InFlightBytes
+from kafkalog.server.protocol.endpoint import Action, Endpoint, endpoint_of
+from kafkalog.server.protocol.errors import REGISTER, ApiError
+from kafkalog.server.protocol.openapi import describe, described_path, error_numbers
+from kafkalog.server.protocol.replies import RequestIds
+from kafkalog.server.protocol.schemas import DeleteUntil, PartitionsCount, parse_body
+from kafkalog.server.security.gate import AccessFiles
+from kafkalog.settings import ServerConfig, load_settings
+from tests.made_api import api_over
+from tests.sim.sim_manager import DIRS, SimManager
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from kafkalog.server.api import Api
+
+
+LIMIT_BYTES = 10_000
+
+
+class World:
+    """A request's body and the edge around it."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        protocol = BaseProtocol(loop)
+        protocol.connection_made(asyncio.Transport())
+        self.content = StreamReader(protocol, 1 << 16, loop=loop)
+        self.request = make_mocked_request("POST", "/", {}, payload=self.content)
+        self.in_flight = InFlightBytes(LIMIT_BYTES)
+        self.delayed_fetches = DelayedFetches(loop, 1)
+        self.edge = SimpleNamespace(
+            in_flight=self.in_flight,
+            delayed_fetches=self.delayed_fetches,
+            config=ServerConfig(socket_request_max_bytes=1000),
+            stopping=False,
+            refusal=lambda: "stopping",
+        )
+        self.api = cast("Api", self.edge)
+
+    def documents(self, body: BodyStream) -> DocumentStream:
+        """The lines of a body."""
+        return DocumentStream(self.request, self.api, body, Lines())
+
+
+def in_world(test: Callable[[World], Awaitable[None]]) -> None:
+    """Run a test in a loop of its own; nothing is held when it is over."""
+
+    async def run() -> None:
+        world = World()
+        await test(world)
+        assert world.in_flight.used_bytes == 0
+        assert world.delayed_fetches.waiting_count == 0
+
+    asyncio.run(run())
+
+
+def code_of(refusal: pytest.ExceptionInfo[ApiError]) -> int:
+    """Its number."""
+    return refusal.value.entry.error_code
+
+
+def test_groups_are_bounded_and_let_go() -> None:
+    """Goal: what came together is given out in groups, each with the bytes it held.
+    Method: 5,000 short lines and half of one more; each group let go before the next.
+    """
+
+    async def test(world: World) -> None:
+        with BodyStream(world.request, world.api) as body:
+            documents = world.documents(body)
+            world.content.feed_data(b"1\n" * 3000 + b"{")
+            counts = []
+            for _ in range(2):
+                group = await documents.next()
+                assert group is not None
+                counts.append(len(group.documents))
+                body.let_go(group.size_bytes)
+            assert counts == [2000, 1000]
+            assert world.in_flight.used_bytes == 1
+            world.content.feed_data(b"}")
+            world.content.feed_eof()
+            group = await documents.next()
+            assert group is not None
+            assert group.documents == [b"{}"]
+            assert documents.is_empty
+            assert await documents.next() is None
+
+    in_world(test)
+
+
+def test_whole_documents_come_before_the_fault() -> None:
+    """What was sent whole is not lost to what follows."""
+
+    async def test(world: World, first: bytes, second: bytes) -> None:
+        with BodyStream(world.request, world.api) as body:
+            documents = world.documents(body)
+            world.content.feed_data(first)
+            group = await documents.next()
+            assert group is not None
+            assert group.documents == [b"{}"]
+            world.content.feed_data(second)
+            with pytest.raises(ApiError) as refusal:
+                await documents.next()
+            assert code_of(refusal) == 41302
+
+    in_world(partial(test, first=b"{}\n" + b"x" * 900, second=b"x" * 200))
+    in_world(partial(test, first=b"{}\n" + b"x" * 1100, second=b"x"))
+
+
+def test_the_bound_of_all_bodies() -> None:
+    """A stream alone is never refused; beside others it is, and gives back what it had."""
+
+    async def test(world: World) -> None:
+        deadline = asyncio.get_running_loop().time() + 60
+        with BodyStream(world.request, world.api) as body:
+            world.content.feed_data(b"x" * (LIMIT_BYTES + 1))
+            assert len(await body.chunk(deadline)) == LIMIT_BYTES + 1
+        world.in_flight.reserve(LIMIT_BYTES)
+        with BodyStream(world.request, world.api) as body:
+            world.content.feed_data(b"x")
+            with pytest.raises(ApiError) as refusal:
+                await body.chunk(deadline)
+            assert code_of(refusal) == 42902
+        world.in_flight.release(LIMIT_BYTES)
+
+    in_world(test)
+
+
+def test_a_stream_lives_a_day() -> None:
+    """V3's longest stream; what is there is read, what would be waited for is not."""
+
+    async def test(world: World) -> None:
+        deadline = asyncio.get_running_loop().time() + 60
+        with BodyStream(world.request, world.api, life_seconds=0) as body:
+            world.content.feed_data(b"x")
+            assert await body.chunk(deadline) == b"x"
+            with pytest.raises(ApiError, match="a day old") as refusal:
+                await body.chunk(deadline)
+            assert code_of(refusal) == 408
+
+    in_world(test)
+
+
+def test_a_stop_wakes_who_waits() -> None:
+    """A stop ends the wait for the next bytes."""
+
+    async def test(world: World) -> None:
+        deadline = asyncio.get_running_loop().time() + 60
+        with BodyStream(world.request, world.api) as body:
+            waiting = asyncio.create_task(body.chunk(deadline))
+            await asyncio.sleep(0)
+            world.edge.stopping = True
+            world.delayed_fetches.wake_all()
+            with pytest.raises(NotReady):
+                await waiting
+            with pytest.raises(ApiError) as refusal, BodyStream(world.request, world.api):
+                pass
+            assert code_of(refusal) == 42903
+
+    in_world(test)
+
+
+def test_a_stop_meets_a_wait_that_just_ended() -> None:
+    """Goal: a stop goes through to every stream, whatever the others are doing.
+    Method: the stop in the turn of the loop in which a deadline has passed and nobody knows yet.
+    """
+
+    async def test(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        stopped = loop.create_future()
+
+        def stop() -> None:
+            try:
+                world.delayed_fetches.wake_all()
+            except RuntimeError as error:
+                stopped.set_exception(error)
+            else:
+                stopped.set_result(None)
+
+        with BodyStream(world.request, world.api) as body:
+            deadline = loop.time() - 1
+            waiting = asyncio.create_task(body.chunk(deadline))
+            loop.call_soon(loop.call_soon, stop)  # behind the timer of the one who waits
+            with pytest.raises(ApiError) as refusal:
+                await waiting
+            assert code_of(refusal) == 408
+            await stopped
+
+    in_world(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("3", 3),
+        ("3.0", 3),
+        ("3e2", 300),
+        ("9007199254740992.0", 1 << 53),
+        ("9223372036854775807", (1 << 63) - 1),
+    ],
+)
+def test_whole_numbers(text: str, number: int) -> None:
+    """1.0 is an integer in JSON Schema."""
+    body = b'{"partitions_count": %s}' % text.encode()
+    assert parse_body(PartitionsCount, body).partitions_count == number
+
+
+@pytest.mark.parametrize("text", ["3.5", '"3"', "true", "null", "9007199254740994.0", "[3]"])
+def test_what_is_no_whole_number(text: str) -> None:
+    """A float above 2^53 may have been another number when it was written."""
+    with pytest.raises(ApiError) as refusal:
+        parse_body(PartitionsCount, b'{"partitions_count": %s}' % text.encode())
+    assert refusal.value.entry.error_code == 422
+    assert refusal.value.message.startswith("partitions_count: ")
+
+
+@pytest.mark.parametrize("offset", ["-2", "-2.0", "9223372036854775808"])
+def test_bounds_hold_for_both_spellings(offset: str) -> None:
+    """The bound is the number's, not the spelling's."""
+    with pytest.raises(ApiError):
+        parse_body(DeleteUntil, b'{"offset": %s}' % offset.encode())
+
+
+SETTINGS = load_settings(None, {}, {"http.port": "0"})
+JSON, V2 = "application/json", "application/vnd.kafka.v2+json"
+SIMPLE = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b")
+WRONG = (*SIMPLE, "text/plain;charset=UTF-8", "application/octet-stream", "text/json", "json", "")
+PLACES = {"topic": "t", "partition": "0", "producer_id": "1", "broker": "1", "config": "a"}
+
+
+class Closed(Executor):
+    """In the place of threads: what comes so far was let in."""
+
+    def submit(self, *_: object, **__: object) -> NoReturn:
+        raise NotReady("no thread runs here")
+
+
+class Asked(NamedTuple):
+    """A request and what it was answered."""
+
+    route: str
+    content_type: str | None
+    status: int
+    said: str
+
+
+def changing_routes() -> list[tuple[web.RouteDef, Endpoint]]:
+    routes = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
+    found = []
+    for route in routes:
+        promise = endpoint_of(route.handler)
+        if route.method not in ("GET", "HEAD") and promise is not None:
+            found.append((route, promise))
+    return found
+
+
+def ask_all(
+    asked: Iterable[tuple[web.RouteDef, str | None, bytes]],
+) -> list[Asked]:
+    """At one edge, one after the other."""
+
+    async def run() -> list[Asked]:
+        sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
+        sim.operations.topics.create("t", 2)
+        api = api_over(sim, SETTINGS, Closed())
+        api.phase = Phase.SERVING
+        listeners = await open_listeners(api, AccessFiles(SETTINGS.server), RequestIds("test"))
+        base = f"http://127.0.0.1:{listeners[0].port}"
+        places = {**PLACES, "cluster_id": api.cluster_id}
+        found = []
+        async with ClientSession(skip_auto_headers=("Content-Type",)) as client:
+            for route, kind, body in asked:
+                path = re.sub(r"\{([a-z_]+)[^}]*\}", lambda at: places.get(at[1], "x"), route.path)
+                headers = {} if kind is None else {"Content-Type": kind}
+                sent = client.request(route.method, base + path, data=body, headers=headers)
+                async with sent as answer:
+                    said = await answer.text()
+                found.append(Asked(f"{route.method} {route.path}", kind, answer.status, said))
+        await close_listeners(listeners, 5)
+        return found
+
+    return asyncio.run(run())
+
+
+def is_judged(promise: Endpoint) -> bool:
+    """All but those that read no body and change nothing that lasts: a consumer's end."""
+    changes = promise.right is not None and promise.right.action is not Action.READ
+    return bool(promise.body) or changes
+
+
+def test_a_simple_type_is_refused() -> None:
+    """415 at every route, but where the type is documented."""
+    asked = [
+        (route, kind, b'{"partitions":[]}')
+        for route, promise in changing_routes()
+        if is_judged(promise)
+        for kind in (*WRONG, None)
+        if kind is None or kind.partition(";")[0] not in promise.body
+    ]
+    assert len(asked) > 400
+    wrong = [each for each in ask_all(asked) if each.status != 415]
+    assert not wrong, (len(wrong), wrong[:5])
+
+
+def test_json_types_are_taken() -> None:
+    """With a body, with an empty one, with none and no type: no route refuses the type."""
+    json_routes = [
+        (route, promise)
+        for route, promise in changing_routes()
+        if not promise.body or JSON in promise.body or V2 in promise.body
+    ]
+    asked = [
+        (route, kind, body)
+        for route, promise in json_routes
+        for kind, body in (
+            ("Application/JSON ; charset=utf-8", b"{"),
+            (V2 if V2 in promise.body else JSON, b"{"),
+            *(((None, b""), (JSON, b"")) if not promise.is_body_required else ()),
+        )
+    ]
+    assert not [each for each in ask_all(asked) if each.status == 415]
+
+
+def test_a_body_that_nobody_reads() -> None:
+    """A route that reads none takes a request without one, and without a type."""
+    asked = [(route, None, b"") for route, promise in changing_routes() if not promise.body]
+    assert len(asked) > 10
+    assert not [each for each in ask_all(asked) if each.status == 415]
+
+
+DOCUMENT = json.loads(json.dumps(describe(ROUTE_TABLES, version=__version__)))
+
+
+def test_the_document_is_valid() -> None:
+    """Tools that check before they read take it.
+
+    The validator of the OpenAPI project's own schema for 3.1.
+    """
+    validate(DOCUMENT)
+
+
+def test_what_is_made_leads_to_what_can_be_asked_of_it() -> None:
+    """A tool that walks links finds operations that exist, with parameters that they have.
+
+    Every link of the document.
+    """
+    operations = {
+        each["operationId"]: {parameter["name"] for parameter in each["parameters"]}
+        for item in DOCUMENT["paths"].values()
+        for each in item.values()
+    }
+    links = [
+        link
+        for item in DOCUMENT["paths"].values()
+        for each in item.values()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) >= 10
+    for link in links:
+        assert link["parameters"].keys() <= operations[link["operationId"]]
+
+
+def test_references_lead_to_components() -> None:
+    """No reader of the document meets a name that it does not define.
+
+    Every ``$ref`` of the document.
+    """
+    components = DOCUMENT["components"]["schemas"]
+    found = set()
+
+    def walk(value: object) -> None:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                found.add(value["$ref"])
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+
+    walk(DOCUMENT)
+    assert found
+    assert {name.removeprefix("#/components/schemas/") for name in found} <= components.keys()
+
+
+def test_operation_ids_stand_once() -> None:
+    """A generated client has one function an operation.
+
+    All operation ids; aliases of a path carry the path in theirs.
+    """
+    ids = [each["operationId"] for item in DOCUMENT["paths"].values() for each in item.values()]
+    assert len(ids) == len(set(ids))
+    assert "fetchBatches" in ids
+
+
+def test_every_error_number_has_its_status() -> None:
+    """A client knows every answer it may get.
+
+    For each promised route each of its numbers; its status is declared and names it.
+    """
+    for table in ROUTE_TABLES:
+        for route in table:
+            assert isinstance(route, web.RouteDef)
+            promise = endpoint_of(route.handler)
+            if promise is None:
+                continue
+            operation = DOCUMENT["paths"][described_path(route.path)][route.method.lower()]
+            responses = operation["responses"]
+            for number in error_numbers(route.path, promise):
+                status = str(REGISTER[number].status)
+                assert f"{number}: " in responses[status]["description"], (route.path, number)
+            assert promise.summary, route.path
+
+
+def test_parameters_say_what_they_take() -> None:
+    """Bounds and defaults of the description are those of the handler.
+
+    The raw fetch, whose parameters read themselves.
+    """
+    operation = DOCUMENT["paths"]["/v1/topics/{topic}/partitions/{partition}/batches"]["get"]
+    by_name = {each["name"]: each for each in operation["parameters"]}
+    assert by_name["offset"]["required"]
+    assert by_name["offset"]["schema"]["minimum"] == 0
+    assert by_name["max_bytes"]["schema"]["default"] == 1 << 20
+    assert by_name["topic"]["in"] == "path"
+    assert by_name["isolation"]["schema"]["enum"] == ["read_uncommitted", "read_committed"]

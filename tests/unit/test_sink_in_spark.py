@@ -302,7 +302,7 @@ def test_an_error_of_the_lane_itself_reaches_the_task() -> None:
         (UnknownTopic("Topic t does not exist."), "Create the topic first"),
         (
             OutcomeUnknown("No answer from http://x:1: it took too long."),
-            "the daemon of the option",
+            "the daemon of option url",
         ),
         (ClientError("Something new."), "Something new."),
     ],

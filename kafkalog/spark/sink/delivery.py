@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from queue import SimpleQueue
-from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Self
 
 from kafkalog.client.errors import ClientError
@@ -60,7 +59,9 @@ class Delivery:
         self._codec = codec
         self._is_transactional = is_transactional
         self._system = SystemThreads(self._fail)
-        self._slots = BoundedSemaphore(BATCHES_IN_FLIGHT)
+        self._slots: SimpleQueue[None] = SimpleQueue()  # one for each batch that may be in flight
+        for _ in range(BATCHES_IN_FLIGHT):
+            self._slots.put(None)
         # owned by the task
         self._sequences = sequences
         self._lanes: list[SimpleQueue[_Parcel | None]] = []
@@ -100,7 +101,7 @@ class Delivery:
             base_sequence=base_sequence,
             is_transactional=self._is_transactional,
         )
-        self._slots.acquire()
+        self._slots.get()
         self._check()
         self._lane(at).put((at, data))
         self._sequences[at] = add_to_sequence(base_sequence, len(batch.rows))
@@ -145,7 +146,7 @@ class Delivery:
                 if self._failure is None:
                     self._deliver(*parcel)
             finally:
-                self._slots.release()
+                self._slots.put(None)
 
     def _deliver(self, at: TopicPartition, data: bytes) -> None:
         try:

@@ -1,1 +1,1 @@
-"""The seams to the outside world: clock, filesystem, scheduler, threads, random numbers."""
+"""Interfaces to the outside world, and their implementations on this machine."""

@@ -1,9 +1,9 @@
-"""The only door to the disk. Every method may raise OSError; `broker/` decides what it means.
+"""The only interface to the disk. Every method may raise OSError, which `broker/` interprets.
 
-Rules for all implementations (the contract suite is tests/sim/test_filesystem_contract.py):
-writes are whole (a short write is continued; when it cannot be, the error is raised and the file
-may hold a part); nothing is memory-mapped; a name is durable only after sync_dir of its directory,
-bytes only after sync or datasync of their file.
+Rules for all implementations (contract suite: tests/sim/test_filesystem_contract.py). Writes are
+complete: a short write is continued, and when it cannot be, the error is raised and the file may
+hold a part of the data. Nothing is memory-mapped. A name is durable only after sync_dir of its
+directory, bytes only after sync or datasync of their file.
 """
 
 from __future__ import annotations

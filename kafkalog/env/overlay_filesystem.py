@@ -1,11 +1,11 @@
-"""A directory as it would be if somebody worked on it: its files are read, nothing in it changes.
+"""An overlay: a directory that can be changed while its source directory stays unchanged.
 
-For dry runs of what needs a log of its own, and for work whose result lies elsewhere. New and
-changed files come into a directory above; ``.log`` files, which are large, stay where they are and
-are read from there; the small others are copied. A file that stays below can get another name, or
-go, as far as the overlay shows it; what changes its bytes or its time copies it first. A dry run
-refuses either, because it shall not mend what it judges, and sees no links, as a daemon; else what
-links lead to is copied. One thread.
+For dry runs that need a log of their own, and for work whose result is written elsewhere. New and
+changed files go to an upper directory. Large files (``.log``) stay in the source and are read from
+there; small ones are copied. A file that stays in the source can be renamed or removed in the
+overlay; a change of its bytes or its time copies it first. A dry run refuses such a change, because
+it must not repair what it judges, and ignores links, as a daemon does; other work follows links and
+copies their targets. One thread.
 """
 
 from __future__ import annotations

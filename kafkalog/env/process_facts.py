@@ -1,21 +1,15 @@
-"""The process's limit of open descriptors, and what of it connections leave to files.
+"""Facts and limits of this process: descriptors, the allocator, counted I/O, write access.
 
-The process's allocator: freed buffers stay mapped for the next ones, but not for ever.
+Descriptors: the limit of open files, and how many of them connections leave to files.
 
-By itself glibc maps large blocks on their own and gives back what is freed at the top of a heap:
-fetched chunks and pages would be faulted in and zeroed by the kernel anew, which costs more than
-their CRC. With both thresholds raised the heap itself is the pool of buffers, and none is used
-again while a transport still holds it. What is freed beyond the second threshold goes back.
+Allocator: glibc by default maps large blocks separately and returns freed memory at the top of the
+heap. Buffers of fetches would then be mapped and zeroed by the kernel again for each request, which
+costs more than their CRC. With both thresholds raised the heap is the pool of buffers. Memory that
+a peak leaves free between used blocks is returned by ``give_freed_memory_back``.
 
-What a peak leaves behind would stay as well: most of it lies between blocks that are in use, where
-glibc never looks. So it is asked to, now and then (``give_freed_memory_back``).
-
-What the kernel counted of this process's reads and writes of storage; Linux only.
-
-Write access to the log directories: who this process is, and the command that lets it write.
-
-Looked at before anything is written, because the commonest fault of a volume is that it belongs to
-somebody else, and ``Permission denied`` names neither. Changes nothing; blocks on the disk.
+Write access to log directories: checked before anything is written, because the most common fault
+of a volume is a wrong owner, and ``Permission denied`` names neither. Changes nothing; blocks on
+the disk. Counted I/O is Linux only.
 """
 
 from __future__ import annotations

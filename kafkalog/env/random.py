@@ -1,4 +1,4 @@
-"""The only source of chance: segment jitter, topic ids, tie breaks."""
+"""The only source of random numbers: segment jitter, topic ids, tie breaks."""
 
 from __future__ import annotations
 

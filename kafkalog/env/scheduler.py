@@ -1,8 +1,7 @@
-"""Named background tasks: once after a delay, or periodic. Kafka's KafkaScheduler.
+"""Named background tasks, one-shot or periodic. Kafka's KafkaScheduler.
 
-A task that raises is reported, counted and keeps its schedule. Delays use the monotonic clock; what
-is shown to people is wall time. What every scheduler keeps of its tasks is in ``task_table.py``;
-threads and guard are its own.
+A task that raises is reported, counted and keeps its schedule. Delays use the monotonic clock;
+times that are shown to people are wall clock.
 """
 
 from __future__ import annotations

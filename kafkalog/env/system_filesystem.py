@@ -1,14 +1,8 @@
-"""The machine's disk. Plain system calls, whole writes, no mapping; raises OSError as it comes.
+"""The machine's disk: plain system calls, complete writes, no mapping; OSErrors are not translated.
 
-A file closes itself when its last reference goes, so a reader that holds one keeps reading whole
-bytes after the segment was renamed or unlinked.
-
-WholeFiles: small files read and replaced as a whole, the same steps on every Filesystem.
-
-One home for the order of the steps, so that what a simulated power cut proves of it is true of the
-machine's disk.
-
-A copy of a directory's files, times and modes with them: for tools that work on a copy.
+A file closes itself with its last reference, so that a reader that holds one reads on after the
+segment was renamed or unlinked. ``WholeFiles`` holds the steps that replace small files atomically
+for every Filesystem, so that what a simulated power cut shows is true of the machine's disk too.
 """
 
 from __future__ import annotations

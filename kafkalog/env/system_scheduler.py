@@ -1,10 +1,8 @@
 """A pool of threads that runs named tasks, as Kafka's KafkaScheduler does.
 
-TaskTable: what waits, what runs, and what each name has done so far.
-
-Owns the order and the history of a scheduler's tasks; no thread, no lock (its scheduler guards
-every call). Names are constants of the program, a handful: history is kept by name for ever, and
-finding the next task looks at the head of each name's queue.
+``TaskTable`` owns the order and the history of the tasks of a scheduler, the simulated one too. It
+has no thread and no lock: its scheduler guards every call. Task names are a handful of constants,
+so that history is kept by name indefinitely and the next task is the earliest of the queues' heads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The machine's threads. Background threads run at nice 15, so that they never starve the loop.
+"""The machine's threads, and the pools of threads for the event loop.
 
-Pools of threads for the asynchronous edge: asyncio wants concurrent.futures executors.
+Background threads run at nice 15, so that they do not slow down the event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ServiceManager: what systemd, or whoever speaks its protocol, is told about this process.
+"""ServiceManager: notifies systemd, or a compatible service manager, of this process's state.
 
-One datagram of ``NAME=value`` lines to the socket that the environment names (sd_notify(3));
-without one nothing happens. Never blocks: what does not fit the receiver's queue is lost, and said
-again at the next period. Owned by the event loop.
+One datagram of ``NAME=value`` lines to the socket that the environment names (sd_notify(3)); does
+nothing without one. Never blocks: a datagram that does not fit into the receiver's queue is lost
+and repeated in the next period. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Threads and their waiting points. No thread is started anywhere else."""
+"""Threads, and what they wait for. No thread is started in any other way."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""FieldReader: the fields of a record's key or value, one after the other, as Kafka lays them out.
+"""Fields of Kafka's schemas and records: strings, fixed and variable-length integers.
 
-A string is its length as an int16 and UTF-8; a compact one an unsigned varint of the length + 1.
-Pure; one thread.
-
-Zigzag variable-length integers of records: varint (32 bits) and varlong (64 bits).
-
-Seven bits a byte, low group first, high bit set when more follow; at most 5 and 10 bytes. Plain
-functions for tools, single records and markers; hot paths have their own in the kernels.
+A string is its length as an int16 and UTF-8; a compact string an unsigned varint of length + 1.
+A varint has seven bits a byte, low group first, the high bit set when more follow; signed ones are
+zigzag encoded. Hot paths use the kernels' own functions. Pure; a FieldReader is for one thread.
 Source: Kafka 4.1 ByteUtils, log-format.md 1.2.
 """
 

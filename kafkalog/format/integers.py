@@ -1,12 +1,7 @@
-"""Bounds of the signed integers on disk and in Kafka's configs: defined here and nowhere else.
+"""Bounds of the signed integers on disk and in Kafka's configs, and the error of a broken format.
 
-A field's own bound is named after the field and stands beside it (``OFFSET_MAX``). Kernels, which
-import nothing, write them as literals.
-
-The one parent of everything that `format/` raises about bytes or text it was given.
-
-`format/` knows values only, never files: whoever read the bytes catches `FormatError` and raises a
-`CorruptData` with file and position (`log/`, `broker/`) or an `InvalidRequest` (the edges).
+The bound of a single field is a constant beside the field (``OFFSET_MAX``). Kernels import nothing
+and write bounds as literals.
 """
 
 from __future__ import annotations
@@ -17,11 +12,11 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class FormatError(ValueError):
-    """The given bytes or text break the format.
+    """The given bytes or text break the format. Parent of every error that `format/` raises.
 
-    ``reason`` says how. ``position`` is the byte at which it was seen, counted from the start of
-    what was given, or None when no single byte can be named; for text files it is None and
-    the reason names the line.
+    ``position`` is the first wrong byte, counted from the start of the input; None when no single
+    byte is wrong, and for text files, where the reason names the line. `format/` knows no files:
+    the caller raises a `CorruptData` with file and position, or an `InvalidRequest`.
     """
 
     def __init__(self, reason: str, position: int | None = None) -> None:

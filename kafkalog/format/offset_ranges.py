@@ -1,4 +1,4 @@
-"""Ranges of offsets that a log lost: which those in a gap are, and which were not accepted yet."""
+"""Ranges of offsets that a log has lost: which offsets of a gap are lost and not yet accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name that somebody will have meant: the end of an error about one that nobody knows."""
+"""Suggests a known name in the error about an unknown one."""
 
 from __future__ import annotations
 

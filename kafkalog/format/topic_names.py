@@ -1,12 +1,8 @@
-"""Topic names, partitions and the names of their directories.
+"""Topic names, partitions, the names of their directories, and topic and directory ids.
 
-Owns the naming rules in both directions. Never touches a disk; pure values for any thread.
-Source: Kafka's `Topic`, `TopicPartition` and `LocalLog.parseTopicPartitionName`, log-format.md 12
-and 13.
-
-Topic and directory ids: sixteen bytes, written as 22 characters of URL-safe base64.
-
-Pure functions. Source: Kafka's `Uuid` and `DirectoryId`.
+Owns the naming rules in both directions. An id is a UUID, written as 22 characters of URL-safe
+base64. Pure; any thread. Source: Kafka's `Topic`, `TopicPartition`,
+`LocalLog.parseTopicPartitionName`, `Uuid` and `DirectoryId`, log-format.md 12 and 13.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ or change the batch, and hands it over in every other case. Pure; any thread.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -223,7 +223,7 @@ def _validate_batch(batch: memoryview, topic: _Topic) -> BatchFacts:
             inflated, base_timestamp = renumber_records(
                 inflated, header.record_count, header.base_timestamp
             )
-            header = replace(header, base_timestamp=base_timestamp)
+            header = header._replace(base_timestamp=base_timestamp)
         data = _rebuilt(inflated, header, target, max_timestamp, topic)
         _refuse_too_large(len(data), topic)
         header = read_header(data)
@@ -444,8 +444,7 @@ def _rebuilt(
     payload = compress(target, inflated, _level_of(target, topic.config))
     attributes = header.attributes & ~(_CODEC_BITS | _TIMESTAMP_TYPE_BIT)
     attributes |= target | topic.timestamp_type << 3
-    new_header = replace(
-        header,
+    new_header = header._replace(
         length=HEADER_BYTES - LOG_OVERHEAD + len(payload),
         attributes=attributes,
         max_timestamp=max_timestamp,

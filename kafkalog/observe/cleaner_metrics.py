@@ -1,9 +1,9 @@
-"""Metrics of the log cleaner: counters that its threads feed, and gauges that a scrape asks for.
+"""Metrics of the log cleaner: counters that its threads feed, and gauges that a scrape computes.
 
-Owns names, units and help of all of them, also of those under the names that the JMX exporter gives
-Kafka's (``kafka_log_logcleaner_*``): both sets are made of the same facts at each scrape, so they
-cannot disagree. Facts are what the cleaner saw at its last look; a scrape never looks at a log.
-What is told of each compacted log is in ``partition_rows``.
+Owns names, units and help of all of them, including those of Kafka's JMX exporter
+(``kafka_log_logcleaner_*``): both sets are computed from the same facts at each scrape, so that
+they agree. The facts are those of the cleaner's last check; a scrape does not read a log. The
+metrics of each compacted log are in ``partition_metrics``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What Kafka's exporters tell of a whole broker, under their names (JMX exporter, Strimzi's rules).
+"""Metrics of the whole broker under the names of Kafka's exporters (JMX exporter, Strimzi's rules).
 
-Owns names and help. Made at each scrape of the snapshot that our own families are made of, so that
-the two sets cannot disagree. The names of single partitions are in ``partition_rows``, of topics in
-``topic_traffic``, of the cleaner in ``cleaner_metrics``. Names about replication are left out: an
-invented value would be believed.
+Owns names and help. They are computed at each scrape from the snapshot that kafkalog's own families
+use, so that both agree. The names of partitions are in ``partition_metrics``, of topics in
+``topic_metrics``, of the cleaner in ``cleaner_metrics``. Metrics of replication are left out,
+because an invented value would be trusted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Log lines: structlog set-up, one line per event on one stream, standard logging routed in.
+"""Log lines: configuration of structlog, one line an event, standard logging included.
 
 Owns the shape: ``timestamp`` (RFC 3339 UTC), ``level``, ``event``, ``logger``, then the fields.
-Never holds a file. ``configure_logging`` is called once by the root of the process; loggers come
-from ``structlog.get_logger()`` anywhere. JSON escapes control characters itself; on the console
-they are escaped here, so that nobody's bytes can forge a line or steer a terminal.
+``configure_logging`` is called once by the root of the process; loggers come from
+``structlog.get_logger()`` anywhere. JSON escapes control characters; on a console they are escaped
+here, so that no client's bytes can forge a line or control a terminal.
 """
 
 from __future__ import annotations

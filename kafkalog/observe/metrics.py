@@ -1,11 +1,9 @@
 """Metrics: every counter, gauge and histogram of the process, its name, unit and help.
 
-Owns one ``CollectorRegistry`` per instance (one per process, one per test); never the default one,
-never the disk, never a lock held over I/O. Any thread may call the ``observe_*`` and ``set_*``
-methods. Labels never come from a client except topic names that exist. Names: prefix
-``kafkalog_``, base units, counters ``_total``. What a scrape makes of them is ``metrics_page``'s.
-
-Metrics of ``archive.hold``: what gave way. Lag and what is held are in ``partition_rows``.
+Owns one ``CollectorRegistry`` per instance (one per process, one per test), not the default one.
+Touches no disk and holds no lock over I/O. Any thread may call the ``observe_*`` and ``set_*``
+methods. A label comes from a client only when it is the name of an existing topic. Names have the
+prefix ``kafkalog_``, base units, and ``_total`` for counters. ``metrics_page`` writes the page.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The families of partitions: what a scrape tells of each, under our names and under Kafka's.
+"""The metric families of partitions, under kafkalog's and under Kafka's names.
 
-Owns names, help and how the partitions of a topic become one where ``metrics.partition.level`` (or
-too many partitions) leaves topics alone. Both sets of names are made of the same sample, so they
-cannot disagree.
-
-Snapshot: what a scrape asks the rest of the daemon for, at one moment; no disk behind it.
+Owns names, help and how the partitions of a topic are summed where ``metrics.partition.level`` (or
+the number of partitions) selects topics. Both sets of names are computed from the same sample, so
+that they agree. ``Snapshot`` is what one scrape reads of the rest of the daemon; no disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The labelled children of the library's metrics, without the checks that cost more than the count.
+"""The labelled children of prometheus_client's metrics, without its slower checks.
 
-Owns nothing: children are looked up where the library keeps them, so that no second table can hold
-a forgotten one. Any thread.
+Owns nothing: children are looked up in the library's own tables. Any thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stacks: where every thread of the process is now, as text.
+"""The stacks of all threads of the process as text.
 
-Takes the interpreter's lock alone. The lines of the sources themselves are left out, unlike in a
-traceback: they would be read from a disk, perhaps the very one that hangs.
+Takes only the interpreter's lock. Unlike a traceback it does not contain the source lines, which
+would be read from a disk, perhaps one that hangs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Appends and fetches by topic: the counters, and what Kafka's names for them say.
+"""Appends and fetches by topic: the counters, and the same under Kafka's names.
 
-Owns names and help of both sets. Kafka tells of all topics together as well; that sum keeps what
-deleted topics had come to, so that it never goes back. Any thread may count; labels are topics that
-exist: whoever counts has found a log.
+Owns names and help of both sets. Kafka also has the sum over all topics; it includes deleted
+topics, so that it never falls. Any thread may count. Labels are existing topics, because a caller
+has found a log before it counts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kafka property names to validated, frozen configuration.
 
-``load_settings(file_data, environment, overrides) -> Settings`` is the way in; ``setting_tables``
+``load_settings(file_data, environment, overrides) -> Settings`` is the entry point; ``tables``
 declares every key. Nothing here reads files, the environment or the clock.
 """
 

@@ -1,9 +1,9 @@
-"""Dynamic broker configurations: broker keys that change at run time, and their description.
+"""Dynamic broker configurations: broker keys that can be changed at run time.
 
 Owns which keys these are: the first broker synonym of each topic key (Kafka's
-``DynamicLogConfig``), which then goes over the file's for every topic without an override, and
-those of the log cleaner (Kafka's ``LogCleaner.RECONFIGURABLE_CONFIGS``) and of the log directories.
-Pure; any thread. Differs from Kafka, which stores unknown names too: they are refused.
+``DynamicLogConfig``), whose value then replaces the file's for every topic without an override, and
+the keys of the log cleaner (Kafka's ``LogCleaner.RECONFIGURABLE_CONFIGS``) and of the log
+directories. Pure; any thread. Differs from Kafka: unknown names are refused, not stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ServerConfig: what the HTTP edge and the process around it need, plain and frozen.
+"""ServerConfig: the configuration of the HTTP server and of the process; plain and frozen.
 
-Made and validated by ``load_settings``; sources of the limits: Kafka's socket server keys where
-they exist, kafkalog's own ``http.*`` keys elsewhere.
+Created and validated by ``load_settings``. Limits have the keys of Kafka's socket server where
+these exist, and kafkalog's own ``http.*`` keys otherwise.
 """
 
 from __future__ import annotations

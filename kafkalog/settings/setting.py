@@ -1,9 +1,9 @@
-"""Setting: one declared key, how its text is read and what values it may take.
+"""Setting: one declared key, how its text is parsed and which values are valid.
 
-Owns Kafka's rules for turning text into a value (``ConfigDef.parseType``, 4.1): text is trimmed,
-booleans are ``true`` or ``false`` in any case, lists are split at commas and trimmed, numbers are
-decimal and bounded by their Java type. Never reads a file or the environment. Pure; any thread.
-Differs from Kafka: ``NaN`` is refused everywhere (Kafka's range checks let it pass).
+Owns Kafka's parsing rules (``ConfigDef.parseType``, 4.1): text is trimmed, booleans are ``true`` or
+``false`` in any case, lists are split at commas and trimmed, numbers are decimal and bounded by
+their Java type. Pure; any thread. Differs from Kafka: ``NaN`` is refused everywhere (Kafka's range
+checks accept it).
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""Settings: the whole configuration with the source of each value, and load_settings that makes it.
+"""Settings: the complete configuration with the source of each value, created by ``load_settings``.
 
-Precedence: ``--override`` > environment > file > default. Texts are parsed by the declaration
-tables; what goes inward is frozen: ``BrokerConfig``, ``ServerConfig``, ``LogConfig``. Never reads a
-file (but through ``read_file``), the environment or the clock, never logs: warnings come back as
-``notices`` because logging is configured from the result. Source of the cross checks: Kafka's
+Precedence: ``--override``, environment, file, default. Values are parsed by the declaration tables;
+the rest of the program gets frozen ``BrokerConfig``, ``ServerConfig`` and ``LogConfig``. Reads no
+file (except through ``read_file``), environment or clock and logs nothing: warnings are returned as
+``notices``, because logging is configured from the result. Source of the cross checks: Kafka's
 ``KafkaConfig.validateValues``.
 
-Environment variables as configuration keys, by the rule of Apache Kafka's container image.
-
-The prefix is removed and the rest lower-cased; then ``___`` is ``-``, ``__`` is ``_`` and ``_`` is
-``.``. ``KAFKALOG_`` beats ``KAFKA_`` beats ``KAFKA_CFG_``. A variable of a known key with ``_FILE``
-behind it names a file that holds the value, as secrets are mounted. Reads neither the environment
-nor a file itself: both are passed in. Ignored is what start scripts inject, and what Kubernetes
-injects for a Service: its address, and what stands beside one (``..._PORT`` alone is mistyped).
+Environment variables follow the rule of Apache Kafka's container image: the prefix is removed and
+the rest lower-cased; then ``___`` is ``-``, ``__`` is ``_`` and ``_`` is ``.``. ``KAFKALOG_`` has
+precedence over ``KAFKA_``, which has precedence over ``KAFKA_CFG_``. The variable of a known key
+with the suffix ``_FILE`` names a file that holds the value, for mounted secrets. Variables that
+start scripts set, and those that Kubernetes sets for a Service, are ignored.
 """
 
 from __future__ import annotations

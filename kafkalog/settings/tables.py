@@ -1,10 +1,10 @@
 # ruff: noqa: E501, PLR0913 - one line per key reads as a table; a row has that many columns
-"""Every configuration key kafkalog knows: the declaration tables, nothing else.
+"""Every configuration key of kafkalog: the declaration tables.
 
-Owns names, defaults, types, units, ranges, synonyms and the sentence an operator reads. Sources:
-Kafka 4.1 ``LogConfig``, ``ServerLogConfigs``, ``CleanerConfig``, ``KafkaConfig``; kafkalog's own keys
-are marked. A key with ``effective=False`` is accepted and checked but changes nothing in this
-release; its sentence says so (see ``NO_EFFECT``), and a start logs that it is set.
+Owns names, defaults, types, units, ranges, synonyms and the description for operators. Sources:
+Kafka 4.1 ``LogConfig``, ``ServerLogConfigs``, ``CleanerConfig``, ``KafkaConfig``; keys of kafkalog's
+own are marked. A key with ``effective=False`` is accepted and validated but has no effect in this
+release; its description says so (see ``NO_EFFECT``), and the daemon logs it when it is set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Topic configurations: overrides as texts to a LogConfig, and the description with its sources.
+"""Topic configurations: from overrides as text to a LogConfig, and their description.
 
-Owns Kafka's chain: topic override, then a dynamic broker key, then the first broker synonym that is
-set, then Kafka's default. Pure; any thread. Source: Kafka 4.1 ``LogConfig``,
-``ServerTopicConfigSynonyms``, ``ConfigHelper``.
+Owns Kafka's precedence: topic override, dynamic broker key, first broker synonym that is set,
+Kafka's default. Pure; any thread. Source: Kafka 4.1 ``LogConfig``, ``ServerTopicConfigSynonyms``,
+``ConfigHelper``.
 """
 
 from __future__ import annotations

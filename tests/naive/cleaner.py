@@ -7,7 +7,7 @@ is written anew with the builder of tests (``struct``). Log-lifecycle 12.3 to 12
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.format.records.compression import compress
@@ -369,8 +369,7 @@ def rebuilt(batch: PlainBatch, kept: list[Record], horizon: int | None) -> Plain
     maximum = header.max_timestamp
     if not header.attributes & APPEND_TIME:
         maximum = max(record.timestamp for record in kept)
-    rest = replace(
-        header,
+    rest = header._replace(
         attributes=header.attributes & ~HORIZON | (0 if horizon is None else HORIZON),
         base_timestamp=base_timestamp,
         max_timestamp=maximum,
@@ -383,5 +382,5 @@ def empty(batch: PlainBatch) -> PlainBatch:
     """The header alone."""
     header = batch.header
     kept_bits = header.attributes & (APPEND_TIME | TRANSACTIONAL | CONTROL)
-    rest = replace(header, attributes=kept_bits, base_timestamp=-1, record_count=0)
+    rest = header._replace(attributes=kept_bits, base_timestamp=-1, record_count=0)
     return PlainBatch.of(seal(rest, b""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import crc32c
@@ -48,9 +48,9 @@ def _field(data: bytes | None) -> bytes:
 
 def seal(header: BatchHeader, stream: bytes) -> bytes:
     """Header and stored records as a batch with its length and CRC."""
-    header = replace(header, length=49 + len(stream), crc=0)
+    header = header._replace(length=49 + len(stream), crc=0)
     crc = crc32c.crc32c(encode_header(header)[21:] + stream)
-    return encode_header(replace(header, crc=crc)) + stream
+    return encode_header(header._replace(crc=crc)) + stream
 
 
 def stored_batch(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from aiohttp.test_utils import make_mocked_request
 
-from kafkalog.env.machine_names import names_beside
-from kafkalog.server.security.hosts import ALLOWED, Hosts, with_short_forms
+from kafkalog.server.security.hosts import ALLOWED, Hosts, names_beside, with_short_forms
 from tests.integration.daemon import ROOT
 
 if TYPE_CHECKING:

@@ -269,7 +269,7 @@ def meaning(data: bytes) -> list[object]:
             found.append(batch.data)
             continue
         header = read_header(batch.data)
-        fields = [name for name in header.__slots__ if name not in ("length", "crc")]
+        fields = [name for name in header._fields if name not in ("length", "crc")]
         inflated = read_records(batch.data, max_bytes=1 << 30).records
         found.append(([getattr(header, name) for name in fields], inflated))
     return found

@@ -26,8 +26,8 @@ from kafkalog.format.wire.arrow_messages import (
     MessageTooLarge,
     UnusableColumn,
 )
-from kafkalog.format.wire.arrow_reader import ArrowReader
-from kafkalog.format.wire.arrow_writer import UNNAMED, ArrowRecords, ArrowWriter
+from kafkalog.format.wire.arrow_reader import UNNAMED, ArrowReader, ArrowRecords
+from kafkalog.format.wire.arrow_writer import ArrowWriter
 from kafkalog.format.wire.record_writer import Bounds, RecordRead, RecordShape
 from tests.naive.stored_batches import stored_batch
 

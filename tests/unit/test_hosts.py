@@ -11,13 +11,19 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import make_mocked_request
 
-from kafkalog.env.machine_names import names_beside
 from kafkalog.errors import InvalidConfig
 from kafkalog.server.api import Phase
 from kafkalog.server.app import close_listeners, open_listeners
 from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
-from kafkalog.server.security.hosts import ALLOWED, FOREIGN, MALFORMED, Hosts, with_short_forms
+from kafkalog.server.security.hosts import (
+    ALLOWED,
+    FOREIGN,
+    MALFORMED,
+    Hosts,
+    names_beside,
+    with_short_forms,
+)
 from kafkalog.settings import ServerConfig, load_settings
 from tests.made_api import api_over
 from tests.sim.sim_manager import SimManager

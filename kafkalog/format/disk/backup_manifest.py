@@ -1,8 +1,7 @@
-"""The manifest of a backup: which files it consists of, how long they are, and that it is complete.
+"""The manifest of a backup: its files, their lengths, and whether the backup is complete.
 
-Pure functions. The file is one JSON object in the root of a backup. It is there from the first
-moment with ``complete`` false, and replaced as the very last step: a directory whose manifest does
-not say ``complete`` is not a backup, however much lies in it.
+One JSON object in the root of a backup. It is written first with ``complete`` false and replaced as
+the last step: a directory whose manifest does not say ``complete`` is no backup. Pure functions.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Checkpoint files: version line, count line, one entry a line, newline after every line.
+"""Kafka's checkpoint files: a version line, a count line, one line an entry.
 
 Owns the text of the four offset checkpoints of a log directory and of `leader-epoch-checkpoint`.
-Never reads or writes a file. Source: Kafka's `CheckpointFile`, `OffsetCheckpointFile`,
+Pure functions. Source: Kafka's `CheckpointFile`, `OffsetCheckpointFile`,
 `LeaderEpochCheckpointFile`, log-format.md 10.
 
-Strict: a wrong version, count or line is a FormatError. Lenient exactly where Kafka is: no bytes at
-all, or a version line alone, mean "no entries"; fields may be separated by any white space; of two
-entries for one partition the later one holds. ``salvage_offsets`` is for a file that was refused.
+A wrong version, count or line is a FormatError. As in Kafka an empty file and a version line alone
+mean "no entries", fields may be separated by any white space, and of two entries for one partition
+the later one counts. ``salvage_offsets`` reads what it can from a damaged file.
 """
 
 from __future__ import annotations

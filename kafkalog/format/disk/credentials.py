@@ -1,4 +1,4 @@
-"""Credentials: what the daemon keeps of passwords and tokens, as text and as values.
+"""Credentials: the hashes of passwords and tokens that the daemon stores.
 
 A credentials file has one credential a line, of kind, principal and secret::
 
@@ -6,9 +6,9 @@ A credentials file has one credential a line, of kind, principal and secret::
     basic     alice      scrypt:16384:8:5:<salt>:<hash>     salt and hash in base64
     bearer    ci         sha256:<64 hex digits>
 
-Passwords are kept as salted scrypt, because they can be guessed; tokens as plain SHA-256, because
-nobody guesses 256 random bits. A principal has one password and any number of tokens. Nothing here
-prints a secret, nor a hash in an error or a representation. Pure; any thread.
+Passwords can be guessed and are stored as salted scrypt. Tokens are 256 random bits and are stored
+as plain SHA-256. A principal has one password and any number of tokens. No error and no
+representation contains a secret or a hash. Pure; any thread.
 """
 
 from __future__ import annotations

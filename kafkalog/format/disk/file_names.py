@@ -1,11 +1,7 @@
-"""The names of all files in a log directory: made and parsed here and nowhere else.
+"""The names of all files in a log directory, created and parsed only here.
 
-Never touches a disk; pure functions. Source: Kafka's `LogFileUtils`, `UnifiedLog` constants,
-log-format.md 5, 10 and 11.
-
-The clean shutdown marker's content. Its existence alone means "clean"; nobody reads it here.
-
-Pure functions. Source: Kafka's `CleanShutdownFileHandler`, log-format.md 11.
+Pure functions. Source: Kafka's `LogFileUtils`, `UnifiedLog` constants and
+`CleanShutdownFileHandler`, log-format.md 5, 10 and 11.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Records of ``__consumer_offsets`` that say how far a group has come with a partition.
+"""Records of ``__consumer_offsets`` that hold the committed offset of a group in a partition.
 
 Owns the bytes of Kafka's OffsetCommitKey (versions 0 and 1) and OffsetCommitValue (0 to 4), and the
-rule that gives a group its partition. Other keys of that topic (group metadata is 2, the newer
-protocols' are 3 and above) belong to Kafka: they are recognised by their version and left alone.
-Pure functions for any thread. Source: Kafka 4.1 ``OffsetCommitKey.json``,
+rule that assigns a group to a partition of the topic. Other keys (2 is group metadata, 3 and above
+are the newer protocols') are Kafka's: they are recognised by their version and kept unchanged.
+Pure functions; any thread. Source: Kafka 4.1 ``OffsetCommitKey.json``,
 ``OffsetCommitValue.json``, ``GroupCoordinatorService.partitionFor``.
 
     key    int16 version, string group, string topic, int32 partition

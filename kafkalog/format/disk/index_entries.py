@@ -1,16 +1,16 @@
-"""Entries of the three indexes, one at a time and in bulk.
+"""Entries of the three indexes, one at a time and as tables.
 
-Owns their byte layout. Never knows base offsets, files or sanity rules: offsets here are relative
-to the segment in the offset and time index and absolute in the transaction index. Pure functions.
-Source: Kafka's `OffsetIndex`, `TimeIndex`, `AbortedTxn`, log-format.md 6 to 8.
+Owns their byte layout. Pure functions. Offsets are relative to the segment in the offset and time
+index and absolute in the transaction index. Source: Kafka's `OffsetIndex`, `TimeIndex`,
+`AbortedTxn`, log-format.md 6 to 8.
 
     offset index  int32 relative offset, int32 position                                    8 bytes
     time index    int64 timestamp, int32 relative offset                                  12 bytes
     transactions  int16 version 0, int64 producer id, int64 first, int64 last offset,
                   int64 last stable offset                                                34 bytes
 
-Bulk forms are int64 tables, a row an entry, a column a field in the order above (transactions
-without their version). Unpacking takes whole entries and ignores a shorter rest, as Kafka does.
+Tables are int64, a row an entry, a column a field in the order above (transactions without their
+version). Reading a table ignores an incomplete entry at the end, as Kafka does.
 """
 
 from __future__ import annotations

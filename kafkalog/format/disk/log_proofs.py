@@ -1,16 +1,16 @@
-"""``kafkalog.checkpoint``: what the checkpoints of a log directory say, once more and checked.
+"""``kafkalog.checkpoint``: the offsets of Kafka's checkpoint files once more, under a checksum.
 
 Kafka's checkpoint files have no checksum, so a flipped bit in one of them is another offset. This
-file of ours says the same under a CRC-32C, with each line bound to a topic id, and the whole to the
-``directory.id`` of its log directory. Pure functions, text, a newline after every line:
+file protects its content by a CRC-32C. It binds each line to a topic id and the file to the
+``directory.id`` of its log directory. Has no counterpart in Kafka. Pure functions. The text:
 
     kafkalog.checkpoint 1
     directory <directory.id>
     <topic id> <partition> <log start> <recovery point> <first dirty> <end> <gapless> <losses>
     crc32c <eight hex digits, of all bytes before this line>
 
-``-`` stands for what is not known; gapless is 0 or 1; losses are ``first-last``, separated by
-commas. A later format keeps the first line's words and the last line. Has no counterpart in Kafka.
+Every line ends with a newline. ``-`` means unknown; gapless is 0 or 1; losses are ``first-last``,
+separated by commas. A later format must keep the words of the first line and the last line.
 """
 
 from __future__ import annotations

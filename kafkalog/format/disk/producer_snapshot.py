@@ -1,6 +1,6 @@
 """Producer snapshots: the state of every producer as of one offset.
 
-Owns the bytes of `<offset>.snapshot`. Never touches a disk. Source: Kafka's
+Owns the bytes of `<offset>.snapshot`. Pure functions. Source: Kafka's
 `ProducerStateManager.writeSnapshot` and `ProducerSnapshot.json`, log-format.md 9.
 
     byte  field

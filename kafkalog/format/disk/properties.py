@@ -1,17 +1,10 @@
-"""Java's `.properties` text, complete: reading and writing.
+r"""Java's `.properties` text, and the two files of a log directory that are written in such lines.
 
-Never interprets a key. Pure functions. Source: the grammar of `java.util.Properties.load`/`store`
-(bytes are ISO 8859-1; everything else is written as ``\u00e4``).
-
-`meta.properties`: which cluster and node a log directory belongs to.
-
-Pure functions; that directories agree with one another is checked by `broker/directory/log_dir.py`.
-Source: Kafka's `MetaProperties` and `MetaPropertiesVersion`, log-format.md 11.
-
-`partition.metadata`: the topic id that ties a directory to one life of its topic.
-
-Pure functions. Source: Kafka's `PartitionMetadata`, log-format.md 11. The file is exactly
-``version: 0``, newline, ``topic_id: <22 characters>``, without a newline at the end (43 bytes).
+`.properties`: the grammar of `java.util.Properties.load` and `store`; bytes are ISO 8859-1, all
+other characters are written as ``\u00e4``. `meta.properties` names cluster, node and directory.
+`partition.metadata` names the topic id of a directory: exactly ``version: 0``, newline,
+``topic_id: <22 characters>``, no newline at the end (43 bytes). Pure functions.
+Source: Kafka's `MetaProperties`, `MetaPropertiesVersion`, `PartitionMetadata`, log-format.md 11.
 """
 
 from __future__ import annotations

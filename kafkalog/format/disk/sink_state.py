@@ -1,9 +1,9 @@
-"""Records of ``__sink_state``: what the coordinator of exactly-once sinks decided.
+"""Records of ``__sink_state``: the state of the coordinator of exactly-once sinks.
 
 Owns the bytes of both kinds of records; a newer version of either is refused. The topic and its
-layout are kafkalog's own: Kafka's ``__transaction_state`` has one producer a transaction, and a
-sink commits many at once. The order of the records has a meaning: a producer is open when its
-record stands behind its query's. Compaction keeps that order. Pure; any thread.
+layout are kafkalog's own, because a transaction of Kafka's ``__transaction_state`` has one producer
+and a sink commits many at once. The order of records matters: a producer is open when its record
+comes after the record of its query. Compaction keeps that order. Pure; any thread.
 
     key of a query       int16 version 1, int8 kind 0, string query
     key of a producer    int16 version 1, int8 kind 1, string query, int32 partition id,

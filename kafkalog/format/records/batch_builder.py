@@ -1,14 +1,10 @@
-"""Build v2 batches from columns: JSON produce, tools, tests.
+"""Builds v2 batches from columns, and passes stored batches to kernels that write columns.
 
-Owns the way from Python sequences to columns (C-level maps only, no statement per record) and the
-header of a batch of our own. Records are written by `kernels/records/record_build.py`. Any thread.
+Owns the conversion of Python sequences to columns, the header of a batch that kafkalog builds, and
+which stored batches are one source of records: consecutive uncompressed batches are, each
+compressed batch is one of its own. Runs no Python statement per record, and per stored batch only
+for compressed ones. Records are written by `kernels/records/record_build.py`. Any thread.
 Source: Kafka 4.1 `MemoryRecordsBuilder`.
-
-Batches of a chunk as sources of records for the kernels that spread them over columns.
-
-Owns the choice of batches that may hold records to show, and their inflation: plain batches that
-follow each other are one source, a compressed one is a source of its own. No Python statement per
-record, and per batch only for compressed ones. Any thread.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Batches of a chunk of segment bytes as numpy columns: fetch, recovery, verify and dump use this.
+"""The batches of a chunk of segment bytes as numpy columns: for fetch, recovery, verify and dump.
 
-Owns the shell around the kernel: the table's memory, the CRC of large batches (C, releases the
-interpreter lock), and the reading of the outcome. No Python statement per record, and per batch
-only for those of INLINE_CRC_MAX bytes and more. Any thread.
+Owns the memory of the kernel's tables, the CRC of large batches (in C, without the interpreter
+lock) and the meaning of the kernel's result. Also selects the batches that belong to no aborted
+transaction, by their headers. Runs Python per batch only for those of at least INLINE_CRC_MAX
+bytes, and once per producer that aborted. Pure; any thread.
 Source: log-format.md 1.5 (Kafka 4.1 FileLogInputStream, DefaultRecordBatch.ensureValid).
-
-Which batches of a chunk are of no aborted transaction, by the headers alone.
-
-Pure; no Python statement per batch, one round per producer that aborted. Any thread.
 """
 
 from __future__ import annotations

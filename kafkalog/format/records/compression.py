@@ -1,24 +1,15 @@
-"""The five codecs with Kafka's framing: one compressed stream, everything behind a batch header.
+"""The five codecs, framed as Kafka's producers frame them: one stream of all records of a batch.
 
-Owns the framing of each codec (xerial blocks, the gzip header of JDK 16 and later, LZ4 frames with
-independent blocks of 64 KiB) and the bound on inflated bytes: sizes that a stream declares are
-checked before memory is taken, and no more than the caller's limit and one block is ever inflated.
-Never looks at records. For any thread; all codecs release the interpreter lock.
-Source: Kafka 4.1 `clients/.../common/compress` and the libraries behind it, log-format.md 4.
+Owns the framing of each codec (xerial blocks, the gzip header of JDK 16 and later, LZ4 frames of
+independent 64 KiB blocks, zstd frames) and the bound on decompressed bytes: sizes that a stream
+declares are checked before memory is allocated, and at most one block more than the caller's limit
+is ever decompressed. Does not read records. Contexts of codecs are pooled, because creating one
+costs as much as decompressing 16 KiB. Any thread; all codecs release the interpreter lock.
+Source: Kafka 4.1 `clients/.../common/compress` and the libraries below it, log-format.md 4.
 
-Differs from Kafka: bytes behind the end of a gzip or LZ4 stream are refused (Kafka's readers
-ignore them); of zstd see ``zstd_stream``.
-
-The two ways in which a compressed stream is refused, said alike by every codec.
-
-ContextPool: working memory of codecs, given from caller to caller.
-
-zstd as Kafka's producers write it: the frames of a stream, bounded before they are inflated.
-
-Contexts are kept: to make one costs as much as to inflate 16 KiB. For any thread.
-Differs from Kafka: a frame must not need more than 8 MiB of history (Kafka: 128 MiB). One that
-merely declares a larger window, as Kafka's own levels 20 to 22 do, is accepted while its content
-is smaller.
+Differs from Kafka: bytes after the end of a gzip or LZ4 stream are refused (Kafka ignores them). A
+zstd frame must not need more than 8 MiB of history (Kafka: 128 MiB); one that only declares a
+larger window, as Kafka's levels 20 to 22 do, is accepted while its content is smaller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Control records: the key that names the type, and the markers that end transactions.
+"""Control records: the key with their type, and the markers that end transactions.
 
-A marker is a batch with the control and transactional bits and one record whose key says COMMIT
-or ABORT and whose value holds the coordinator's epoch. Pure functions for any thread.
+A marker is a batch with the control and transactional bits and one record. Its key says COMMIT or
+ABORT, its value holds the coordinator's epoch. Pure functions; any thread.
 Source: Kafka 4.1 ControlRecordType, EndTransactionMarker, log-format.md 2.
 """
 
@@ -15,17 +15,11 @@ from kafkalog.format.field_reader import encode_varint
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import (
-    CRC_AT,
     HEADER_BYTES,
-    LOG_OVERHEAD,
-    MAGIC_V2,
     NO_LEADER_EPOCH,
-    NO_SEQUENCE,
-    BatchHeader,
     Codec,
-    compute_crc,
-    encode_header,
     pack_attributes,
+    seal_batch,
 )
 
 Buffer = bytes | bytearray | memoryview
@@ -119,22 +113,16 @@ def build_end_transaction_marker(
     key, value = encode_control_key(control_type), encode_marker_value(coordinator_epoch)
     # attributes, timestamp delta, offset delta; key; value; no headers
     body = bytes(3) + encode_varint(len(key)) + key + encode_varint(len(value)) + value + bytes(1)
-    record = encode_varint(len(body)) + body
-    header = BatchHeader(
-        base_offset=base_offset,
-        length=HEADER_BYTES - LOG_OVERHEAD + len(record),
-        leader_epoch=leader_epoch,
-        magic=MAGIC_V2,
-        crc=0,
+    batch = bytearray(HEADER_BYTES) + encode_varint(len(body)) + body
+    seal_batch(
+        batch,
         attributes=pack_attributes(Codec.NONE, transactional=True, control=True),
-        last_offset_delta=0,
+        record_count=1,
         base_timestamp=timestamp_ms,
         max_timestamp=timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        base_sequence=NO_SEQUENCE,
-        record_count=1,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
     )
-    batch = bytearray(encode_header(header) + record)
-    struct.pack_into(">I", batch, CRC_AT, compute_crc(batch))
     return bytes(batch)

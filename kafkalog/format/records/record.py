@@ -1,13 +1,10 @@
-"""Records of a stored v2 batch: one by one for tools and tests, as columns for hot paths.
+"""Records of a stored v2 batch: as columns for hot paths, one by one for tools and tests.
 
 Owns the meaning of a record's fields in its batch: absolute offset, timestamp (LogAppendTime takes
-the batch's maximum; with a delete horizon the deltas are relative to it), sequence. The structure
-is checked by `kernels/records/record_scan.py`. Any thread. Source: Kafka 4.1 `DefaultRecordBatch`,
-`DefaultRecord`; log-format.md 1.1 and 1.2.
-
-Records with new offset deltas: the validator renumbers what a producer compressed wrongly.
-
-Pure functions for any thread. Source: Kafka 4.1 LogValidator, which rebuilds such batches.
+the batch's maximum; with a delete horizon the deltas are relative to it), sequence. Also renumbers
+the records of a batch whose offset deltas a producer compressed wrongly, as Kafka's LogValidator
+does. The structure is checked by `kernels/records/record_scan.py`. Pure; any thread.
+Source: Kafka 4.1 `DefaultRecordBatch`, `DefaultRecord`; log-format.md 1.1 and 1.2.
 """
 
 from __future__ import annotations

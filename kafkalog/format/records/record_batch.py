@@ -1,26 +1,26 @@
-"""The header of a record batch, magic 2: layout, reading, checking, and the rewrites that keep it.
+"""The header of a record batch, magic 2: layout, reading, writing, and changes to a stored header.
 
-Owns the 61 bytes in front of the records and the CRC over them; never looks at records or codecs.
-Pure functions for any thread. Source: Kafka 4.1 DefaultRecordBatch, log-format.md 1.
+Owns the 61 bytes before the records and the CRC over both. Does not read records or codecs.
+Pure functions; any thread. Source: Kafka 4.1 DefaultRecordBatch, log-format.md 1.
 
     Byte  Len  Field                    Byte  Len  Field
        0    8  base offset                27    8  base timestamp, or delete horizon (bit 6)
        8    4  bytes after this field     35    8  max timestamp
       12    4  partition leader epoch     43    8  producer id
       16    1  magic                      51    2  producer epoch
-      17    4  CRC-32C of byte 21 on      53    4  base sequence
+      17    4  CRC-32C from byte 21 on    53    4  base sequence
       21    2  attributes                 57    4  record count
       23    4  last offset delta          61       records, or one compressed stream
 
-Base offset, size, leader epoch and magic lie before the CRC's range: they can be written anew in
-front of an untouched payload, and no CRC protects them.
+The CRC does not cover base offset, length, leader epoch and magic: they can be changed without
+touching the payload, and nothing protects them.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -46,7 +46,7 @@ HEADER_BYTES = 61
 LOG_OVERHEAD = 12
 """Base offset and length: what the length field does not count."""
 PREFIX_BYTES = 16
-"""Base offset, length, leader epoch: what the broker writes in front of a client's batch."""
+"""Base offset, length, leader epoch: the bytes that the broker replaces in a client's batch."""
 HEADER_UP_TO_MAGIC = 17
 LEGACY_LENGTH_MIN = 14
 """The smallest length that Kafka takes for an entry of any magic."""
@@ -59,12 +59,12 @@ NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
 
 CODEC_MASK = 0x07
-"""Of the attributes: the number of the codec, 0 for none."""
+"""In the attributes: the number of the codec, 0 for none."""
 _LOG_APPEND_TIME_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
-"""Of the attributes: tombstones or a marker wait; the base timestamp says until when."""
+"""In the attributes: the base timestamp is when tombstones or a marker may be removed."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qii")
@@ -89,11 +89,10 @@ class TimestampType(IntEnum):
 
 
 class MalformedBatch(FormatError):
-    """The bytes are no v2 batch: too few, wrong magic, or a length that cannot be."""
+    """The bytes are no v2 batch: too few, wrong magic, or an impossible length."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """All fields of one batch header. Timestamps in ms, -1 where the format says none."""
 
     base_offset: int
@@ -122,7 +121,7 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """First offset behind the batch."""
+        """First offset after the batch."""
         return self.last_offset + 1
 
     @property
@@ -134,7 +133,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go; None when not set."""
+        """When tombstones and markers of this batch may be removed; None when not set."""
         if has_delete_horizon(self.attributes) and self.base_timestamp >= 0:
             return self.base_timestamp
         return None
@@ -151,10 +150,10 @@ def add_to_sequence(sequence: int, increment: int) -> int:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at position; the records behind it need not be in the buffer.
+    """Read the header at position; the buffer need not hold its records.
 
-    Raises MalformedBatch for fewer than 61 bytes, magic other than 2, or a length below 49. Says
-    nothing of the CRC.
+    Raises MalformedBatch for fewer than 61 bytes, magic other than 2, or a length below 49. Does
+    not check the CRC.
     """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise MalformedBatch("fewer bytes than a batch header", position)
@@ -167,22 +166,8 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def encode_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of a header, with the crc and length fields as they stand in it."""
-    return _HEADER.pack(
-        header.base_offset,
-        header.length,
-        header.leader_epoch,
-        header.magic,
-        header.crc,
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-    )
+    """The 61 bytes of a header, its CRC and length as given."""
+    return _HEADER.pack(*header)
 
 
 def seal_batch(  # noqa: PLR0913 - the fields of a header
@@ -198,7 +183,7 @@ def seal_batch(  # noqa: PLR0913 - the fields of a header
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> None:
-    """Write header and CRC in front of the records that lie in `batch` from byte 61 on."""
+    """Write header and CRC into `batch`, whose records begin at byte 61."""
     _HEADER.pack_into(
         batch,
         0,
@@ -232,13 +217,13 @@ def is_crc_valid(batch: Buffer) -> bool:
 
 
 def patch_prefix(batch: Buffer, base_offset: int, leader_epoch: int) -> bytes:
-    """The 16 bytes to write in front of `batch[16:]`; the CRC stays right and nothing is copied."""
+    """The new first 16 bytes of a batch; its CRC stays valid and the payload is not copied."""
     length = int.from_bytes(batch[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True)
     return _PREFIX.pack(base_offset, length, leader_epoch)
 
 
 def pack_prefix(size_bytes: int, base_offset: int, leader_epoch: int) -> bytes:
-    """The same for a batch of that size which was read before: its length follows from it."""
+    """As ``patch_prefix``, for a batch of which only the size is known."""
     return _PREFIX.pack(base_offset, size_bytes - LOG_OVERHEAD, leader_epoch)
 
 

@@ -187,7 +187,7 @@ def bridge(window: memoryview, base_offset: int, next_offset: int) -> bytes:
     length = len(window) - LOG_OVERHEAD
     fields = BatchHeader(base_offset, length, -1, MAGIC_V2, 0, 0, delta, -1, -1, -1, -1, -1, 0)
     crc = compute_crc(encode_header(fields) + bytes(window[HEADER_BYTES:]))
-    return encode_header(replace(fields, crc=crc ^ 0xFFFFFFFF))
+    return encode_header(fields._replace(crc=crc ^ 0xFFFFFFFF))
 
 
 def sound_base(window: memoryview, position: int, end_offset: int) -> int | None:

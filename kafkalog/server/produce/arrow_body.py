@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.format.wire.arrow_reader import ArrowReader
-    from kafkalog.format.wire.arrow_writer import ArrowRecords
+    from kafkalog.format.wire.arrow_reader import ArrowReader, ArrowRecords
     from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
     from kafkalog.server.produce.append import Submitted, Terms

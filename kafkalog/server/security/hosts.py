@@ -8,15 +8,17 @@ hold, those of this machine, and ``http.allowed.hosts``. Owned by the event loop
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import re
+import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
 from yarl import URL
 
-from kafkalog.env.machine_names import machine_names
 from kafkalog.server.protocol.origin import HOST
 from kafkalog.server.security.authenticators import NONE
 
@@ -36,6 +38,7 @@ _PRIVATE = (".localhost", ".local", ".internal", ".svc")
 _PORT = re.compile(r":[0-9]*$")
 _NAME = re.compile(r"[a-z0-9_~-]+(\.[a-z0-9_~-]+)*")
 _KNOWN = 1024
+_HOSTS_FILE = Path("/etc/hosts")
 
 
 class Hosts:
@@ -109,3 +112,22 @@ def _is_address(name: str) -> bool:
         return bool(ipaddress.IPv4Address(name))
     except ValueError:
         return False
+
+
+def machine_names() -> frozenset[str]:
+    """In lower case. Blocks on a local file; asks no DNS, which others may answer."""
+    text = ""
+    with contextlib.suppress(OSError):  # a machine without the file has its host name alone
+        text = _HOSTS_FILE.read_text(encoding="utf-8", errors="replace")
+    return names_beside(socket.gethostname(), text)
+
+
+def names_beside(host_name: str, hosts_text: str) -> frozenset[str]:
+    """The host name, and the names of the lines of a hosts file (hosts(5)) that have it."""
+    own = host_name.lower()
+    names = {own}
+    for line in hosts_text.lower().splitlines():
+        _, *found = line.partition("#")[0].split() or ("",)
+        if own in found:
+            names.update(found)
+    return frozenset(filter(None, names))

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.integers import INT32_MAX
-from kafkalog.format.wire.arrow_writer import cuts, record_block
+from kafkalog.format.wire.arrow_reader import cuts, record_block
 from kafkalog.spark.sink.options import TOPIC
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.client.produce import Partitions
     from kafkalog.env.random import Random
     from kafkalog.format.records.batch_builder import RecordColumns
-    from kafkalog.format.wire.arrow_writer import Int64s, RecordBlock
+    from kafkalog.format.wire.arrow_reader import Int64s, RecordBlock
 
 
 class NoSuchPartition(InvalidRequest):

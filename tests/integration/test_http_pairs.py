@@ -1,12 +1,10 @@
-"""Goal: every row of the tables of what the REST proxies do has its answer here; where it differs
-from theirs, docs/http-proxies.md says so and why.
-Method: a table of requests and answers (``pairs/``) against a running daemon; its rows beside the
-rows of those tables, its differences beside those of the page.
+"""Goal: clients of the other REST proxies get the answers that docs/http-proxies.md states.
+Method: a table of requests and answers (``pairs/``) against a running daemon, its differences
+beside those of the page. What is no difference is asserted by the other test_http modules.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +16,6 @@ from tests.integration.daemon import ROOT, TEXT, V2, Daemon
 from tests.integration.http_world import append, batch_of, check_sealed, refused
 from tests.integration.pairs import errors, other_proxies, rest_proxy, union, v3
 from tests.integration.pairs.pair import CONFLUENT, EMPTY, Pair, fault_of
-from tests.integration.pairs.rows import BEHAVIOUR, ELSEWHERE, ROWS
-from tests.integration.test_error_register import numbers_asserted_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -151,24 +147,6 @@ def test_pair(open_daemon: Daemon, guarded: Daemon, number: int) -> None:
     assert fault is None, (fault, answer.json)
     if pair.status >= 400:
         refused(answer, pair.status, answer.json["error_code"])
-
-
-def test_every_row_has_a_pair() -> None:
-    """Or a test elsewhere that shows it, by number or by name."""
-    paired = {pair.row for pair in PAIRS}
-    assert paired <= ROWS, paired - ROWS
-    shown = paired | ELSEWHERE.keys() | BEHAVIOUR.keys()
-    assert shown == ROWS, ROWS - shown
-    here = Path(__file__).parent
-    for number, module in ELSEWHERE.values():
-        assert number in numbers_asserted_in(here / module), (number, module)
-    functions = {
-        node.name
-        for module in here.glob("test_*.py")
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-    }
-    assert set(BEHAVIOUR.values()) <= functions
 
 
 def code_of(pair: Pair) -> object:

@@ -16,7 +16,7 @@ from tests.integration.pairs.pair import (
     error,
     records,
 )
-from tests.integration.pairs.rest_proxy import ASSIGNED, REGISTRY, SUBSCRIBED
+from tests.integration.pairs.rest_proxy import REGISTRY, SUBSCRIBED
 
 RAW = "/v1/topics/{}/partitions/0/batches"
 _SPOILT = bytearray(batch_of(b"x"))
@@ -24,39 +24,16 @@ _SPOILT[-1] ^= 1
 _LATE = batch_of(b"x", timestamp_ms=now_ms() + 7_200_000)
 
 
-def _sent(*, epoch: int, sequence: int) -> bytes:
-    """A batch of one producer."""
-    return batch_of(b"x", producer_id=4711, producer_epoch=epoch, base_sequence=sequence)
-
-
-_FIRST = (Step("POST", RAW.format("idempotent"), _sent(epoch=1, sequence=0), BATCHES),)
-
 ECOSYSTEM = (
     Pair("1.2 40001", "POST", "/consumers/g", 422, error(42204),
          {"fetch.min.bytes": 10_000_001}, V2, theirs=(422, 40001),
          differs="a config of a consumer out of range"),
-    Pair("1.2 40002", "POST", "{cluster}/topics", 400, error(40002), {"topic_name": "t"}, JSON),
-    Pair("1.2 40002", "POST", "{cluster}/topics", 400, error(40002), {"topic_name": "a b"}, JSON),
-    Pair("1.2 40101 40301", "GET", "/topics", 401, error(40101), by="",
-         answer_headers={"WWW-Authenticate": str}),
-    Pair("1.2 40101 40301", "POST", "/topics/t-1", 403,
-         error(40301, kafka_error="TOPIC_AUTHORIZATION_FAILED"), records("x"), TEXT, by="reader"),
-    Pair("1.2 40401", "GET", "/topics/none", 404, error(40401)),
     Pair("1.2 40402", "GET", "/topics/t/partitions/9/offsets", 404, error(40402)),
-    Pair("1.2 40403", "DELETE", "/consumers/g/instances/none", 404, error(40403)),
-    Pair("1.2 40403", "GET", "{cluster}/topics/none", 404, error(40403)),
-    Pair("1.2 40404 40405", "GET", "{cluster}/consumer-groups/nobody", 404, error(40405)),
-    Pair("1.2 40601", "GET", "{i}/records", 406, error(40601),
-         headers={"Accept": JSON_RECORDS}, given=ASSIGNED),
     Pair("1.2 40801", "GET", "{i}/records", 406, error(40602),
          consumer={**CONFLUENT, "format": "json"}, theirs=(408, 40801),
          given=(Step("POST", "{i}/subscription", {"topics": ["bytes"]}),),
          differs="JSON or UTF-8 that is none"),
     Pair("1.2 40901", "POST", "{i}/subscription", 204, EMPTY, {"topics": ["t"]}, V2,
-         given=SUBSCRIBED),
-    Pair("1.2 40902", "POST", "/consumers/g", 409, error(40902), {"name": "there"}, V2,
-         given=(Step("POST", "/consumers/g", {"name": "there"}),)),
-    Pair("1.2 40903", "POST", "{i}/assignments", 409, error(40903), {"partitions": []}, V2,
          given=SUBSCRIBED),
     Pair("1.2 413", "POST", "/topics/small", 413, error(41301), records("x" * 600), TEXT,
          theirs=(413, 413), differs="a record or a body that is too large"),
@@ -75,6 +52,9 @@ ECOSYSTEM = (
 )  # fmt: skip
 
 OURS = (
+    Pair("3.2 41001", "GET", RAW.format("cut") + "?offset=1", 410,
+         error(41001, kafka_error="OFFSET_OUT_OF_RANGE",
+               details={"log_start_offset": 3, "log_end_offset": 10, ...: ...})),
     Pair("3.2 shape", "GET", "/topics/none", 404,
          {"error_code": 40401, "message": str, "kafka_error": "UNKNOWN_TOPIC_OR_PARTITION",
           "retriable": False, "request_id": str, "details": {"topic": "none"}},
@@ -92,35 +72,14 @@ OURS = (
          headers={"Accept": TEXT}, theirs=(408, 40801), differs="JSON or UTF-8 that is none"),
     Pair("3.2 40904", "POST", "/admin/topics", 409, error(40904), {"topic_name": "t"}, JSON_RECORDS,
          theirs=500, differs="topic creation over `/admin/topics` of one that exists"),
-    Pair("3.2 40905 40906", "POST", RAW.format("idempotent"), 409,
-         error(40905, details={"expected_sequence": 1, ...: ...}),
-         _sent(epoch=1, sequence=5), BATCHES, given=_FIRST),
-    Pair("3.2 40905 40906", "POST", RAW.format("idempotent"), 409,
-         error(40906, details={"current_epoch": 1, ...: ...}),
-         _sent(epoch=0, sequence=1), BATCHES,
-         given=_FIRST),
-    Pair("3.2 41001", "GET", RAW.format("cut") + "?offset=1", 410,
-         error(41001, kafka_error="OFFSET_OUT_OF_RANGE",
-               details={"log_start_offset": 3, "log_end_offset": 10, ...: ...})),
-    Pair("3.2 41201", "POST", RAW.format("cut") + "?expected_offset=3", 412,
-         error(41201, details={"log_end_offset": 10, ...: ...}), batch_of(b"x"), BATCHES),
-    Pair("3.2 41301 41302", "POST", RAW.format("small"), 413, error(41301), batch_of(b"x" * 600),
-         BATCHES),
     Pair("3.2 41301 41302", "POST", "/topics/w", 413, error(41302), b" " * 3_000_001, TEXT,
          theirs=(413, 413), differs="a record or a body that is too large"),
-    Pair("3.2 41601", "GET", RAW.format("cut") + "?offset=11", 416,
-         error(41601, details={"log_end_offset": 10, ...: ...})),
     Pair("3.2 42209 42210 42211", "POST", RAW.format("w"), 422,
          error(42209, kafka_error="CORRUPT_MESSAGE"), bytes(_SPOILT), BATCHES),
     Pair("3.2 42209 42210 42211", "POST", RAW.format("w"), 422,
          error(42210, kafka_error="INVALID_RECORD"), batch_of(b"x")[:-1], BATCHES),
     Pair("3.2 42209 42210 42211", "POST", RAW.format("w"), 422,
          error(42211, kafka_error="INVALID_TIMESTAMP"), _LATE, BATCHES),
-    Pair("3.2 42212", "POST", "/topics/keyed", 422, error(42212), records("x"), TEXT),
-    Pair("3.2 stateless fetch", "GET", "/topics/cut/partitions/0/records?offset=1", 400,
-         error(40002)),
-    Pair("3.2 stateless fetch", "GET", "/topics/none/partitions/0/records?offset=0", 404,
-         error(40402)),
 )  # fmt: skip
 
 PAIRS = (*ECOSYSTEM, *OURS)

@@ -18,22 +18,18 @@ from tests.integration.pairs.pair import (
     error,
     records,
 )
-from tests.integration.pairs.rest_proxy import ASSIGNED, OF_RICH, P0, RECEIPT, RECEIPTS, RICH
+from tests.integration.pairs.rest_proxy import OF_RICH, P0, RECEIPT, RECEIPTS, RICH
 
 FETCH = "/topics/t/partitions/0/records"
 
 BRIDGE = (
-    Pair("1.4 base set", "GET", "{i}/assignments", 200, {"partitions": (P0,)}, consumer=STRIMZI,
-         given=ASSIGNED),
     Pair("1.4 records", "GET", "/topics/rich/partitions/0/records?offset=0", 200,
          (a_record(timestamp=RICH["timestamp"], headers=({"key": "h", "value": None},)),),
          differs="record headers, timestamps"),
-    Pair("1.4 produce answer", "POST", "/topics/w", 200, RECEIPTS, records("x"), TEXT),
     Pair("1.4 produce answer", "POST", "/topics/w", 404,
          error(40402, offsets=({"error_code": 40402, "message": str, ...: ...},)),
          records("x", partition=9), TEXT, theirs=200,
          differs="every record of a produce failed for one reason"),
-    Pair("1.4 produce answer", "POST", "/topics/w?async=true", 204, EMPTY, records("x"), TEXT),
     Pair("1.4 partition in both", "POST", "/topics/w/partitions/1", 200,
          {**RECEIPTS, "offsets": ({**RECEIPT, "partition": 0},)}, records("x", partition=0), TEXT,
          theirs=422, differs="`partition` in the record and in the path"),
@@ -42,12 +38,6 @@ BRIDGE = (
          {"enable.auto.commit": True, "isolation.level": "read_committed", "format": "text"}, V2),
     Pair("1.4 create consumer", "POST", "/consumers/g", 422, error(422, validation_errors=[str]),
          {"enable.auto.comit": True}, V2, theirs=400, differs="an unknown config of a consumer"),
-    Pair("1.4 subscribe", "POST", "{i}/subscription", 409, error(40903),
-         {"topics": ["t"], "topic_pattern": "t"}, V2, consumer=STRIMZI),
-    Pair("1.4 subscribe", "POST", "{i}/subscription", 422, error(422), {}, V2, consumer=STRIMZI),
-    Pair("1.4 subscribe", "GET", "{i}/subscription", 200,
-         {"topics": ("t",), "partitions": ({"t": (0, 1)},)}, consumer=STRIMZI,
-         given=(Step("POST", "{i}/subscription", {"topics": ["t"]}),)),
     Pair("1.4 poll", "GET", "{i}/records?timeout=0&max_bytes=1", 200,
          (a_record(topic="large", offset=0),), consumer=STRIMZI, theirs=422,
          given=(Step("POST", "{i}/subscription", {"topics": ["large"]}),),
@@ -58,13 +48,6 @@ BRIDGE = (
          differs="Accept of a poll"),
     Pair("1.4 poll", "GET", "{i}/records?timeout=0", 409, error(40903), consumer=STRIMZI,
          theirs=500, differs="a poll without a subscription"),
-    Pair("1.4 poll", "GET", "{i}/records", 406, error(40602),
-         consumer={**STRIMZI, "format": "json"},
-         given=(Step("POST", "{i}/subscription", {"topics": ["bytes"]}),)),
-    Pair("1.4 commit", "POST", "{i}/offsets", 204, EMPTY, {"offsets": [{**P0, "offset": 1}]}, V2,
-         consumer=STRIMZI),
-    Pair("1.4 admin", "POST", "/admin/topics", 201, {},
-         {"topic_name": "made", "partitions_count": 2, "replication_factor": 1}, JSON_RECORDS),
     Pair("1.4 admin", "POST", "/admin/topics", 201, {},
          {"topic_name": "configured", "configs": {"retention.ms": "5"}}, JSON,
          differs="`configs` in `/admin/topics`"),
@@ -95,21 +78,11 @@ BRIDGE = (
 )  # fmt: skip
 
 REDPANDA = (
-    Pair("1.5 params", "GET", f"{FETCH}?offset=1&timeout=0&max_bytes=1", 200, (a_record(offset=1),),
-         headers={"Accept": BINARY}),
-    Pair("1.5 params", "GET", f"{FETCH}?timeout=0&max_bytes=1", 400, error(40005)),
-    Pair("1.5 params", "GET", f"{FETCH}?offset=&timeout=0&max_bytes=1", 400, error(40005)),
     Pair("1.5 params", "GET", f"{FETCH}?offset=1", 200, [a_record()], theirs=400,
          differs="fetch `offset`, `timeout`, `max_bytes`"),
     Pair("1.5 Accept", "GET", f"{FETCH}?offset=1", 200, [a_record()], headers={"Accept": "*/*"},
          answer_headers={"Content-Type": BINARY}, theirs=406,
          differs="`Accept: */*` or none on a fetch"),
-    Pair("1.5 Accept", "GET", f"{FETCH}?offset=1", 406, error(406),
-         headers={"Accept": "text/html"}),
-    Pair("1.5 200", "GET", f"{FETCH}?offset=2", 200, (a_record(topic="t", partition=0, offset=2),)),
-    Pair("1.5 errors", "GET", "/topics/t/partitions/9/records?offset=0", 404, error(40402)),
-    Pair("1.5 errors", "GET", "/topics/none/partitions/0/records?offset=0", 404, error(40402)),
-    Pair("1.5 errors", "GET", f"{FETCH}?offset=99", 400, error(40002)),
     Pair("1.5 configs of a consumer", "POST", "/consumers/g", 200,
          {"instance_id": str, "base_uri": str},
          {"format": "text", "auto.offset.reset": "latest", "auto.commit.enable": "true"}, V2,

@@ -1,7 +1,9 @@
 """Pair: one request and the answer that it must get, as a row of a declaration table.
 
-``row`` is the id of a row of the tables of what the REST proxies do (``rows.py``). A difference
-from them is named by its row in docs/http-proxies.md.
+``row`` names what is asked: 1.1 media types, 1.2 error numbers, 1.3 Confluent's REST Proxy v2, 1.4
+the Strimzi Bridge, 1.5 Redpanda's HTTP Proxy, 1.6 Karapace, 1.7 REST Proxy v3, 3.2 our error
+numbers, 3.3 the v2 surface as their union, 3.4 dialects of consumer groups. A difference from them
+is named by its row in docs/http-proxies.md.
 """
 
 from __future__ import annotations

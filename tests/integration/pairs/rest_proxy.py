@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 from tests.integration.pairs.pair import (
-    BINARY,
     CONFLUENT,
     EMPTY,
     JSON,
-    JSON_RECORDS,
     TEXT,
     V2,
     Pair,
@@ -26,11 +24,6 @@ RECEIPTS = {
     "value_schema_id": None,
     "durability": "synced",
 }
-PARTITION = {
-    "partition": int,
-    "leader": 1,
-    "replicas": [{"broker": 1, "leader": True, "in_sync": True}],
-}
 REGISTRY = "avro, jsonschema, protobuf"
 FORM = "no Content-Type, or a form's"
 P0 = {"topic": "t", "partition": 0}
@@ -44,18 +37,8 @@ RICH = {
 OF_RICH = (Step("POST", "{i}/assignments", {"partitions": [{"topic": "rich", "partition": 0}]}),)
 ASSIGNED = (Step("POST", "{i}/assignments", {"partitions": [P0]}),)
 READ = (*ASSIGNED, Step("GET", "{i}/records?timeout=0"))
-GONE = "/consumers/g/instances/none"
-UNKNOWN = error(40403)
 
 MEDIA_TYPES = (
-    Pair("1.1 v2+json", "GET", "/topics", 200, [str],
-         headers={"Accept": V2}, answer_headers={"Content-Type": V2}),
-    Pair("1.1 binary", "POST", "/topics/w", 200, RECEIPTS, records("AP8="), BINARY),
-    Pair("1.1 binary", "GET", "/topics/t/partitions/0/records?offset=1&max_bytes=1", 200,
-         (a_record(value="djE="),), headers={"Accept": BINARY},
-         answer_headers={"Content-Type": BINARY}),
-    Pair("1.1 json", "POST", "/topics/w", 200, RECEIPTS, records({"a": [1.0]}), JSON_RECORDS),
-    Pair("1.1 text", "POST", "/topics/w", 200, RECEIPTS, records("naïve"), TEXT),
     Pair("1.1 text", "GET", "/topics/t/partitions/0/records?offset=1&max_bytes=1", 200,
          (a_record(value="v1"),), headers={"Accept": TEXT}, answer_headers={"Content-Type": TEXT}),
     *(
@@ -64,34 +47,14 @@ MEDIA_TYPES = (
              f"application/vnd.kafka.{name}.v2+json", theirs=200, differs=REGISTRY)
         for name in ("avro", "jsonschema", "protobuf")
     ),
-    Pair("1.1 application/json", "GET", "/topics", 200, [str],
-         headers={"Accept": JSON}, answer_headers={"Content-Type": JSON}),
     Pair("1.1 application/json", "POST", "/topics/w", 200, RECEIPTS, records({"a": 1}), JSON,
          theirs=415, differs="`application/json` as Content-Type of a produce"),
     Pair("1.1 octet-stream and v1", "POST", "/topics/w", 415, error(415), records("x"),
          "application/octet-stream", theirs=200,
          differs="`application/octet-stream` as Content-Type of a v2 produce"),
-    Pair("1.1 octet-stream and v1", "GET", "/topics", 200, [str],
-         headers={"Accept": "application/vnd.kafka.v1+json, application/json; q=0.8"},
-         answer_headers={"Content-Type": V2}),
 )  # fmt: skip
 
 METADATA = (
-    Pair("1.3 GET / POST /", "GET", "/", 200,
-         {"bridge_version": str, "name": "kafkalog", "version": str}),
-    Pair("1.3 GET / POST /", "POST", "/", 200, {}),
-    Pair("1.3 GET /brokers", "GET", "/brokers", 200, {"brokers": (1,)}),
-    Pair("1.3 GET /topics", "GET", "/topics", 200, [str]),
-    Pair("1.3 GET /topics/{t}", "GET", "/topics/t", 200,
-         {"name": "t", "configs": {"cleanup.policy": "delete", ...: ...},
-          "partitions": [PARTITION]}),
-    Pair("1.3 GET /topics/{t}", "GET", "/topics/none", 404, error(40401)),
-    Pair("1.3 GET partitions", "GET", "/topics/t/partitions", 200, (PARTITION, PARTITION)),
-    Pair("1.3 GET partitions", "GET", "/topics/none/partitions", 404, error(40401)),
-    Pair("1.3 GET partition", "GET", "/topics/t/partitions/1", 200, {**PARTITION, "partition": 1}),
-    Pair("1.3 GET partition", "GET", "/topics/none/partitions/0", 404, error(40401)),
-    Pair("1.3 GET partition", "GET", "/topics/t/partitions/9", 404, error(40402)),
-    Pair("1.3 GET partition", "GET", "/topics/t/partitions/x", 404, error(404)),
     Pair("1.3 GET offsets of a partition", "GET", "/topics/cut/partitions/0/offsets", 200,
          {"beginning_offset": 3, "end_offset": 10}),
     Pair("1.3 GET offsets of a partition", "GET", "/topics/none/partitions/0/offsets", 404,
@@ -101,15 +64,8 @@ METADATA = (
 )  # fmt: skip
 
 PRODUCE = (
-    Pair("1.3 POST /topics/{t}", "POST", "/topics/w", 200,
-         {**RECEIPTS, "offsets": (RECEIPT, RECEIPT)}, records("a", "b"), TEXT,
-         answer_headers={"Content-Type": V2}),
     Pair("1.3 POST /topics/{t}", "POST", "/topics/w", 200, RECEIPTS,
          {**records("x"), "key_schema_id": None, "value_schema_id": 7}, TEXT),
-    Pair("1.3 POST partition", "POST", "/topics/w/partitions/1", 200,
-         {**RECEIPTS, "offsets": ({**RECEIPT, "partition": 1},)}, records("x"), TEXT),
-    Pair("1.3 POST partition", "POST", "/topics/w/partitions/1", 200,
-         {**RECEIPTS, "offsets": ({**RECEIPT, "partition": 2},)}, records("x", partition=2), TEXT),
     Pair("1.3 a record that fails", "POST", "/topics/w", 200,
          {**RECEIPTS, "offsets": (
              RECEIPT,
@@ -121,21 +77,12 @@ PRODUCE = (
     Pair("1.3 a record that fails", "POST", "/topics/w", 404,
          error(40402, offsets=[{"error_code": 40402, ...: ...}]), records("x", partition=9), TEXT,
          theirs=200, differs="every record of a produce failed for one reason"),
-    Pair("1.3 unknown members", "POST", "/topics/w", 422,
-         error(422, validation_errors=[str]), {"records": [{"vlaue": "x"}]}, TEXT),
-    Pair("1.3 broken bodies", "POST", "/topics/w", 400, error(400), records("?"), BINARY),
-    Pair("1.3 broken bodies", "POST", "/topics/w", 422, error(422), {"records": []}, TEXT),
-    Pair("1.3 broken bodies", "POST", "/topics/w", 422, error(422), {}, TEXT),
-    Pair("1.3 broken bodies", "POST", "/topics/w", 400, error(400), b'{"records":', TEXT),
     *(
         Pair("1.3 broken bodies", "POST", "/topics/w", 415,
              error(415, message=re.compile(".*application/vnd.kafka.binary.v2.json.*")),
              records("x"), media, differs=FORM)
         for media in ("", "application/x-www-form-urlencoded")
     ),
-    Pair("1.3 null", "GET", "/topics/nulls/partitions/0/records?offset=0", 200,
-         (a_record(key=None, value=None), a_record(key=None, value=None)),
-         given=(Step("POST", "/topics/nulls", {"records": [{}, {"value": None}]}, JSON_RECORDS),)),
     Pair("1.3 no headers, no timestamps", "GET",
          "/topics/t/partitions/0/records?offset=0&max_bytes=1", 200,
          (a_record(timestamp=1000, headers=({"key": "h", "value": "eA=="},)),),
@@ -148,42 +95,11 @@ INSTANCES = (
           "base_uri": re.compile("http://127.0.0.1:[0-9]+/consumers/g/instances/rest-consumer-.*")},
          {"format": "json", "auto.offset.reset": "earliest", "auto.commit.enable": "false",
           "fetch.min.bytes": "1", "consumer.request.timeout.ms": 500}, V2),
-    Pair("1.3 POST /consumers/{g}", "POST", "/consumers/g", 200,
-         {"instance_id": str, "base_uri": str}),
-    Pair("1.3 POST /consumers/{g}", "POST", "/consumers/g", 409, error(40902), {"name": "twice"},
-         V2, given=(Step("POST", "/consumers/g", {"id": "twice"}),)),
-    Pair("1.3 POST /consumers/{g}", "POST", "/consumers/g", 422, error(42204),
-         {"auto.offset.reset": "sometime"}, V2),
     Pair("1.3 POST /consumers/{g}", "POST", "/consumers/g", 422, error(42204),
          {"fetch.min.bytes": 10_000_001}, V2, theirs=(422, 40001),
          differs="a config of a consumer out of range"),
-    Pair("1.3 DELETE instance", "DELETE", "{i}", 204),
-    Pair("1.3 DELETE instance", "DELETE", GONE, 404, UNKNOWN),
-    Pair("1.3 POST subscription", "POST", "{i}/subscription", 204, EMPTY, {"topics": ["t"]}, V2),
-    Pair("1.3 POST subscription", "POST", "{i}/subscription", 204, EMPTY, {"topic_pattern": "t.*"},
-         V2),
-    Pair("1.3 POST subscription", "POST", f"{GONE}/subscription", 404, UNKNOWN, {"topics": []}, V2),
-    Pair("1.3 POST subscription", "POST", "{i}/subscription", 409, error(40903),
-         {"topics": ["t"]}, V2, given=ASSIGNED),
     Pair("1.3 GET subscription", "GET", "{i}/subscription", 200,
          {"topics": ("t",), "partitions": ({"t": (0, 1)},)}, given=SUBSCRIBED),
-    Pair("1.3 GET subscription", "GET", f"{GONE}/subscription", 404, UNKNOWN),
-    Pair("1.3 DELETE subscription", "DELETE", "{i}/subscription", 204, given=SUBSCRIBED),
-    Pair("1.3 DELETE subscription", "DELETE", f"{GONE}/subscription", 404, UNKNOWN),
-    Pair("1.3 POST assignments", "POST", "{i}/assignments", 204, EMPTY, {"partitions": [P0]}, V2),
-    Pair("1.3 POST assignments", "POST", f"{GONE}/assignments", 404, UNKNOWN, {"partitions": []},
-         V2),
-    Pair("1.3 POST assignments", "POST", "{i}/assignments", 409, error(40903),
-         {"partitions": [P0]}, V2, given=SUBSCRIBED),
-    Pair("1.3 GET assignments", "GET", "{i}/assignments", 200, {"partitions": (P0,)},
-         given=ASSIGNED),
-    Pair("1.3 GET assignments", "GET", f"{GONE}/assignments", 404, UNKNOWN),
-    Pair("1.3 GET records", "GET", "{i}/records?timeout=0&max_bytes=1000000", 200,
-         (a_record(offset=0, headers=...), a_record(offset=1), a_record(offset=2)),
-         headers={"Accept": BINARY}, given=ASSIGNED, answer_headers={"Content-Type": BINARY}),
-    Pair("1.3 GET records", "GET", f"{GONE}/records", 404, UNKNOWN),
-    Pair("1.3 GET records", "GET", "{i}/records", 406, error(40601),
-         headers={"Accept": JSON_RECORDS}, given=ASSIGNED),
     Pair("1.3 GET records", "GET", "{i}/records", 406,
          error(40602, details={"topic": "bytes", "partition": 0, "offset": 0}),
          consumer={**CONFLUENT, "format": "json"}, theirs=(408, 40801),
@@ -195,39 +111,17 @@ OFFSETS = (
     Pair("1.3 POST offsets", "POST", "{i}/offsets?async=true", 200, (), given=READ),
     Pair("1.3 POST offsets", "POST", "{i}/offsets", 200, (),
          {"offsets": [{**P0, "offset": 1, "metadata": "m"}]}, V2),
-    Pair("1.3 POST offsets", "POST", f"{GONE}/offsets", 404, UNKNOWN),
     Pair("1.3 GET offsets", "GET", "{i}/offsets", 200,
          {"offsets": ({**P0, "offset": 2, "metadata": "m"},)},
          {"partitions": [P0, {"topic": "t", "partition": 1}]}, V2,
          given=(Step("POST", "{i}/offsets", {"offsets": [{**P0, "offset": 1, "metadata": "m"}]}),)),
     Pair("1.3 GET offsets", "GET", "{i}/offsets", 200, {"offsets": ()}, given=ASSIGNED,
          theirs=(404, 40402), differs="`GET .../offsets` without a body"),
-    Pair("1.3 GET offsets", "GET", f"{GONE}/offsets", 404, UNKNOWN, {"partitions": [P0]}, V2),
-    Pair("1.3 POST positions", "POST", "{i}/positions", 204, EMPTY,
-         {"offsets": [{**P0, "offset": 1, "metadata": "m"}]}, V2, given=ASSIGNED),
-    Pair("1.3 POST positions", "POST", "{i}/positions", 204, EMPTY,
-         {"timestamps": [{**P0, "timestamp": "1970-01-01T00:00:02Z"}]}, V2, given=ASSIGNED),
     Pair("1.3 POST positions", "POST", "{i}/positions", 204, EMPTY,
          {"timestamps": [{**P0, "timestamp": "2999-01-01T00:00:00Z"}]}, V2, given=ASSIGNED,
          theirs=500, differs="a position by a time later than every record"),
-    Pair("1.3 POST positions", "POST", f"{GONE}/positions", 404, UNKNOWN, {}, V2),
     Pair("1.3 POST positions", "POST", "{i}/positions", 409, error(40903),
          {"offsets": [{**P0, "offset": 1}]}, V2),
-    *(
-        pair
-        for edge in ("beginning", "end")
-        for pair in (
-            Pair("1.3 POST positions/beginning, end", "POST", f"{{i}}/positions/{edge}", 204, EMPTY,
-                 {"partitions": [P0]}, V2, given=ASSIGNED),
-            Pair("1.3 POST positions/beginning, end", "POST", f"{GONE}/positions/{edge}", 404,
-                 UNKNOWN, {"partitions": [P0]}, V2),
-            Pair("1.3 POST positions/beginning, end", "POST", f"{{i}}/positions/{edge}", 409,
-                 error(40903), {"partitions": [P0]}, V2),
-        )
-    ),
-    Pair("1.3 commit adds one", "GET", "{i}/offsets", 200,
-         {"offsets": ({**P0, "offset": 3, "metadata": ""},)}, {"partitions": [P0]}, V2,
-         given=(Step("POST", "{i}/offsets", {"offsets": [{**P0, "offset": 2}]}),)),
     Pair("1.3 commit without body", "GET", "{i}/offsets", 200,
          {"offsets": ({**P0, "offset": 1, "metadata": ""},)}, {"partitions": [P0]}, V2,
          given=(*ASSIGNED, Step("GET", "{i}/records?timeout=0&max_bytes=1"),

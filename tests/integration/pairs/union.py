@@ -10,7 +10,6 @@ from tests.integration.pairs.pair import (
     CONFLUENT,
     EMPTY,
     JSON,
-    JSON_RECORDS,
     STRIMZI,
     TEXT,
     V2,
@@ -47,15 +46,11 @@ SURFACE = (
              "key": None, "value": "AA==", "timestamp": "2020-09-13T12:26:40Z",
              "headers": [{"key": "h", "value": "AP8="}]}]}, BINARY),),
          differs="record headers, timestamps"),
-    Pair("3.3 produce answer", "POST", "/topics/w", 200,
-         {**RECEIPTS, "offsets": ({**RECEIPT, "partition": 3},)}, records("x", partition=3), TEXT),
     Pair("3.3 produce answer", "POST", "/topics/w", 404, error(40402, offsets=[...]),
          records("x", partition=8), TEXT, theirs=200,
          differs="every record of a produce failed for one reason"),
     Pair("3.3 Content-Type", "POST", "/topics/w", 415, error(415), records("x"), "",
          differs=FORM),
-    Pair("3.3 Content-Type", "POST", "/topics/w", 415, error(415), records("x"),
-         f"{JSON_RECORDS}; charset=latin-1"),
     Pair("3.3 Content-Type", "POST", "/topics/w", 200, RECEIPTS, records({"a": 1}),
          f"{JSON}; charset=utf-8", theirs=415,
          differs="`application/json` as Content-Type of a produce"),
@@ -74,7 +69,6 @@ SURFACE = (
          answer_headers={"Content-Type": TEXT}),
     Pair("3.3 text and async", "POST", "/topics/w?async=true", 204, EMPTY, records("x"), TEXT,
          answer_headers={"Kafka-Durability": "none"}),
-    Pair("3.3 admin and service", "POST", "/admin/topics", 201, {}, {"topic_name": "served"}, JSON),
     Pair("3.3 admin and service", "GET", "/status/ready", 200, {"status": "ready", ...: ...},
          differs="probes"),
     Pair("3.3 admin and service", "GET", "/", 200,
@@ -100,14 +94,6 @@ DIALECTS = (
              consumer=dialect, given=(Step("POST", "{i}/offsets", {member: [_COMMITTED]}),))
         for dialect, member, stored in (
             (CONFLUENT, "offsets", 3), (STRIMZI, "offsets", 2), (CONFLUENT, "partitions", 2),
-        )
-    ),
-    *(
-        Pair("3.4 success", "POST", "{i}/offsets", status, body, {member: [_COMMITTED]}, V2,
-             consumer=dialect)
-        for dialect, member, status, body in (
-            (CONFLUENT, "offsets", 200, ()), (STRIMZI, "offsets", 204, EMPTY),
-            (CONFLUENT, "partitions", 204, EMPTY),
         )
     ),
     *(

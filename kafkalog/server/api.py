@@ -1,7 +1,7 @@
-"""What every route needs: the operations, the configuration, the metrics and the waiting places.
+"""The objects that the handlers use: operations, configuration, metrics, pools and shared state.
 
-Lives on the event loop; nothing here blocks. Blocking control-plane calls go through ``blocking``
-and cold reads through the pool of their log directory.
+Owned by the event loop; nothing here blocks. Control-plane calls run on the control pool
+(``blocking``), reads of cold pages on the pool of their log directory (``reading``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.values import WouldBlock
-from kafkalog.server.fetch.source import ReadPlaces
-from kafkalog.server.fetch.tail_cache import TailPieces
+from kafkalog.server.fetch.source import ReadSlots
+from kafkalog.server.fetch.tail_cache import TailCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,21 +48,21 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Appends that wait for the end of the turn hold memory that no budget counts: not more than this.
+# Bytes of appends that wait for the end of the loop's iteration: no other budget counts them.
 _TURN_BYTES = 1 << 20
 
 
 class Phase(enum.Enum):
-    """Of the daemon's life, as its clients see it."""
+    """The phases of the daemon that its clients see."""
 
-    STARTING = "starting"  # only probes and metrics are answered
+    STARTING = "starting"  # only probes, metrics and diagnostics are served
     SERVING = "serving"
     STOPPING = "stopping"
 
 
 @dataclass(slots=True)
 class _Shared:
-    """What all views of one edge have in common. Owned by the event loop."""
+    """State that all views of one Api share. Owned by the event loop."""
 
     phase: Phase = Phase.STARTING
     start_refusal: str | None = None
@@ -74,7 +74,7 @@ class _Shared:
 
 @dataclass(slots=True)
 class Api:
-    """The object graph of the HTTP edge; with access rules, as one principal sees it."""
+    """What the handlers use; with access rules, as one principal sees it."""
 
     # constant after construction
     operations: Operations
@@ -90,12 +90,12 @@ class Api:
     debug_pool: Executor  # of one thread; likewise
     reader_pools: Callable[[str], Executor]  # by partition directory
     console_threads: ConsoleThreads
-    tail_pieces: TailPieces = field(default_factory=TailPieces)
-    read_places: ReadPlaces = field(default_factory=ReadPlaces)
+    tail_cache: TailCache = field(default_factory=TailCache)
+    read_slots: ReadSlots = field(default_factory=ReadSlots)
     _shared: _Shared = field(default_factory=_Shared)
 
     def with_operations(self, operations: Operations) -> Api:
-        """The same edge with other operations: a principal's view of them."""
+        """The same with other operations: a principal's view of them."""
         return replace(self, operations=operations)
 
     @property
@@ -127,7 +127,7 @@ class Api:
 
     @property
     def stopping(self) -> bool:
-        """Nothing new is begun, nobody waits any longer."""
+        """No request is admitted and no fetch waits any longer."""
         return self._shared.phase is Phase.STOPPING
 
     @property
@@ -146,9 +146,9 @@ class Api:
         )
 
     def null_key_partition(self, topic: str, partition_count: int) -> int:
-        """Where the records without key of one request go: the next partition in turn.
+        """The partition of one request's records without key: the next one, round robin.
 
-        As Java's producer only one that is served, unless none is.
+        Only one that is served, as Java's producer does, unless none is.
         """
         round_number, partition = divmod(next(self._shared.null_key_turns), partition_count)
         if self.operations.is_served(topic, partition):
@@ -162,13 +162,13 @@ class Api:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.control_pool, _in_context(call, *args, **kwargs))
 
-    async def inside(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what looks into the process where no log directory that hangs holds it up."""
+    async def run_on_debug_pool(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run diagnostics on a pool that no hanging log directory can block."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.debug_pool, lambda: call(*args, **kwargs))
 
-    async def in_turn(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call of a sink, which waits for others of it and for every disk, on its pool."""
+    async def run_on_sink_pool(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call of a sink on the sink pool: it waits for other calls and for disks."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.sink_pool, _in_context(call, *args, **kwargs))
 
@@ -189,8 +189,8 @@ class Api:
     ) -> asyncio.Future[LogAppendInfo]:
         """Hand records to the writer; the future ends as the durability class says.
 
-        The appends of one turn of the loop are handed over together when it ends: a writer that is
-        woken by the first of them would take the interpreter away from the requests behind it.
+        Appends of one iteration of the loop are submitted together at its end: a writer that the
+        first of them wakes would take the interpreter from the requests that follow.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LogAppendInfo] = loop.create_future()
@@ -204,7 +204,7 @@ class Api:
         return future
 
     def _submit_turn(self) -> None:
-        """Queue what this turn appended, in order; a refusal is the outcome of its future."""
+        """Submit the appends of this iteration in order; a refusal is the result of its future."""
         shared = self._shared
         turn, shared.turn, shared.turn_bytes = shared.turn, [], 0
         for operations, log, records, acks, expected_offset, future in turn:
@@ -221,7 +221,7 @@ class Api:
 
 
 def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
-    """What a finished command says is the outcome of its future."""
+    """The result of a finished command becomes that of its future."""
     if future.done():  # the client went away; the append is whole all the same
         return
     if command.error is not None:
@@ -231,23 +231,23 @@ def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
 
 
 def _fail(future: asyncio.Future[LogAppendInfo], error: BaseException) -> None:
-    """A failure that nobody waits for is no news: its client left, or wanted acks=0."""
+    """Set the error; it is not reported when nothing awaits it: the client left, or acks=0."""
     future.set_exception(error)
     future.exception()  # seen
 
 
 def _in_context(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
-    """For a thread: what the request is allowed to be told (``NAMES_PATHS``) goes along."""
+    """For a thread, with the request's context: ``NAMES_PATHS`` says whether it may see paths."""
     return functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
 
 
 API_KEY: web.AppKey[Api] = web.AppKey("api", Api)
-# What the gate gives a request when there is one: its principal's view, and who that is.
+# The gate sets them: the view of the request's principal, and its name.
 API_VIEW: web.RequestKey[Api] = web.RequestKey("api_view", Api)
 PRINCIPAL: web.RequestKey[str] = web.RequestKey("principal", str)
 
 
 def api_of(request: web.Request) -> Api:
-    """The graph behind a request, as its principal sees it."""
+    """The Api of a request, as its principal sees it."""
     view = request.get(API_VIEW)
     return request.app[API_KEY] if view is None else view

@@ -1,10 +1,8 @@
-"""The aiohttp application: routes and the one middleware around them.
+"""The aiohttp applications: the route tables, and one application for each listener.
 
-Listeners: the ports that are served, each with the routes that belong there.
-
-``http.port`` has everything, unless ``admin.port`` or ``metrics.port`` take their routes away from
-it; probes are everywhere. All share the guards, one TLS and one object graph. Owned by the event
-loop.
+``http.port`` has all routes except those that ``admin.port`` or ``metrics.port`` take over; probes
+are on every port. All applications share the filters, the TLS context and one ``Api``. Owned by the
+event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON, is_json
 from kafkalog.server.protocol.middleware import make_middleware
 from kafkalog.server.protocol.openapi import describe
-from kafkalog.server.security.gate import Guards
+from kafkalog.server.security.gate import Filters
 from kafkalog.server.security.tls import listening_context
 
 if TYPE_CHECKING:
@@ -108,64 +106,64 @@ ROUTE_TABLES = (
 )
 
 
-class Door(enum.Enum):
-    """A port, by the routes that are behind it."""
+class ListenerRole(enum.Enum):
+    """What a listener is for: it decides which routes the listener has."""
 
     HTTP = "http"
     ADMIN = "admin"
     METRICS = "metrics"
 
 
-def doors_of(route: web.RouteDef) -> frozenset[Door]:
-    """Where a route goes when each door has a port.
+def roles_of(route: web.RouteDef) -> frozenset[ListenerRole]:
+    """The roles whose listener has the route when each role has a port.
 
-    Administrative is what creates, deletes, alters or operates, by the endpoint's promise. The ids
-    of the cluster stand in the paths of both kinds, so who orders has to learn them there, too.
+    Administrative routes create, delete, alter or operate, by the endpoint spec. Their paths have
+    the ids of the cluster, so the routes that give them are on the admin port too.
     """
-    promise = endpoint_of(route.handler)
-    if promise is None:
-        return frozenset((Door.HTTP,))
-    if promise.access is None:
-        return frozenset(Door)
-    if promise.access is AUTHENTICATED:
-        return frozenset((Door.HTTP, Door.ADMIN))
+    spec = endpoint_of(route.handler)
+    if spec is None:
+        return frozenset((ListenerRole.HTTP,))
+    if spec.access is None:
+        return frozenset(ListenerRole)
+    if spec.access is AUTHENTICATED:
+        return frozenset((ListenerRole.HTTP, ListenerRole.ADMIN))
     if route.path == METRICS_PATH:
-        return frozenset((Door.METRICS,))
-    right = promise.right
+        return frozenset((ListenerRole.METRICS,))
+    right = spec.right
     is_administrative = right is not None and right.action in ADMINISTRATIVE
-    return frozenset((Door.ADMIN if is_administrative else Door.HTTP,))
+    return frozenset((ListenerRole.ADMIN if is_administrative else ListenerRole.HTTP,))
 
 
-def _routes_at(door: Door, config: ServerConfig) -> list[web.RouteDef]:
-    """The routes behind a door; ``http.port`` has those of the doors that have no port."""
-    ports = {Door.ADMIN: config.admin_port, Door.METRICS: config.metrics_port}
+def _routes_at(role: ListenerRole, config: ServerConfig) -> list[web.RouteDef]:
+    """The routes of a role's listener; ``http.port`` has those of roles without a port."""
+    ports = {ListenerRole.ADMIN: config.admin_port, ListenerRole.METRICS: config.metrics_port}
     found = []
     for table in ROUTE_TABLES:
         for route in table:
             assert isinstance(route, web.RouteDef)
-            doors = doors_of(route)
-            homes = {each if ports.get(each) is not None else Door.HTTP for each in doors}
-            if door in homes:
+            roles = roles_of(route)
+            homes = {each if ports.get(each) is not None else ListenerRole.HTTP for each in roles}
+            if role in homes:
                 found.append(route)
     return found
 
 
 def make_app(
-    api: Api, request_ids: RequestIds, guards: Guards, door: Door = Door.HTTP
+    api: Api, request_ids: RequestIds, filters: Filters, role: ListenerRole = ListenerRole.HTTP
 ) -> web.Application:
     """An application over one object graph; with a gate, requests see what it gives them."""
     app = web.Application(
-        middlewares=[make_middleware(api, request_ids, guards)],
+        middlewares=[make_middleware(api, request_ids, filters)],
         client_max_size=0,  # bodies are bounded by in_flight.Body, which counts inflated bytes
     )
     app[logs.DUMPS] = asyncio.Semaphore(logs.DUMPS_MAX)
-    app[debug.LOOK] = asyncio.Lock()
-    if guards.cors is not None:
-        app.on_response_prepare.append(guards.cors.on_prepare)
-    app[API_KEY] = api if guards.gate is None else guards.gate.closed_api
+    app[debug.METRICS_PAGE_LOCK] = asyncio.Lock()
+    if filters.cors is not None:
+        app.on_response_prepare.append(filters.cors.on_prepare)
+    app[API_KEY] = api if filters.gate is None else filters.gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[probes.DESCRIPTION] = describe_api
-    for route in _routes_at(door, api.config):
+    for route in _routes_at(role, api.config):
         methods = (
             (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
         )
@@ -182,8 +180,8 @@ def _typed(handler: _Handler) -> _Handler:
     A page of another site can send a text, a form or a body without a type, and no JSON unless it
     is asked first (the CORS protocol's preflight).
     """
-    promise = endpoint_of(handler)
-    if promise is None or not promise.takes_json_alone:
+    spec = endpoint_of(handler)
+    if spec is None or not spec.takes_json_alone:
         return handler
 
     @functools.wraps(handler)
@@ -210,7 +208,7 @@ def _description() -> bytes:
 
 
 async def _on_expect(request: web.Request) -> None:
-    """Refuse what is not understood; the exchange says 100 Continue when it has let it in."""
+    """Refuse what is not understood; the middleware sends 100 Continue after its checks."""
     if request.headers.get(hdrs.EXPECT, "").lower() != "100-continue":
         raise web.HTTPExpectationFailed
 
@@ -222,7 +220,7 @@ _BACKLOG = 1024
 class Listener:
     """One open port."""
 
-    door: Door
+    role: ListenerRole
     server: ConnectionServer
     sockets: asyncio.Server
 
@@ -235,28 +233,30 @@ class Listener:
 async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[Listener]:
     """Open every port, ``http.port`` first; OSError when one cannot be had, and none is open."""
     config = api.config
-    guards = Guards.of(api, files)
+    filters = Filters.of(api, files)
     context = listening_context(files.tls) if files.tls is not None else None
     timeout = config.tls_handshake_timeout_seconds if context is not None else None
     places = [
-        (Door.HTTP, config.http_host, config.http_port),
-        (Door.ADMIN, config.admin_host, config.admin_port),
-        (Door.METRICS, config.metrics_host, config.metrics_port),
+        (ListenerRole.HTTP, config.http_host, config.http_port),
+        (ListenerRole.ADMIN, config.admin_host, config.admin_port),
+        (ListenerRole.METRICS, config.metrics_host, config.metrics_port),
     ]
     limit = soft_descriptor_limit()
     loop = asyncio.get_running_loop()
     listeners: list[Listener] = []
     try:
-        for door, host, port in places:
+        for role, host, port in places:
             if port is None:
                 continue
-            app = make_app(api, ids, guards, door)
+            app = make_app(api, ids, filters, role)
             server = ConnectionServer(
                 app,
                 loop=loop,
                 config=config,
                 request_ids=ids,
-                descriptors=connection_descriptors(limit, is_for_operators=door is not Door.HTTP),
+                descriptors=connection_descriptors(
+                    limit, is_for_operators=role is not ListenerRole.HTTP
+                ),
                 stalled_readers=api.metrics.http_stalled_readers,
             )
             sockets = await loop.create_server(
@@ -268,7 +268,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
                 ssl=context,
                 ssl_handshake_timeout=timeout,
             )
-            listeners.append(Listener(door, server, sockets))
+            listeners.append(Listener(role, server, sockets))
     except BaseException:
         await close_listeners(listeners, 0)
         raise

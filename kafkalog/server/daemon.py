@@ -1,15 +1,13 @@
-"""The daemon's life on the event loop: listen, load, serve, stop in order (operations.md 6.2).
+"""The daemon on the event loop: listen, load, serve, and stop in order (operations.md 6.2).
 
-The object graph is built by ``kafkalog/__main__.py``; this module owns the loop, the listener, the
-signals and the order of the shutdown: not ready, stop accepting, finish what is in flight, close
-the logs. The port is opened before anything on disk is touched, so that a port that is taken costs
-no recovery and a long recovery can be watched.
+``kafkalog/__main__.py`` builds the object graph. This module owns the loop, the listeners, the
+signals and the order of the shutdown: not ready, stop accepting, finish requests in flight, close
+the logs. The ports are opened before anything on disk is touched: a port that is taken costs no
+recovery, and a long recovery can be watched.
 
-What SIGTERM and SIGINT do before the daemon listens to them: a line, and the end with status 0.
-
-A start imports and compiles for a second before its event loop runs, and touches nothing meanwhile.
-Imports no more than it needs, so that it is there first. The line is written by itself: the handler
-may interrupt any import, and the logging that it would go through.
+``EarlyStop`` handles SIGTERM and SIGINT before the loop runs. A start imports and compiles for a
+second, and has touched nothing by then: the process writes one line and exits with status 0. The
+handler may interrupt any import, so it writes the line without the logging library.
 """
 
 from __future__ import annotations
@@ -38,7 +36,12 @@ from kafkalog.server.fetch.delayed_fetch import DelayedFetches
 from kafkalog.server.protocol.bodies import InFlightBytes
 from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
-from kafkalog.server.supervision import Supervision, keep_files_current, lasting_task, show_loading
+from kafkalog.server.supervision import (
+    Supervision,
+    keep_files_current,
+    show_loading,
+    supervised_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +65,7 @@ _MEMORY_PERIOD_SECONDS = 60.0
 _FINISH_SECONDS = 15.0  # for requests in work at the stop
 # A pure-Python background thread may hold the GIL this long at most (design: the GIL is shared).
 _SWITCH_INTERVAL_SECONDS = 0.0005
-# Containers that live between two looks of the garbage collector: some megabytes at most.
+# Allocations between two runs of the garbage collector: some megabytes at most.
 _GC_ALLOCATIONS = 20_000
 _DEFECT_EXIT = 70  # sysexits.h: an internal software error
 
@@ -106,7 +109,7 @@ class Daemon:
     build: Callable[[CompletionSink, Callable[[], None]], Graph]
     request_id_prefix: str
     service_manager: ServiceManager
-    terminal_line: TerminalLine | None = None  # None: the log alone tells how far the start is
+    terminal_line: TerminalLine | None = None  # None: progress is in the log only
     exit_code: int = 0
     _is_told_to_stop: bool = False  # by a signal
 
@@ -132,12 +135,14 @@ class Daemon:
 
         graph = self.build(delayed, give_up)
         api = self._make_api(graph, delayed, pools)
-        died = functools.partial(self._stop_after_defect, api, graph, stop)
-        supervision = Supervision(self.service_manager, graph.operations.loading, died)
+        on_failure = functools.partial(self._stop_after_defect, api, graph, stop)
+        supervision = Supervision(self.service_manager, graph.operations.loading, on_failure)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number, api, graph, stop)
         listeners = await open_listeners(api, files, RequestIds(self.request_id_prefix))
-        reloads = lasting_task(self._keep_current(api, files, supervision), "reloads", died)
+        reloads = supervised_task(
+            self._keep_current(api, files, supervision), "reloads", on_failure
+        )
         async with supervision:
             try:
                 await self._load(api, graph)
@@ -151,16 +156,16 @@ class Daemon:
             except BaseException:
                 await close_listeners(listeners, _FINISH_SECONDS)
                 raise
-            lasting = [
-                lasting_task(self._watch_lag(api), "loop-lag", died),
-                lasting_task(self._give_memory_back(api), "memory", died),
+            supervised = [
+                supervised_task(self._watch_lag(api), "loop-lag", on_failure),
+                supervised_task(self._give_memory_back(api), "memory", on_failure),
             ]
             try:
                 await self._serve(api, listeners, stop, supervision)
                 await close_listeners(listeners, _FINISH_SECONDS)
             finally:
                 reloads.cancel()
-                for task in lasting:
+                for task in supervised:
                     task.cancel()
                 supervision.stopping()
                 for close in (graph.close, pools.shutdown):
@@ -205,8 +210,8 @@ class Daemon:
     def _stop_after_defect(
         self, api: Api, graph: Graph, stop: asyncio.Event, name: str, defect: BaseException | None
     ) -> None:
-        """A lasting task died: what it was for must not be left undone without a word."""
-        _log.critical("A task died of a defect; the daemon ends", task=name, exc_info=defect)
+        """A supervised task ended: the daemon must not run on without it."""
+        _log.critical("A task failed by a defect; the daemon stops", task=name, exc_info=defect)
         self.exit_code = _DEFECT_EXIT
         graph.stop_loading()
         self._stop(api, stop)
@@ -224,7 +229,7 @@ class Daemon:
         # What was loaded stays: walking it again would stop every thread for 0.1 s and more.
         gc.collect()
         gc.freeze()
-        # The default of 700 looks at every object of the requests in work once for each of them.
+        # The default of 700 visits every object of the requests in work for each new request.
         gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
         api.phase = Phase.SERVING
 
@@ -246,10 +251,10 @@ class Daemon:
     ) -> None:
         """Until it is stopped and those who watch /readyz have had time to see it."""
         if api.stopping:
-            return  # it never was ready: nobody sends anything
+            return  # it was never ready: no client sends anything
         scheme = "http" if self.config.http_tls_cert_file is None else "https"
         for each in listeners[1:]:
-            _log.info("Further port", routes=each.door.value, port=each.port)
+            _log.info("Further port", routes=each.role.value, port=each.port)
         url = f"{scheme}://{self.config.http_host}:{listeners[0].port}"
         _log.info("kafkalog is ready", url=url)
         supervision.ready(url)
@@ -283,7 +288,7 @@ class Daemon:
         resident = 0
         while resident >= 0:
             await asyncio.sleep(_MEMORY_PERIOD_SECONDS)
-            resident = await api.inside(give_freed_memory_back, resident)
+            resident = await api.run_on_debug_pool(give_freed_memory_back, resident)
         await asyncio.get_running_loop().create_future()  # nothing to do on this system
 
 
@@ -309,15 +314,15 @@ class EarlyStop:
             self._is_json = log_format == "json"
 
     def _leave(self, number: int, _: FrameType | None) -> None:
-        """At once: there is nothing to close, and what an import leaves half is nobody's."""
+        """Exit at once: nothing is open, and an import that is cut off harms nothing."""
         name = signal.Signals(number).name
-        moment = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         if self._is_json:
-            fields = {"timestamp": moment, "level": "info", "event": _EVENT, "logger": _LOGGER}
+            fields = {"timestamp": now, "level": "info", "event": _EVENT, "logger": _LOGGER}
             line = json.dumps({**fields, "signal": name})
         else:
-            line = f"{moment} [info     ] {_EVENT} [{_LOGGER}] signal={name}"
+            line = f"{now} [info     ] {_EVENT} [{_LOGGER}] signal={name}"
         try:
             os.write(_STDOUT, f"{line}\n".encode())
-        finally:  # whoever read it may be gone
+        finally:  # the reader of the pipe may be gone
             os._exit(0)

@@ -1,21 +1,14 @@
-"""Supervision: the daemon's life as the service manager sees it (``Type=notify``).
+"""The daemon as the service manager sees it (``Type=notify``), and its long-running tasks.
 
-While it loads and while it stops, it says how far it is and asks for more time at every period, so
-that no recovery is cut off by a time-out; the loop's own turning feeds the watchdog. Whether a load
-still moves is not judged here: the manager's status line and ``/startupz`` show it. A stop asks for
-``STOP_SECONDS`` at most, so that a disk that hangs does not keep a machine from going down: what a
-stop leaves undone, the next start recovers. Owned by the event loop; without a service manager
-nothing runs.
+While the daemon loads or stops, ``Supervision`` reports the progress and extends the time-out in
+every period; the running event loop feeds the watchdog. A load that makes no progress is not judged
+here: the status line and ``/startupz`` show it. A stop extends the time-out by ``STOP_SECONDS`` at
+most, so that a disk that hangs does not block the shutdown of the machine; the next start recovers
+the rest. Without a service manager nothing runs.
 
-Lasting tasks: coroutines of the event loop that run until they are cancelled.
-
-One that ends by itself died of a defect, which a task of asyncio keeps to itself until somebody
-asks. Nobody does, and what it was for is simply not done any more; so it is told at once, as the
-death of a thread is.
-
-Reloads: the files of access are read again when they change, or at once at SIGHUP.
-
-The line that a start shows on a terminal: logs, bytes, rate, and how long it may still take.
+A supervised task runs until it is cancelled. One that ends by itself has a defect; the daemon logs
+it and stops. Files of access are read again when they change and at SIGHUP. ``show_loading`` prints
+the progress of a start on a terminal. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -38,19 +31,19 @@ if TYPE_CHECKING:
     from kafkalog.observe.terminal_line import TerminalLine
 
 
-def lasting_task(
+def supervised_task(
     coroutine: Coroutine[object, object, None],
     name: str,
-    died: Callable[[str, BaseException | None], None],
+    on_failure: Callable[[str, BaseException | None], None],
 ) -> asyncio.Task[None]:
-    """Begin it on the running loop; ``died`` gets its name and what it died of, on the loop.
+    """Start it on the running loop; ``on_failure`` gets its name and its error, on the loop.
 
     None: it returned, which it must not either.
     """
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled():
-            died(name, task.exception())
+            on_failure(name, task.exception())
 
     task = asyncio.create_task(coroutine, name=name)
     task.add_done_callback(ended)
@@ -63,9 +56,9 @@ async def keep_files_current(
     hang_up: asyncio.Event,
     supervision: Supervision,
 ) -> None:
-    """Refresh at every period (None: there is nothing to look at) and when ``hang_up`` is set.
+    """Refresh at every period (None: there are no files) and when ``hang_up`` is set.
 
-    Until it is cancelled. What is wrong in a file is the refresh's to tell; what it raises is a
+    Until it is cancelled. The refresh reports an error in a file; what it raises is a
     defect, and ends this.
     """
     while True:
@@ -145,11 +138,11 @@ def _duration(duration_ms: int) -> str:
 _log = structlog.get_logger("kafkalog.server")
 STOP_SECONDS = 600.0
 _PERIOD_SECONDS = 1.0
-# Many periods: a machine that stands still for a while is no reason to end a recovery.
+# Many periods: a machine that pauses for a while is no reason to end a recovery.
 _EXTENSION_SECONDS = 60.0
 # Of the watchdog's time: two signs of life may be late or lost.
 _WATCHDOG_SHARE = 1 / 3
-# Said once, and waited for by whoever listens.
+# Sent once; the service manager waits for it.
 _AWAITED = ("READY", "STOPPING")
 
 
@@ -166,15 +159,15 @@ class Supervision:
         self,
         manager: ServiceManager,
         loading: Callable[[], Loading],
-        died: Callable[[str, BaseException | None], None],
+        on_failure: Callable[[str, BaseException | None], None],
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``died``: see ``lasting_task``."""
+        """``on_failure``: see ``supervised_task``."""
         # constant after construction
         self._seconds = seconds
         self._manager = manager
         self._loading = loading
-        self._died = died
+        self._on_failure = on_failure
         watchdog = manager.watchdog_seconds
         self._period_seconds = (
             _PERIOD_SECONDS
@@ -191,7 +184,7 @@ class Supervision:
 
     async def __aenter__(self) -> Supervision:
         if self._manager.is_there:
-            self._told = lasting_task(self._keep_telling(), "supervision", self._died)
+            self._told = supervised_task(self._keep_telling(), "supervision", self._on_failure)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -251,7 +244,7 @@ class Supervision:
         except Exception as defect:  # noqa: BLE001 - as in the body of a thread
             if not self._is_defect_told:
                 self._is_defect_told = True
-                _log.critical("How far the load is cannot be told", exc_info=defect)
+                _log.critical("The progress of the load is unknown", exc_info=defect)
             return {}
 
     def _tell(self, **states: str) -> None:
@@ -262,4 +255,6 @@ class Supervision:
             self._unsaid |= {name: states[name] for name in _AWAITED if name in states}
             if not self._is_failure_told:
                 self._is_failure_told = True
-                _log.warning("The service manager cannot be told", reason=str(error), states=states)
+                _log.warning(
+                    "The service manager cannot be notified", reason=str(error), states=states
+                )

@@ -39,7 +39,7 @@ from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.observe.metrics import Metrics
 from kafkalog.server.produce.json_body import Formats
-from kafkalog.server.produce.partition_batches import Place, prepare
+from kafkalog.server.produce.partition_batches import PartitionTarget, prepare
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 from tests.sim.sim_manager import SimRules, Sink
 
@@ -99,7 +99,7 @@ def body_of(embedded: EmbeddedFormat, count: int) -> bytes:
 def prepare_produce(body: bytes, embedded: EmbeddedFormat) -> None:
     """What a produce request does between its body and the writer's queue."""
     formats = Formats(embedded, embedded)
-    for batch in prepare(body, formats, NOW_MS, 1 << 20, Place(1, None, 0))[1]:
+    for batch in prepare(body, formats, NOW_MS, 1 << 20, PartitionTarget(1, None, 0))[1]:
         batch.validate(CONFIG, NOW_MS, INFLATED_MAX)
 
 

@@ -20,7 +20,7 @@ from kafkalog.format.wire.arrow_writer import ArrowWriter
 from kafkalog.format.wire.record_text import ArrayRecords, LineRecords
 from kafkalog.format.wire.record_writer import Bounds, RecordRead, RecordShape, WriterFactory
 from kafkalog.server.produce.json_body import DecodedRecords, Formats, columns_of, parse_documents
-from kafkalog.server.produce.partition_batches import Place, make_batches
+from kafkalog.server.produce.partition_batches import PartitionTarget, make_batches
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 from tests.bench.micro import CONFIG, INFLATED_MAX, NOW_MS, show
 
@@ -65,7 +65,7 @@ def measure_out() -> None:
 
 def take(records: DecodedRecords) -> None:
     """To validated batches of one partition."""
-    for batch in make_batches(records, Place(1, None, 0)):
+    for batch in make_batches(records, PartitionTarget(1, None, 0)):
         batch.validate(CONFIG, NOW_MS, INFLATED_MAX)
 
 

@@ -96,7 +96,7 @@ def test_a_service_manager_that_is_gone(tmp_path: Path, manager: Manager) -> Non
     with daemon:
         manager.until("READY")
         manager.close()
-        while "cannot be told" not in daemon.log_path.read_text():
+        while "cannot be notified" not in daemon.log_path.read_text():
             time.sleep(0.05)  # the test's own pace; the suite's time bounds it
         assert daemon.request("GET", "/readyz").status == 200
-    assert daemon.log_path.read_text().count("cannot be told") == 1
+    assert daemon.log_path.read_text().count("cannot be notified") == 1

@@ -47,7 +47,7 @@ def test_no_parameter_is_passed_by(daemon: Daemon, route: web.RouteDef) -> None:
             continue
         body = refused(daemon.request(route.method, twice), 400, 40005)
         assert body["details"] == {"parameter": parameter.name}
-        assert "stands more than once" in str(body["message"])
+        assert "is given more than once" in str(body["message"])
 
 
 @pytest.mark.parametrize(

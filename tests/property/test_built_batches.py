@@ -25,7 +25,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.validator import validate, validate_built
 from kafkalog.log.values import AppendOrigin, ValidatedRecords
 from kafkalog.server.produce.json_body import Formats, columns_of, parse
-from kafkalog.server.produce.partition_batches import Place, make_batches, prepare
+from kafkalog.server.produce.partition_batches import PartitionTarget, make_batches, prepare
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 
 NOW_MS = 1_700_000_000_000
@@ -138,7 +138,7 @@ def test_a_request_of_one_record_is_prepared_as_one_of_many(
         st.fixed_dictionaries({}, optional={"key": BODIES[embedded], "value": BODIES[embedded]})
     )
     body = msgspec.json.encode({"records": [record]})
-    formats, place = Formats(embedded, embedded), Place(3, 2, 0)
+    formats, place = Formats(embedded, embedded), PartitionTarget(3, 2, 0)
     count, (batch,) = prepare(body, formats, NOW_MS, 10, place)
     parsed = parse(body, formats, max_records=10)
     (twin,) = make_batches(columns_of(parsed, formats, now_ms=NOW_MS), place)

@@ -156,7 +156,7 @@ def test_every_port_asks() -> None:
                         for path in ("/openapi.json", "/livez"):
                             url = f"http://127.0.0.1:{listener.port}{path}"
                             async with client.get(url, headers={"Host": "evil.example"}) as answer:
-                                found.add((listener.door.value, path, answer.status))
+                                found.add((listener.role.value, path, answer.status))
             await close_listeners(listeners, 1)
         return found
 

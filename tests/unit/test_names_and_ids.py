@@ -260,7 +260,7 @@ def test_the_command_line_says_that_it_was_before_1970(text: str) -> None:
     assert refusal.value.message == f"'{text}' lies before 1970, where timestamps begin"
     with pytest.raises(ApiError) as answer:
         parse_timestamp(text)
-    assert answer.value.message == "timestamp lies before 1970, where timestamps begin."
+    assert answer.value.message == "timestamp is before 1970, where timestamps begin."
 
 
 @pytest.mark.parametrize("text", ["yesterday", "1960-01-01T00:00:00", "-1", str(1 << 63)])

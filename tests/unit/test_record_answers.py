@@ -38,7 +38,7 @@ from kafkalog.kernels.json.records import JsonFault
 from kafkalog.kernels.json.scan import KEYS_MAX
 from kafkalog.log.values import FetchDataInfo
 from kafkalog.server.fetch.source import Cursor, ReadChunks
-from kafkalog.server.fetch.tail_cache import TailPiece, TailPieces
+from kafkalog.server.fetch.tail_cache import TailCache, TailPiece
 from kafkalog.server.protocol.connection import ReaderWatch
 from tests.naive.cleaning_logs import TIME
 from tests.naive.stored_batches import stored_batch
@@ -244,7 +244,7 @@ def test_a_piece_is_that_of_the_log_as_it_is() -> None:
     sim.operations.topics.create("t", 1)
     sim.produce("t", raw_batch("a", "b", "c"))
     log = sim.operations.partition_log("t", 0)
-    pieces = TailPieces()
+    pieces = TailCache()
     pieces.keep("key", log, log.local.generation, PIECE)
     assert pieces.find("key", log, 2) == PIECE
     assert pieces.find("other", log, 2) is None
@@ -264,7 +264,7 @@ def test_few_are_kept() -> None:
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
     sim.operations.topics.create("t", 1)
     log = sim.operations.partition_log("t", 0)
-    pieces = TailPieces()
+    pieces = TailCache()
     for number in range(33):
         pieces.keep(number, log, log.local.generation, PIECE)
     found = [number for number in range(33) if pieces.find(number, log, 0) is not None]
@@ -280,7 +280,7 @@ def test_their_bytes_are_bounded() -> None:
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
     sim.operations.topics.create("t", 1)
     log = sim.operations.partition_log("t", 0)
-    pieces = TailPieces()
+    pieces = TailCache()
 
     def kept_after(*sizes: int) -> list[int]:
         for number, size in enumerate(sizes):

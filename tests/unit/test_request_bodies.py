@@ -102,7 +102,7 @@ def test_groups_are_bounded_and_let_go() -> None:
                 group = await documents.next()
                 assert group is not None
                 counts.append(len(group.documents))
-                body.let_go(group.size_bytes)
+                body.release(group.size_bytes)
             assert counts == [2000, 1000]
             assert world.in_flight.used_bytes == 1
             world.content.feed_data(b"}")

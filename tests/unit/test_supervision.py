@@ -14,7 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.env.systemd import ServiceManager, usec
-from kafkalog.server.supervision import STOP_SECONDS, Supervision, keep_files_current, lasting_task
+from kafkalog.server.supervision import (
+    STOP_SECONDS,
+    Supervision,
+    keep_files_current,
+    supervised_task,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +136,9 @@ def test_who_dies_is_told_at_once() -> None:
 
     async def run() -> list[tuple[str, BaseException | None]]:
         deaths = Deaths()
-        tasks = [lasting_task(each(), each.__name__, deaths) for each in (raises, returns, lasts)]
+        tasks = [
+            supervised_task(each(), each.__name__, deaths) for each in (raises, returns, lasts)
+        ]
         await asyncio.wait(tasks[:2])
         tasks[2].cancel()
         await asyncio.wait(tasks)

@@ -1,7 +1,7 @@
-"""The log cleaner over HTTP: what it does and why not, and orders to it (N12, N13).
+"""The log cleaner over HTTP: its state, and cleans, pauses and retries by hand (N12, N13).
 
-An order to clean waits for its end without a thread of its own: the cleaner thread tells the event
-loop. Moments are ms since 1970.
+A request that waits for a clean occupies no thread: the cleaner thread completes a future of the
+event loop. Times are in ms since 1970.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _TOPIC = TextParameter("topic", "Only the logs of this topic.")
     "describeCleaner",
     "cleaner",
     _DESCRIBE,
-    {200: Answer("As it stands.", {JSON: CleanerAnswer})},
+    {200: Answer("The current state.", {JSON: CleanerAnswer})},
     parameters=(_TOPIC,),
     errors=(40401,),
 )
@@ -303,7 +303,7 @@ def _keys_of(names: Sequence[PartitionName]) -> list[TopicPartition]:
 
 
 async def _waited_for(submit: Callable[[Callable[[T], None]], object]) -> T:
-    """Order what ends on a cleaner thread; it goes on when the client does not wait."""
+    """Wait for what ends on a cleaner thread; it continues when the client leaves."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -1,12 +1,9 @@
-"""``/debug/``: a look into the process, for whoever operates it (operations.md 6.2).
+"""``/debug/``: diagnostics of the process for operators (operations.md 6.2).
 
-Behind ``admin.port``; without one for this machine alone, whatever the access rules say: what is
-shown here is no client's. Answered also while the daemon starts and stops.
-
-What is shown of the process itself: coroutines, threads, configuration, metrics; all as a file.
-
-Reads what the process has in memory, and its own entries under /proc; never a log directory. The
-values that nobody may see are hidden where the settings are shown (``ResolvedValue``).
+The routes are on ``admin.port``; without one they answer this machine only, whatever the access
+rules say. They answer also while the daemon starts and stops. They show stacks, coroutines,
+threads, configuration and metrics, and all of it in one file. They read memory and ``/proc``, never
+a log directory; secrets are hidden where the settings are shown (``ResolvedValue``).
 """
 
 from __future__ import annotations
@@ -62,10 +59,10 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 # Of this process; what a report of a fault is judged by.
 _PROC_FILES = ("status", "limits", "mountinfo")
 _GZIP_LEVEL = 6
-_SLICE = 100  # lines of the metrics page between two turns of the loop: less than a millisecond
+_SLICE = 100  # lines of the metrics page between two yields to the loop: less than a millisecond
 
 
-def inside_tasks() -> InsideTasks:
+def running_tasks() -> InsideTasks:
     """Coroutines and threads. On the event loop."""
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     return InsideTasks(
@@ -88,7 +85,7 @@ def _loop_task(name: str, outermost: Any) -> LoopTask:  # noqa: ANN401 - corouti
     return LoopTask(name, getattr(outermost, "__qualname__", repr(outermost)), lines)
 
 
-def inside_config(settings: Settings) -> InsideConfig:
+def resolved_config(settings: Settings) -> InsideConfig:
     """Every listed key with its value, or ``***``, and who gave it."""
     configs = [
         GivenConfig(key, one.shown_text, one.source, one.origin)
@@ -101,8 +98,8 @@ def inside_config(settings: Settings) -> InsideConfig:
 async def metrics_cardinality(page: bytes) -> MetricsCardinality:
     """Samples and label values of every family of a page in the Prometheus text format.
 
-    On the event loop, which has a turn after each ``_SLICE`` of its lines: a thread of Python would
-    take turns from it all the same, and longer ones.
+    On the event loop, which runs other work after each ``_SLICE`` lines: a Python thread would
+    take the interpreter from it as well, and for longer.
     """
     family = ""
     samples: dict[str, int] = {}
@@ -152,16 +149,16 @@ def bundle(name: str, parts: Mapping[str, bytes], moment_s: int) -> bytes:
 
 
 ROUTES = web.RouteTableDef()
-LOOK = web.AppKey("look", asyncio.Lock)
+METRICS_PAGE_LOCK = web.AppKey("metrics_page_lock", asyncio.Lock)
 _OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _BUNDLE_TYPE = "application/gzip"
-# Who sends a name that begins so speaks for somebody else, whose address is not the connection's.
+# A header whose name begins so is of a proxy: the address of the connection is not the client's.
 _FORWARDED = ("forwarded", "via", "x-forwarded-", "x-real-", "x-envoy-", "x-client-", "x-cluster-")
 
 
-def _inside(request: web.Request) -> Api:
-    """The graph, for those who may look inside; ClusterAccessDenied."""
+def _diagnostics_of(request: web.Request) -> Api:
+    """The Api, for a principal that may see diagnostics; ClusterAccessDenied."""
     api = api_of(request)
     if api.config.admin_port is None and not _is_from_here(request):
         raise ClusterAccessDenied(
@@ -184,7 +181,7 @@ def _is_from_here(request: web.Request) -> bool:
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
     if not isinstance(peer, tuple) or not is_loopback(str(peer[0])):
         return False
-    # The header and the name in the request line, which may be whole and then goes before it.
+    # The Host header, and the host in the request line, which overrides it when there is one.
     try:
         named = URL.build(authority=request.headers.get(hdrs.HOST, "")).host
     except ValueError:
@@ -196,10 +193,10 @@ def _is_from_here(request: web.Request) -> bool:
 
 def _alone(request: web.Request) -> asyncio.Lock:
     """For what takes a whole page of metrics into memory: one at a time. ApiError 42902."""
-    look = request.app[LOOK]
-    if look.locked():
+    lock = request.app[METRICS_PAGE_LOCK]
+    if lock.locked():
         raise ApiError(42902, "Another bundle or count of samples is being made. Try again.")
-    return look
+    return lock
 
 
 @ROUTES.get("/debug/stacks")
@@ -208,7 +205,7 @@ def _alone(request: web.Request) -> asyncio.Lock:
 )
 async def stacks(request: web.Request) -> web.Response:
     """The stack of every thread, as text; SIGUSR1 writes them to stderr when this hangs."""
-    _inside(request)
+    _diagnostics_of(request)
     return bytes_reply(thread_stacks().encode(), content_type=_TEXT_TYPE)
 
 
@@ -216,8 +213,8 @@ async def stacks(request: web.Request) -> web.Response:
 @endpoint("debugTasks", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideTasks})})
 async def tasks(request: web.Request) -> web.Response:
     """Coroutines of the event loop with the lines they wait at, and threads."""
-    _inside(request)
-    return json_reply(inside_tasks())
+    _diagnostics_of(request)
+    return json_reply(running_tasks())
 
 
 @ROUTES.get("/debug/config")
@@ -227,14 +224,14 @@ async def config(request: web.Request) -> web.Response:
 
     Values that came by a ``..._FILE`` variable are ``***``. ``/v1/configs`` has what changed since.
     """
-    return json_reply(inside_config(_inside(request).settings))
+    return json_reply(resolved_config(_diagnostics_of(request).settings))
 
 
 @ROUTES.get("/debug/log-level")
 @endpoint("debugLogLevels", "debug", _OPERATE, {200: Answer("Levels.", {JSON: LogLevels})})
 async def levels(request: web.Request) -> web.Response:
     """The level of log lines, and of the loggers that have one of their own."""
-    _inside(request)
+    _diagnostics_of(request)
     return _levels_reply()
 
 
@@ -253,7 +250,7 @@ async def set_level(request: web.Request) -> web.Response:
     Level null: that of ``log.level``, or of a logger that of the one above it. Lines of the audit
     are printed at every level.
     """
-    api = _inside(request)
+    api = _diagnostics_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(LogLevelRequest, data)
     note_subject(request, logger=wanted.logger, level=wanted.level)
@@ -277,7 +274,7 @@ def _levels_reply() -> web.Response:
 )
 async def cardinality(request: web.Request) -> web.Response:
     """How many samples a scrape has, by family and label."""
-    api = _inside(request)
+    api = _diagnostics_of(request)
     async with _alone(request):
         page = await metrics_text(api, Question())
         return json_reply(await metrics_cardinality(page))
@@ -302,14 +299,14 @@ async def debug_bundle(request: web.Request) -> web.Response:
     Names of topics, groups and directories are in it; records, credentials and values of secrets
     are not.
     """
-    api = _inside(request)
+    api = _diagnostics_of(request)
     moment_s = api.operations.now_ms() // 1000
     name = f"kafkalog-{api.operations.node_id}-{moment_s}"
     async with _alone(request):
         page = await metrics_text(api, Question())
         sizes = msgspec.json.encode(await metrics_cardinality(page))
         parts = {**_parts(api), "metrics.txt": page, "cardinality.json": sizes}
-        packed = await api.inside(_packed, name, parts, moment_s)
+        packed = await api.run_on_debug_pool(_packed, name, parts, moment_s)
     disposition = f'attachment; filename="{name}.tar.gz"'
     return bytes_reply(
         packed, content_type=_BUNDLE_TYPE, headers={hdrs.CONTENT_DISPOSITION: disposition}
@@ -317,11 +314,11 @@ async def debug_bundle(request: web.Request) -> web.Response:
 
 
 def _parts(api: Api) -> dict[str, bytes]:
-    """Of the bundle: what the event loop knows."""
+    """The parts of the bundle that are made on the event loop."""
     documents = {
-        "tasks.json": inside_tasks(),
+        "tasks.json": running_tasks(),
         "scheduler.json": tasks_answer(api.operations),
-        "config.json": inside_config(api.settings),
+        "config.json": resolved_config(api.settings),
         "log-levels.json": log_levels(),
         "readiness.json": readiness(api)[1],
     }

@@ -1,14 +1,9 @@
-"""One log by hand: how it stands, roll, flush, dump of a segment (http-api.md N11, N12).
+"""Logs by hand: state, roll, flush, losses, segment dumps, log directories and moves (N10 to N12).
 
-A dump is text a record: it runs as a process of its own, ``kafkalog segments dump``, and its output
-passes through as fast as the client takes it.
-
-``GET /v1/log-dirs``: what ``kafka-log-dirs --describe`` tells, and space (http-api.md N10).
-
-Moves of partitions between log directories: Kafka's alterReplicaLogDirs over HTTP.
-
-``POST /v1/partition-moves`` begins, ``GET`` shows, ``DELETE /v1/partition-moves/{topic}/{p}`` gives
-one up. All block on the topics lock or the disk: on the control pool.
+A dump has a line of text for each record. It runs in its own process, ``kafkalog segments dump``;
+its output is sent as fast as the client reads. ``GET /v1/log-dirs`` has the fields of
+``kafka-log-dirs --describe``. ``/v1/partition-moves`` is Kafka's alterReplicaLogDirs. Calls that
+wait for a lock or the disk run on the control pool.
 """
 
 from __future__ import annotations
@@ -53,7 +48,7 @@ from kafkalog.server.protocol.parameters import (
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.replies import REQUEST_ID, json_reply, seal
+from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers, json_reply
 from kafkalog.server.protocol.schemas import LossToAccept, PartitionMovesRequest, parse_body
 from kafkalog.server.security.audit import note_entries, note_subject
 
@@ -222,7 +217,7 @@ async def _pass_on(request: web.Request, process: Process) -> web.StreamResponse
     """The process's output as the answer; the client's pace is the process's."""
     assert process.stdout is not None
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: _TEXT})
-    seal(response, request[REQUEST_ID])
+    add_standard_headers(response, request[REQUEST_ID])
     await response.prepare(request)
     while chunk := await process.stdout.read(_CHUNK_BYTES):
         await response.write(chunk)
@@ -250,7 +245,7 @@ def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
             LogDirPartition(
                 partition=str(each.topic_partition),
                 size=each.size_bytes,
-                offsetLag=each.offset_lag,  # of a copy: behind the log that is served
+                offsetLag=each.offset_lag,  # of a copy: how far it lags behind its log
                 isFuture=each.is_future,
             )
             for each in log_dir.partitions
@@ -274,7 +269,7 @@ def _log_dirs(operations: Operations, topics: Collection[str]) -> web.Response:
 async def log_dirs(request: web.Request) -> web.Response:
     """The log directories with their partitions, space and health; touches no disk."""
     api = api_of(request)
-    # On the control pool, because it looks at every partition.
+    # On the control pool, because it visits every partition.
     return await api.blocking(_log_dirs, api.operations, set(_TOPICS.read(request)))
 
 
@@ -349,7 +344,7 @@ def _moves(operations: Operations) -> web.Response:
     errors=(40410, 50304),
 )
 async def cancel(request: web.Request) -> web.Response:
-    """Give a move up: the copy goes, the partition stays where it is."""
+    """Cancel a move: the copy is deleted, the partition stays in its directory."""
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
     return await api.blocking(_cancel, api.operations, topic, partition)

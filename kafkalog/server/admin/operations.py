@@ -1,8 +1,7 @@
-"""Operations that outlast a request: ``Prefer: respond-async`` begins one; how far it is.
+"""Operations that outlast a request, backups, and the background tasks of the daemon.
 
-Backups over HTTP: begin one; ``operations`` tells how far it is.
-
-``GET /v1/tasks``: what the background tasks do and did, for operators.
+With ``Prefer: respond-async`` a request begins an operation and gets 202; ``/v1/operations`` has
+its progress and result. ``GET /v1/tasks`` has the state of the background tasks.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ async def describe(request: web.Request) -> web.Response:
 
 
 def begun(operation: BackgroundOperation) -> web.Response:
-    """202 with the operation and where to look."""
+    """202 with the operation and its address."""
     headers = {"Location": f"/v1/operations/{operation.operation_id}"}
     return json_reply(_operation(operation), status=202, headers=headers)
 
@@ -162,7 +161,7 @@ async def begin(request: web.Request) -> web.Response:
 
 
 def _known(value: int) -> int | None:
-    """-1 stands for none; JSON has null for it."""
+    """None for -1, which means none; JSON has null for it."""
     return None if value < 0 else value
 
 

@@ -1,6 +1,7 @@
-"""Probes and metrics: /livez touches nothing, /readyz says what is missing (operations.md 6.2).
+"""Probes, metrics and the API's description (operations.md 6.2).
 
-``GET /openapi.json`` and ``.yaml``: the API describes itself.
+``/livez`` touches nothing; ``/readyz`` says which checks fail. ``/openapi.json`` and ``.yaml`` are
+made at the first request.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _TOPIC = ListParameter("topic", "Only series of these topics; those without a to
 
 
 @ROUTES.get("/livez")
-@endpoint("live", "probes", OPEN, {200: Answer("It turns.", {JSON: Status})})
+@endpoint("live", "probes", OPEN, {200: Answer("It runs.", {JSON: Status})})
 async def live(_: web.Request) -> web.Response:
-    """200 while the event loop turns."""
+    """200 while the event loop runs."""
     return json_reply(Status("ok"))
 
 
@@ -68,7 +69,7 @@ async def ready(request: web.Request) -> web.Response:
 
 
 def readiness(api: Api) -> tuple[bool, Readiness]:
-    """Whether it is ready, and what a probe is told."""
+    """Whether the daemon is ready, and the answer to a probe."""
     status = api.operations.readiness()
     checks = {
         "logs_loaded": api.phase is not Phase.STARTING and status.is_loaded,
@@ -115,7 +116,7 @@ def _fault(fault: values.LogDirFault) -> LogDirFault:
     parameters=(_FAMILY, _TOPIC),
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Prometheus text, or OpenMetrics for whom wants that more; never touches the disk."""
+    """Prometheus text, or OpenMetrics where Accept prefers it; never touches the disk."""
     api = api_of(request)
     exposition = exposition_of(request.headers.get("Accept", ""))
     question = Question(exposition, _FAMILY.read(request), _TOPIC.read(request))
@@ -124,7 +125,7 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 async def metrics_text(api: Api, question: Question) -> bytes:
-    """A page of metrics; the event loop turns meanwhile."""
+    """A page of metrics; the event loop runs other work meanwhile."""
     snapshot, state = api.operations.metrics_snapshot(), _state_of(api)
     return await api.metrics_page.render(snapshot, state, question)
 

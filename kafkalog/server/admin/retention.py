@@ -1,12 +1,8 @@
-"""Retention over HTTP: why a segment is here, when it goes, what a pass would take (N11, N12).
+"""Retention over HTTP: segments, passes, simulations and archived offsets (N11, N12).
 
-Answers may name 20,000 segments: they are made and encoded where they are looked up, off the loop.
-Moments are ms since 1970. One that lies beyond what a Kafka timestamp can say is never: ``null``.
-
-Archived offsets over HTTP: how far an archive has come, and that it has come further.
-
-Who copies a topic elsewhere says so after each commit; with ``archive.hold`` retention waits for
-it.
+An answer may name 20,000 segments: it is built and encoded on the control pool. Times are in ms
+since 1970; one beyond the range of Kafka's timestamps is ``null``. An archiver raises the archived
+offset after each commit; with ``archive.hold`` retention keeps what is above it.
 """
 
 from __future__ import annotations
@@ -98,7 +94,7 @@ _DELETE = Access(Action.DELETE, Resource.TOPIC)
     errors=(404,),
 )
 async def segment(request: web.Request) -> web.Response:
-    """The segment that begins at an offset, with its fate."""
+    """The segment that begins at an offset: the rule that deletes it, or what retains it."""
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
     return await api.blocking(_segment, api.operations, topic, partition, base_offset_of(request))
@@ -121,7 +117,7 @@ def _segment(operations: Operations, topic: str, partition: int, base_offset: in
     "listSegments", "retention", _DESCRIBE, {200: Answer("Oldest first.", {JSON: SegmentsAnswer})}
 )
 async def segments(request: web.Request) -> web.Response:
-    """Every segment with its fate: the rule that takes it or what keeps it, and when it goes."""
+    """Every segment with the rule that deletes it or what retains it, and its deletion time."""
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
     return await api.blocking(_segments, api.operations, topic, partition)
@@ -191,7 +187,7 @@ def _policy(policy: RetentionPolicy) -> Policy:
 
 
 def _schedule(schedule: Schedule | None) -> Checks | None:
-    """None: no task looks at the log."""
+    """None: no task checks the log."""
     if schedule is None:
         return None
     return Checks(
@@ -283,7 +279,7 @@ def _run(
 ) -> RetentionRunAnswer:
     """Named partitions all have an entry; of the rest those where something went or failed.
 
-    They are noted; behind an answer 202 nobody reads that any more.
+    They are noted for the audit line; with a 202 that line was written before.
     """
     entries: list[RetainedPartition | FailedPartition] = []
     deleted: list[Taken] = []
@@ -456,7 +452,7 @@ async def raise_archived_offsets(request: web.Request) -> web.Response:
     """Say that an archive has everything below these offsets: all or none, durable.
 
     A lower offset than the one in force changes nothing; the answer has the one that holds. With
-    ``topic_id`` a topic that was made anew under the name is not taken for the archived one.
+    ``topic_id`` a topic that was recreated under the name is not taken for the archived one.
     """
     api, topic = api_of(request), topic_of(request)
     async with Body(request, api) as data:

@@ -1,6 +1,6 @@
-"""v2 metadata: topics, partitions, offsets; ``POST /admin/topics`` (http-api.md 1.3, 1.4).
+"""v2 metadata, ``POST /admin/topics``, ``GET /v1/info`` and ``/v1/configs``.
 
-``GET /v1/info``, ``/v1/configs``: what runs here, and why it is set so (http-api.md N14).
+Sources: http-api.md 1.3, 1.4 and N14.
 """
 
 from __future__ import annotations

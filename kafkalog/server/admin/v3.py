@@ -1,6 +1,6 @@
-"""What the v3 routes share: the one cluster, its addresses, pages, a missing topic's number.
+"""v3 cluster and broker, and what all v3 routes share: addresses, pages, error numbers.
 
-v3 cluster and broker: one each; what one node does not have is 501 (http-api.md 1.7, 3.5).
+There is one cluster with one broker. What a single node cannot do is 501 (http-api.md 1.7, 3.5).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ DESCRIBE_TOPIC = Access(Action.DESCRIBE, Resource.TOPIC)
 UNKNOWN = 40403
 
 _ALL = 0
-# The name behind which the page begins, in hexadecimal: any such text is a place in the order, so a
+# The name after which the page begins, in hexadecimal. Any such text has a place in the order: a
 # page can be asked for after its last entity was deleted.
 _TOKEN = re.compile(r"(?:[0-9a-f]{2}){1,2000}")
 _NUMBER = re.compile(r"[0-9]+")

@@ -1,8 +1,7 @@
-"""v3 configs of topics, the one broker and the cluster: list, get, put, delete, alter.
+"""v3 configs of topics, the broker and the cluster: list, get, put, delete, alter.
 
-All have the same five routes; a ``_Resource`` is what they act on (http-api.md 1.7). The cluster's
-(``broker-configs``) are the broker's that can change at run time: with one broker its dynamic
-configs and the cluster's defaults of them are the same.
+Each kind of ``_Resource`` has the same five routes (http-api.md 1.7). The cluster's
+(``broker-configs``) are the broker's dynamic configs: with one broker both are the same.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ ROUTES = web.RouteTableDef()
 
 @dataclass(frozen=True, slots=True)
 class _Resource:
-    """A topic, the broker or the cluster, behind its path."""
+    """A topic, the broker or the cluster that a path names."""
 
     api: Api
     kind: str
@@ -272,7 +271,7 @@ class _Offer(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the configs of one kind of resource are, and what they look like."""
+    """The path and the entities of the configs of one kind of resource."""
 
     path: str
     name: str
@@ -318,7 +317,7 @@ _PLACES = (
 
 
 def _route(place: _Place, offer: _Offer) -> None:
-    """Offer one route over one kind of resource, with its promise."""
+    """Offer one route over one kind of resource, with its spec."""
     answer = Answer("Done, durable.")
     if offer.status == 200:
         is_list = offer.act is _list
@@ -329,7 +328,7 @@ def _route(place: _Place, offer: _Offer) -> None:
             return await offer.act(request, place.find(request))
 
     handle.__doc__ = offer.act.__doc__
-    promised = endpoint(
+    described = endpoint(
         offer.operation_id.format(place.name),
         "configs",
         Access(offer.action, place.resource),
@@ -338,7 +337,7 @@ def _route(place: _Place, offer: _Offer) -> None:
         body=None if offer.body is None else {JSON: offer.body},
         errors=(40002, 50302, 50303, 50701) if offer.action is Action.ALTER else (),
     )(handle)
-    ROUTES.route(offer.method, f"/v3/clusters/{{cluster_id}}/{place.path}{offer.rest}")(promised)
+    ROUTES.route(offer.method, f"/v3/clusters/{{cluster_id}}/{place.path}{offer.rest}")(described)
 
 
 for _each in _PLACES:

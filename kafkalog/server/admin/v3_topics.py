@@ -1,9 +1,7 @@
-"""v3 topics: the one spelling of topic administration (http-api.md 1.7, 3.5).
+"""v3 topics, partitions, replicas, offsets and ``records:delete`` (http-api.md 1.7, 3.5).
 
-v3 partitions, replicas, offsets and ``records:delete`` (http-api.md 1.7, 3.5).
-
-``offset`` knows more than the proxy's one offset_type, and ``records:delete`` is kafkalog's own in
-v3's idiom: the same operation as ``POST /v1/records:delete`` for one partition.
+``offset`` has further values of the proxy's offset_type. ``records:delete`` is an addition of
+kafkalog: ``POST /v1/records:delete`` for one partition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of the web console about the cleaner, and the orders that it gives."""
+"""The console page of the cleaner, and its form actions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _TOPIC = TextParameter("topic", "Only the logs of this topic.", "")
 _HOURS = IntegerParameter("hours", "How far back the timeline goes.", 24, 1, 24)
 _OPERATION = TextParameter("operation", "The trial whose end is shown.", "")
-_OUT_OF_SERVICE = (50010, 50302, 50303, 50701)  # a partition tells its own reason
+_OUT_OF_SERVICE = (50010, 50302, 50303, 50701)  # a partition answers with its own error
 _PARTITION_FORM = {FORM: form_schema("topic", "partition")}
 
 

@@ -1,4 +1,4 @@
-"""Pages of the web console that say how the daemon and its topics are set, and what runs here."""
+"""Console pages of the configs of daemon and topics, and of what runs here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ALL = FlagParameter("all", "Those too that have their defaults.")
     parameters=(_NAME_CONTAINS, _ALL),
 )
 def configs(request: web.Request, operations: Operations) -> ConfigsView:
-    """Console: the daemon's configs beside their defaults: what is set, and by whom."""
+    """Console: the daemon's configs beside their defaults, with the source of each value."""
     name_contains = _NAME_CONTAINS.read(request) or ""
     return broker_configs_view(operations, name_contains, is_all=_ALL.read(request))
 
@@ -44,7 +44,7 @@ def configs(request: web.Request, operations: Operations) -> ConfigsView:
     parameters=(_NAME_CONTAINS, _ALL),
 )
 def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
-    """Console: a topic's configs beside their defaults: what is set, and by whom."""
+    """Console: a topic's configs beside their defaults, with the source of each value."""
     name_contains = _NAME_CONTAINS.read(request) or ""
     is_all = _ALL.read(request)
     return topic_configs_view(operations, topic_of(request), name_contains, is_all=is_all)

@@ -1,4 +1,4 @@
-"""The pages of the web console that delete records: what would go, then its deletion."""
+"""Console pages that delete records: a preview, then the deletion."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def delete_records_now(request: web.Request) -> web.Response:
     """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
 
     ``topic_id``: of the topic that the page showed; another one of that name is 404. An offset
-    that the log has left behind meanwhile is 410.
+    that is below the log start by now is 410.
     Pages of other origins are refused.
     """
     refuse_other_origins(request)
@@ -87,5 +87,5 @@ async def delete_records_now(request: web.Request) -> web.Response:
     low_watermark = await delete_one(request, entry, fields["topic_id"])
     if low_watermark > entry.offset:
         begins = f"{topic}-{partition} already begins at {low_watermark}"
-        raise ApiError(41001, f"Nothing was deleted: {begins}, behind offset {offset}.")
+        raise ApiError(41001, f"Nothing was deleted: {begins}, after offset {offset}.")
     return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

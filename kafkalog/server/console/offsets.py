@@ -1,4 +1,4 @@
-"""The page of the web console that says where an offset lies and which one belongs to a time."""
+"""The console page that finds the segment of an offset, and the offset of a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABSENT = -1
 _OFFSET = IntegerParameter("offset", "The offset that is asked about.", _ABSENT)
 _TIMESTAMP = TextParameter(
     "timestamp",
-    "A time that stands for the first record at or after it: ms since 1970 or ISO-8601.",
+    "A time, for the first record at or after it: ms since 1970 or ISO-8601.",
     schema=TIME_SCHEMA,
 )
 QUESTION = (_OFFSET, _TIMESTAMP)

@@ -1,10 +1,8 @@
-"""What all pages of the web console have in common: two renderers, headers, errors for people.
+"""What all pages of the web console share: rendering, headers, forms, and errors as pages.
 
-A page is a view (``kafkalog.console``) that is made on a thread of the console's from the
-operations as the caller's principal may see them. Its address answers HTML, or JSON to who asks for
-that; with ``.json`` behind it JSON alone.
-
-Form bodies: what a page's form sends, its fields by name, each once and nothing else.
+A page is a view (``kafkalog.console``), made on a thread of the console from the operations of the
+caller's principal. Its address answers HTML, or JSON where Accept asks for it; with ``.json``
+appended, JSON only. A form has each field once and no others.
 """
 
 from __future__ import annotations
@@ -100,18 +98,18 @@ def page(
     asks_logs: bool = False,
     can_refresh: bool = True,
 ) -> Callable[[Callable[[web.Request, Operations], V]], Callable[[web.Request, Operations], V]]:
-    """Register what makes a view as a page and as its twin; its docstring describes both.
+    """Register a view as a page and as its JSON view; the docstring describes both.
 
     It runs on a thread. What it raises is answered as everywhere, to people as a page.
     ``asks_logs``: it may read of many logs, though no topic is in its address.
-    A page that somebody is to confirm must stay what was read: ``can_refresh`` False.
+    A page that the reader confirms must not change while it is read: ``can_refresh`` False.
     """
 
     def register(
         make: Callable[[web.Request, Operations], V],
     ) -> Callable[[web.Request, Operations], V]:
         twin, either = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
-        promised_twin = endpoint(
+        json_route = endpoint(
             f"{operation_id}Json",
             "console",
             access,
@@ -119,7 +117,7 @@ def page(
             parameters=parameters,
             errors=errors,
         )(twin)
-        promised_page = endpoint(
+        page_route = endpoint(
             operation_id,
             "console",
             access,
@@ -127,9 +125,9 @@ def page(
             parameters=(*parameters, REFRESH) if can_refresh else parameters,
             errors=(*errors, 406),
         )(either)
-        # The twin first: of two patterns aiohttp takes the one that was added first.
-        routes.get(path + _TWIN)(promised_twin)
-        routes.get(path)(promised_page)
+        # The JSON view first: of two patterns aiohttp takes the one that was added first.
+        routes.get(path + _TWIN)(json_route)
+        routes.get(path)(page_route)
         return make
 
     return register
@@ -138,7 +136,7 @@ def page(
 def _handlers(
     make: Callable[[web.Request, Operations], View], *, asks_logs: bool, can_refresh: bool
 ) -> tuple[_Handler, _Handler]:
-    """The twin's and the page's."""
+    """The handlers of the JSON view and of the page."""
 
     async def twin(request: web.Request) -> web.Response:
         api = api_of(request)
@@ -155,7 +153,7 @@ def _handlers(
             url.raw_query_string,
             is_refreshing=can_refresh and REFRESH.read(request),
             can_refresh=can_refresh,
-            # Else what changes something is behind another port than the pages.
+            # Otherwise the form's actions are on another port than the pages.
             is_administered=api.config.admin_port is None,
             has_records=api.config.console_records,
         )
@@ -195,13 +193,13 @@ FORM_DONE = {
 
 
 def form_done(request: web.Request, address: str) -> web.Response:
-    """What follows a form that was carried out: the page to look at, where there are pages."""
+    """The answer to a form: a redirect to the page that shows the result, where there are pages."""
     status = 303 if api_of(request).config.admin_port is None else 204
     return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
 
 
 def wants_page(request: web.Request) -> bool:
-    """Whether an error is for somebody who looks at pages: he asks for HTML by its name."""
+    """Whether an error is shown as a page: Accept names HTML."""
     path = request.path
     if not path.startswith(CONSOLE_PREFIX) or path.endswith(_TWIN):
         return False
@@ -215,7 +213,7 @@ async def prepared(api: Api) -> None:
     refusal may not wait for what it protects.
     """
     if not is_prepared():
-        await api.inside(prepare)
+        await api.run_on_debug_pool(prepare)
 
 
 async def error_page(

@@ -1,13 +1,11 @@
-"""Where pages of the web console are made: on threads of their own, two for each place.
+"""The threads that make console pages: two for each log directory, and two groups of their own.
 
-A page may read, and a disk that hangs holds its thread for as long as that lasts. So no page runs
-where appends, administration or readers would stand behind it. Those about one partition have the
-threads of its log directory; those that ask several partitions, and those that ask none, have
-others: what hangs takes its own pages along. More pages than ``PAGES_IN_WORK`` of a place are
-refused, because a tab that renews itself would add one every ten seconds; those whose reader has
-left are in work until a thread has made them, or they would wait behind what hangs without end.
-
-Owned by the event loop.
+A page may read from a disk that hangs, and holds its thread meanwhile. So no page uses the threads
+of appends, administration or readers. Pages of one partition use the threads of its log directory;
+pages of several partitions and pages of none have others: a disk that hangs blocks its own pages
+only. More pages than ``PAGES_IN_WORK`` of one group are refused, because a tab that reloads itself
+would add one every ten seconds. A page whose client has left counts until its thread is done. Owned
+by the event loop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The web console: its pages with their JSON twins, and its static files.
+"""The pages of the web console with their JSON views, and its static files.
 
-No address ends in the name of a topic, because ``a.json`` is one.
+No address ends in the name of a topic, because ``a.json`` may be one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def overview(_: web.Request, operations: Operations) -> OverviewView:
     parameters=(REFRESH,),
 )
 async def with_slash(request: web.Request) -> web.Response:
-    """Console: the overview's address with a slash behind it leads there."""
+    """Console: the overview's address with a slash at the end redirects to it."""
     REFRESH.read(request)
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
     # Relative: a prefix that a proxy takes away in front stays.
@@ -129,7 +129,7 @@ def topic(request: web.Request, operations: Operations) -> TopicView:
     parameters=(_PAGE,),
 )
 def partition(request: web.Request, operations: Operations) -> PartitionView:
-    """Console: a partition's segments as a strip and a table: why each is here, when it goes."""
+    """Console: a partition's segments as strip and table, why and until when each is retained."""
     return partition_view(operations, topic_of(request), partition_of(request), _PAGE.read(request))
 
 
@@ -201,7 +201,7 @@ _FILE = {"type": "string", "format": "binary"}
     errors=(404,),
 )
 async def asset(request: web.Request) -> web.Response:
-    """A static file of the console by the digest of its bytes: it may be kept for ever."""
+    """A static file of the console by the digest of its bytes: it may be cached indefinitely."""
     await prepared(api_of(request))
     found = all_assets().get(request.match_info["asset"])
     if found is None or request.match_info["digest"] != found.digest:

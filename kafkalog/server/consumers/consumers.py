@@ -1,9 +1,4 @@
-"""v2 consumers: instances, subscriptions, assignments and positions (http-api.md 1.3, 1.4, 3.4).
-
-v2 consumers: poll records (http-api.md 1.3, 1.4, 3.3).
-
-v2 consumers: commit offsets and read them back (http-api.md 1.3, 1.4, 1.5, 3.4).
-"""
+"""v2 consumers: instances, subscriptions, positions, polls and commits (http-api.md 1.3-1.5)."""
 
 from __future__ import annotations
 
@@ -48,7 +43,12 @@ from kafkalog.server.protocol.parameters import (
     group_of,
     parse_timestamp,
 )
-from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, json_reply, seal
+from kafkalog.server.protocol.replies import (
+    REQUEST_ID,
+    add_standard_headers,
+    bytes_reply,
+    json_reply,
+)
 from kafkalog.server.protocol.schemas import (
     NewConsumer,
     OffsetCommit,
@@ -115,7 +115,7 @@ def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
 async def create(request: web.Request) -> web.Response:
     """Create a consumer instance in a group.
 
-    What it is created with tells the dialect of its client unless http.v2.dialect does.
+    The fields of the body tell the dialect of the client unless http.v2.dialect sets it.
     """
     api = api_of(request)
     async with Body(request, api) as data:
@@ -130,7 +130,7 @@ async def create(request: web.Request) -> web.Response:
 
 
 def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
-    """ApiError 42204 for a value that nobody offers."""
+    """ApiError 42204 for a value that is not offered."""
     dialect = _dialect_of(api, wanted)
     resets = [each.value for each in Reset]
     isolation = wanted.isolation_level or "read_uncommitted"
@@ -152,7 +152,7 @@ def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
         auto_commit_interval_ms=_in_range(
             "auto.commit.interval.ms", wanted.auto_commit_interval_ms, 0, 2**31 - 1
         ),
-        # -1 is the REST Proxy's "wait for the whole timeout", which nobody means.
+        # -1 is the REST Proxy's "wait for the whole timeout", which no client means.
         min_bytes=max(1, _in_range("fetch.min.bytes", min_bytes, -1, _MIN_BYTES_MAX, 1)),
         request_timeout_ms=_in_range(
             "consumer.request.timeout.ms",
@@ -295,7 +295,7 @@ async def assign(request: web.Request) -> web.Response:
     errors=(406, 40403),
 )
 async def assignments(request: web.Request) -> web.Response:
-    """Partitions that the instance reads, whoever assigned them."""
+    """Partitions that the instance reads, assigned by the group or by hand."""
     consumer = consumer_of(request)
     return v2_reply(request, Assignments(entries_of(consumer.partitions)))
 
@@ -442,7 +442,7 @@ async def poll(request: web.Request) -> web.StreamResponse:
     pages = await reading.run(min(timeout_ms, api.config.http_max_wait_ms))
     response = bytes_reply(_joined(pages), content_type=content_type)
     response.headers["Cache-Control"] = "no-store"
-    seal(response, request[REQUEST_ID])
+    add_standard_headers(response, request[REQUEST_ID])
     await response.prepare(request)
     await response.write_eof()
     connection = request.protocol
@@ -454,7 +454,7 @@ async def poll(request: web.Request) -> web.StreamResponse:
 
 
 async def _auto_commit(api: Api, consumer: Consumer) -> None:
-    """A commit that fails is tried again at the next poll; reading goes on, as in Java's."""
+    """A commit that fails is tried again at the next poll; reading continues, as in Java's."""
     try:
         await commit_positions(api, consumer, only_moved=True)
     except KafkalogError as fault:

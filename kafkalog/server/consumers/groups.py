@@ -129,7 +129,7 @@ async def offsets(request: web.Request) -> web.Response:
 async def put_offsets(request: web.Request) -> web.Response:
     """Commit offsets of a group, all or none, exactly as sent.
 
-    The twin of a consumer instance for clients that keep no state here: fetch by offset, then this.
+    For clients without a consumer instance: they fetch by offset, then commit here.
     """
     api = api_of(request)
     async with Body(request, api) as data:
@@ -212,7 +212,7 @@ def _check_reset(wanted: ResetOffsets) -> None:
         ("offset", wanted.offset),
     ):
         if (value is not None) != (wanted.to == name):
-            raise ApiError(422, f"{name} goes with to={name}, and only there.")
+            raise ApiError(422, f"{name} belongs to to={name}, and only there.")
 
 
 async def _reset_offset(

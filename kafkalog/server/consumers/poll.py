@@ -1,11 +1,10 @@
-"""ConsumerPoll: one read of a consumer's partitions, with long poll.
+"""The poll of a v2 consumer, and commits from the event loop.
 
-Collects a page of each partition that has something, another partition first each time. Reads as
-soon as ``fetch.min.bytes`` are there; else waits, woken by appends and by what happens to the
-consumer (a seek, a rebalance, its end, a newer poll). Moves no position but over what nobody can
-read; the route does when the answer was written. Owned by the event loop.
-
-Commits from the event loop: queue one, await that it counts.
+``ConsumerPoll`` collects a page of each partition that has records, beginning with another
+partition each time. It returns as soon as ``fetch.min.bytes`` are there; until then appends and
+changes of the consumer (a seek, a rebalance, its end, a newer poll) wake it. It moves positions
+only over what cannot be read; the route moves them when the answer was written. Owned by the event
+loop.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ class ConsumerPoll:
         self._max_bytes = max(max_bytes, 1)
         self._number = consumer.begin_poll()
         consumer.on_change = self._note_change
-        self._is_changed = False  # the consumer, since the last look
-        self._seen: dict[TopicPartition, int] = {}  # end of what was readable before the last look
+        self._is_changed = False  # the consumer, since the last read
+        self._seen: dict[TopicPartition, int] = {}  # readable end before the last read
         self._fault: KafkalogError | ApiError | None = None
 
     async def run(self, timeout_ms: int) -> list[PartitionPage]:
@@ -93,7 +92,7 @@ class ConsumerPoll:
         return consumer.poll_number == self._number
 
     def _has_moved(self) -> bool:
-        """Whether something happened since the last look: a read may have hopped to a pool."""
+        """Whether something changed since the last read, which may have run on a pool."""
         return self._is_changed or any(self._end_of(at) != end for at, end in self._seen.items())
 
     def _end_of(self, at: TopicPartition) -> int:
@@ -195,7 +194,7 @@ def _undecodable(at: TopicPartition, error: UndecodableRecord, embedded: str) ->
     return ApiError(
         40602,
         f"The {error.part} at offset {error.offset} is not valid {embedded}; read it with a "
-        "consumer of format binary, or seek behind it.",
+        "consumer of format binary, or seek past it.",
         details={"topic": at.topic, "partition": at.partition, "offset": error.offset},
     )
 
@@ -215,7 +214,7 @@ async def commit(
     if not commits:
         return
     offsets = api.operations.groups.offsets
-    for at in commits:  # as the principal sees it: nobody learns by a commit which topics exist
+    for at in commits:  # as the principal sees them: a commit does not reveal which topics exist
         offsets.check_exists(at)
     if not offsets.has_topic:
         await api.blocking(offsets.create_topic)
@@ -239,7 +238,7 @@ async def commit(
 async def commit_positions(
     api: Api, consumer: Consumer, *, is_awaited: bool = True, only_moved: bool = False
 ) -> None:
-    """What the consumer was given counts as read: where it stands, never ahead of that.
+    """Commit the positions of what was delivered, never beyond.
 
     only_moved  leave out what the group has committed already
     """

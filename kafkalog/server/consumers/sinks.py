@@ -94,7 +94,7 @@ async def begin(request: web.Request) -> web.Response:
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(BeginSink, data)
-    identity = await api.in_turn(
+    identity = await api.run_on_sink_pool(
         api.operations.sinks.begin,
         query,
         wanted.batch_id,
@@ -121,14 +121,14 @@ async def commit(request: web.Request) -> web.Response:
 
     A winner names exactly the partitions that it wrote to; the sequence of its last record, where
     it is named, must be the last one in the log. Asking again is safe, and has the same
-    answer. What is refused committed nothing, as is a former run of the query; after 50003 nobody
-    knows before the next try. The last batch of a query leaves no producer behind.
+    answer. A refused commit, or one of a former run, has committed nothing; after 50003 the outcome
+    is unknown until the next try. The last batch of a query keeps no producer.
     """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(CommitSink, data)
     winners, last_sequences = _winners(wanted.winners), _last_sequences(wanted.winners)
-    await api.in_turn(
+    await api.run_on_sink_pool(
         api.operations.sinks.commit,
         query,
         wanted.batch_id,
@@ -150,14 +150,16 @@ async def commit(request: web.Request) -> web.Response:
     errors=(40908, 40912, *_WRITES),
 )
 async def abort(request: web.Request) -> web.Response:
-    """Abort what was begun of a batch; it may be begun anew.
+    """Abort what was begun of a batch; it may begin again.
 
     A former run of the query is refused: what is open is another's.
     """
     api, query = api_of(request), sink_of(request)
     async with Body(request, api) as data:
         wanted = parse_body(AbortSink, data)
-    await api.in_turn(api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id)
+    await api.run_on_sink_pool(
+        api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id
+    )
     return json_reply(SinkAbortedAnswer("aborted", wanted.batch_id))
 
 

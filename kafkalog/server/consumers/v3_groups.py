@@ -171,7 +171,7 @@ async def consumers(request: web.Request) -> web.Response:
 
 
 def _consumer_in(request: web.Request) -> Consumer:
-    """Looked at, not used: its idle time goes on. UnknownConsumer."""
+    """The consumer in the path; this does not reset its idle time. UnknownConsumer."""
     name = request.match_info["consumer"]
     for each in _groups_of(request).members.members(group_of(request)):
         if each.name == name:
@@ -210,7 +210,7 @@ async def assignment(request: web.Request) -> web.Response:
 @ROUTES.get(f"{_GROUP}/lags")
 @endpoint("v3ListConsumerLags", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
 async def lags(request: web.Request) -> web.Response:
-    """How far the group is behind in each partition; null when the partition is not served."""
+    """The lag of the group in each partition; null when the partition is not served."""
     groups, group = _groups_of(request), _summary_of(request).name
     readers = _readers(groups, group)
     entities = [
@@ -222,7 +222,7 @@ async def lags(request: web.Request) -> web.Response:
 @ROUTES.get(f"{_GROUP}/lags/{{topic}}/partitions/{{partition}}")
 @endpoint("v3GetConsumerLag", "v3", DESCRIBE_GROUP, _ENTITY, errors=_ERRORS)
 async def lag(request: web.Request) -> web.Response:
-    """How far the group is behind in one partition; 404 without a commit."""
+    """The lag of the group in one partition; 404 without a commit."""
     groups, group = _groups_of(request), _summary_of(request).name
     at = TopicPartition(topic_of(request), partition_of(request))
     for each in groups.lags(group):

@@ -1,6 +1,6 @@
-"""Fetches that wait for records: woken by the append that moves the high watermark.
+"""Fetches that wait for records, woken by the append that moves the high watermark.
 
-Streams are counted here too: they share the places of those who wait. Owned by the event loop.
+Open streams count against the same limit. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DelayedFetches:
             self.wake(advanced)
 
     def wake(self, keys: Iterable[Hashable]) -> None:
-        """Let the fetches that wait for these look again: partitions, or what else they named."""
+        """Wake the fetches that wait for these keys: partitions, or what else they named."""
         for key in keys:
             for waiter in self._waiting.pop(key, ()):
                 if not waiter.done():

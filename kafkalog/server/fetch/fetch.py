@@ -41,7 +41,7 @@ async def fetch(
         left = deadline - loop.time()
         if len(info.data) >= min(min_bytes, max_bytes) or left <= 0 or api.stopping:
             break
-        # Nothing can have moved since the read unless it hopped to a pool: then look again at once.
+        # The end can have moved since the read only if that ran on a pool: then read again at once.
         bound = (
             log.high_watermark if isolation is Isolation.HIGH_WATERMARK else log.last_stable_offset
         )

@@ -41,7 +41,7 @@ from kafkalog.server.protocol.media_types import (
     negotiate,
 )
 from kafkalog.server.protocol.parameters import partition_of, topic_of, wrong_parameter
-from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, seal
+from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers, bytes_reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 ROUTES = web.RouteTableDef()
 _PAGE_BYTES = 1 << 20
-_PART_BYTES = 2 * CHUNK_BYTES  # a chunk of usual records goes out in one
+_PART_BYTES = 2 * CHUNK_BYTES  # a chunk of usual records is sent in one
 _VARY = "Accept, Accept-Encoding"
 _NOT_KEPT = {hdrs.CACHE_CONTROL: "no-store", hdrs.VARY: _VARY}
 _ETAG = "ETag"
@@ -107,7 +107,7 @@ async def of_partition(request: web.Request) -> web.StreamResponse:
 
     The start is exactly one of offset, timestamp, tail and from. Accept chooses: application/json
     and application/vnd.apache.arrow.stream are a page, application/x-ndjson ends with what was
-    readable unless it may wait for more, text/event-stream goes on; its Last-Event-ID is a start
+    readable unless it may wait for more, text/event-stream continues; its Last-Event-ID is a start
     before that of the query.
     """
     query, media_type = _query_of(request)
@@ -167,7 +167,7 @@ def _query_of(request: web.Request) -> tuple[RecordQuery, str]:
 
 
 def _seen(request: web.Request, media_type: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Where a stream goes on; other answers have no ids that a client could have seen."""
+    """Where a stream continues; other answers have no event ids."""
     return last_seen_of(request, partitions) if media_type == EVENT_STREAM else {}
 
 
@@ -270,7 +270,7 @@ def _is_known(request: web.Request, tag: str) -> bool:
 
 
 def _cacheable(tag: str) -> dict[str, str]:
-    """Kept by whoever asked, and asked again: a clean or a deletion may have come."""
+    """Headers for caches: a client may keep the answer, and must ask again, as logs are cleaned."""
     return {_ETAG: tag, hdrs.CACHE_CONTROL: "private, no-cache", hdrs.VARY: _VARY}
 
 
@@ -327,13 +327,13 @@ async def _send(
     pieces: AsyncIterator[bytes],
     piece: bytes | None,
 ) -> web.StreamResponse:
-    """The client's pace is that of the reads; what was written is nobody's but the transport's.
+    """Reads proceed as fast as the client; what was written belongs to the transport alone.
 
     What is shared with other streams is written in parts: it is copied on its way, and a reader
     that stops has the copy of one part.
     """
     request = asked.request
-    seal(response, request[REQUEST_ID])
+    add_standard_headers(response, request[REQUEST_ID])
     await response.prepare(request)
     if request.method == hdrs.METH_HEAD:
         return response
@@ -353,7 +353,7 @@ async def _send(
             piece = await anext(pieces, None)
         await response.write_eof(b"" if gzip is None else gzip.end())
     except Exception:
-        # A defect: the status was sent long ago, so that only a broken connection can tell.
+        # A defect: the status was sent before, so only a broken connection can show it.
         if request.transport is not None:
             request.transport.abort()
         raise

@@ -1,7 +1,7 @@
-"""RecordQuery: what a request for records asks for: where they begin and end, and how they look.
+"""The parameters of a request for records: where to begin and end, and the format (N4, N5).
 
-The parameters of N4 and N5 (http-api.md 3.6), read and checked in one place; ``cursors`` finds the
-offsets that a start means in each partition. Owned by the event loop.
+They are read and checked here (http-api.md 3.6); ``cursors_of`` resolves a start to an offset of
+each partition. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ UNTIL_TIMESTAMP = TextParameter(
     "End of a partition before its first record at or after this time.",
     schema=TIME_SCHEMA,
 )
-MAX_RECORDS = IntegerParameter("max_records", "End behind so many records.", _UNBOUNDED, least=1)
+MAX_RECORDS = IntegerParameter("max_records", "End after so many records.", _UNBOUNDED, least=1)
 MAX_BYTES = IntegerParameter(
     "max_bytes",
-    "End behind so many bytes of keys and values, but at least one record. A page: 1 MiB.",
+    "End after so many bytes of keys and values, but at least one record. A page: 1 MiB.",
     ABSENT,
 )
 MAX_WAIT_MS = IntegerParameter(
@@ -179,7 +179,7 @@ class RecordQuery:
 
 
 def last_seen_of(request: web.Request, partitions: Sequence[int]) -> dict[int, int]:
-    """Where a client that comes again goes on, by partition: its Last-Event-ID. ApiError 40005.
+    """Where a client that reconnects continues, by partition: its Last-Event-ID. ApiError 40005.
 
     Of a stream of these partitions; it may name others too, which are read no more.
     """
@@ -264,10 +264,10 @@ async def _start(api: Api, log: UnifiedLog, query: RecordQuery, *, is_new: bool)
         return start if is_new or query.is_from_earliest else limit
     at = log.topic_partition
 
-    def look(may_block: bool) -> TimestampOffset | None:
+    def find(may_block: bool) -> TimestampOffset | None:
         return api.operations.list_offset(
             at.topic, at.partition, query.timestamp_ms, query.isolation, may_block=may_block
         )
 
-    found = await api.reading(log, look)
+    found = await api.reading(log, find)
     return limit if found is None else found.offset

@@ -1,9 +1,8 @@
-"""RecordSource: the reads of an answer that takes records of one or several partitions.
+"""Reads of an answer that has records of one or several partitions.
 
-Another partition first each time, from its position on; nothing is read ahead. Knows what was
-readable at the last look, so that a wait misses no append. Owned by the event loop.
-
-A page of records: an answer that is collected and sent whole, with long poll.
+Each read takes another partition first, from its position; nothing is read ahead. The source knows
+what was readable at the last read, so that a wait misses no append. ``collect`` makes a page: an
+answer that is collected and sent whole, with long poll. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 # Streams of one log directory that hold a read at once: its readers are busy, and so is the loop.
 _READS_HELD = 8
-# What is encoded on the event loop: more of it, or of what it inflates to, goes to a pool.
+# Encoded on the event loop: larger data, also after inflating, is encoded on a pool.
 _INLINE_BYTES = 256 << 10
 
 
@@ -41,7 +40,7 @@ class Cursor:
     position: int
     until_offset: int | None = None
     is_ended: bool = False  # by a bound that its writer met
-    # as of the last look
+    # as of the last read
     limit: int = field(default=INT64_MAX, init=False)  # the first offset that could not be read
     high_watermark: int = field(default=-1, init=False)
     log_start_offset: int = field(default=-1, init=False)
@@ -55,11 +54,11 @@ class Cursor:
 
     @property
     def is_caught_up(self) -> bool:
-        """Nothing more of it was readable at the last look."""
+        """Nothing more of it was readable at the last read."""
         return self.position >= self.limit
 
 
-class ReadPlaces:
+class ReadSlots:
     """Bounds what all streams hold of reads that are not sent yet, which may be of a MiB each.
 
     By log directory, because a disk that hangs must not hold up the streams of others.
@@ -78,11 +77,11 @@ class ReadPlaces:
 
 
 class RecordSource:
-    """See the module. ``places``: what a read holds one of until ``let_go``; None: a page's."""
+    """See the module. ``places``: what a read holds one of until ``release``; None: a page's."""
 
     def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
         self._api = api
-        self.places: ReadPlaces | None = None
+        self.places: ReadSlots | None = None
         self._place: asyncio.Semaphore | None = None  # of the read that was given out
         self.isolation = isolation
         self._turn = 0
@@ -95,7 +94,7 @@ class RecordSource:
 
     @property
     def is_caught_up(self) -> bool:
-        """There was nothing more to read at the last look."""
+        """There was nothing more to read at the last read."""
         return all(cursor.is_done or cursor.is_caught_up for cursor in self.cursors)
 
     @property
@@ -109,7 +108,7 @@ class RecordSource:
         return [cursor.at for cursor in self.cursors if not cursor.is_done]
 
     def has_moved(self) -> bool:
-        """Whether more is readable than at the last look: a read may have hopped to a pool.
+        """Whether more is readable than at the last read, which may have run on a pool.
 
         UnknownTopic, UnknownPartition, NotReady, LogDirOffline.
         """
@@ -120,7 +119,7 @@ class RecordSource:
         )
 
     def log_of(self, cursor: Cursor) -> UnifiedLog:
-        """The log behind a cursor, as it is served now; raises as ``has_moved``."""
+        """The log of a cursor, as it is served now; raises as ``has_moved``."""
         return self._api.operations.partition_log(cursor.at.topic, cursor.at.partition)
 
     def look(self, cursor: Cursor) -> UnifiedLog:
@@ -158,7 +157,7 @@ class RecordSource:
         """Whether others may need the place that the last read has."""
         return self._place is not None and self._place.locked()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nothing of the last read is held any more."""
         if self._place is not None:
             self._place.release()
@@ -175,7 +174,7 @@ class RecordSource:
             info = await self._look(cursor, max_bytes)
         finally:
             if info is None or not len(info.data):
-                self.let_go()
+                self.release()
         return info
 
     async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
@@ -219,20 +218,20 @@ class ReadChunks:
         return self.cursor.is_ended or self.cursor.position >= self._end_offset
 
     async def next(self) -> Chunk:
-        """The next chunk, its cursor moved behind it. ApiError 40602."""
+        """The next chunk; its cursor moves after it. ApiError 40602."""
         if self.is_quick:
             return self._step()
         return await self._api.blocking(self._step)
 
     async def rest(self, parts: list[bytes]) -> None:
-        """All further chunks, added to parts. ApiError 40602 behind those before the record."""
+        """Add all further chunks to parts. ApiError 40602 after those before the record."""
         if self.is_quick:
             self._drain(parts)
         else:
             await self._api.blocking(self._drain, parts)
 
     def close(self) -> None:
-        """Let go of the read; another one goes on where its cursor is."""
+        """Give up the read; another one continues at the cursor."""
         self._chunks.close()
 
     def _drain(self, parts: list[bytes]) -> None:
@@ -260,7 +259,7 @@ class ReadChunks:
         return ApiError(
             40602,
             f"The {error.part} at offset {error.offset} is not {error.embedded}; ask for another "
-            f"{error.part}_format, or begin behind it.",
+            f"{error.part}_format, or begin after it.",
             details={"topic": at.topic, "partition": at.partition, "offset": error.offset},
         )
 

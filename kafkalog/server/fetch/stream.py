@@ -1,15 +1,11 @@
-"""RecordStream: an answer that is sent as it is written, and follows the log.
+"""An answer that is sent while it is written and follows the log, and the formats of records.
 
-Gives the pieces of the body one by one and keeps none: whoever asks for the next one has sent the
-last one. While a reader is waited for, the read at hand is given up and nothing is read from the
-disk, so that one that stops holds what the transport has of one piece; what all streams hold of
-reads is bounded by places (``record_source.ReadPlaces``). Waits are woken by the append
-(``delayed_fetch.py``). What ends a stream before its bound is told in the stream, because its
-status was sent long ago. Owned by the event loop.
-
-The one table from media type to writer for records of one or several partitions (N4, N5).
-
-A page is collected and sent whole; a stream is sent as it is written and follows the log.
+``RecordStream`` gives the pieces of the body one by one and keeps none: a request for the next one
+means that the last was sent. While the client does not read, the current read is given up and
+nothing is read from the disk, so a stalled client holds what the transport has of one piece; all
+streams together are bounded by ``ReadSlots``. Appends wake a wait (``delayed_fetch.py``). An error
+is reported in the stream, because its status was sent before. ``PAGES`` and ``STREAMS`` map media
+types to writers (N4, N5). Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -58,13 +54,13 @@ class RecordStream:
         """``max_wait_ms`` None: it follows the log without end.
 
         ``is_merged``: messages name the partitions; else there is one, and the path names it.
-        ``shared_shape``: how records look; None for a stream with bounds of its own, which shares
+        ``shared_shape``: the format of records; None for a stream with its own bounds, which shares
         no pieces with others. ``comes_again``: its client takes a plain end as a reason to ask for
         the rest, so the end of ``http.stream.max.ms`` is no error.
         """
         self._api = api
         self._source = source
-        source.places = api.read_places
+        source.places = api.read_slots
         self._writer = writer
         writer.positions = {}
         self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
@@ -104,7 +100,7 @@ class RecordStream:
     def waiting_for_reader(self) -> Iterator[None]:
         """While the last piece is not taken: 300 KiB and what is inflated are not held for it.
 
-        A large read costs too much to begin anew for every wait of a reader that is merely slower,
+        A large read costs too much to repeat for every wait of a reader that is merely slower,
         unless others wait for its place.
         """
         chunks = self._chunks
@@ -120,7 +116,7 @@ class RecordStream:
 
     def close(self) -> None:
         """Its client is gone, or has everything. A pool's thread may still be at work for it."""
-        self._source.let_go()
+        self._source.release()
 
     def _give_up_read(self) -> None:
         """What was not given of it is read again."""
@@ -131,7 +127,7 @@ class RecordStream:
 
     def _end_read(self) -> None:
         self._chunks = None
-        self._source.let_go()
+        self._source.release()
 
     async def _next(self) -> bytes:
         """The next piece, maybe an empty one."""
@@ -146,7 +142,7 @@ class RecordStream:
         if self._chunks is not None:
             await asyncio.sleep(0)  # a reader that keeps up does not keep the loop
             return await self._encode(self._chunks, now)
-        if self._is_told:  # all was sent: look before anything is read
+        if self._is_told:  # all was sent: check before anything is read
             if not self._source.has_moved():
                 return await self._wait(now)
             piece = self._tail_piece(now)
@@ -168,11 +164,11 @@ class RecordStream:
         count = self._writer.count - count
         if shared is not None and self._is_told and count:
             piece = TailPiece(data, count, found[0].position)
-            self._api.tail_pieces.keep(self._tail_key(first), shared, generation, piece)
+            self._api.tail_cache.keep(self._tail_key(first), shared, generation, piece)
         return data
 
     async def _encode(self, chunks: ReadChunks, now: float) -> bytes:
-        """The next chunk of the read at hand, and what is to be said behind it."""
+        """The next chunk of the current read, and the text that follows it."""
         chunk = await chunks.next()
         self._note_positions()
         if chunks.is_over:
@@ -218,7 +214,7 @@ class RecordStream:
             return None
         (cursor,) = self._source.cursors
         log = self._source.look(cursor)
-        piece = self._api.tail_pieces.find(self._tail_key(cursor.position), log, cursor.position)
+        piece = self._api.tail_cache.find(self._tail_key(cursor.position), log, cursor.position)
         if piece is None:
             return None
         cursor.position = piece.next_offset

@@ -1,8 +1,9 @@
-"""TailPieces: what streams at the same place of a log get, encoded once for all of them.
+"""A cache of encoded pieces for streams at the same position of a log.
 
-Those who follow a log wait for the same append and ask for the same bytes: with a thousand of them
-reading and encoding would be nearly all of the time until the last one has its record. Keeps the
-latest few pieces; whether one still is what the log holds is asked each time. Owned by the loop.
+Streams that follow a log wait for the same append and need the same bytes: with a thousand of them,
+reading and encoding would be most of the time until the last one has its record. The cache keeps
+the latest few pieces, and checks at each look-up that the log still holds them. Owned by the event
+loop.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _KEPT_BYTES = 4 << 20
 
 
 class TailPiece(NamedTuple):
-    """From one offset up to where the log ended for its readers, and what is said behind it."""
+    """Records from an offset to the readable end of the log, and the text that follows them."""
 
     data: bytes
     record_count: int
     next_offset: int
 
 
-class TailPieces:
+class TailCache:
     """See the module."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ class ProduceAnswer(AnswerBody):
 
 
 class ProduceReceipt(Receipt, kw_only=True):
-    """A line of the answer: the record's place, or why it was not appended.
+    """A line of the answer: its partition and offset, or why it was not appended.
 
     ``end_of_stream``: the daemon reads no further, and what has no receipt was not appended.
     """
@@ -125,7 +125,7 @@ class V3NotAppended(EntryError, kw_only=True):
 V3Receipt = NamedType(
     "V3Receipt",
     V3Appended | V3NotAppended,
-    "One document of the answer; there are as many as records, each behind the other.",
+    "One document of the answer, which has one for each record.",
 )
 
 

@@ -1,13 +1,9 @@
-"""Appends: the batches of one request into their partitions, and what became of each record.
+"""Appends of a request: its batches go to their partitions; each record gets a result.
 
-What every produce route does between its batches and its answer: the topic that is made when the
-configuration says so, the topic's rules, the writer's queue, the outcomes in request order. Owned
-by the event loop.
-
-Producer headers: what makes a produce of records idempotent (http-api.md N8).
-
-The three headers say of the request's records what the header of a raw batch says of its own: whose
-they are, and the sequence of the first. So they are one batch, which can be sent again.
+All produce routes share what is here: auto-creation of the topic, the topic's rules, the writer's
+queue and the results in request order. Three headers name the producer of a request's records as
+the header of a raw batch does (http-api.md N8): producer id, epoch and the sequence of the first
+record. These records form one batch, which can be sent again. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from kafkalog.log.validator import faults_of_records
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.produce.answers import Receipt
 from kafkalog.server.produce.json_body import Fault
-from kafkalog.server.produce.partition_batches import PartitionBatch, Place
+from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
 
 if TYPE_CHECKING:
@@ -60,7 +56,7 @@ Outcome = LogAppendInfo | Fault
 class Terms:
     """How a request wants its records appended.
 
-    ``expected_offset`` goes up with each batch, so that they follow each other without a gap.
+    ``expected_offset`` grows with each batch, so that there is no gap between them.
     """
 
     acks: Acks
@@ -178,7 +174,7 @@ async def prepare_for(
     api: Api,
     topic: str,
     partition: int | None,
-    prepare: Callable[[Place], Awaitable[tuple[T, list[PartitionBatch]]]],
+    prepare: Callable[[PartitionTarget], Awaitable[tuple[T, list[PartitionBatch]]]],
 ) -> tuple[T, list[PartitionBatch]]:
     """What ``prepare`` makes for the place where records may go; theirs exists on return.
 
@@ -194,7 +190,7 @@ async def prepare_for(
         if not api.config.auto_create_topics_enable:
             raise
         expected_count = operations.topics.default_partition_count
-        prepared = await prepare(_place(api, topic, partition, expected_count))
+        prepared = await prepare(_target(api, topic, partition, expected_count))
         batches = prepared[1]
         if not batches:
             return prepared
@@ -204,13 +200,13 @@ async def prepare_for(
         count = operations.partition_count(topic)
         if count == expected_count:
             return prepared
-    return await prepare(_place(api, topic, partition, count))
+    return await prepare(_target(api, topic, partition, count))
 
 
-def _place(api: Api, topic: str, partition: int | None, partition_count: int) -> Place:
+def _target(api: Api, topic: str, partition: int | None, partition_count: int) -> PartitionTarget:
     if partition is not None:
-        return Place(partition_count, partition, partition)  # which nobody asks for then
-    return Place(partition_count, None, api.null_key_partition(topic, partition_count))
+        return PartitionTarget(partition_count, partition, partition)  # the last is not used then
+    return PartitionTarget(partition_count, None, api.null_key_partition(topic, partition_count))
 
 
 async def append_all(
@@ -258,9 +254,9 @@ async def submit(
 async def submit_each(
     api: Api, topic: str, columns: RecordColumns, batch: PartitionBatch, terms: Terms
 ) -> list[Submitted]:
-    """Records that are nothing to each other: what refuses a batch takes only whom it concerns.
+    """Submit independent records: an error fails only the records that caused it.
 
-    A batch goes as it is, or falls into halves when it is too large, or loses its bad records.
+    A batch that is too large is split into halves; invalid records are removed from theirs.
     ``numbers`` are rows of ``columns``.
     """
     partition, rows, _ = batch

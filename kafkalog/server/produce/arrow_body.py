@@ -1,8 +1,8 @@
-"""ArrowStream: records that come as an Arrow IPC stream are appended message by message.
+"""An Arrow IPC stream as a produce body, appended message by message.
 
-A message, a batch of Arrow, falls into pieces: each becomes a batch of a partition that keeps
-``max.message.bytes``. What is wrong with a column or with the stream itself ends it, and what came
-before is appended and told. Owned by the event loop; pyarrow works away from it.
+A message is split into pieces; each piece becomes one batch per partition within
+``max.message.bytes``. An error in a column or in the stream ends the request; earlier messages stay
+appended and have their receipts. Owned by the event loop; pyarrow runs on the control pool.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
     from kafkalog.server.produce.append import Submitted, Terms
     from kafkalog.server.produce.json_body import Fault
-    from kafkalog.server.produce.partition_batches import PartitionBatch, Place
-    from kafkalog.server.produce.stream import Teller
+    from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget
+    from kafkalog.server.produce.stream import ResponseWriter
     from kafkalog.server.protocol.arrow import ArrowFormats
     from kafkalog.server.protocol.bodies import BodyStream
 
@@ -54,9 +54,9 @@ class ArrowStream(AppendStream):
     """One request; see the module."""
 
     def __init__(
-        self, api: Api, topic: str, terms: Terms, formats: ArrowFormats, teller: Teller
+        self, api: Api, topic: str, terms: Terms, formats: ArrowFormats, writer: ResponseWriter
     ) -> None:
-        super().__init__(api, topic, terms, teller)
+        super().__init__(api, topic, terms, writer)
         limit = api.config.socket_request_max_bytes
         self._cutter = MessageCutter(limit)
         self._reader: ArrowReader = formats.reader(piece_bytes=_PIECE_BYTES, max_bytes=limit)
@@ -72,7 +72,7 @@ class ArrowStream(AppendStream):
     async def _submit(
         self, documents: list[bytes], splitter: Splitter, body: BodyStream
     ) -> tuple[DecodedGroup, list[Submitted]]:
-        """The pieces of the messages; a fault ends the stream behind those in front of it."""
+        """The pieces of the messages; a fault ends the stream after those before it."""
         api = self._api
         submitted: list[Submitted] = []
         ahead: deque[list[Submitted]] = deque()
@@ -102,14 +102,14 @@ class ArrowStream(AppendStream):
         try:
             yield
         finally:
-            body.let_go(size_bytes)
+            body.release(size_bytes)
 
     async def _submit_piece(self, piece: ArrowRecords, first_number: int) -> list[Submitted]:
         """A batch a partition."""
         api, topic, columns = self._api, self._topic, piece.columns
 
-        async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
-            return None, await api.blocking(make_batches, DecodedRecords(*piece), place)
+        async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
+            return None, await api.blocking(make_batches, DecodedRecords(*piece), target)
 
         _, batches = await prepare_for(api, topic, self._terms.partition, prepared)
         submitted: list[Submitted] = []
@@ -126,7 +126,7 @@ async def _wait_for(submitted: list[Submitted]) -> None:
 
 
 def _refusal(error: FormatError) -> Fault:
-    """What the client is told."""
+    """The message for the client."""
     if isinstance(error, MessageTooLarge):
         return too_large(error.max_bytes)
     if isinstance(error, UnusableColumn):

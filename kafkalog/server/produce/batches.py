@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.log.values import ValidatedRecords
 
 ROUTES = web.RouteTableDef()
-# Checking a compressed or long body takes longer than the event loop may stand still.
+# Checking a compressed or long body blocks the event loop for too long.
 _INLINE_BYTES = 256 << 10
 _ANY_BYTES = {"type": "string", "format": "binary"}
 _BATCHES_BODY = {RECORD_BATCHES: _ANY_BYTES, OCTET_STREAM: _ANY_BYTES}
@@ -172,8 +172,8 @@ async def append(request: web.Request) -> web.Response:
 async def read(request: web.Request) -> web.Response:
     """Raw batches from the one that holds an offset on, with long poll.
 
-    With read_committed those of aborted transactions are left out; ``Kafka-Next-Offset`` lies
-    behind them, also when nothing is left (204).
+    With read_committed those of aborted transactions are left out; ``Kafka-Next-Offset`` is
+    after them, also when nothing is left (204).
     """
     api = api_of(request)
     log = api.operations.partition_log(topic_of(request), partition_of(request))

@@ -1,13 +1,11 @@
-"""Records in JSON, of a v2 body or of the native API: typed decode in C, then columns.
+"""Records in JSON, of v2 and native bodies: msgspec decodes them, then they become columns.
 
-No Python statement per record. msgspec checks shape, types and base64; the envelope kernel before
-it refuses what msgspec would let pass (duplicate keys, invalid UTF-8 inside skipped values, depth,
-NaN). JSON values keep their text. Keys and values may stand in different formats.
+No Python statement runs per record. msgspec checks shape, types and base64; a kernel first refuses
+what msgspec accepts (duplicate keys, invalid UTF-8 in skipped values, depth, NaN). JSON values keep
+their text. Keys and values may have different formats.
 
-From the documents of a stream to records in columns, each document with a fault of its own.
-
-All of a group are decoded together, in C; only a group that holds a bad document is looked at one
-by one, away from the event loop.
+The documents of a stream are decoded together. When one of a group is invalid, the group is decoded
+again one by one, off the event loop, and each invalid document has its own error.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ _NULL_TEXT = {b"null": None, b"": None}  # an absent Raw is empty
 
 
 class Formats(NamedTuple):
-    """How keys stand in JSON, and values."""
+    """The formats of keys and values in JSON."""
 
     key: EmbeddedFormat
     value: EmbeddedFormat
@@ -69,7 +67,7 @@ class HeaderEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     value: bytes | None = None
 
 
-# gc=False: such an object holds no other that could lead back to it, so nobody needs to look.
+# gc=False: such an object cannot be part of a reference cycle.
 class Pair(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     """Key and value alone, which the shapes made of this add in their formats."""
 
@@ -110,7 +108,7 @@ class _Decoders(NamedTuple):
 
 
 def _shape(formats: Formats, base: Shape) -> Shape:
-    """``base`` with key and value as they stand in these formats."""
+    """``base`` with key and value of these formats."""
     members = [("key", *_MEMBERS[formats.key]), ("value", *_MEMBERS[formats.value])]
     return msgspec.defstruct(base.__name__, members, bases=(base,), frozen=True, gc=False)
 
@@ -153,7 +151,7 @@ def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRec
     records: list[AnyRecord]
     try:
         records = decoders.pairs.decode(data).records
-    except msgspec.DecodeError:  # more than pairs, or wrong: the whole shape tells
+    except msgspec.DecodeError:  # further members, or an error: the full type decides
         with shape_errors():
             records = decoders.records.decode(data).records
     if not records:
@@ -201,7 +199,7 @@ def parse_documents(documents: Sequence[bytes], formats: Formats) -> Sequence[An
 def check_documents(documents: Sequence[bytes]) -> None:
     """``check_json`` of documents that their decoder then takes for one each.
 
-    They are looked at as the records of one body, so that what a key or a value holds is passed by.
+    They are checked as the records of one body, so that the content of keys and values is skipped.
     """
     check_json(b",".join(documents), opening=b'{"records":[', closing=b"]}")
 
@@ -210,7 +208,7 @@ def _decoded(decode: Callable[[msgspec.json.Decoder[Any]], T], decoders: _Decode
     with shape_errors():
         try:
             return decode(decoders.pairs)
-        except msgspec.ValidationError:  # more than pairs, or wrong: the whole shape tells
+        except msgspec.ValidationError:  # further members, or an error: the full type decides
             return decode(decoders.records)
 
 

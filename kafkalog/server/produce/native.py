@@ -1,9 +1,9 @@
-"""N3: records in JSON lines, an Arrow stream, a JSON array, or one as it is (http-api.md 3.6).
+"""Native produce: JSON lines or array, an Arrow stream, one record as it is (http-api.md N3).
 
-Lines and Arrow are appended while they come, a body of any length in bounded memory; who asks for
-lines in Accept gets a receipt for each on the same connection, also before the next one is sent.
-Arrays and single records are read whole and appended together, or refused; so are lines of a
-producer, whose next try must be the same batch.
+Lines and Arrow streams are appended while they arrive, in bounded memory. A client that asks for
+lines in Accept gets a receipt for each record on the same connection, before it sends the next.
+Arrays, single records, and lines with a producer are read whole and appended together or refused: a
+retry of a producer must be the same batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kafkalog.server.produce.json_body import (
     parse_documents,
     parse_lines,
 )
-from kafkalog.server.produce.partition_batches import PartitionBatch, Place, make_batches
+from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget, make_batches
 from kafkalog.server.produce.stream import (
     ProduceStream,
     Receipts,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkalog.server.produce.json_body import AnyRecord, Fault
-    from kafkalog.server.produce.stream import Teller
+    from kafkalog.server.produce.stream import ResponseWriter
     from kafkalog.server.protocol.endpoint import Model
 
 ROUTES = web.RouteTableDef()
@@ -86,14 +86,14 @@ _FORMATS = {"json": EmbeddedFormat.JSON, "text": EmbeddedFormat.TEXT}
 _FORMATS["base64"] = EmbeddedFormat.BINARY
 _KEY_FORMAT: ChoiceParameter[EmbeddedFormat | None] = ChoiceParameter(
     "key_format",
-    "How keys stand in JSON, text when it is not said: json (any, stored as sent), text or base64. "
+    "Format of keys in JSON, text by default: json (any, stored as sent), text or base64. "
     "Also of the header Kafka-Key.",
     _FORMATS,
     None,
 )
 _VALUE_FORMAT: ChoiceParameter[EmbeddedFormat | None] = ChoiceParameter(
     "value_format",
-    "How values stand in JSON, json when it is not said. Not of a record that is sent as it is.",
+    "Format of values in JSON, json by default. Not for a record that is sent as it is.",
     _FORMATS,
     None,
 )
@@ -207,8 +207,8 @@ async def _take_lines(request: web.Request, wish: _Wish) -> web.StreamResponse:
         return await _take_whole(request, wish, parse_lines)
     dialect = NativeDialect(wish.formats)
 
-    async def append(teller: Teller) -> Fault | None:
-        stream = ProduceStream(wish.api, wish.topic, wish.terms, dialect, teller)
+    async def append(writer: ResponseWriter) -> Fault | None:
+        stream = ProduceStream(wish.api, wish.topic, wish.terms, dialect, writer)
         return await stream.run(request, Lines())
 
     return await _tell(request, wish, append)
@@ -222,17 +222,17 @@ async def _take_arrow(request: web.Request, wish: _Wish) -> web.StreamResponse:
         raise ApiError(40005, "A producer's records come in JSON: those of Arrow are many batches.")
     formats = await load_arrow(wish.api, 415)
 
-    async def append(teller: Teller) -> Fault | None:
-        stream = ArrowStream(wish.api, wish.topic, wish.terms, formats, teller)
+    async def append(writer: ResponseWriter) -> Fault | None:
+        stream = ArrowStream(wish.api, wish.topic, wish.terms, formats, writer)
         return await stream.append(request)
 
     return await _tell(request, wish, append)
 
 
 async def _tell(
-    request: web.Request, wish: _Wish, append: Callable[[Teller], Awaitable[Fault | None]]
+    request: web.Request, wish: _Wish, append: Callable[[ResponseWriter], Awaitable[Fault | None]]
 ) -> web.StreamResponse:
-    """The answer about what ``append`` appends, as its client wants to be told."""
+    """Run ``append``; the answer is receipts or a summary, as Accept asks."""
     acks = wish.terms.acks
     if wish.is_told_by_line:
         receipts = Receipts(
@@ -277,7 +277,7 @@ async def _take_one(request: web.Request, wish: _Wish) -> web.StreamResponse:
         lowered = name.lower()
         if lowered == _KEY_HEADER:
             if key is not None:
-                raise ApiError(400, "Kafka-Key stands twice.")
+                raise ApiError(400, "Kafka-Key may be sent once.")
             key = _key_bytes(value, wish.formats.key)
         elif lowered.startswith(_HEADER_PREFIX):
             headers.append((name[len(_HEADER_PREFIX) :], value))
@@ -309,8 +309,8 @@ async def _append(
         if named is not None and ((named >= 0) & (named != terms.partition)).any():
             raise ApiError(422, "A producer's records all go to the partition in the path.")
 
-    async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
-        return None, [] if records is None else make_batches(records, place, terms.producer)
+    async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
+        return None, [] if records is None else make_batches(records, target, terms.producer)
 
     _, batches = await prepare_for(api, topic, terms.partition, prepared)
     if terms.acks is Acks.NONE:

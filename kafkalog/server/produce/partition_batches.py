@@ -1,4 +1,4 @@
-"""From a produce body to one batch a partition, in request order."""
+"""The records of a produce body as one batch per partition, in request order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ONLY_RECORD = np.zeros(1, np.int64)  # the selection of a request that holds on
 _ONLY_RECORD.flags.writeable = False
 
 
-class Place(NamedTuple):
+class PartitionTarget(NamedTuple):
     """Where records may go: ``partition`` is the path's, if it names one."""
 
     partition_count: int
@@ -47,27 +47,27 @@ class PartitionBatch(NamedTuple):
 
 
 def prepare(
-    data: bytes, formats: Formats, now_ms: int, max_records: int, place: Place
+    data: bytes, formats: Formats, now_ms: int, max_records: int, target: PartitionTarget
 ) -> tuple[int, list[PartitionBatch]]:
     """(record count, one batch a partition) of a v2 produce body; raises as ``parse``."""
     records = parse(data, formats, max_records=max_records)
-    if len(records) == 1 and (place.partition is not None or place.partition_count == 1):
+    if len(records) == 1 and (target.partition is not None or target.partition_count == 1):
         built = single_batch(records[0], now_ms=now_ms)
         if built is not None:
-            return 1, [PartitionBatch(place.partition or 0, _ONLY_RECORD, built)]
+            return 1, [PartitionBatch(target.partition or 0, _ONLY_RECORD, built)]
     decoded = columns_of(records, formats, now_ms=now_ms)
-    return len(decoded), make_batches(decoded, place)
+    return len(decoded), make_batches(decoded, target)
 
 
 def make_batches(
-    records: DecodedRecords, place: Place, producer: ProducerStamp = NO_PRODUCER
+    records: DecodedRecords, target: PartitionTarget, producer: ProducerStamp = NO_PRODUCER
 ) -> list[PartitionBatch]:
     """Group by partition: a record's own, else the path's, else by key, else null_key_partition.
 
-    producer    stands in the header of each, so its sender sees to it that there is one only
+    producer    is in the header of each, so the caller passes one only for a single batch
     """
     columns = records.columns
-    partition_count, partition, null_key_partition = place
+    partition_count, partition, null_key_partition = target
     if records.partitions is None and (partition is not None or partition_count == 1):
         everything = np.arange(len(columns), dtype=np.int64)
         built = build_plain_batch(columns, everything, producer)

@@ -1,4 +1,4 @@
-"""Producer ids and epochs for idempotent appends, and what a log knows (http-api.md N8)."""
+"""Producer ids and epochs for idempotent appends, and the producers of a log (http-api.md N8)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STORAGE_ERRORS = (50302, 50303, 50701)
 @ROUTES.post("/v1/producers")
 @endpoint("createProducer", "produce", _IDEMPOTENT_WRITE, _GIVEN, errors=_STORAGE_ERRORS)
 async def create(request: web.Request) -> web.Response:
-    """Give a producer id that nobody had, at epoch 0.
+    """Allocate a new producer id, at epoch 0.
 
     Batches that carry it with rising sequence numbers can be sent again without harm.
     """

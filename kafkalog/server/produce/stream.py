@@ -1,13 +1,10 @@
-"""ProduceStream: records are appended while their request still comes, and told of while it lasts.
+"""Produce streams: records are appended while the request still arrives.
 
-Documents that are there together become one batch and one append a partition; the next ones are
-read while those before wait for their sync, a bounded number of groups ahead. Groups are told of in
-order. A document that is no record, or a record that is refused, takes no other with it: batches
-are made smaller where a limit or a rule asks for it. Owned by the event loop.
-
-Tellers: how the client of a produce stream learns what became of its records.
-
-A receipt a record while it sends, or one summary at the end. Owned by the event loop.
+The documents that have arrived form one batch and one append per partition. Further ones are read
+while earlier ones wait for their sync, a bounded number of groups ahead. Results are reported in
+order, by a response writer: ``Receipts`` sends one per record during the request, ``Summary`` one
+answer at the end. An invalid document or a refused record fails alone: a batch is split where a
+limit or a rule requires it. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -47,7 +44,12 @@ from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each
 from kafkalog.server.produce.partition_batches import PartitionBatch, make_batches
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_body, error_fields
-from kafkalog.server.protocol.replies import REQUEST_ID, error_reply, json_reply, seal
+from kafkalog.server.protocol.replies import (
+    REQUEST_ID,
+    add_standard_headers,
+    error_reply,
+    json_reply,
+)
 from kafkalog.server.protocol.schemas import NotJson
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from kafkalog.server.api import Api
     from kafkalog.server.produce.append import Terms
     from kafkalog.server.produce.json_body import Fault
-    from kafkalog.server.produce.partition_batches import Place
+    from kafkalog.server.produce.partition_batches import PartitionTarget
     from kafkalog.server.protocol.bodies import DocumentGroup
 
 
@@ -74,47 +76,47 @@ class SettledGroup(NamedTuple):
     results: Results
 
 
-class Teller(Protocol):
-    """Who tells the client."""
+class ResponseWriter(Protocol):
+    """Reports the results of a stream to its client."""
 
     async def begin(self) -> None:
-        """The stream has its place, and nothing of it was read yet."""
+        """The stream is admitted; nothing of it was read yet."""
         ...
 
-    async def tell(self, group: SettledGroup) -> None:
-        """The next group, in the order of the documents."""
+    async def add_group(self, group: SettledGroup) -> None:
+        """Report the next group, in the order of the documents."""
         ...
 
 
 class AppendStream(ABC):
-    """One request; see the module. What its documents are is the subclass's."""
+    """One request; see the module. Subclasses define what a document is."""
 
-    def __init__(self, api: Api, topic: str, terms: Terms, teller: Teller) -> None:
+    def __init__(self, api: Api, topic: str, terms: Terms, writer: ResponseWriter) -> None:
         # constant after construction
         self._api = api
         self._topic = topic
         self._terms = terms
-        self._teller = teller
-        self._in_order = asyncio.Lock()  # fair: who came first tells first
+        self._writer = writer
+        self._in_order = asyncio.Lock()  # fair: reports are in the order of the groups
 
     @abstractmethod
     async def _submit(
         self, documents: list[bytes], splitter: Splitter, body: BodyStream
     ) -> tuple[DecodedGroup, list[Submitted]]:
-        """Decode and hand to the writer; ``body`` holds the documents until they are told of.
+        """Decode and hand to the writer; ``body`` counts the documents until they are reported.
 
-        What it raises ends the stream in front of these.
+        What it raises ends the stream before them.
         """
 
     async def run(self, request: web.Request, splitter: Splitter) -> Fault | None:
-        """Append everything that comes; why the stream ended before its end, if it did.
+        """Append everything that arrives; the error that ended the stream early, if any.
 
-        What was not told of by then was not appended. ApiError 41502 and 42903 before it begins.
+        What was not reported by then was not appended. ApiError 41502 and 42903 before it begins.
         """
         groups: deque[asyncio.Task[None]] = deque()
         with BodyStream(request, self._api) as body:
             documents = DocumentStream(request, self._api, body, splitter)
-            await self._teller.begin()
+            await self._writer.begin()
             try:
                 fault = await self._read(body, documents, splitter, groups)
                 for group in groups:
@@ -137,21 +139,21 @@ class AppendStream(ABC):
                 while len(groups) >= _AHEAD:
                     await groups.popleft()
                 decoded, submitted = await self._submit(group.documents, splitter, body)
-                telling = self._tell(body, group, decoded, submitted)
+                report = self._report(body, group, decoded, submitted)
                 if documents.is_empty and not groups:
-                    await telling
+                    await report
                 else:
-                    groups.append(asyncio.create_task(telling))
+                    groups.append(asyncio.create_task(report))
                     await asyncio.sleep(0)  # let others have the loop between two groups
                 if decoded.is_broken:
                     return None
         except (KafkalogError, ApiError) as fault:
             return fault
         if splitter.is_lost:
-            return NotJson("something stands between two documents")
+            return NotJson("there is text between two documents")
         return None
 
-    async def _tell(
+    async def _report(
         self,
         body: BodyStream,
         group: DocumentGroup,
@@ -161,17 +163,17 @@ class AppendStream(ABC):
         async with self._in_order:
             appended = await settle(submitted)
             results = results_of(decoded.document_count, appended, decoded.faults)
-            await self._teller.tell(SettledGroup(decoded, results))
-        body.let_go(group.size_bytes)
+            await self._writer.add_group(SettledGroup(decoded, results))
+        body.release(group.size_bytes)
 
 
 class ProduceStream(AppendStream, Generic[R]):
     """Documents of which each is a record."""
 
     def __init__(
-        self, api: Api, topic: str, terms: Terms, dialect: Dialect[R], teller: Teller
+        self, api: Api, topic: str, terms: Terms, dialect: Dialect[R], writer: ResponseWriter
     ) -> None:
-        super().__init__(api, topic, terms, teller)
+        super().__init__(api, topic, terms, writer)
         self._dialect = dialect
 
     async def _submit(
@@ -179,8 +181,8 @@ class ProduceStream(AppendStream, Generic[R]):
     ) -> tuple[DecodedGroup, list[Submitted]]:
         """Decode and hand to the writer."""
 
-        async def prepared(place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:
-            return await self._prepared(documents, place, splitter)
+        async def prepared(target: PartitionTarget) -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return await self._prepared(documents, target, splitter)
 
         decoded, batches = await prepare_for(
             self._api, self._topic, self._terms.partition, prepared
@@ -193,18 +195,18 @@ class ProduceStream(AppendStream, Generic[R]):
         return decoded, renumbered(submitted, decoded.numbers)
 
     async def _prepared(
-        self, documents: list[bytes], place: Place, splitter: Splitter
+        self, documents: list[bytes], target: PartitionTarget, splitter: Splitter
     ) -> tuple[DecodedGroup, list[PartitionBatch]]:
         """The records of documents and their batches; away from the loop when it takes long."""
         dialect, now_ms = self._dialect, self._api.operations.now_ms()
 
         def together() -> tuple[DecodedGroup, list[PartitionBatch]]:
-            return _batched(decode_together(documents, dialect, now_ms), place)
+            return _batched(decode_together(documents, dialect, now_ms), target)
 
         def each() -> tuple[DecodedGroup, list[PartitionBatch]]:
             ends_at_broken = splitter.ends_at_broken
             return _batched(
-                decode_each(documents, dialect, now_ms, ends_at_broken=ends_at_broken), place
+                decode_each(documents, dialect, now_ms, ends_at_broken=ends_at_broken), target
             )
 
         try:
@@ -215,9 +217,11 @@ class ProduceStream(AppendStream, Generic[R]):
             return await self._api.blocking(each)
 
 
-def _batched(decoded: DecodedGroup, place: Place) -> tuple[DecodedGroup, list[PartitionBatch]]:
+def _batched(
+    decoded: DecodedGroup, target: PartitionTarget
+) -> tuple[DecodedGroup, list[PartitionBatch]]:
     """With the batch of each partition."""
-    return decoded, [] if decoded.records is None else make_batches(decoded.records, place)
+    return decoded, [] if decoded.records is None else make_batches(decoded.records, target)
 
 
 # Records named in a summary that were not appended; the others are counted.
@@ -225,7 +229,7 @@ _ERRORS_SHOWN = 100
 
 
 class Receipts:
-    """An answer that goes out while the request comes in.
+    """An answer that is sent while the request arrives.
 
     ``is_eager``: the status is out before anything is read, for clients that wait for it.
     """
@@ -251,36 +255,36 @@ class Receipts:
         return self._response.prepared
 
     async def begin(self) -> None:
-        """See Teller."""
+        """See ResponseWriter."""
         if self._is_eager:
             await self._send_status()
 
-    async def tell(self, group: SettledGroup) -> None:
-        """See Teller. Waits until the client has taken most of what was told before."""
+    async def add_group(self, group: SettledGroup) -> None:
+        """See ResponseWriter. Waits until the client has read most of the earlier receipts."""
         await self._send_status()
         await self._response.write(self._write(group))
 
     async def end(self, last_words: bytes = b"") -> web.StreamResponse:
-        """The end of the stream; ``last_words``: why it came before that of the request."""
+        """The end of the stream; ``last_words``: the error that ended it before the request."""
         await self._send_status()
         if last_words:
-            self._response.force_close()  # what the client still sends is nobody's
+            self._response.force_close()  # what the client still sends is not read
         await self._response.write_eof(last_words)
         return self._response
 
     async def _send_status(self) -> None:
         if not self.is_begun:
-            seal(self._response, self._request[REQUEST_ID])
+            add_standard_headers(self._response, self._request[REQUEST_ID])
             await self._response.prepare(self._request)
 
 
 def receipt_lines(results: Results) -> bytes:
-    """A line each: the receipts of v2, and of a failure whether it is worth repeating."""
+    """A receipt of v2 per line; that of a failure also says whether to retry."""
     if not results.record_count:
         return b""
     if results.faults:
         return b"\n".join((*map(_ENCODE, mixed_receipts(results, _failed)), b""))
-    # Only digits vary in them: nothing else can look like the end of one.
+    # Only digits vary in receipts, so this text is the end of one.
     array = results.receipts().removeprefix(b'"offsets":[').removesuffix(b"]")
     return array.replace(b"},{", b"}\n{") + b"\n"
 
@@ -306,7 +310,7 @@ def _failed(fault: Fault, *, end_of_stream: bool | None = None) -> ProduceReceip
 
 @dataclass(slots=True)
 class Summary:
-    """Counts, and tells at the end."""
+    """Counts records; the answer is sent at the end."""
 
     count: int = 0  # of records that were appended
     _failed_count: int = 0
@@ -318,10 +322,10 @@ class Summary:
     _is_duplicate: bool = False
 
     async def begin(self) -> None:
-        """See Teller."""
+        """See ResponseWriter."""
 
-    async def tell(self, group: SettledGroup) -> None:
-        """See Teller."""
+    async def add_group(self, group: SettledGroup) -> None:
+        """See ResponseWriter."""
         self.add(group.results)
 
     def add(self, results: Results) -> None:
@@ -353,10 +357,9 @@ class Summary:
             )
 
     def reply(self, request: web.Request, acks: Acks, fault: Fault | None = None) -> web.Response:
-        """The answer; with the error's own status when it is all that there is to tell.
+        """The answer, with the status of the error when all records failed with one number.
 
-        ``fault``: why the stream ended before its end; raised to who wants no answer (acks=0) when
-        nothing was appended.
+        ``fault``: why the stream ended early; raised with acks=0 when nothing was appended.
         """
         if acks is Acks.NONE:
             if fault is not None and not self.count:
@@ -380,5 +383,5 @@ class Summary:
 
 
 def silent_reply() -> web.Response:
-    """202: what acks=0 is answered."""
+    """202: the answer with acks=0."""
     return web.Response(status=202, headers=durability_header(Acks.NONE))

@@ -25,7 +25,7 @@ from kafkalog.server.produce.append import (
     try_submit,
 )
 from kafkalog.server.produce.json_body import Formats
-from kafkalog.server.produce.partition_batches import PartitionBatch, Place, prepare
+from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget, prepare
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.media_types import (
@@ -98,8 +98,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
     async with Body(request, api) as data:
         formats, now_ms = Formats(embedded, embedded), api.operations.now_ms()
 
-        async def prepared(place: Place) -> tuple[int, list[PartitionBatch]]:
-            arguments = data, formats, now_ms, api.config.http_max_records, place
+        async def prepared(target: PartitionTarget) -> tuple[int, list[PartitionBatch]]:
+            arguments = data, formats, now_ms, api.config.http_max_records, target
             if len(data) <= INLINE_BYTES:
                 return prepare(*arguments)
             return await api.blocking(prepare, *arguments)

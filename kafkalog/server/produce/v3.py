@@ -1,12 +1,8 @@
-"""v3 produce: records as concatenated JSON with receipts, and ``records:batch`` (1.7, 3.5).
+"""v3 produce: concatenated JSON with receipts, and ``records:batch`` (http-api.md 1.7, 3.5).
 
-The receipts go out on the same connection while records still come in. A document that is no JSON
-ends the stream, because nothing behind it can be told apart.
-
-The records of v3's produce: from JSON to columns, and their receipts (http-api.md 1.7).
-
-Keys and values say their own type: BINARY (base64, also when nothing is said), JSON (stored as
-sent) or STRING. Receipts have the size of what was stored.
+Keys and values name their type: BINARY (base64, the default), JSON (stored as sent) or STRING. A
+receipt has the size of what was stored, and is sent while records still arrive. A document that is
+not JSON ends the stream: the start of the next one cannot be found.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ from kafkalog.server.produce.json_body import (
     shape_errors,
     wrong_shape,
 )
-from kafkalog.server.produce.partition_batches import PartitionBatch, Place, make_batches
+from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget, make_batches
 from kafkalog.server.produce.stream import (
     ProduceStream,
     Receipts,
@@ -263,40 +259,40 @@ _ENTRIES = msgspec.json.Decoder(_Entries)
     is_stream=True,
 )
 async def produce(request: web.Request) -> web.StreamResponse:
-    """Append records that come one behind the other, with or without white space between them.
+    """Append concatenated records, with or without white space between them.
 
     The answer to each is sent as soon as it is appended, also while others still come.
     """
     api, topic = cluster_of(request), topic_of(request)
     terms = _terms(request, api, topic)
-    writer = V3Receipts(api.cluster_id, topic)
+    template = V3Receipts(api.cluster_id, topic)
     receipts = Receipts(
-        request, JSON, terms.acks, lambda group: _receipts(writer, group), is_eager=False
+        request, JSON, terms.acks, lambda group: _receipts(template, group), is_eager=False
     )
     summary = Summary()
-    teller = summary if terms.acks is Acks.NONE else receipts
-    stream = ProduceStream(api, topic, terms, V3Dialect(), teller)
+    writer = summary if terms.acks is Acks.NONE else receipts
+    stream = ProduceStream(api, topic, terms, V3Dialect(), writer)
     fault = await stream.run(request, Concatenated())
     if receipts.is_begun:
         return await receipts.end(b"" if fault is None else _failure(fault) + _END)
     if fault is not None:
         fault = v3_fault(fault)
-    if teller is summary:
+    if writer is summary:
         return summary.reply(request, terms.acks, fault)
     raise fault or ApiError(42206, "The body is empty: send a record or more.")
 
 
-def _receipts(writer: V3Receipts, group: SettledGroup) -> bytes:
+def _receipts(template: V3Receipts, group: SettledGroup) -> bytes:
     """Of each document, in order."""
     decoded, results = group
-    lines = writer.write(decoded, results, [_OK] * results.record_count)
+    lines = template.write(decoded, results, [_OK] * results.record_count)
     for number, fault in results.faults.items():
         lines[number] = _failure(fault)
     return _END.join((*lines, b""))
 
 
 def _failure(fault: Fault) -> bytes:
-    """What is told of a record that was not appended: the one shape of every error."""
+    """The error of a record that was not appended, as every answer has it."""
     return _ENCODE(V3NotAppended(**error_body(v3_fault(fault))))
 
 
@@ -326,8 +322,8 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
             decoded = await api.blocking(columns_each, entries, dialect, now_ms)
         records, submitted = decoded.records, []
 
-        async def prepared(place: Place) -> tuple[None, list[PartitionBatch]]:
-            return None, [] if records is None else make_batches(records, place)
+        async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
+            return None, [] if records is None else make_batches(records, target)
 
         with v3_numbers():
             _, batches = await prepare_for(api, topic, None, prepared)

@@ -1,18 +1,12 @@
-"""Bodies: a bound on what is in memory at once, and reading one within its limits.
+"""Request bodies within their limits, and gzip of answers.
 
-A request whose body would pass the bound is refused before it is read (429, nothing appended).
-Compressed bodies are inflated here and not by aiohttp, in bounded steps and to the very end: a
-stream that breaks off or carries a wrong checksum is refused, never taken as a shorter body.
-Owned by the event loop.
-
-A request body that is worked on while it comes: the streaming twin of ``in_flight.Body``.
-
-``BodyStream`` gives its bytes, ``DocumentStream`` the JSON documents in them. A body may be of any
-length: what was read and not yet let go of is held, and counted in the bound of all bodies.
-Compressed ones are inflated in bounded steps and to the very end. A client that stops in the middle
-of a document, or says nothing for too long, is cut off. Owned by the event loop.
-
-Gzip of answers: whole bodies, and streams whose every piece arrives when it is sent.
+All bodies together have a memory bound: a request above it is refused before its body is read (429,
+nothing appended). ``Body`` reads one whole; ``BodyStream`` and ``DocumentStream`` give the bytes
+and JSON documents of one of any length, and count what was read until it is released. Compressed
+bodies are inflated here, not by aiohttp, in bounded steps and to the end: a stream that is cut or
+has a wrong checksum is refused, never taken as a shorter body. A client that stops in the middle of
+a document is cut off after a time-out. Streamed answers are compressed so that each piece arrives
+when it is sent. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -38,7 +32,7 @@ _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 IDENTITY = ("", "identity")
 # What a reader of the body gets for bad chunks: the pure parser wakes it with its own error first.
 BROKEN_BODY = (web.RequestPayloadError, HttpProcessingError)
-# Inflated at most between two turns of the loop: some milliseconds.
+# Inflated at most between two yields to the loop: some milliseconds.
 _INFLATE_STEP_BYTES = 1 << 20
 
 
@@ -223,7 +217,7 @@ def too_large(limit: int) -> ApiError:
     )
 
 
-# A stream that goes on for longer is told to begin anew, as v3 has it.
+# A longer stream is ended; its client begins another, as in v3.
 _LIFE_SECONDS = 24 * 3600.0
 # Documents that come together are worked on together, up to so many; and bytes that are waited for
 # when it is known that they come.
@@ -258,7 +252,7 @@ class BodyStream:
 
     def __exit__(self, *exc: object) -> None:
         self._place.close()
-        self.let_go(self._held_bytes)
+        self.release(self._held_bytes)
 
     async def chunk(self, deadline: float) -> bytes:
         """The next bytes, inflated, as soon as there are any; empty at the end of the body.
@@ -303,7 +297,7 @@ class BodyStream:
         self._api.in_flight.reserve(size_bytes, held_bytes=self._held_bytes)
         self._held_bytes += size_bytes
 
-    def let_go(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """So many of the bytes that are held are done with."""
         self._held_bytes -= size_bytes
         self._api.in_flight.release(size_bytes)
@@ -340,7 +334,7 @@ class BodyStream:
 
 
 class DocumentGroup(NamedTuple):
-    """Documents that came together, and the bytes to let go of when they are done with."""
+    """Documents that arrived together, and the bytes to release when they are done."""
 
     documents: list[bytes]
     size_bytes: int
@@ -360,7 +354,7 @@ class DocumentStream:
         self._body = body
         self._splitter = splitter
         self._config = api.config
-        # A body whose length is known comes in one go: nobody waits for an answer in between.
+        # The client of a body with a length sends all of it before it reads the answer.
         self._left_bytes = request.content_length or 0
         self._since = 0.0  # of the event loop: when the document in hand began
         self._unclaimed_bytes = 0
@@ -372,7 +366,7 @@ class DocumentStream:
         """The next documents, at least one; None at the end of the body.
 
         Errors as ``BodyStream.chunk``, and ApiError 41302 for a document that is too large; whole
-        documents in front of the fault come first. What stands unfinished at the end is a document.
+        documents before the fault are given first. An unfinished one at the end is a document too.
         """
         while not self._is_over and (not self._whole or self._is_filling()):
             try:
@@ -386,7 +380,7 @@ class DocumentStream:
         documents = self._whole[:_GROUP_DOCUMENTS]
         self._whole = self._whole[_GROUP_DOCUMENTS:]
         size_bytes = sum(map(len, documents))
-        if not self._whole:  # with what stood between them
+        if not self._whole:  # with the text between them
             size_bytes = self._unclaimed_bytes - self._splitter.pending_bytes
         self._unclaimed_bytes -= size_bytes
         return DocumentGroup(documents, size_bytes)
@@ -429,7 +423,7 @@ GZIP_MIN_BYTES = 1024
 
 _GZIP_BITS = 31
 _LEVEL = 1  # JSON of records shrinks little more at five times the time
-# Some hundred microseconds; more goes to a pool.
+# Some hundred microseconds; more is done on a pool.
 _INLINE_BYTES = 32 << 10
 
 

@@ -1,23 +1,20 @@
-"""The HTTP/1.1 connection: timeouts and refusals that aiohttp leaves open (reliability.md 4).
+"""The HTTP/1.1 connection: timeouts and refusals that aiohttp does not have (reliability.md 4).
 
-The whole header must come within a bound (slowloris), a client has to take something of its answer
-within another (``reader_watch.py``), connections are counted, and what the parser refuses gets our
-error shape and a close without a byte of the client's echoed. Nothing is written behind what the
-socket did not take: of what was sent, a reader that stops holds the one write that it stopped in.
-Owned by the event loop.
+The header must arrive within a time-out, a client must read its answer within another
+(``ReaderWatch``), and connections are counted. What the parser refuses gets our error and a close,
+without a byte of the client's echoed. Nothing is written after what the socket did not take: a
+reader that stops holds one write in memory. Owned by the event loop.
 
-Leans on these of aiohttp's web_protocol.RequestHandler, checked against 3.14: ``_request_count``
-grows with each parsed message, refused ones too; ``finish_response`` runs once for each. What the
-parser refuses is queued as a message of ``_ErrInfo``, behind the request whose body it broke. Of
-web.Application: ``_handle`` resolves a request by its method and path alone, and sets its
-``_match_info``, which nothing changes later.
+``ReaderWatch`` measures what the client's kernel has acknowledged (``tcpi_bytes_acked`` of Linux's
+TCP_INFO): the kernel's send buffer holds megabytes, so our own buffer says nothing of a slow
+reader. A reader at 1 KB/s with Linux's default buffers acknowledges every 66 s on the loopback
+device, every few seconds elsewhere.
 
-ReaderWatch: ends a connection whose client takes nothing of its answer for too long.
-
-What was taken is what the client's kernel has acknowledged (``tcpi_bytes_acked`` of Linux's
-TCP_INFO): our own buffer stands still while megabytes of the kernel's drain, so it would have a
-slow reader look like a dead one. A reader at 1 KB/s with the buffers that Linux gives it is heard
-of every 66 s on the loopback device, every few seconds elsewhere. Owned by the event loop.
+This relies on aiohttp's web_protocol.RequestHandler, checked against 3.14: ``_request_count`` grows
+with each parsed message, refused ones too; ``finish_response`` runs once for each. A message that
+the parser refuses is queued as ``_ErrInfo``, after the request whose body it broke. Of
+web.Application: ``_handle`` resolves a request by method and path alone, and sets ``_match_info``,
+which does not change later.
 """
 
 from __future__ import annotations
@@ -37,7 +34,12 @@ from aiohttp.web_protocol import RequestHandler, _ErrInfo
 
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.pure_parser import PureRequestParser
-from kafkalog.server.protocol.replies import HAS_OTHER_VERSION, error_reply, framework_error, seal
+from kafkalog.server.protocol.replies import (
+    HAS_OTHER_VERSION,
+    add_standard_headers,
+    error_reply,
+    framework_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -130,7 +132,7 @@ class ReaderWatch:
 
 
 def taken_bytes(transport: asyncio.Transport) -> int:
-    """How much the peer has acknowledged; where no kernel tells, how much ours has taken."""
+    """Bytes that the peer has acknowledged; if unknown, bytes that our kernel has taken."""
     found: socket.socket | None = transport.get_extra_info("socket")
     if found is not None and hasattr(socket, "TCP_INFO"):
         info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
@@ -142,16 +144,16 @@ def taken_bytes(transport: asyncio.Transport) -> int:
 _log = structlog.get_logger("kafkalog.server")
 MAX_HEADERS = 100
 MAX_FIELD_BYTES = 8190
-# Differs from the field's limit so that the parser's complaint tells which of the two it was.
+# Differs from the field's limit so that the parser's error shows which of the two it was.
 MAX_REQUEST_LINE_BYTES = 8192
 # A client that is refused in the middle of its body may finish sending for so long: otherwise the
 # reset that follows a close would take our answer with it.
 _LINGER_SECONDS = 2.0
 # The transport says that it waits when the socket has left one byte more than this; TLS when it has
-# left as many. 0 would have TLS wait for ever.
+# left as many. 0 would have TLS wait indefinitely.
 _LEFT_BYTES = 1
-_ABORT = struct.pack("ii", 1, 0)  # of SO_LINGER: a reset, and the kernel's buffer goes at once
-# Paths whose route is remembered, and the longest: some megabytes. Beyond, it starts anew.
+_ABORT = struct.pack("ii", 1, 0)  # of SO_LINGER: a reset that drops the kernel's buffer at once
+# Paths whose route is remembered, and the longest: some megabytes. Beyond, all are dropped.
 _KNOWN_PATHS = 8192
 _KNOWN_CHARS = 320
 _LINE_SECONDS = 60.0
@@ -263,7 +265,7 @@ class Connection(RequestHandler):
         """Remember the newest request, unless it is a later packet of a body that is no framing.
 
         The parser in C leaves the body's reader waiting, and both would have the fault answered a
-        second time: the reader is told, and its answer is the last.
+        second time: the reader is closed after its answer.
         """
         newest = self._messages[-1]
         if isinstance(newest[0], _ErrInfo) and self._end_body("broken framing"):
@@ -278,7 +280,7 @@ class Connection(RequestHandler):
         if self._asked is None or self._asked[1].is_eof():
             return False
         self._asked[1].set_exception(web.RequestPayloadError(reason))
-        self._lingering_time = 0.0  # what else comes is nobody's either
+        self._lingering_time = 0.0  # nothing further is read
         return True
 
     # ---- a client that sends no more
@@ -286,7 +288,7 @@ class Connection(RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override] # True keeps the connection open
         """Answer what changes something, or is refused, before the connection closes.
 
-        A client that left looks the same: what only reads may wait for minutes, and ends with it.
+        A client that left cannot be told from it, so a request that only reads ends then.
         TLS has no half connections.
         """
         asked = self._asked
@@ -320,7 +322,7 @@ class Connection(RequestHandler):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is in work and somebody is there to read its answer."""
+        """Whether a request is in work and its client is connected."""
         return self._request_count != self._answered_count and self.transport is not None
 
     def _start_header_timer(self) -> None:
@@ -341,7 +343,7 @@ class Connection(RequestHandler):
         if self.transport is not None:
             request_id = self._server.request_ids.next()
             reply = error_reply(ApiError(code, text), request_id)
-            seal(reply, request_id)
+            add_standard_headers(reply, request_id)
             self.transport.write(_raw(reply))
         self.force_close()
 
@@ -369,7 +371,7 @@ class Connection(RequestHandler):
         super().resume_writing()
 
     def _cut(self, transport: asyncio.Transport) -> None:
-        """The answer's end is missing: nobody takes it for whole."""
+        """The answer has no end: no client takes it for complete."""
         self._server.note_cut()
         found: socket.socket | None = transport.get_extra_info("socket")
         if found is not None:
@@ -387,24 +389,24 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         """What the parser refused, in our shape, closing; client bytes are never echoed."""
         if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
-            raise ConnectionError("an answer is under way, or nobody is there to read one")
+            raise ConnectionError("an answer is being sent, or the client is not connected")
         request_id = self._server.request_ids.next()
         error = _classify(status, exc)
         if error.entry.status >= 500 and error.entry.error_code != 505:
             _log.error("Unhandled error around a request", request_id=request_id, exc_info=exc)
         response = error_reply(error, request_id)
-        seal(response, request_id)
+        add_standard_headers(response, request_id)
         response.headers["Connection"] = "close"
         response.force_close()
         return response
 
 
 class _Told:
-    """What one client can cause at any rate: told at once, then what came since, a minute apart."""
+    """Log lines that a client can cause at any rate: one at once, then a count each minute."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._count = 0  # since a line told of them
+        self._count = 0  # since the last line
         self._next_line_seconds = 0.0  # of the loop's clock
 
     def note(self, event: str, **facts: object) -> None:
@@ -433,7 +435,7 @@ class ConnectionServer(web.Server):
     ) -> None:
         """``descriptors``: a connection whose own number is as high is refused."""
         # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
-        # goes away ends its handler: a waiting fetch gives its place back at once.
+        # leaves ends its handler: a waiting fetch releases its slot at once.
         super().__init__(
             _handler_of(app, request_ids),  # type: ignore[arg-type] # gets what the factory makes
             request_factory=_one_version(app._make_request),
@@ -522,11 +524,11 @@ def _one_version(make: _RequestFactory) -> _RequestFactory:
 def _handler_of(app: web.Application, request_ids: RequestIds) -> _Handler:
     """The application's own handler, but a path is resolved once.
 
-    What its router found for a method and a path stands for every later request with both; the
-    application's only middleware is called directly. A request with Expect goes the long way.
+    The route of a method and a path is kept for later requests with both; the
+    application's only middleware is called directly. A request with Expect is resolved by aiohttp.
     """
-    (exchange,) = app.middlewares
-    assert exchange is not None
+    (middleware,) = app.middlewares
+    assert middleware is not None
     known: dict[tuple[str, str], UrlMappingMatchInfo] = {}
 
     def handler(request: web.Request) -> Awaitable[web.StreamResponse]:
@@ -534,7 +536,7 @@ def _handler_of(app: web.Application, request_ids: RequestIds) -> _Handler:
         if match is None or hdrs.EXPECT in request.headers:
             return resolve(request)
         request._match_info = match
-        return exchange(request, match.handler)
+        return middleware(request, match.handler)
 
     async def resolve(request: web.Request) -> web.StreamResponse:
         path = request.rel_url.raw_path
@@ -543,7 +545,7 @@ def _handler_of(app: web.Application, request_ids: RequestIds) -> _Handler:
         except web.HTTPException as error:  # what aiohttp raises before any middleware (Expect)
             request_id = request_ids.take(request)
             response = error_reply(framework_error(error), request_id)
-            seal(response, request_id)
+            add_standard_headers(response, request_id)
             response.force_close()
             return response
         finally:

@@ -1,8 +1,8 @@
-"""Endpoint: what a route promises, declared once beside its handler.
+"""The spec of an endpoint, declared once beside its handler.
 
-The source of ``/openapi.json``, of the rules of access and of the tests that go through all routes.
-The handler's docstring is the description: its first line the summary. Parameters read themselves
-(``parameters.py``), so a default or a bound stands in one place.
+``/openapi.json``, the access rules and the tests over all routes read it. The handler's docstring
+is the description, its first line the summary. A parameter object reads the request and describes
+itself (``parameters.py``), so a default or a bound is stated once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Access:
 
 
 ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER))
-"""What changes more than the records that it appends: on record, and behind ``admin.port``."""
+"""Actions that change more than appended records: audited, and served on ``admin.port``."""
 
 METRICS_PATH = "/metrics"
 
@@ -64,7 +64,7 @@ NATIVE_PREFIX = "/v1/"
 """Of the routes that are our own; the others answer as the proxies whose clients ask them."""
 
 DEBUG_PREFIX = "/debug/"
-"""Of the routes that look into the process; asked in every phase of its life."""
+"""Of diagnostic routes, which are served in every phase of the daemon."""
 
 CONSOLE_PREFIX = "/console"
 """Of the pages for people; their addresses take no unknown parameter either."""
@@ -80,7 +80,7 @@ class NoRight(enum.Enum):
 
 
 AUTHENTICATED = NoRight.AUTHENTICATED
-"""What Kafka tells every principal with its Metadata: the ids of cluster and broker."""
+"""For what Kafka's Metadata gives every principal: the ids of cluster and broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ def endpoint(
     errors: tuple[int, ...] = (),
     is_stream: bool = False,
 ) -> Callable[[H], H]:
-    """Attach the promise to a handler; goes below the route's decorator."""
+    """Attach the spec to a handler; put it below the decorator of the route."""
 
     def attach(handler: H) -> H:
         doc = (handler.__doc__ or "").strip()
         summary, _, rest = doc.partition("\n")
-        promise = Endpoint(
+        spec = Endpoint(
             operation_id,
             tag,
             access,
@@ -173,12 +173,12 @@ def endpoint(
             summary,
             " ".join(line.strip() for line in rest.split("\n")).strip(),
         )
-        setattr(handler, _ATTRIBUTE, promise)
+        setattr(handler, _ATTRIBUTE, spec)
         return handler
 
     return attach
 
 
 def endpoint_of(handler: object) -> Endpoint | None:
-    """What was attached; None to a handler that promises nothing, which a test refuses."""
+    """The spec of a handler; None without one, which a test refuses."""
     return getattr(handler, _ATTRIBUTE, None)

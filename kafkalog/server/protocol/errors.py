@@ -315,7 +315,7 @@ class EntryError(AnswerBody, kw_only=True):
 
 
 class FailedPartition(AnswerBody):
-    """A partition that failed; the others' entries stand."""
+    """A partition that failed; the entries of others are not affected."""
 
     topic: str
     partition: int

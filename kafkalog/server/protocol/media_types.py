@@ -21,7 +21,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 class EmbeddedFormat(enum.Enum):
-    """How keys and values stand in JSON."""
+    """The formats of keys and values in JSON."""
 
     BINARY = "binary"  # base64
     JSON = "json"  # any JSON value, its text is the bytes

@@ -1,6 +1,6 @@
-"""Around every request: its id, its HTTP version, its metrics, and errors in the one shape.
+"""The middleware of every request: its id, HTTP version, filters, metrics, and errors as answers.
 
-One middleware, because each costs some microseconds of every request.
+There is one, because each costs some microseconds per request.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kafkalog.server.protocol.replies import (
     HAS_OTHER_VERSION,
     REQUEST_ID,
     RequestIds,
-    come_again,
+    add_standard_headers,
     error_reply,
     framework_error,
-    seal,
+    retry_stream,
 )
 from kafkalog.server.security.audit import audit
 from kafkalog.server.security.hosts import FOREIGN, MALFORMED
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from kafkalog.server.api import Api
-    from kafkalog.server.security.gate import Guards
+    from kafkalog.server.security.gate import Filters
 
 _log = structlog.get_logger("kafkalog.server")
 _NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/", DEBUG_PREFIX, CONSOLE_PREFIX)
@@ -65,27 +65,27 @@ _CLOSING = (408, 413, 417, 505)
 _SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 
 
-def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
+def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
     """The middleware of an application."""
     metrics = api.metrics
-    cors, rates = guards.cors, guards.rates
-    has_guards = guards.gate is not None or rates is not None
+    cors, rates = filters.cors, filters.rates
+    has_filters = filters.gate is not None or rates is not None
     metrics.http_in_flight.set_function(lambda: api.requests_in_work)
 
     @web.middleware
-    async def exchange(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
         request_id = ids.take(request)
         request[REQUEST_ID] = request_id
         api.requests_in_work += 1
         error: Exception | None = None
         try:
-            _admit(api, guards, request)
+            _admit(api, filters, request)
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
-                _refuse_other_pages(guards, request)
-                if has_guards:
-                    await _let_in(guards, request)
+                _refuse_other_pages(filters, request)
+                if has_filters:
+                    await _let_in(filters, request)
                 _check_query(request)
                 if hdrs.EXPECT in request.headers:
                     await _continue(request, api.config.socket_request_max_bytes)
@@ -99,7 +99,7 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
             response = await _answer_error(api, request, error, request_id)
         finally:
             api.requests_in_work -= 1
-        seal(response, request_id)
+        add_standard_headers(response, request_id)
         if cors is not None:
             cors.mark(request, response)
         if rates is not None:
@@ -111,16 +111,16 @@ def make_middleware(api: Api, ids: RequestIds, guards: Guards) -> Middleware:
         metrics.observe_http(route, request.method, response.status, seconds)
         return response
 
-    return exchange
+    return middleware
 
 
-def _admit(api: Api, guards: Guards, request: web.Request) -> None:
+def _admit(api: Api, filters: Filters, request: web.Request) -> None:
     """Refuse before anything is read: wrong version or host, not serving, too much at once."""
     if HAS_OTHER_VERSION in request:
         raise ApiError(505, "Use HTTP/1.1.")
     if not request.raw_path.isascii():  # the pure parser lets it pass, and no answer could name it
         raise ApiError(40000, "The request line holds a byte that must be percent-encoded.")
-    fault = guards.hosts.fault_of(request)
+    fault = filters.hosts.fault_of(request)
     if fault == MALFORMED:  # some answers carry links made of it
         raise ApiError(40000, "Host is no host name or address.")
     if request.path in _ALWAYS:
@@ -142,49 +142,49 @@ def _admit(api: Api, guards: Guards, request: web.Request) -> None:
         raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")
 
 
-def _refuse_other_pages(guards: Guards, request: web.Request) -> None:
+def _refuse_other_pages(filters: Filters, request: web.Request) -> None:
     """A page of another origin changes nothing, unless its origin is named as one that may ask."""
     if request.method in _SAFE or not is_of_other_page(request):
         return
-    if guards.cors is None or not guards.cors.allows(request):
+    if filters.cors is None or not filters.cors.allows(request):
         raise ApiError(
             40301, "A page of another origin asked; access.control.allow.origin names those."
         )
 
 
-async def _let_in(guards: Guards, request: web.Request) -> None:
+async def _let_in(filters: Filters, request: web.Request) -> None:
     """Ask who it is and whether he may, then whether he may now."""
-    if guards.gate is not None:
-        await guards.gate.admit(request)
-    if guards.rates is not None and request.path not in _ALWAYS:
-        guards.rates.admit(request)
-        request[RATE_LIMITS] = guards.rates
+    if filters.gate is not None:
+        await filters.gate.admit(request)
+    if filters.rates is not None and request.path not in _ALWAYS:
+        filters.rates.admit(request)
+        request[RATE_LIMITS] = filters.rates
 
 
 def _check_query(request: web.Request) -> None:
     """Of a native route; the proxies pass by what they do not know, and so do v2 and v3 here."""
     if request.query_string and request.path.startswith(_STRICT_PREFIXES):
-        promise = endpoint_of(request.match_info.handler)
-        if promise is not None:
-            check_query(request, promise.parameters)
+        spec = endpoint_of(request.match_info.handler)
+        if spec is not None:
+            check_query(request, spec.parameters)
 
 
 async def _continue(request: web.Request, body_limit_bytes: int) -> None:
     """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
-    promise = endpoint_of(request.match_info.handler)
+    spec = endpoint_of(request.match_info.handler)
     declared = request.content_length or 0
-    is_taken = declared <= body_limit_bytes or (promise is not None and promise.is_stream)
+    is_taken = declared <= body_limit_bytes or (spec is not None and spec.is_stream)
     if request.version == HttpVersion11 and is_taken:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun
 
 
 def _is_event_source(request: web.Request) -> bool:
-    """Whether it is one of a browser's, which gives up for good at any status but 200."""
+    """Whether it is from a browser's EventSource, which reconnects only after a status of 200."""
     if request.headers.get(hdrs.ACCEPT, "").strip().lower() != EVENT_STREAM:
         return False
-    promise = endpoint_of(request.match_info.handler)
-    answer = promise.answers.get(200) if promise is not None else None
+    spec = endpoint_of(request.match_info.handler)
+    answer = spec.answers.get(200) if spec is not None else None
     return answer is not None and EVENT_STREAM in answer.content
 
 
@@ -204,7 +204,7 @@ async def _answer_error(
         )
         error = ApiError(50000, "Internal error; quote the request id.")
     if isinstance(error, NotReady) and _is_event_source(request):
-        return come_again()
+        return retry_stream()
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
     response = error_reply(error, request_id, is_v2=is_v2)
     if wants_page(request):

@@ -1,7 +1,7 @@
-"""``GET /openapi.json``: the API's description (OpenAPI 3.1), made of what the routes promise.
+"""``GET /openapi.json``: the API's description (OpenAPI 3.1), made of the endpoint specs.
 
-Pure: routes in, a document out. Every status that a route can answer is declared; what follows from
-its path, its parameters and its body is added here, so that no route can forget it.
+Pure: routes in, a document out. Every status that a route can answer is declared; those that follow
+from its path, parameters and body are added here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _BY_PATH_PARAMETER = {
     "topic": (40002, 40401),
     "group": (40002,),
     "sink": (40002,),
-    # A partition out of service tells its own reason.
+    # A partition that is not served answers with its own error.
     "partition": (404, 40402, 50010, 50302, 50303, 50701),
     "broker": (404,),
     "config": (404,),
@@ -110,19 +110,19 @@ _SECURITY_SCHEMES: dict[str, object] = {
 
 
 def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, object]:
-    """The document over all routes; a route without a promise is left out."""
+    """The document over all routes; a route without a spec is left out."""
     routes = [cast("web.RouteDef", route) for table in tables for route in table]
-    promised = [(route, endpoint_of(route.handler)) for route in routes]
-    endpoints = [(route, promise) for route, promise in promised if promise is not None]
-    schemas = _component_schemas([promise for _, promise in endpoints])
+    described = [(route, endpoint_of(route.handler)) for route in routes]
+    endpoints = [(route, spec) for route, spec in described if spec is not None]
+    schemas = _component_schemas([spec for _, spec in endpoints])
     paths: dict[str, dict[str, object]] = {}
     seen: set[str] = set()
-    for route, promise in endpoints:
+    for route, spec in endpoints:
         item = paths.setdefault(described_path(route.path), {})
-        # Aliases of a path share a handler: an operation id may stand once only.
-        is_alias = promise.operation_id in seen
-        seen.add(promise.operation_id)
-        item[route.method.lower()] = _operation(route.path, promise, is_alias=is_alias)
+        # Aliases of a path share a handler; an operation id must be unique.
+        is_alias = spec.operation_id in seen
+        seen.add(spec.operation_id)
+        item[route.method.lower()] = _operation(route.path, spec, is_alias=is_alias)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -144,50 +144,50 @@ def described_path(path: str) -> str:
     return _IN_PATH.sub(lambda found: f"{{{found[1]}}}", path)
 
 
-def error_numbers(path: str, promise: Endpoint) -> tuple[int, ...]:
+def error_numbers(path: str, spec: Endpoint) -> tuple[int, ...]:
     """Every number of the register that the route may answer with."""
-    numbers = {*_ALWAYS, *promise.errors}
+    numbers = {*_ALWAYS, *spec.errors}
     by_parameter = _BY_V3_PATH_PARAMETER if path.startswith(_V3) else _BY_PATH_PARAMETER
-    if promise.access is not None:
+    if spec.access is not None:
         numbers.update(_WITH_PRINCIPAL)
-    if promise.right is not None:
+    if spec.right is not None:
         numbers.update(_WITH_RIGHT)
     for name in _IN_PATH.findall(path):
         numbers.update(by_parameter.get(name, ()))
-    if promise.parameters or path.startswith(_STRICT_PREFIXES):
+    if spec.parameters or path.startswith(_STRICT_PREFIXES):
         numbers.update(_WITH_QUERY)
-    if promise.body:
+    if spec.body:
         numbers.update(_WITH_BODY)
-        if any(isinstance(model, type) for model in promise.body.values()):
+        if any(isinstance(model, type) for model in spec.body.values()):
             numbers.update(_WITH_MODEL)
-    if promise.takes_json_alone:
+    if spec.takes_json_alone:
         numbers.add(415)
     return tuple(sorted(numbers))
 
 
-def _operation(path: str, promise: Endpoint, *, is_alias: bool) -> dict[str, object]:
+def _operation(path: str, spec: Endpoint, *, is_alias: bool) -> dict[str, object]:
     suffix = "_" + re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_") if is_alias else ""
     operation: dict[str, object] = {
-        "operationId": promise.operation_id + suffix,
-        "tags": [promise.tag],
-        "summary": promise.summary,
-        "parameters": [*_path_parameters(path), *_query_parameters(promise)],
-        "responses": _responses(path, promise),
+        "operationId": spec.operation_id + suffix,
+        "tags": [spec.tag],
+        "summary": spec.summary,
+        "parameters": [*_path_parameters(path), *_query_parameters(spec)],
+        "responses": _responses(path, spec),
     }
-    if promise.description:
-        operation["description"] = promise.description
-    if promise.access is not None:
+    if spec.description:
+        operation["description"] = spec.description
+    if spec.access is not None:
         # Whether one is asked for is the daemon's configuration: the last takes none.
         operation["security"] = [{name: []} for name in _SECURITY_SCHEMES] + [{}]
-    if promise.right is not None:
+    if spec.right is not None:
         operation["x-access"] = {
-            "action": promise.right.action.value,
-            "resource": promise.right.resource.value,
+            "action": spec.right.action.value,
+            "resource": spec.right.resource.value,
         }
-    if promise.body:
+    if spec.body:
         operation["requestBody"] = {
-            "required": promise.is_body_required,
-            "content": _content(promise.body),
+            "required": spec.is_body_required,
+            "content": _content(spec.body),
         }
     return operation
 
@@ -201,7 +201,7 @@ def _path_parameters(path: str) -> list[dict[str, object]]:
     return found
 
 
-def _query_parameters(promise: Endpoint) -> list[dict[str, object]]:
+def _query_parameters(spec: Endpoint) -> list[dict[str, object]]:
     return [
         {
             "name": each.name,
@@ -210,13 +210,13 @@ def _query_parameters(promise: Endpoint) -> list[dict[str, object]]:
             "description": each.description,
             "schema": each.schema,
         }
-        for each in promise.parameters
+        for each in spec.parameters
     ]
 
 
-def _responses(path: str, promise: Endpoint) -> dict[str, object]:
+def _responses(path: str, spec: Endpoint) -> dict[str, object]:
     responses: dict[str, object] = {}
-    for status, answer in promise.answers.items():
+    for status, answer in spec.answers.items():
         response: dict[str, object] = {"description": answer.description}
         if answer.content:
             response["content"] = _content(answer.content)
@@ -226,7 +226,7 @@ def _responses(path: str, promise: Endpoint) -> dict[str, object]:
             response["links"] = {link.operation_id: _link(link) for link in answer.links}
         responses[str(status)] = response
     meanings: dict[int, list[str]] = {}
-    for number in error_numbers(path, promise):
+    for number in error_numbers(path, spec):
         entry = REGISTER[number]
         meanings.setdefault(entry.status, []).append(f"{number}: {entry.meaning}")
     for status, lines in sorted(meanings.items()):
@@ -263,8 +263,8 @@ def _component_schemas(endpoints: Iterable[Endpoint]) -> dict[str, object]:
     """Every class that a body or an answer names, with those that it names itself."""
     components = Components()
     request_models: dict[type[BaseModel], None] = {}
-    for promise in endpoints:
-        contents = [promise.body, *(answer.content for answer in promise.answers.values())]
+    for spec in endpoints:
+        contents = [spec.body, *(answer.content for answer in spec.answers.values())]
         for content in contents:
             for model in content.values():
                 if isinstance(model, type) and issubclass(model, BaseModel):

@@ -1,7 +1,7 @@
-"""Where a client found us: the scheme and host of the links that answers carry.
+"""The scheme and host of links in answers.
 
-Behind a proxy that is named in ``http.trusted.proxies``, what its Forwarded or X-Forwarded-*
-headers say; else the Host header, whatever others claim.
+Behind a proxy that ``http.trusted.proxies`` names, they are those of its Forwarded or X-Forwarded-*
+headers, otherwise that of the Host header.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCHEMES = ("http", "https")
 
 
 def origin_of(request: web.Request) -> str:
-    """``scheme://host``, without a slash behind."""
+    """``scheme://host``, without a slash at the end."""
     config = api_of(request).config
     # HTTP/1.0 may leave it open; aiohttp would then ask the DNS.
     scheme, host = (

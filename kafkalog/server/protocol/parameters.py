@@ -1,9 +1,8 @@
-"""Path and query parameters: strings in, bounded numbers out; nothing hostile gets past here.
+"""Path and query parameters: strings in, bounded values out.
 
-A query parameter is declared once, as a value that reads itself and tells its schema: what the
-handler accepts and what ``/openapi.json`` says cannot differ.
-
-Moments in queries, refused in the API's words.
+A query parameter is declared once, as an object that reads the request and has the schema: what the
+handler accepts and what ``/openapi.json`` says cannot differ. Timestamps are refused with the name
+of their parameter.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ class Parameter(Protocol):
 class IntegerParameter:
     """A whole number; without default it is required. ApiError 40005.
 
-    A default outside the bounds stands for an absent parameter and cannot be said.
+    A default outside the bounds means that the parameter is absent; no request can send it.
     """
 
     name: str
@@ -249,7 +248,7 @@ class ListParameter:
 
 
 def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:
-    """Refuse what nobody would read: a name that is none of these, a second value. ApiError 40005.
+    """Refuse an unknown name and a second value. ApiError 40005.
 
     A parameter that is passed by answers another question than the one that was asked.
     """
@@ -265,7 +264,7 @@ def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:
             )
         is_repeated = len(request.query.getall(name)) > 1
         if is_repeated and not isinstance(parameter, ListParameter):
-            raise wrong_parameter(name, f"Query parameter '{name}' stands more than once.")
+            raise wrong_parameter(name, f"Query parameter '{name}' is given more than once.")
 
 
 def refuse_several(request: web.Request, *choices: Parameter) -> None:
@@ -323,7 +322,7 @@ def parse_timestamp(text: str, name: str = "timestamp", others: Iterable[str] = 
     """Milliseconds; ApiError 40005 with the name of what held the text, and what else it may be."""
     value = timestamp_ms(text)
     if value is None and is_before_1970(text):
-        raise wrong_parameter(name, f"{name} lies before 1970, where timestamps begin.")
+        raise wrong_parameter(name, f"{name} is before 1970, where timestamps begin.")
     if value is None:
         kinds = ", ".join((*others, "milliseconds since 1970 or ISO-8601 with a zone"))
         raise wrong_parameter(name, f"{name} is {kinds}, as 2026-01-31T12:00:00Z.")

@@ -1,11 +1,11 @@
-"""aiohttp's parser in Python, as strict as the one in C: for where its extensions are not there.
+"""aiohttp's HTTP parser in Python, made as strict as the one in C.
 
-``AIOHTTP_NO_EXTENSIONS``, or a platform without wheels. What differs between the two is decided as
-llhttp does, so that a daemon behind a proxy reads a request in one way.
+It is used with ``AIOHTTP_NO_EXTENSIONS`` and on platforms without wheels. Where the two differ it
+does as llhttp, so that a daemon behind a proxy reads a request in one way only.
 
-Leans on these of aiohttp's http_parser, checked against 3.14: ``_payload_parser`` is the body under
-way, its ``_type`` says how it ends, ``_chunk`` what of a chunk comes next, ``_chunk_tail`` is a
-line without its end, and ``_chunk_size`` what of a chunk is still to come. Owned by the event loop.
+This relies on aiohttp's http_parser, checked against 3.14: ``_payload_parser`` is the current body,
+its ``_type`` says how it ends, ``_chunk`` which part of a chunk follows, ``_chunk_tail`` is a line
+without its end, and ``_chunk_size`` the rest of a chunk. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers: JSON bodies, errors in the one shape, the headers every answer carries."""
+"""Responses: JSON bodies, errors in their one shape, headers of every answer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RequestIds:
         return f"{self._prefix}-{next(self._numbers):x}"
 
 
-def seal(response: web.StreamResponse, request_id: str) -> None:
+def add_standard_headers(response: web.StreamResponse, request_id: str) -> None:
     """Headers of every answer: its id, no sniffing of untrusted bytes, no version banner."""
     headers = response.headers
     headers["X-Content-Type-Options"] = "nosniff"
@@ -91,7 +91,7 @@ def bytes_reply(
 
 
 class _SmallReply(web.Response):
-    """A body that goes out with its head in one piece, made in one step.
+    """A body that is sent together with its head.
 
     aiohttp's way to the same bytes asks about cookies, compression, chunks and upgrades, which no
     answer here has: 3 us of each request. Whatever is not a plain keep-alive answer with a body
@@ -124,10 +124,10 @@ class _SmallReply(web.Response):
 
 
 class _LargeReply(web.Response):
-    """A body that goes to the transport as it is, behind its head.
+    """A body that is handed to the transport without a copy, after its head.
 
     aiohttp would join the two into one more copy of the body. The transport keeps a view of what
-    the socket did not take at once, so nobody may change the body's memory.
+    the socket did not take at once, so the body's memory must not change.
     """
 
     _send_headers_immediately = True
@@ -163,7 +163,7 @@ def error_reply(
     )
 
 
-def come_again() -> web.Response:
+def retry_stream() -> web.Response:
     """An event stream that ends at once: its client connects again after a while."""
     headers = {hdrs.CONTENT_TYPE: EVENT_STREAM, hdrs.CACHE_CONTROL: "no-store"}
     return web.Response(body=b"retry: %d\n\n" % RETRY_MS, headers=headers)

@@ -1,10 +1,7 @@
-"""Request bodies of the control plane (pydantic), with errors that name the field.
+"""Bodies of requests (pydantic); an error names the field that is wrong.
 
-Request bodies of consumer groups: the v2 consumers and the native group routes.
-
-Clients of the proxies send numbers as strings and flags as words; both are understood.
-
-Request bodies of the exactly-once sinks, with errors that name the field.
+Bodies of the v2 consumers and of groups also take numbers as strings and flags as words, as clients
+of the proxies send them.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ TOPIC_NAME_SCHEMA: JsonSchemaValue = {
     "minLength": 1,
     "maxLength": 249,
 }
-# A moment as text: ms since 1970 or ISO-8601 with a zone.
+# A time as text: ms since 1970 or ISO-8601 with a zone.
 TIME_SCHEMA: JsonSchemaValue = {
     "anyOf": [
         {"type": "string", "pattern": "^[0-9]{1,18}$"},
@@ -187,7 +184,7 @@ class RetainRequest(Schema):
 
 
 class RetentionRunRequest(Schema):
-    """``POST /v1/retention:run``; without partitions all that the task looks at."""
+    """``POST /v1/retention:run``; without partitions all that the task checks."""
 
     dry_run: bool = False
     partitions: list[PartitionName] | None = None
@@ -306,7 +303,7 @@ class V3ProducedHeader(Schema):
 
 
 class V3ProducedRecord(Schema):
-    """A record of v3's produce; the body may hold any number of them, one behind the other."""
+    """A record of v3's produce; the body is any number of them, concatenated."""
 
     partition_id: Annotated[int, Field(ge=0)] | None = None
     headers: list[V3ProducedHeader] | None = None
@@ -357,7 +354,7 @@ def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
 
 
 class NotJson(ApiError):
-    """400: text that is no acceptable JSON, where the shape was not even looked at."""
+    """400: text that is no acceptable JSON; its shape was not checked."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(400, f"The body is not acceptable JSON: {reason}")
@@ -366,7 +363,7 @@ class NotJson(ApiError):
 def check_json(data: bytes, *, opening: bytes = b"", closing: bytes = b"") -> None:
     """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
 
-    What comes as a part of the text that is looked at is given with what we put around it: an error
+    Where the data is a part of JSON, ``opening`` and ``closing`` complete it: an error
     counts the bytes of ``data``.
     """
     if not data and not opening:
@@ -480,7 +477,7 @@ class GroupOffsets(Schema):
 class ResetOffsets(Schema):
     """``POST /v1/groups/{group}/offsets:reset``.
 
-    ``timestamp`` goes with to=timestamp (ms or ISO-8601 with a zone), ``shift`` with to=shift.
+    ``timestamp`` belongs to to=timestamp (ms or ISO-8601 with a zone), ``shift`` to to=shift.
     Without partitions and topics: all that the group has committed.
     """
 

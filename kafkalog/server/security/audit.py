@@ -1,8 +1,8 @@
-"""Audit lines: one for each request that was denied or that administers or destroys something.
+"""Audit lines: one for each request that was denied, or that administers or destroys something.
 
-They go to the logger ``audit`` as the other log lines do, whatever ``log.level`` is: who, from
-where, what, about what, and how it ended. What an endpoint does is what it promises
-(``endpoint.py``); what it was about the path names, and a handler notes what its body names.
+The logger ``audit`` writes them whatever ``log.level`` is: principal, address, operation, subject
+and result. The operation is that of the endpoint spec; the subject is in the path, or a handler
+notes it from the body.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def note_subject(request: web.Request, **fields: object) -> Subject:
 
 def note_failure(subject: Subject, error: KafkalogError) -> None:
     """Say that it failed for this subject, whatever the whole answer's status."""
-    told = entry_error(error)
-    subject.update(error_code=told["error_code"], error=told["error"])
+    fields = entry_error(error)
+    subject.update(error_code=fields["error_code"], error=fields["error"])
 
 
 def note_entries(request: web.Request, entries: Iterable[object], **common: object) -> None:
@@ -78,11 +78,11 @@ def note_entries(request: web.Request, entries: Iterable[object], **common: obje
 def audit(request: web.Request, status: int, error: Exception | None) -> None:
     """Write the line of an answered request, if it gets one; its length is bounded.
 
-    No credentials and no bodies are in it. Subjects that failed come first: a count stands for the
+    No credentials and no bodies are in it. Subjects that failed come first: a count replaces the
     rest. Handlers that noted a subject are on record whatever right their route asks for.
     """
-    promise = endpoint_of(request.match_info.handler)
-    access = promise.right if promise is not None else None
+    spec = endpoint_of(request.match_info.handler)
+    access = spec.right if spec is not None else None
     is_denied = status in _DENIALS
     is_administrative = access is not None and access.action in ADMINISTRATIVE
     if not (is_denied or is_administrative or _SUBJECTS in request):
@@ -90,7 +90,7 @@ def audit(request: web.Request, status: int, error: Exception | None) -> None:
     subjects = request.get(_SUBJECTS) or [_named_by_path(request)]
     subjects = [subject for subject in subjects if subject]
     failed = [subject for subject in subjects if "error_code" in subject]
-    told = failed + [subject for subject in subjects if "error_code" not in subject]
+    listed = failed + [subject for subject in subjects if "error_code" not in subject]
     reason = getattr(error, "message", "") if error is not None else ""
     if failed and error is None:
         reason = f"{len(failed)} of {len(subjects)} failed"
@@ -98,10 +98,10 @@ def audit(request: web.Request, status: int, error: Exception | None) -> None:
         "Denied" if is_denied else "Administered",
         principal=request.get(PRINCIPAL, ""),
         address=request.remote or "",
-        operation=promise.operation_id if promise is not None else "",
+        operation=spec.operation_id if spec is not None else "",
         method=request.method,
         path=request.path[:_TEXT_CHARS],
-        subjects=[_bounded(subject) for subject in told[:_MAX_SUBJECTS]],
+        subjects=[_bounded(subject) for subject in listed[:_MAX_SUBJECTS]],
         subject_count=len(subjects),
         status=status,
         reason=reason[:_TEXT_CHARS],
@@ -119,7 +119,7 @@ def _named_by_path(request: web.Request) -> Subject:
 
 
 def _bounded(subject: Subject) -> Subject:
-    """Without what nobody set; a name in a body is as long as its sender likes."""
+    """Without None, and with texts cut: a name in a body may have any length."""
     return {
         name: value[:_TEXT_CHARS] if isinstance(value, str) else value
         for name, value in subject.items()

@@ -1,15 +1,13 @@
-"""Authenticators: from what a request carries to the name of a principal.
+"""Authenticators: credentials of a request in, the name of a principal out.
 
-Several are in force at once (``http.auth``); the scheme of the Authorization header chooses, and
-without one the client certificate. A bearer token is one of the credentials file, else a JWT. What
-was verified is remembered under a keyed digest, because a password costs 0.2 s, a JWT until it
-expires; a file that was read again forgets it all. Wrong and unknown passwords cost the same time
-and get the same answer. Owned by the event loop; passwords are tried on a pool.
+Several may be in force (``http.auth``): the scheme of the Authorization header chooses one; without
+the header it is the client certificate. A bearer token is one of the credentials file or a JWT. A
+password takes 0.2 s to verify, so the result is cached under a keyed digest, that of a JWT until it
+expires; a file that was read again clears the cache. Wrong and unknown passwords take the same time
+and get the same answer. Passwords are verified on a pool.
 
-Failed tries: how often an address may present wrong credentials before it has to wait.
-
-A try counts when it begins, so that many at once are no way around; one that succeeds is given
-back. The clock is the caller's. Owned by the event loop.
+``FailedTries`` limits wrong credentials per address. A try counts when it begins, so that parallel
+ones are no way around; one that succeeds is given back. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ _PASSWORDS_AT_ONCE = 2
 
 
 class Verified(NamedTuple):
-    """Who somebody proved to be, and until when that holds (wall clock, s)."""
+    """A verified principal, and until when that holds (wall clock, s)."""
 
     principal: str
     until_seconds: float = math.inf
@@ -69,7 +67,7 @@ class RefusedToken(Exception):
 
 
 class ExpiredToken(RefusedToken):
-    """A JWT that was taken until a moment ago: who sends it again guesses nothing."""
+    """A JWT that was valid and has expired: sending it again is no guess."""
 
     def __init__(self, verified: Verified) -> None:
         super().__init__("it has expired")
@@ -105,7 +103,7 @@ class Authenticators:
     ) -> None:
         """``known`` gives what is in force; ``matches`` tries a password off the loop.
 
-        ``certificate_sources``: where in a client certificate its principal stands (``tls.py``).
+        ``certificate_sources``: fields of a client certificate that name it (``tls.py``).
         """
         # constant after construction
         self._schemes = schemes
@@ -129,7 +127,7 @@ class Authenticators:
         ``now_seconds`` is a monotonic clock.
         """
         if NONE in self._schemes:
-            return ANONYMOUS  # whatever is sent: nobody would look at it
+            return ANONYMOUS  # whatever is sent is not verified
         headers = request.headers.getall(hdrs.AUTHORIZATION, [])
         if not headers:
             return self._without_header(request)
@@ -170,7 +168,7 @@ class Authenticators:
         return verified.principal
 
     def _remember(self, mark: bytes, verified: Verified, known: Known) -> None:
-        """What a header proves, also behind its end: then it is refused without another look."""
+        """The principal of a header, also an expired one: that is refused without verification."""
         if known is self._remembered_from:  # no newer file came meanwhile
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
@@ -219,7 +217,7 @@ class Authenticators:
         return self._refusal(f"The token is not taken: {refused.reason}.", refused.reason)
 
     def _refusal(self, message: str, token_fault: str = "") -> ApiError:
-        """40101 with what is understood; with ``token_fault`` as RFC 6750 tells it."""
+        """40101 with the accepted schemes; with ``token_fault`` as in RFC 6750."""
         offered = self._offered
         if token_fault:
             fault = f'error="invalid_token", error_description="{token_fault}"'
@@ -235,8 +233,8 @@ class Authenticators:
 def _bearer(given: str, credentials: Credentials) -> str | None:
     """The principal of a token.
 
-    The look-up goes by the digest of what was given: its time tells nothing about the digests that
-    are kept, because nobody can choose one.
+    The look-up is by the digest of what was given: its time reveals nothing of the digests that
+    are kept, because a client cannot choose a digest.
     """
     digest = token_digest(given.encode("utf-8", "surrogateescape"))
     return credentials.tokens.get(digest)

@@ -1,8 +1,8 @@
-"""CORS: which web pages of other origins may read answers; off unless origins are named.
+"""CORS: which pages of other origins may read answers; off unless origins are named.
 
-A preflight is answered before anybody is asked for credentials, because browsers send none with it.
-Every other answer to an allowed origin carries the headers, errors and streams too. Names of the
-settings are those of Confluent's rest-utils. Owned by the event loop.
+A preflight is answered before authentication, because browsers send it without credentials. Every
+other answer to an allowed origin has the headers, errors and streams too. The settings have the
+names of Confluent's rest-utils. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The gate: every request passes it before its handler; it decides who asks and what he may see.
+"""The gate authenticates every request before its handler; ``Filters`` are all checks before it.
 
-Behind it a request sees the ``Api`` of its principal (``api_of``), whose operations check every
-call. Where the path names the topic or group, the right that the endpoint promises is asked for
-here too, before a byte of the body is read. An application with a gate has no other ``Api``: a
-route that is let in by mistake meets one that may do nothing. Owned by the event loop.
-
-Guards: what stands before the handlers, the same at every port. Without one it costs nothing.
+After the gate a request has the ``Api`` of its principal (``api_of``), whose operations check every
+call. Where the path names the topic or group, the right of the endpoint spec is checked here too,
+before the body is read. An application with a gate has no other ``Api``: a route that the gate lets
+through by mistake has one without rights. Filters are the same at every port; one that the
+configuration does not need is None and costs nothing. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ T = TypeVar("T")
 
 _SCRAPER = parse_access_rules("allow * describe cluster")
 _NOBODY = AccessRules()
-# Principals whose view is kept; beyond, it is made anew.
+# Principals whose view is cached; beyond, all are dropped.
 _VIEWS = 1024
 
 
 class AccessFiles:
-    """The files behind the gate, read before anything else is begun."""
+    """The files of access, read before anything else is begun."""
 
     def __init__(self, config: ServerConfig) -> None:
         """InvalidConfig names setting, file and line. Blocks on the disk."""
@@ -73,11 +72,11 @@ class AccessFiles:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there are any."""
         return bool(self._all())
 
     def refresh(self, observe_reload: Callable[[str, bool], None]) -> None:
-        """Read again what changed and tell of it: the setting, and whether it was taken."""
+        """Read again what changed; ``observe_reload`` gets the setting and if it was accepted."""
         for files in self._all():
             is_taken = files.refresh()
             if is_taken is not None:
@@ -143,8 +142,8 @@ class Gate:
     async def admit(self, request: web.Request) -> None:
         """Give the request its ``Api``; ApiError 40101 and 42901, AccessDenied."""
         NAMES_PATHS.set(False)  # for this request: its task has a context of its own
-        promise = endpoint_of(request.match_info.handler)
-        if promise is not None and promise.access is None:
+        spec = endpoint_of(request.match_info.handler)
+        if spec is not None and spec.access is None:
             request[API_VIEW] = self.closed_api  # open operations are open there too
             return
         if self._is_metrics_open and request.path == METRICS_PATH:
@@ -155,8 +154,8 @@ class Gate:
         rights, request[API_VIEW] = self._view(principal)
         if rights.allow(Action.DESCRIBE, Resource.CLUSTER):
             NAMES_PATHS.set(True)
-        if promise is not None:
-            _require(promise, request, rights)
+        if spec is not None:
+            _require(spec, request, rights)
 
     def _view(self, principal: str) -> tuple[Rights, Api]:
         """What the principal may do and sees by the rules in force."""
@@ -196,9 +195,9 @@ def _current(files: WatchedFiles[T] | None) -> T | None:
     return None if files is None else files.current
 
 
-def _require(promise: Endpoint, request: web.Request, rights: Rights) -> None:
-    """The promised right, when the path alone says on what."""
-    access = promise.right
+def _require(spec: Endpoint, request: web.Request, rights: Rights) -> None:
+    """Check the right of the spec where the path names its resource."""
+    access = spec.right
     if access is None:
         return
     if access.resource is Resource.CLUSTER:
@@ -210,7 +209,7 @@ def _require(promise: Endpoint, request: web.Request, rights: Rights) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
+class Filters:
     """None: the configuration wants no such guard."""
 
     gate: Gate | None
@@ -219,7 +218,7 @@ class Guards:
     hosts: Hosts
 
     @classmethod
-    def of(cls, api: Api, files: AccessFiles) -> Guards:
+    def of(cls, api: Api, files: AccessFiles) -> Filters:
         """Those that the configuration wants."""
         config = api.config
         gate = Gate(api, files) if Gate.is_needed(config) else None

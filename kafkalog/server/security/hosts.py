@@ -1,9 +1,9 @@
-"""Hosts: by which names a request may ask for this daemon, against DNS rebinding.
+"""The hosts by which a request may name this daemon: protection against DNS rebinding.
 
-A page whose own name was made to point here is of the same origin to its browser, which lets it
-read every answer; all that tells it from others is that name, in ``Host``. Without authentication
-only names are taken that nobody can have registered: addresses, names that the public DNS does not
-hold, those of this machine, and ``http.allowed.hosts``. Owned by the event loop.
+A page whose own name resolves to this address has the same origin for its browser, which lets it
+read every answer; only the name in ``Host`` differs. Without authentication only names are accepted
+that nobody can register: addresses, names outside the public DNS, names of this machine, and
+``http.allowed.hosts``. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Hosts:
     def fault_of(self, request: web.Request) -> int:
         """ALLOWED, MALFORMED or FOREIGN: the host that the request is for.
 
-        That of a whole request target goes before the header's (RFC 9112, 3.2.2). What a proxy
-        forwards for its clients is not looked at: by which names it is asked is the proxy's affair.
+        That of an absolute request target overrides the header's (RFC 9112, 3.2.2). What a proxy
+        forwards for its clients is not checked: the names of a proxy are its own.
         """
         host = request.headers.get(hdrs.HOST)
         fault = ALLOWED if host is None else self._fault_of(host)  # HTTP/1.0 may leave it out

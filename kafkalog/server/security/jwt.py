@@ -1,12 +1,11 @@
-"""JSON Web Tokens: who a signed token names, by public keys that lie in a local file (JWKS).
+"""JSON Web Tokens: the principal of a signed token, verified by a local key set (JWKS).
 
-Nothing is fetched from anywhere, and nothing in a token chooses what it is checked with: a key says
-by its type which algorithms it may check, the configuration which of them are allowed. So there is
-no ``none`` and no HMAC, and a public key is never taken for a secret. A key set with a private or
-secret key is refused: the file is readable for everybody. Signatures are PyJWT's; what a token
-claims is checked here, with the caller's clock. Reasons of a refusal never repeat the token.
-Imported only where ``http.auth`` names jwt. Any thread. Sources: RFC 7515, 7517, 7519, 8725 (best
-practices); Kafka's BrokerJwtValidator.
+Nothing is fetched, and nothing in a token chooses how it is verified: the type of a key says which
+algorithms it may verify, the configuration which are allowed. So there is no ``none`` and no HMAC,
+and a public key is never used as a secret. A key set with a private or secret key is refused: the
+file is readable by everybody. PyJWT verifies signatures; claims are checked here, with the caller's
+clock. The reason of a refusal never repeats the token. Imported only where ``http.auth`` names jwt.
+Any thread. Sources: RFC 7515, 7517, 7519, 8725 (best practices); Kafka's BrokerJwtValidator.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class TokenKeys:
     def verify(self, token: str, now_seconds: float) -> Verified:
         """Who the token names, and until when (wall clock, s); RefusedToken says why not.
 
-        ExpiredToken when it did name somebody: its signature and all its other claims are right.
+        ExpiredToken when only its expiry is wrong: the signature and all other claims are right.
         """
         if not _COMPACT.fullmatch(token):
             raise RefusedToken("it is no signed JWT")

@@ -1,9 +1,9 @@
-"""Rates: how many requests and bytes a principal may use a second, as token buckets.
+"""Rate limits: requests and bytes per second of a principal, as token buckets.
 
-A bucket holds one second's worth. A request is paid before it is served, its bytes and those of its
-answer when it is answered: they may go into debt, which the next request waits for; a stream waits
-for what it owes itself, while it lasts. Whoever has no name is counted by address. A request that
-is refused costs nothing. Owned by the event loop.
+A bucket holds one second's worth. A request is charged before it is served; its bytes and those of
+the answer when it is answered, so a bucket may be overdrawn, and the next request waits. A stream
+waits for its own debt while it runs. Anonymous clients are counted by address. A refused request
+costs nothing. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""TLS: the listener's context, which changes with its files, and who a client certificate names.
+"""TLS: the listener's context, reloaded with its files, and the name in a client certificate.
 
-A new certificate, key or authority is for handshakes that begin afterwards; connections live on.
-A pair that does not fit leaves the old one in force. TLS 1.2 and later, no renegotiation, no
-compression, no session tickets: one made under an old authority would outlive it.
+A new certificate, key or authority applies to later handshakes; open connections stay. A pair that
+does not fit leaves the old one in force. TLS 1.2 and later, no renegotiation, no compression, and
+no session tickets: one issued under an old authority would outlive it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def watched_contexts(config: ServerConfig) -> WatchedFiles[ssl.SSLContext] | Non
 
 
 def listening_context(contexts: WatchedFiles[ssl.SSLContext]) -> ssl.SSLContext:
-    """The context of the listener: each handshake goes on with the newest one."""
+    """The context of the listener: each handshake continues with the newest one."""
 
     def take_newest(connection: ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
         connection.context = contexts.current
@@ -94,7 +94,7 @@ def certificate_principal(
     """Who a verified certificate (``SSLObject.getpeercert``) names, by the first source it has.
 
     ``cn`` is the last common name of the subject; ``dns``, ``email`` and ``uri`` the first
-    alternative name of that kind. None: nobody, or no name that a rule could hold.
+    alternative name of that kind. None: there is none, or no name that a rule could have.
     """
     if not certificate:
         return None

@@ -1,7 +1,8 @@
-"""Watched files: files of the operator that are read at start and again whenever they change.
+"""Files of the operator that are read at the start and again when they change.
 
-At start a fault is ``InvalidConfig`` and the daemon does not come up; later the content that was in
-force stays in force, and a log line and a counter tell. Blocks on the disk: call it from a pool.
+At the start an error is ``InvalidConfig`` and the daemon does not start; later the former content
+stays in force, and a log line and a counter report the error. Blocks on the disk: call it on a
+pool.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class WatchedFiles(Generic[T]):
         self.key = key
         self._paths = paths
         self._read = read
-        # owned by whoever refreshes
+        # owned by the caller of ``refresh``
         self._complaint = ""
         self._seen = self._marks()  # taken before the read: a later write is seen as a change
         # published
@@ -42,7 +43,7 @@ class WatchedFiles(Generic[T]):
     def refresh(self) -> bool | None:
         """Read again what changed. True: new content; False: it is wrong; None: nothing new.
 
-        What is wrong is told once, not at every look.
+        An error is logged once, not at every check.
         """
         try:
             marks = self._marks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.background import BackgroundOperation, OperationState
+from kafkalog.broker.backup.backup import BackupRequest
 from kafkalog.broker.backup.restore import Restore, RestoreReport
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
@@ -21,6 +22,10 @@ from tests.sim.sim_random import SimRandom
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.broker.background import BackgroundOperations
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.log.unified_log import UnifiedLog
 
 ROOT = "/backup"
@@ -92,6 +97,17 @@ def back_up(
     return operation
 
 
+def backup_arguments(
+    sim: SimManager, *, may_link: bool
+) -> tuple[Logs, TopicRegistry, Runtime, BackgroundOperations, BackupRequest]:
+    """Of a Backup of everything."""
+    manager = sim.manager
+    wanted = BackupRequest(
+        BACKUP, (), may_link, manager.cluster_id, manager.config.log_dir_min_free_bytes
+    )
+    return manager.logs, manager.registry, manager.runtime, manager.background, wanted
+
+
 def manifest_of(disk: SimFilesystem, directory: str = BACKUP) -> BackupManifest:
     """What the backup says of itself."""
     return decode_manifest(disk.read_file(f"{directory}/{MANIFEST_FILE}"))
@@ -118,14 +134,14 @@ def snapshot(sim: SimManager) -> dict[str, tuple[int, int, Batches]]:
     """Log start, end and all batches of every served partition."""
     return {
         str(log.topic_partition): (log.log_start_offset, log.log_end_offset, contents(log))
-        for log in sim.manager.table.logs()
+        for log in sim.manager.logs.table.logs()
     }
 
 
 def check_sound(sim: SimManager) -> None:
     """All that can be said of logs without knowing what was written to them."""
-    assert sim.manager.table.fault_count == 0
-    for log in sim.manager.table.logs():
+    assert sim.manager.logs.table.fault_count == 0
+    for log in sim.manager.logs.table.logs():
         check_invariants(log)
         check_producers(log)
 

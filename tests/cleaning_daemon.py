@@ -96,5 +96,5 @@ class CleaningDaemon:
 
     def checkpoint(self, name: str = "t") -> int | None:
         """Of a topic, as its directory's file holds it."""
-        log_dir = self.sim.manager.unit_of(self.log(name)).log_dir
+        log_dir = self.sim.manager.logs.unit_of(self.log(name)).log_dir
         return log_dir.read_checkpoint("cleaner-offset-checkpoint").get(TopicPartition(name, 0))

@@ -33,7 +33,7 @@ def world(
 
 def contents(sim: SimManager) -> bytes:
     """All batches of the partition, as a reader gets them."""
-    log = sim.manager.log_of("t", 0)
+    log = sim.manager.logs.log_of("t", 0)
     data, offset = b"", log.log_start_offset
     while True:
         found = log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK)
@@ -70,7 +70,7 @@ def ended(sim: SimManager) -> MoveStatus:
 
 
 def place(sim: SimManager) -> str:
-    return sim.manager.log_of("t", 0).parent_dir
+    return sim.manager.logs.log_of("t", 0).parent_dir
 
 
 def begun(count: int = 5) -> SimManager:

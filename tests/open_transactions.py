@@ -20,12 +20,12 @@ NOW_MS = 1_700_000_000_000
 
 def replicate(sim: SimManager, batch: bytes, topic: str = "t", partition: int = 0) -> None:
     """Append a batch at the end of a log as it is, as a directory that was adopted has it."""
-    log = sim.manager.log_of(topic, partition)
+    log = sim.manager.logs.log_of(topic, partition)
     placed = patch_prefix(batch, log.log_end_offset, 0) + batch[16:]
     records = validate(
         placed, log.config, 0, AppendOrigin.REPLICATION, max_decompressed_bytes=len(placed)
     )
-    sim.manager.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
+    sim.manager.logs.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
 
 
 def left_open(producer_id: int, *values: str, epoch: int = 0, sequence: int = 0) -> bytes:

@@ -92,7 +92,7 @@ class Producer:
 
 def committed(sim: SimManager, partition: int = 0, topic: str = "t") -> list[str]:
     """What a reader of committed records sees, by the transaction index and the markers."""
-    log = sim.manager.log_of(topic, partition)
+    log = sim.manager.logs.log_of(topic, partition)
     found: list[str] = []
     offset = log.log_start_offset
     while offset < log.last_stable_offset:
@@ -115,7 +115,7 @@ def committed(sim: SimManager, partition: int = 0, topic: str = "t") -> list[str
 
 def markers(sim: SimManager, partition: int = 0) -> list[str]:
     """Types of the markers in a partition, in order."""
-    log = sim.manager.log_of("t", partition)
+    log = sim.manager.logs.log_of("t", partition)
     found: list[str] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -134,7 +134,7 @@ def markers(sim: SimManager, partition: int = 0) -> list[str]:
 
 def is_settled(sim: SimManager) -> bool:
     """Whether no transaction is open in any served log."""
-    return not any(log.producers.open_transactions() for log in sim.manager.table.logs())
+    return not any(log.producers.open_transactions() for log in sim.manager.logs.table.logs())
 
 
 def sinks_of(sim: SimManager) -> Sinks:

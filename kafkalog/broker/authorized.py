@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.broker.access_rules import Rights
-    from kafkalog.broker.groups.consumers import Consumer
     from kafkalog.log.unified_log import UnifiedLog
 
 F = TypeVar("F", bound="Callable[..., object]")
@@ -125,6 +124,15 @@ class _Named(Protocol):
         ...
 
 
+class _OfGroup(Protocol):
+    """A consumer, as far as its rights go."""
+
+    @property
+    def group(self) -> str:
+        """Its group's name."""
+        ...
+
+
 class _View:
     """See ``authorized``. A method is wrapped when it is first asked for."""
 
@@ -198,7 +206,7 @@ def _name_of(argument: object, resource: Resource) -> str:
     if isinstance(argument, str):
         return argument
     if resource is Resource.GROUP:
-        return cast("Consumer", argument).group
+        return cast("_OfGroup", argument).group
     if isinstance(argument, TopicPartition):
         return argument.topic
     return cast("UnifiedLog", argument).topic_partition.topic

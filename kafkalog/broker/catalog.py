@@ -1,7 +1,10 @@
-"""PartitionTable: which log serves a partition, which ones are not served and why, which ones move.
+"""Logs: the one place where topics, partitions and log directories are looked up.
 
-Owns the map; never the logs' state. Look-ups take no lock and are for any thread; changes are
-single dictionary operations by the threads that start, create and delete.
+Owns the partition table, the directories with their writers, and the resolved configurations of
+topics; reads the topic registry. Knows no feature. The table says which log serves a partition,
+which partitions are out of service and why, and which ones have a copy on its way to another log
+directory. Look-ups take no lock and are for any thread; changes are single dictionary operations by
+the threads that start, create, move and delete.
 """
 
 from __future__ import annotations
@@ -9,9 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, UnknownPartition, UnknownTopic
+from kafkalog.format.topic_names import encode_id
+
 if TYPE_CHECKING:
-    from kafkalog.errors import KafkalogError
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from kafkalog.broker.broker_config import ConfigRules
+    from kafkalog.broker.directory.unit import LogDirUnit
+    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
     from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -137,6 +149,157 @@ class PartitionTable:
         """Forget the partition, served or not."""
         self._logs.pop(_key(topic_partition), None)
         self._faults.pop(_key(topic_partition), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A topic's configuration and what it was made of."""
+
+    topic: RegisteredTopic
+    dynamic: Mapping[str, str]
+    config: LogConfig
+
+
+class Logs:
+    """See the module."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        registry: TopicRegistry,
+        units: Sequence[LogDirUnit],
+        rules: ConfigRules,
+    ) -> None:
+        # constant after construction
+        self.table = table
+        self.units = units  # in the order of the configuration
+        self.rules = rules
+        self._registry = registry
+        self._units = {unit.log_dir.path: unit for unit in units}
+        # single dictionary operations by any thread
+        self._configs: dict[UUID, _Resolved] = {}
+        # published; changed under the lock of the registry
+        self.topic_in_making: str | None = None
+
+    # ---- log directories
+
+    @property
+    def online_units(self) -> list[LogDirUnit]:
+        """Directories that serve."""
+        return [unit for unit in self.units if unit.log_dir.is_online]
+
+    def find_unit(self, path: str) -> LogDirUnit | None:
+        """The directory that an operator means by ``path``; None: it is no entry of log.dirs."""
+        return self._units.get(path.rstrip("/") or "/")
+
+    def unit_at(self, path: str) -> LogDirUnit:
+        """The directory at a path, as the units name it."""
+        return self._units[path]
+
+    def unit_of(self, log: UnifiedLog) -> LogDirUnit:
+        """The directory that holds the log."""
+        return self._units[log.parent_dir]
+
+    # ---- topics and partitions
+
+    def check_ready(self) -> None:
+        """NotReady unless everything is loaded."""
+        self._registry.check_ready()
+
+    def registered(self, topic: str, topic_id: str | None = None) -> RegisteredTopic:
+        """The topic; UnknownTopic, or NotReady while it may still be found.
+
+        ``topic_id``: UnknownTopic when the topic with that id is gone and another has its name.
+        """
+        registered = self._registry.topics.get(topic)
+        if registered is None:
+            self.check_ready()
+            raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
+        if topic_id is not None and encode_id(registered.topic_id) != topic_id:
+            raise UnknownTopic(
+                f"Topic {topic} has the id {encode_id(registered.topic_id)}: it was recreated, and "
+                f"the one with {topic_id} was deleted. Nothing was changed.",
+                topic=topic,
+            )
+        return registered
+
+    def exists(self, topic: str) -> bool:
+        """Whether the registry has the topic."""
+        return topic in self._registry.topics
+
+    def log_of(self, topic: str, partition: int) -> UnifiedLog:
+        """The log that serves a partition of an existing topic.
+
+        UnknownPartition; NotReady while its topic is being created; LogDirOffline or the reason why
+        the partition could not be loaded.
+        """
+        log = self.table.get(topic, partition)
+        if log is None:
+            log = self._look_again(topic, partition)
+        self._units[log.parent_dir].log_dir.check_online()
+        return log
+
+    def _look_again(self, topic: str, partition: int) -> UnifiedLog:
+        """Raise why no log serves the partition, unless the creation of the topic just ended."""
+        registered = self._registry.topics.get(topic)
+        if registered is None or not 0 <= partition < registered.partition_count:
+            raise UnknownPartition(
+                f"Topic {topic} has no partition {partition}", topic=topic, partition=partition
+            )
+        if self.topic_in_making == topic:
+            raise NotReady(f"Topic {topic} is being created", topic=topic, partition=partition)
+        log = self.table.get(topic, partition)
+        if log is None:
+            raise LogDirOffline(
+                f"Partition {topic}-{partition} lies in a log directory that is offline",
+                topic=topic,
+                partition=partition,
+            )
+        return log
+
+    def served(self, topic: str, partition: int) -> UnifiedLog:
+        """``log_of`` for requests: UnknownTopic, and NotReady as ``registered`` has it."""
+        try:
+            return self.log_of(topic, partition)
+        except UnknownPartition:
+            self.registered(topic)
+            raise
+
+    def is_online(self, log: UnifiedLog) -> bool:
+        """Whether the log's directory serves."""
+        return self._units[log.parent_dir].log_dir.is_online
+
+    def faults_of(self, topic: RegisteredTopic) -> dict[int, KafkalogError]:
+        """Partitions of the topic that are not served at this moment, and why."""
+        faults: dict[int, KafkalogError] = {}
+        for number in range(topic.partition_count):
+            try:
+                self.log_of(topic.name, number)
+            except KafkalogError as fault:
+                faults[number] = fault.with_traceback(None)  # it would keep this frame
+        return faults
+
+    # ---- configurations
+
+    def topic_config(self, topic: RegisteredTopic) -> LogConfig:
+        """Effective configuration of a topic, resolved once: requests ask for it."""
+        known, dynamic = self._configs.get(topic.topic_id), self._registry.state.broker_configs
+        if known is None or known.topic is not topic or known.dynamic is not dynamic:
+            config = self.rules.topic_config(topic.overrides, dynamic)
+            known = self._configs[topic.topic_id] = _Resolved(topic, dynamic, config)
+        return known.config
+
+    def forget_config(self, topic: RegisteredTopic) -> None:
+        """The topic is deleted."""
+        self._configs.pop(topic.topic_id, None)
+
+    def topic_defaults(self) -> LogConfig:
+        """Configuration of a topic without overrides, dynamic broker configs included."""
+        return self.rules.topic_defaults(self._registry.state.broker_configs)
+
+    def validate_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The configuration that these overrides would make; InvalidTopicConfig."""
+        return self.rules.topic_config(overrides, self._registry.state.broker_configs)
 
 
 def _without_frames(fault: KafkalogError) -> KafkalogError:

@@ -1,4 +1,4 @@
-"""LogMeter: what of a log has to be looked up for the metrics page, looked up in the background.
+"""LogStats: what of a log has to be looked up for the metrics page, looked up in the background.
 
 Owns the task ``kafkalog-log-metrics`` and what it found, by partition: records that can be read,
 the oldest and the newest timestamp, what retention would delete now; and by directory what is about
@@ -10,11 +10,6 @@ start and later: a turn takes what a tenth of a second allows, and the next one 
 time is over, so that in no second more is read than ``metrics.records.max.bytes.per.second`` and a
 few small pieces elsewhere. The first walk over all records reads every segment once. A read that
 fails costs the number, never the directory: nobody has asked for these bytes.
-
-What a scrape sees of the logs: a Snapshot of what is published; no disk, no lock.
-
-Owns nothing. Each sample is made when the page asks for it, between turns of the event loop; one
-sample is of one moment, different ones are not.
 """
 
 from __future__ import annotations
@@ -40,8 +35,16 @@ from kafkalog.observe.partition_metrics import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.compaction.cleaning import Cleaning
     from kafkalog.broker.directory.log_dir import LogDir
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.retention.archive_hold import ArchivedOffsets
+    from kafkalog.broker.retention.retention import HoldOf, Retention
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.startup.progress import LoadProgress
+    from kafkalog.broker.topics.deletion import LogDeletion
+    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import Readiness
     from kafkalog.cleaner.log_cleaner_manager import Standing
     from kafkalog.env.scheduler import ScheduledTask
@@ -62,7 +65,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class MeteredLog:
+class MeasuredLog:
     """One log as the task saw it last; None: there is none, or it is not known yet."""
 
     log: UnifiedLog
@@ -86,14 +89,27 @@ class MeteredLog:
         return None if counted is None else min(counted, self.log.log_end_offset - start)
 
 
-class LogMeter:
+class LogStats:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        runtime: Runtime,
+        config: BrokerConfig,
+        retention: Retention,
+        hold_of: HoldOf,
+        deletion: LogDeletion,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._bytes_per_second = manager.config.metrics_records_max_bytes_per_second
-        self._clock = manager.runtime.clock
+        self._logs = logs
+        self._retention = retention
+        self._hold_of = hold_of
+        self._deletion = deletion
+        self._scheduler = runtime.scheduler
+        self._metrics = runtime.metrics
+        self._bytes_per_second = config.metrics_records_max_bytes_per_second
+        self._clock = runtime.clock
         # published
         self._is_stopped = False  # a run ends soon
         # owned by who starts and stops, then by the task
@@ -103,14 +119,14 @@ class LogMeter:
         self._turn_ns = 0  # what the reads of this turn count so far
         self._time_slice = TimeSlice(self._clock)  # of the interpreter, in this turn
         self._surveys = 0
-        self._waiting: list[MeteredLog] = []  # to be looked at; the last one comes first
+        self._waiting: list[MeasuredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
-        self._logs: dict[TopicPartition, MeteredLog] = {}
+        self._measured: dict[TopicPartition, MeasuredLog] = {}
         self.deletable: Sequence[DeletableSample] = ()
 
-    def find(self, log: UnifiedLog) -> MeteredLog | None:
+    def find(self, log: UnifiedLog) -> MeasuredLog | None:
         """What is known of this very log. Any thread."""
-        found = self._logs.get(log.topic_partition)
+        found = self._measured.get(log.topic_partition)
         return found if found is not None and found.log is log else None
 
     def start(self, read_delay_ms: int) -> None:
@@ -151,22 +167,21 @@ class LogMeter:
 
     def _schedule(self, delay_ms: int) -> None:
         if not self._is_stopped:
-            scheduler = self._manager.runtime.scheduler
-            self._task = scheduler.schedule_once(LOG_METRICS_TASK, self._run, delay_ms)
+            self._task = self._scheduler.schedule_once(LOG_METRICS_TASK, self._run, delay_ms)
 
     # ---- what is published
 
     def _survey(self) -> None:
         """All logs, their sums, and which of them have changed; no disk."""
-        manager = self._manager
-        metered = [self.find(log) or MeteredLog(log) for log in manager.table.logs()]
-        self._logs = {each.log.topic_partition: each for each in metered}
-        self._waiting = self._in_turn(metered)
-        self.deletable = self._deletable(manager.table.logs())
-        for unit in manager.online_units:
+        logs = self._logs.table.logs()
+        measured = [self.find(log) or MeasuredLog(log) for log in logs]
+        self._measured = {each.log.topic_partition: each for each in measured}
+        self._waiting = self._in_turn(measured)
+        self.deletable = self._deletable(logs)
+        for unit in self._logs.online_units:
             self._measure(unit.log_dir)
 
-    def _in_turn(self, metered: Iterable[MeteredLog]) -> list[MeteredLog]:
+    def _in_turn(self, measured: Iterable[MeasuredLog]) -> list[MeasuredLog]:
         """Those that have changed; the last one comes first.
 
         That is what has the least left: a log that is walked for hours holds up no small one. But
@@ -176,8 +191,8 @@ class LogMeter:
         wait, nor does one that failed until the next survey.
         """
         now_ns, waiting = self._clock.monotonic_ns(), []
-        for each in metered:
-            is_online = self._manager.unit_of(each.log).log_dir.is_online
+        for each in measured:
+            is_online = self._logs.is_online(each.log)
             if not is_online or each.seen == _state_of(each.log):
                 each.waits_since_ns = None
                 continue
@@ -205,7 +220,7 @@ class LogMeter:
             time_slice.maybe_yield()
             if self._is_stopped:
                 break
-            if not self._manager.unit_of(log).log_dir.is_online:
+            if not self._logs.is_online(log):
                 continue
             try:
                 self._add_deletable(log, sums)
@@ -226,9 +241,9 @@ class LogMeter:
         for reason in reasons:
             sums.setdefault((topic, reason), 0)
         # Without the guard of the directory, as every read here.
-        hold, now_ms = self._manager.archived_offsets.hold_of(log), self._clock.wall_ms()
+        hold, now_ms = self._hold_of(log), self._clock.wall_ms()
         planned = execute.plan_of(log, now_ms, hold, may_block=False)
-        self._manager.retention.note_held(log, planned)  # a check may be minutes away
+        self._retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:
             segment = log.segments.get(deletion.base_offset)
             if segment is not None:  # else it went meanwhile
@@ -237,20 +252,20 @@ class LogMeter:
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sums of one directory."""
-        manager, metrics = self._manager, self._manager.runtime.metrics
-        logs = manager.table.held_in(log_dir.path)
+        metrics = self._metrics
+        logs = self._logs.table.held_in(log_dir.path)
         waiting = sum(each.size_bytes for log in logs for each in log.local.deleting)
-        waiting += manager.deletion.bytes_in(log_dir)
+        waiting += self._deletion.bytes_in(log_dir)
         metrics.awaiting_delete.labels(log_dir.path).set(waiting)
         reserved = sum(_reserved_bytes(log.local.active_segment) for log in logs)
         metrics.reserved_index.labels(log_dir.path).set(reserved)
 
     # ---- what is read
 
-    def _is_ended(self, known: MeteredLog) -> bool:
+    def _is_ended(self, known: MeasuredLog) -> bool:
         """Look at a log for the rest of the turn; whether it need not be looked at in the next."""
-        manager, log = self._manager, known.log
-        if not (manager.table.serves(log) and manager.unit_of(log).log_dir.is_online):
+        table, log = self._logs.table, known.log
+        if not (table.serves(log) and self._logs.is_online(log)):
             return True
         state = _state_of(log)
         try:
@@ -261,21 +276,21 @@ class LogMeter:
             known.oldest_of = known.waits_since_ns = None
             self._turn_ns += _SEEK_NS
             # Else a segment went away under the read: the next survey finds the log as it is then.
-            if manager.table.serves(log) and log.segments.values is state[0]:
+            if table.serves(log) and log.segments.values is state[0]:
                 self._tell_failed(known, error)
             return True
         known.seen, known.waits_since_ns, known.is_failed = state, None, False
         return True
 
-    def _tell_failed(self, known: MeteredLog, error: Exception) -> None:
+    def _tell_failed(self, known: MeasuredLog, error: Exception) -> None:
         """Once until it passes; a directory that went offline is told of elsewhere."""
-        if not known.is_failed and self._manager.unit_of(known.log).log_dir.is_online:
+        if not known.is_failed and self._logs.is_online(known.log):
             known.is_failed = True
             _log.warning(
                 "log_not_measured", partition=str(known.log.topic_partition), reason=str(error)
             )
 
-    def _look(self, known: MeteredLog) -> bool:
+    def _look(self, known: MeasuredLog) -> bool:
         """Timestamps, then records; False: the turn is over before all was looked at."""
         log = known.log
         if not self._is_timed(known):
@@ -289,7 +304,7 @@ class LogMeter:
             known.oldest_of = None if oldest_ms is None else place
         return self._bytes_per_second == 0 or self._is_walked(known)
 
-    def _is_timed(self, known: MeteredLog) -> bool:
+    def _is_timed(self, known: MeasuredLog) -> bool:
         """Largest timestamps of all segments; each closed one is asked once."""
         segments = known.log.segments.values
         if segments is not known.timed_of:
@@ -315,7 +330,7 @@ class LogMeter:
         self._turn_ns += _SEEK_NS if is_left else 0
         return is_left
 
-    def _is_walked(self, known: MeteredLog) -> bool:
+    def _is_walked(self, known: MeasuredLog) -> bool:
         """As far as the turn goes; True as well where damage lets it go no further."""
         left_ns = max(_TURN_NS - self._turn_ns, 0)
         most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
@@ -332,7 +347,7 @@ def _state_of(log: UnifiedLog) -> tuple[tuple[LogSegment, ...], int, int]:
     return log.segments.values, log.log_start_offset, log.log_end_offset
 
 
-def _left_bytes(known: MeteredLog) -> int:
+def _left_bytes(known: MeasuredLog) -> int:
     """What the walk has left."""
     return known.log.size_bytes - known.count.walked_bytes
 
@@ -342,93 +357,105 @@ def _reserved_bytes(active: LogSegment) -> int:
     return active.offset_index.reserved_bytes + active.time_index.reserved_bytes
 
 
-def take_snapshot(manager: LogManager, readiness: Readiness) -> Snapshot:
-    """As of now."""
-    topics = {topic.name: topic.partition_count for topic in list(manager.registry.topics.values())}
-    return Snapshot(
-        topics=topics,
-        partitions=readiness.partitions,
-        offline_partitions=readiness.offline_partitions,
-        log_dirs=[
-            LogDirSample(
-                unit.log_dir.path,
-                unit.log_dir.is_online,
-                *manager.progress.remaining_in(unit.log_dir.path),
-            )
-            for unit in manager.units
-        ],
-        deletable=[each for each in manager.meter.deletable if each.topic in topics],
-        samples=lambda: _samples(manager),
-    )
+class LogSnapshots:
+    """What a scrape sees of the logs: a Snapshot of what is published; no disk, no lock."""
 
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        progress: LoadProgress,
+        stats: LogStats,
+        cleaning: Cleaning,
+        retention: Retention,
+        archived_offsets: ArchivedOffsets,
+    ) -> None:
+        # constant after construction
+        self._logs = logs
+        self._registry = registry
+        self._progress = progress
+        self._stats = stats
+        self._cleaning = cleaning
+        self._retention = retention
+        self._archived_offsets = archived_offsets
 
-def _samples(manager: LogManager) -> Iterator[PartitionSample]:
-    standings = {each.log.topic_partition: each for each in manager.cleaning.states.standings}
-    for log in manager.table.logs():
-        metered = manager.meter.find(log) or MeteredLog(log)
-        sample = PartitionSample(  # at once: replacing fields costs as much again
-            log.topic_partition.topic,
-            log.topic_partition.partition,
-            log.size_bytes,
-            len(log.segments),
-            log.log_start_offset,
-            log.log_end_offset,
-            log.high_watermark,
-            metered.records,
-            _seconds(metered.oldest_ms),
-            _seconds(metered.newest_ms),
+    def take(self, readiness: Readiness) -> Snapshot:
+        """As of now. Each sample is made when the page asks for it, between turns of the loop."""
+        topics = {each.name: each.partition_count for each in list(self._registry.topics.values())}
+        return Snapshot(
+            topics=topics,
+            partitions=readiness.partitions,
+            offline_partitions=readiness.offline_partitions,
+            log_dirs=[
+                LogDirSample(
+                    unit.log_dir.path,
+                    unit.log_dir.is_online,
+                    *self._progress.remaining_in(unit.log_dir.path),
+                )
+                for unit in self._logs.units
+            ],
+            deletable=[each for each in self._stats.deletable if each.topic in topics],
+            samples=self._samples,
         )
-        if log.losses.ranges:
-            lost = sum(last - first + 1 for first, last in log.losses.ranges)
-            sample = sample._replace(lost_offsets=lost)
-        if log.config.is_compacted:
-            standing = standings.get(log.topic_partition)
-            if standing is not None and standing.log is log:
-                sample = _with_standing(manager, sample, standing)
-            sample = _with_last_clean(manager, sample, log.topic_partition)
-        if log.config.archive_hold:
-            sample = _with_archive(manager, sample, log)
-        yield sample
+
+    def _samples(self) -> Iterator[PartitionSample]:
+        standings = {each.log.topic_partition: each for each in self._cleaning.states.standings}
+        for log in self._logs.table.logs():
+            measured = self._stats.find(log) or MeasuredLog(log)
+            sample = PartitionSample(  # at once: replacing fields costs as much again
+                log.topic_partition.topic,
+                log.topic_partition.partition,
+                log.size_bytes,
+                len(log.segments),
+                log.log_start_offset,
+                log.log_end_offset,
+                log.high_watermark,
+                measured.records,
+                _seconds(measured.oldest_ms),
+                _seconds(measured.newest_ms),
+            )
+            if log.losses.ranges:
+                lost = sum(last - first + 1 for first, last in log.losses.ranges)
+                sample = sample._replace(lost_offsets=lost)
+            if log.config.is_compacted:
+                standing = standings.get(log.topic_partition)
+                if standing is not None and standing.log is log:
+                    sample = self._with_standing(sample, standing)
+                sample = self._with_last_clean(sample, log.topic_partition)
+            if log.config.archive_hold:
+                held = self._retention.held_of(log.topic_partition)
+                sample = sample._replace(
+                    archive_lag=self._archived_offsets.describe(log, held).lag,
+                    archive_held_segments=held.segments,
+                    archive_held_bytes=held.size_bytes,
+                )
+            yield sample
+
+    def _with_standing(self, sample: PartitionSample, standing: Standing) -> PartitionSample:
+        """With what a cleaner thread saw last."""
+        dirty_bytes = 0 if standing.to_clean is None else standing.to_clean.cleanable_bytes
+        failure = self._cleaning.states.failure_of(standing.log.topic_partition)
+        return sample._replace(
+            dirty_ratio=standing.ratio,
+            dirty_bytes=dirty_bytes,
+            uncleanable_bytes=0 if failure is None else dirty_bytes,
+        )
+
+    def _with_last_clean(
+        self, sample: PartitionSample, topic_partition: TopicPartition
+    ) -> PartitionSample:
+        """With what the last clean since the start left for later."""
+        observer = self._cleaning.observer
+        success_ms = observer.last_success_ms(topic_partition)
+        waiting = observer.horizons_of(topic_partition)
+        if success_ms is None or waiting is None:
+            return sample
+        return sample._replace(
+            last_success_s=success_ms / 1000,
+            tombstone_batches=waiting.batches,
+            next_horizon_s=_seconds(waiting.next_ms),
+        )
 
 
-def _with_standing(
-    manager: LogManager, sample: PartitionSample, standing: Standing
-) -> PartitionSample:
-    """With what the cleaner saw at its last look."""
-    dirty_bytes = 0 if standing.to_clean is None else standing.to_clean.cleanable_bytes
-    failure = manager.cleaning.states.failure_of(standing.log.topic_partition)
-    return sample._replace(
-        dirty_ratio=standing.ratio,
-        dirty_bytes=dirty_bytes,
-        uncleanable_bytes=0 if failure is None else dirty_bytes,
-    )
-
-
-def _with_last_clean(
-    manager: LogManager, sample: PartitionSample, topic_partition: TopicPartition
-) -> PartitionSample:
-    """With what the last clean since the start left for later."""
-    observer = manager.cleaning.observer
-    success_ms = observer.last_success_ms(topic_partition)
-    waiting = observer.horizons_of(topic_partition)
-    if success_ms is None or waiting is None:
-        return sample
-    return sample._replace(
-        last_success_s=success_ms / 1000,
-        tombstone_batches=waiting.batches,
-        next_horizon_s=_seconds(waiting.next_ms),
-    )
-
-
-def _with_archive(manager: LogManager, sample: PartitionSample, log: UnifiedLog) -> PartitionSample:
-    """With how far the archive is behind."""
-    (archived,) = manager.archived_offsets.describe([log])
-    return sample._replace(
-        archive_lag=archived.lag,
-        archive_held_segments=archived.held.segments,
-        archive_held_bytes=archived.held.size_bytes,
-    )
-
-
-def _seconds(moment_ms: int | None) -> float | None:
-    return None if moment_ms is None else moment_ms / 1000
+def _seconds(timestamp_ms: int | None) -> float | None:
+    return None if timestamp_ms is None else timestamp_ms / 1000

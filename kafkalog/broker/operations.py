@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import lists, open_to_all, operation_class, requires
-from kafkalog.broker.backup.backup import Backup
+from kafkalog.broker.backup.backup import Backup, BackupRequest
 from kafkalog.broker.compaction.cleaning import CleaningOperations
 from kafkalog.broker.directory.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.broker.directory.cordon import LogDirOperations
+from kafkalog.broker.groups.consumers import ConsumerGroups
 from kafkalog.broker.groups.groups import GroupOperations
-from kafkalog.broker.log_stats import take_snapshot
+from kafkalog.broker.log_stats import LogSnapshots
 from kafkalog.broker.retention.maintenance import LogMaintenance
 from kafkalog.broker.retention.report import RetentionReport
 from kafkalog.broker.topics.topics import (
     TopicOperations,
     altered,
     refuse_internal,
-    refuse_other_topic,
 )
 from kafkalog.broker.transactions.producers import ProducerOperations
 from kafkalog.broker.values import (
@@ -74,30 +74,60 @@ class Operations:
 
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
+        logs, registry, config = manager.logs, manager.registry, manager.config
+        runtime, background = manager.runtime, manager.background
         self._manager = manager
-        self.topics = TopicOperations(manager)
-        self.cleaning = CleaningOperations(manager)
-        self.groups = GroupOperations(manager)
-        self.producers = ProducerOperations(manager)
-        self.log_dirs = LogDirOperations(manager)
+        self._logs = logs
+        self._registry = registry
+        self._config = config
+        self._runtime = runtime
+        self._background = background
+        self._archived_offsets = manager.archived_offsets
+        self.topics = TopicOperations(logs, registry, config, manager.topics, manager.group_offsets)
+        self.cleaning = CleaningOperations(logs, runtime, manager.cleaning, background)
+        members = ConsumerGroups(logs, registry, runtime, config, manager.group_offsets)
+        self.groups = GroupOperations(logs, manager.group_offsets, members)
+        self.producers = ProducerOperations(
+            logs, manager.producer_ids, manager.sinks, manager.transactions
+        )
+        self.log_dirs = LogDirOperations(logs, manager.moves)
         self.sinks = manager.sinks
-        self._retention = RetentionReport(manager)
-        self._maintenance = LogMaintenance(manager)
-        fetch_seconds = manager.runtime.metrics.fetch_seconds
-        self._traffic = manager.runtime.metrics.traffic
+        self._retention = RetentionReport(
+            logs,
+            runtime,
+            config,
+            manager.retention,
+            manager.cleaning,
+            manager.archived_offsets,
+            background,
+        )
+        self._maintenance = LogMaintenance(
+            logs, manager.log_stats, manager.checkpoints, manager.cleaning.states
+        )
+        self._snapshots = LogSnapshots(
+            logs,
+            registry,
+            manager.progress,
+            manager.log_stats,
+            manager.cleaning,
+            manager.retention,
+            manager.archived_offsets,
+        )
+        fetch_seconds = runtime.metrics.fetch_seconds
+        self._traffic = runtime.metrics.traffic
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
-        self._backup_mutex = manager.runtime.threads.mutex()
-        self._broker_acks = Acks(manager.config.http_produce_acks)
-        self.node_id = manager.config.node_id
-        self.max_decompressed_bytes = manager.config.max_decompressed_batch_bytes
+        self._backup_mutex = runtime.threads.mutex()
+        self._broker_acks = Acks(config.http_produce_acks)
+        self.node_id = config.node_id
+        self.max_decompressed_bytes = config.max_decompressed_batch_bytes
 
     # ---- data plane, any thread
 
     @open_to_all
     def now_ms(self) -> int:
         """Wall clock: what ``log.append.time`` and timestamp windows are judged by."""
-        return self._manager.runtime.clock.wall_ms()
+        return self._runtime.clock.wall_ms()
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_log(self, topic: str, partition: int, topic_id: str | None = None) -> UnifiedLog:
@@ -106,18 +136,17 @@ class Operations:
         ``topic_id``: UnknownTopic for the log of another topic of that name. A partition that could
         not be loaded raises its reason.
         """
-        self._manager.registered(topic)
-        log = self._manager.log_of(topic, partition)
+        log = self._logs.served(topic, partition)
         if topic_id is not None:
             # After the log was found: no id comes back, so a log of an older topic is never passed.
-            refuse_other_topic(self._manager.registered(topic), topic_id)
+            self._logs.registered(topic, topic_id)
         return log
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def is_served(self, topic: str, partition: int) -> bool:
         """Whether an append would find a log in an online directory; costs two look-ups."""
-        log = self._manager.table.find(TopicPartition(topic, partition))
-        return log is not None and self._manager.unit_of(log).log_dir.is_online
+        log = self._logs.table.find(TopicPartition(topic, partition))
+        return log is not None and self._logs.is_online(log)
 
     @requires(Action.WRITE, Resource.TOPIC, "log")
     def submit_produce(
@@ -135,7 +164,7 @@ class Operations:
         the hop, and are the command's error otherwise. InvalidRequest for internal topics.
         """
         refuse_internal(log.topic_partition.topic, "produced to")
-        unit = self._manager.unit_of(log)
+        unit = self._logs.unit_of(log)
         unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
 
     @requires(Action.READ, Resource.TOPIC, "topic")
@@ -152,10 +181,10 @@ class Operations:
     ) -> FetchDataInfo:
         """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
         log = self.partition_log(topic, partition)
-        monotonic_ns = self._manager.runtime.clock.monotonic_ns
+        monotonic_ns = self._runtime.clock.monotonic_ns
         started_ns = monotonic_ns()
         try:
-            with self._manager.unit_of(log).log_dir.guard():
+            with self._logs.unit_of(log).log_dir.guard():
                 found = log.read(
                     offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
                 )
@@ -179,7 +208,7 @@ class Operations:
     ) -> TimestampOffset | None:
         """First offset at or after a time; -1 latest, -2 earliest, -3 the largest timestamp's."""
         log = self.partition_log(topic, partition)
-        with self._manager.unit_of(log).log_dir.guard():
+        with self._logs.unit_of(log).log_dir.guard():
             return log.offset_for_timestamp(timestamp_ms, isolation, may_block=may_block)
 
     @requires(Action.DELETE, Resource.TOPIC, "topic")
@@ -197,7 +226,7 @@ class Operations:
         """
         refuse_internal(topic, "deleted from")
         log = self.partition_log(topic, partition, topic_id)
-        self._manager.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
+        self._logs.unit_of(log).writer.submit(DeleteRecordsCommand(log, offset, on_done))
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def default_acks(self, topic: str) -> Acks:
@@ -207,8 +236,8 @@ class Operations:
         understood: its partitions refuse the append themselves.
         """
         try:
-            registered = self._manager.registered(topic)
-            fixed = self._manager.topic_config(registered).http_produce_acks
+            registered = self._logs.registered(topic)
+            fixed = self._logs.topic_config(registered).http_produce_acks
         except (UnknownTopic, InvalidTopicConfig):
             return self._broker_acks
         return self._broker_acks if fixed is None else Acks(fixed)
@@ -216,21 +245,21 @@ class Operations:
     @lists(Action.DESCRIBE, Resource.TOPIC)
     def topic_names(self) -> list[str]:
         """All topics, sorted, internal ones too."""
-        return sorted(self._manager.registry.topics)
+        return sorted(self._registry.topics)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_count(self, topic: str) -> int:
         """Partitions of the topic; UnknownTopic."""
-        return self._manager.registered(topic).partition_count
+        return self._logs.registered(topic).partition_count
 
     @lists(Action.DESCRIBE, Resource.TOPIC)
     def partitions(self) -> list[ListedPartition]:
         """Every partition by topic and number, and why it is not served; no disk."""
         listed: list[ListedPartition] = []
         for name in self.topic_names():
-            topic = self._manager.registry.topics.get(name)
+            topic = self._registry.topics.get(name)
             if topic is not None:  # deleted since the names were taken
-                faults = self._manager.faults_of(topic)
+                faults = self._logs.faults_of(topic)
                 numbers = range(topic.partition_count)
                 listed += [ListedPartition(name, each, faults.get(each)) for each in numbers]
         return listed
@@ -249,20 +278,20 @@ class Operations:
     @open_to_all
     def readiness(self) -> Readiness:
         """For probes."""
-        manager = self._manager
-        offline = [unit for unit in manager.units if not unit.log_dir.is_online]
-        dead = sum(len(manager.table.logs_in(unit.log_dir.path)) for unit in offline)
-        served = len(manager.table) - dead
-        faults = [fault for unit in manager.units if (fault := unit.log_dir.shown_fault)]
+        logs, is_loaded = self._logs, self._registry.is_ready
+        offline = [unit for unit in logs.units if not unit.log_dir.is_online]
+        dead = sum(len(logs.table.logs_in(unit.log_dir.path)) for unit in offline)
+        served = len(logs.table) - dead
+        faults = [fault for unit in logs.units if (fault := unit.log_dir.shown_fault)]
         return Readiness(
-            is_loaded=manager.is_loaded,
-            online_dirs=len(manager.units) - len(offline),
+            is_loaded=is_loaded,
+            online_dirs=len(logs.units) - len(offline),
             offline_dirs=len(offline),
             partitions=served,
             offline_partitions=(
                 max(self._partitions_due() - served, 0)  # a topic may just be deleted
-                if manager.is_loaded
-                else manager.table.fault_count + dead
+                if is_loaded
+                else logs.table.fault_count + dead
             ),
             full_dirs=sum(fault.state == "full" for fault in faults),
             faults=tuple(faults),
@@ -270,19 +299,18 @@ class Operations:
 
     def _partitions_due(self) -> int:
         """Partitions of all topics, as far as those that are being made have come."""
-        manager = self._manager
-        in_making = manager.topics.topic_in_making
+        in_making = self._logs.topic_in_making
         return sum(
-            len(manager.table.logs_of(topic.name))
+            len(self._logs.table.logs_of(topic.name))
             if topic.name == in_making
             else topic.partition_count
-            for topic in list(manager.registry.topics.values())
+            for topic in list(self._registry.topics.values())
         )
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def metrics_snapshot(self) -> Snapshot:
         """What a scrape sees of the logs; no disk."""
-        return take_snapshot(self._manager, self.readiness())
+        return self._snapshots.take(self.readiness())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def look_inside(self) -> None:
@@ -291,15 +319,15 @@ class Operations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def tasks(self) -> list[TaskStatus]:
         """What the background tasks do and did, by name; no disk."""
-        return self._manager.runtime.scheduler.tasks()
+        return self._runtime.scheduler.tasks()
 
     # ---- control plane, blocking
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def describe_broker_configs(self) -> Sequence[ConfigEntry]:
         """Every broker config with its sources, by name."""
-        dynamic = self._manager.registry.state.broker_configs
-        return self._manager.rules.describe_broker_config(dynamic)
+        dynamic = self._registry.state.broker_configs
+        return self._logs.rules.describe_broker_config(dynamic)
 
     @requires(Action.ALTER, Resource.CLUSTER)
     def alter_broker_configs(
@@ -309,17 +337,16 @@ class Operations:
 
         InvalidRequest, InvalidTopicConfig when a topic's own configs forbid it, StorageFault.
         """
-        with self._manager.topics.lock:
-            self._manager.check_ready()
+        with self._registry.edit() as state:
             entries = self.describe_broker_configs()
             dynamic = {entry.name for entry in entries if not entry.is_read_only}
             for change in changes:
                 if change.value is None and change.name not in dynamic:
-                    self._manager.rules.topic_defaults({change.name: ""})
-            configs = altered(self._manager.registry.state.broker_configs, changes)
-            self._manager.topics.validate_broker_configs(configs)
+                    self._logs.rules.topic_defaults({change.name: ""})
+            configs = altered(state.broker_configs, changes)
+            self._manager.broker_configs.validate(configs)
             if not validate_only:
-                self._manager.topics.alter_broker_configs(configs)
+                self._manager.broker_configs.alter(configs)
 
     # ---- backup
 
@@ -332,19 +359,21 @@ class Operations:
         InvalidBackupTarget, BackupRunning, UnknownTopic, DiskFull, and the reason of a partition
         that is not served: nothing was begun.
         """
-        manager = self._manager
-        manager.check_ready()
+        self._logs.check_ready()
+        wanted = BackupRequest(
+            directory, topics, may_link, self.cluster_id, self._config.log_dir_min_free_bytes
+        )
         with self._backup_mutex:
-            if manager.background.is_running(BACKUP):
+            if self._background.is_running(BACKUP):
                 raise BackupRunning("Another backup is running")
-            backup = Backup(manager, directory, topics, may_link=may_link)
+            backup = Backup(self._logs, self._registry, self._runtime, self._background, wanted)
             backup.prepare()
-            return manager.background.begin(BACKUP, {"directory": directory}, backup.run)
+            return self._background.begin(BACKUP, {"directory": directory}, backup.run)
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def background_operation(self, operation_id: str) -> BackgroundOperation | None:
         """What was begun in the background; None when its id is not known (any more)."""
-        return self._manager.background.find(operation_id)
+        return self._background.find(operation_id)
 
     @open_to_all  # what the work does asks for its own rights
     def in_background(
@@ -355,13 +384,13 @@ class Operations:
         def run(operation: BackgroundOperation) -> None:
             operation.result = work()
 
-        self._manager.check_ready()
-        return self._manager.background.begin(kind, details, run)
+        self._logs.check_ready()
+        return self._background.begin(kind, details, run)
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def background_operations(self) -> list[BackgroundOperation]:
         """All that are known, in the order in which they were begun."""
-        return self._manager.background.known()
+        return self._background.known()
 
     # ---- one log, blocking but for its description
 
@@ -374,7 +403,7 @@ class Operations:
     def locate(self, topic: str, partition: int, offset: int) -> OffsetPlace:
         """Segment, index entries and position of an offset; errors: ``offset_place.locate``."""
         log = self.partition_log(topic, partition)
-        with self._manager.unit_of(log).log_dir.guard():
+        with self._logs.unit_of(log).log_dir.guard():
             return segment_listing.locate(log, offset)
 
     @requires(Action.ALTER, Resource.TOPIC, "topic")
@@ -435,15 +464,16 @@ class Operations:
         self, *, dry_run: bool
     ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
         """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry."""
-        self._manager.check_ready()
+        self._logs.check_ready()
         return self._retention.over_all(dry_run=dry_run)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def archived_offsets(self, topic: str) -> list[ArchivedPartition]:
         """How far each served partition of a topic is archived, by number; no disk."""
-        self._manager.registered(topic)
-        logs = sorted(self._manager.table.logs_of(topic), key=lambda log: log.topic_partition)
-        return self._manager.archived_offsets.describe(logs)
+        self._logs.registered(topic)
+        logs = sorted(self._logs.table.logs_of(topic), key=lambda log: log.topic_partition)
+        held_of = self._manager.retention.held_of
+        return [self._archived_offsets.describe(log, held_of(log.topic_partition)) for log in logs]
 
     @requires(Action.DELETE, Resource.TOPIC, "topic")
     def raise_archived_offsets(
@@ -454,7 +484,7 @@ class Operations:
         InvalidTopicName for internal topics.
         """
         refuse_internal(topic, "archived")
-        return self._manager.archived_offsets.raise_to(topic, offsets, topic_id)
+        return self._archived_offsets.raise_to(topic, offsets, topic_id)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def simulate_retention(
@@ -468,7 +498,7 @@ class Operations:
         most: int | None = None,
     ) -> RetentionSimulation:
         """What goes (``most`` segments) with these configs over its own; InvalidTopicConfig."""
-        registered = self._manager.registered(topic)
-        config = self._manager.validate_overrides({**registered.overrides, **configs})
+        registered = self._logs.registered(topic)
+        config = self._logs.validate_overrides({**registered.overrides, **configs})
         log = self.partition_log(topic, partition)
         return self._retention.simulate(log, config, start_ms, horizon_ms, most)

@@ -23,8 +23,15 @@ from kafkalog.format.integers import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.directory.log_dir import LogDir
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.groups.offsets import GroupOffsets
+    from kafkalog.broker.retention.retention import Retention
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.startup.load import PartitionReload
+    from kafkalog.broker.transactions.coordinator import Sinks
     from kafkalog.env.scheduler import ScheduledTask
     from kafkalog.errors import KafkalogError
     from kafkalog.log.unified_log import UnifiedLog
@@ -47,19 +54,41 @@ _log = structlog.get_logger(__name__)
 class ManagerTasks:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        logs: Logs,
+        runtime: Runtime,
+        config: BrokerConfig,
+        checkpoints: Checkpoints,
+        retention: Retention,
+        group_offsets: GroupOffsets,
+        sinks: Sinks,
+        reload: PartitionReload,
+        wake_cleaner: Callable[[], None],
+    ) -> None:
+        # constant after construction
+        self._logs = logs
+        self._config = config
+        self._scheduler = runtime.scheduler
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
+        self._checkpoints = checkpoints
+        self._retention = retention
+        self._group_offsets = group_offsets
+        self._sinks = sinks
+        self._reload = reload
+        self._wake_cleaner = wake_cleaner
+        # owned by the starting and stopping thread
         self._tasks: list[ScheduledTask] = []
         # (task, directory) -> (reason, when it was told); each task's own entries
         self._told: dict[tuple[str, str], tuple[str, int]] = {}
 
     def start(self) -> None:
         """Measure the directories, then schedule all."""
-        manager, config = self._manager, self._manager.config
-        manager.runtime.metrics.watch_tasks(manager.runtime.scheduler.tasks)
-        # Now: who asks right after the start shall see their space.
+        config, checkpoints = self._config, self._checkpoints
+        self._metrics.watch_tasks(self._scheduler.tasks)
+        # Now, so that their space is known right after the start.
         self._first_fault(LOG_DIR_METRICS_TASK, self._measure)
-        checkpoints = manager.checkpoints
         delay_ms = config.log_initial_task_delay_ms
         self._every(
             HIGH_WATERMARK_TASK,
@@ -69,12 +98,7 @@ class ManagerTasks:
         )
         period_ms = config.log_retention_check_interval_ms
         _log.info(f"Starting log cleanup with a period of {period_ms} ms.")
-        self._every(
-            RETENTION_TASK,
-            self.retain_once,
-            delay_ms,
-            period_ms,
-        )
+        self._every(RETENTION_TASK, self.retain_once, delay_ms, period_ms)
         self._every(
             RECOVERY_POINT_TASK,
             lambda: self.for_each_dir(RECOVERY_POINT_TASK, checkpoints.write_recovery_points),
@@ -94,25 +118,23 @@ class ManagerTasks:
             config.producer_id_expiration_check_interval_ms,
             config.producer_id_expiration_check_interval_ms,
         )
-        manager.group_offsets.start()
+        self._group_offsets.start()
         self._every(
             EXPIRY_TASK,
-            manager.group_offsets.expire_once,
+            self._group_offsets.expire_once,
             config.offsets_retention_check_interval_ms,
             config.offsets_retention_check_interval_ms,
         )
         self._start_sinks()
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
-        manager.meter.start(delay_ms)
         self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
-        manager.deletion.schedule(delay_ms)
 
     def _start_flusher(self) -> None:
         """Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void.
 
         Here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
         """
-        config = self._manager.config
+        config = self._config
         period_ms = config.log_flush_scheduler_interval_ms
         _log.info(f"Starting log flusher with a default period of {period_ms} ms.")
         delay_ms = config.log_initial_task_delay_ms
@@ -122,21 +144,19 @@ class ManagerTasks:
 
     def _start_sinks(self) -> None:
         """What the coordinator of exactly-once sinks has to do."""
-        manager, config = self._manager, self._manager.config
-        manager.sinks.start()
+        config, sinks = self._config, self._sinks
+        sinks.start()
         period_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._every(coordinator.ABORT_TASK, manager.sinks.settle_once, period_ms, period_ms)
+        self._every(coordinator.ABORT_TASK, sinks.settle_once, period_ms, period_ms)
         period_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._every(coordinator.EXPIRY_TASK, manager.sinks.expire_once, period_ms, period_ms)
+        self._every(coordinator.EXPIRY_TASK, sinks.expire_once, period_ms, period_ms)
 
     def stop(self) -> None:
         """No further runs."""
         for task in self._tasks:
             task.cancel()
-        self._manager.meter.stop()
-        self._manager.deletion.stop()
-        self._manager.group_offsets.stop()
-        self._manager.sinks.stop()
+        self._group_offsets.stop()
+        self._sinks.stop()
 
     def for_each_dir(self, task: str, work: Callable[[LogDir], None]) -> None:
         """A task's work on every online directory; raises the first fault after the last."""
@@ -151,7 +171,7 @@ class ManagerTasks:
         """
 
         def tell(log_dir: LogDir, fault: KafkalogError) -> None:
-            key, now_ns = (task, log_dir.path), self._manager.runtime.clock.monotonic_ns()
+            key, now_ns = (task, log_dir.path), self._clock.monotonic_ns()
             reason, told_ns = self._told.get(key, ("", 0))
             if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
                 return
@@ -164,45 +184,44 @@ class ManagerTasks:
                 remedy=remedy_of(fault),
             )
 
-        return first_fault((unit.log_dir for unit in self._manager.online_units), work, tell)
+        return first_fault((unit.log_dir for unit in self._logs.online_units), work, tell)
 
     def flush_due_once(self) -> None:
         """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
-        now_ms = self._manager.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         work_on_each(
-            [log for log in self._manager.table.logs() if _is_flush_due(log, now_ms)],
-            lambda log: self._manager.unit_of(log).writer.submit(FlushCommand(log)),
+            [log for log in self._logs.table.logs() if _is_flush_due(log, now_ms)],
+            lambda log: self._logs.unit_of(log).writer.submit(FlushCommand(log)),
             _tell_unflushed,
         )
 
     def retain_once(self) -> None:
         """A retention check over all logs. Loop body."""
-        self._manager.retention.run_once()
+        self._retention.run_once()
 
     def expire_producers_once(self) -> None:
         """Ask the writers to forget idle producers; does not wait. Loop body."""
         self.for_each_dir(PRODUCER_EXPIRATION_TASK, self._expire_producers)
 
     def _expire_producers(self, log_dir: LogDir) -> None:
-        logs = self._manager.table.logs_in(log_dir.path)
+        logs = self._logs.table.logs_in(log_dir.path)
         if logs:
             works = [log.remove_expired_producers for log in logs]
-            self._manager.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
+            self._logs.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
 
     def measure_once(self) -> None:
         """Gauges of all directories, and a turn of every idle thread. Loop body."""
-        runtime = self._manager.runtime
-        runtime.metrics.beat("scheduler", runtime.clock.wall_ms())
-        for unit in self._manager.online_units:
+        self._metrics.beat("scheduler", self._clock.wall_ms())
+        for unit in self._logs.online_units:
             unit.wake()
-        self._manager.cleaning.cleaner.wake()
+        self._wake_cleaner()
         self.for_each_dir(LOG_DIR_METRICS_TASK, self._measure)
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""
-        metrics, path = self._manager.runtime.metrics, log_dir.path
+        metrics, path = self._metrics, log_dir.path
         metrics.set_log_dir_space(path, *log_dir.measure_space())
-        logs = self._manager.table.logs_in(path)
+        logs = self._logs.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
         metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))
         disputed = sum(log.disputed_start_offset is not None for log in logs)
@@ -210,11 +229,11 @@ class ManagerTasks:
 
     def reload_once(self) -> None:
         """Load partitions again whose fault has passed. Loop body."""
-        self.for_each_dir(RELOAD_TASK, self._manager.reload.run_once)
+        self.for_each_dir(RELOAD_TASK, self._reload.run_once)
 
     def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
         """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""
-        scheduler = self._manager.runtime.scheduler
+        scheduler = self._scheduler
         if period_ms > 0:
             handle = scheduler.schedule_periodic(name, task, first_ms, period_ms)
         else:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
     from kafkalog.env.threads import Mutex, Thread, Threads
     from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.retention.plan import RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
 
     CleanerMaker = Callable[[LogCleanerConfig, Callable[[int], None]], "CleanerLike"]
@@ -97,14 +98,14 @@ class CleanerHost(ServedLogs, Protocol):
         ...
 
     def begin_retention(self) -> int:
-        """A pass over the compacted logs begins: what ``is_retention_due`` wants to hear."""
+        """A pass over the compacted logs begins: what ``plan_retention`` is told."""
         ...
 
-    def is_retention_due(self, log: UnifiedLog, jump_ms: int) -> bool:
-        """Whether ``retain`` may delete something now; guarded."""
+    def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
+        """What ``retain`` may delete now; None: nothing. Guarded."""
         ...
 
-    def retain(self, log: UnifiedLog) -> None:
+    def retain(self, log: UnifiedLog, planned: RetentionPlan) -> None:
         """Delete old segments; KafkalogError: the rest is for the next pass."""
         ...
 
@@ -465,16 +466,17 @@ class CleanerThread:
                 continue
             self._beat()
             try:
-                if self._host.is_retention_due(log, jump_ms) and self._states.try_grab(log):
-                    self._retain(log)
+                planned = self._host.plan_retention(log, jump_ms)
+                if planned is not None and self._states.try_grab(log):
+                    self._retain(log, planned)
             except KafkalogError as error:
                 _log.error(
                     "retention_failed", partition=str(log.topic_partition), reason=error.message
                 )
 
-    def _retain(self, log: UnifiedLog) -> None:
+    def _retain(self, log: UnifiedLog, planned: RetentionPlan) -> None:
         try:
-            self._host.retain(log)
+            self._host.retain(log, planned)
         finally:
             self._states.release(log)
         if self._states.retry(log.topic_partition):

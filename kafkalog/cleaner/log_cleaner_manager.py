@@ -166,13 +166,47 @@ class Standing(NamedTuple):
         return 0.0 if self.to_clean is None else self.to_clean.cleanable_ratio
 
 
+class FirstDirtyOffsets:
+    """Up to where each log is clean: what ``cleaner-offset-checkpoint`` is to hold of it.
+
+    Changed by the LogCleanerManager; single dictionary operations by any thread.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: dict[TopicPartition, int] = {}
+
+    def load(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """What the file of one directory held at the start."""
+        self._offsets.update(offsets)
+
+    def get(self, topic_partition: TopicPartition) -> int | None:
+        """Of one log; None: no clean of it has begun."""
+        return self._offsets.get(topic_partition)
+
+    def set(self, topic_partition: TopicPartition, offset: int) -> None:
+        """The log is clean below the offset."""
+        self._offsets[topic_partition] = offset
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is gone, or its first clean did not begin."""
+        self._offsets.pop(topic_partition, None)
+
+
 class LogCleanerManager:
     """See the module."""
 
-    def __init__(self, served: ServedLogs, clock: Clock, threads: Threads, backoff_ms: int) -> None:
+    def __init__(
+        self,
+        served: ServedLogs,
+        first_dirty: FirstDirtyOffsets,
+        clock: Clock,
+        threads: Threads,
+        backoff_ms: int,
+    ) -> None:
         """``backoff_ms``: the pause after a first failure, which doubles with each."""
         # constant after construction
         self._served = served
+        self._first_dirty = first_dirty
         self._clock = clock
         self._threads = threads
         self._mutex = threads.mutex()
@@ -180,7 +214,6 @@ class LogCleanerManager:
         # under the mutex
         self._states: dict[TopicPartition, CleaningState] = {}
         self._waiters: dict[TopicPartition, list[Signal]] = {}
-        self._first_dirty: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, CleaningFailure] = {}
         # published
         self.backoff_ms = backoff_ms
@@ -188,11 +221,6 @@ class LogCleanerManager:
         self.last_look_ms: int | None = None  # wall clock of that
 
     # ---- checkpoints
-
-    def load_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """What the file of one directory held at the start."""
-        with self._mutex:
-            self._first_dirty.update(offsets)
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
         """What the checkpoint is to hold of a log; None: no clean of it has begun."""
@@ -204,8 +232,8 @@ class LogCleanerManager:
         Cleaning must be paused or idle; the checkpoint is the caller's to write.
         """
         with self._mutex:
-            for table in (self._first_dirty, self._failures):
-                table.pop(topic_partition, None)
+            self._first_dirty.forget(topic_partition)
+            self._failures.pop(topic_partition, None)
 
     # ---- states
 
@@ -360,14 +388,13 @@ class LogCleanerManager:
         """
         key = to_clean.log.topic_partition
         with self._mutex:
-            if key in self._first_dirty:
+            if self._first_dirty.get(key) is not None:
                 return
-            self._first_dirty[key] = to_clean.first_dirty_offset
+            self._first_dirty.set(key, to_clean.first_dirty_offset)
         try:
             self._served.write_checkpoint(to_clean.log)
         except StorageFault:
-            with self._mutex:
-                self._first_dirty.pop(key, None)
+            self._first_dirty.forget(key)
             raise
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
@@ -403,7 +430,7 @@ class LogCleanerManager:
             is_set = self._apply(topic_partition, CleaningEvent.DONE) == NONE
             is_set = is_set and end_offset is not None
             if is_set and end_offset is not None:
-                self._first_dirty[topic_partition] = end_offset
+                self._first_dirty.set(topic_partition, end_offset)
             waiters = self._waiters.pop(topic_partition, [])
         for waiter in waiters:
             waiter.set()
@@ -430,7 +457,7 @@ class LogCleanerManager:
         with self._mutex:
             if self._first_dirty.get(key) != checkpoint:
                 return
-            self._first_dirty[key] = offset
+            self._first_dirty.set(key, offset)
         if not log.config.is_deleted:
             _log.warning(
                 f"Resetting first dirty offset of {key} to log start offset {offset} since the "

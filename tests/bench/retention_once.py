@@ -44,7 +44,7 @@ def main() -> None:
         assert manager.retention.run_once() == 0, "there was something to delete"
         passes.append((time.perf_counter() - begun) * 1000)
         cpu.append((time.thread_time() - begun_cpu) * 1000)
-    logs = manager.table.logs()
+    logs = manager.logs.table.logs()
     found = {
         "first_ms": passes[0],
         "later_ms": sorted(passes[1:]),

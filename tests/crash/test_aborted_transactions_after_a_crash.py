@@ -71,7 +71,7 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
         abort(again, Told())
     assert committed(again) == ["a", "b"]
     assert markers(again) == ["ABORT"]
-    check_invariants(again.manager.log_of("t", 0))
+    check_invariants(again.manager.logs.log_of("t", 0))
     again.threads.kill_all()
 
 

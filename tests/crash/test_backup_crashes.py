@@ -58,7 +58,7 @@ def _backing_up(*, may_link: bool) -> Callable[[SimFilesystem, Story], None]:
             for number in range(3):
                 sim.produce("orders", batch(f"unsynced {number}"), Acks.LEADER, 2)
                 if number == 1:
-                    sim.manager.unit_of(log).writer.call(log.roll)
+                    sim.manager.logs.unit_of(log).writer.call(log.roll)
             story.before, story.durable = snapshot(sim), durable
             story.is_answered = back_up(sim, may_link=may_link).error is None
             assert story.is_answered

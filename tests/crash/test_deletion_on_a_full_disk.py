@@ -99,6 +99,6 @@ def test_a_late_append_to_the_deleted_topic_is_refused() -> None:
         for log in logs:
             batch = build_batch(RecordColumns.of([None], ["late"], 1))
             late = AppendCommand(log, records_of(batch, log), Acks.LEADER, None, None)
-            run.life.manager.unit_of(log).writer.submit(late)
+            run.life.manager.logs.unit_of(log).writer.submit(late)
             run.run_until_idle()
             assert isinstance(late.error, UnknownTopic), (nth, log.topic_partition)

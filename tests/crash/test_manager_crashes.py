@@ -201,7 +201,7 @@ def test_one_dying_disk_takes_only_its_own_partitions(kinds: set[str], victim: i
     )
     exercise(run, victim)
     assert fault.seen
-    online = [unit.log_dir.path for unit in run.life.manager.online_units]
+    online = [unit.log_dir.path for unit in run.life.manager.logs.online_units]
     assert online == [paths[1 - victim]]
     with pytest.raises(LogDirOffline):
         run.life.operations.partition_log("orders", victim)
@@ -227,7 +227,7 @@ def test_a_disk_that_fails_at_the_start_is_left_out(kinds: set[str]) -> None:
     run.kill()
     run.disk.faults.add(Fault(kinds=frozenset(kinds), path_contains=paths[0], times=10**9))
     run.start()
-    assert [unit.log_dir.path for unit in run.life.manager.online_units] == [paths[1]]
+    assert [unit.log_dir.path for unit in run.life.manager.logs.online_units] == [paths[1]]
     exercise(run, 1)
     with pytest.raises(LogDirOffline):
         run.life.operations.partition_log("orders", 0)
@@ -284,7 +284,7 @@ def test_a_failed_fsync_is_never_tried_again(lost: str) -> None:
         run.produce("orders", 0, Acks.ALL, size=150)
         run.run_until_idle()
     assert fault.seen == 1
-    assert not [unit for unit in run.life.manager.online_units if unit.log_dir.path == path]
+    assert not [unit for unit in run.life.manager.logs.online_units if unit.log_dir.path == path]
     run.crash(CrashMode.DROP_ALL)
     run.start()
     run.check_restart(is_kill=False)
@@ -324,7 +324,7 @@ def test_what_a_failed_fsync_lost_is_not_served_after_a_restart(mode: CrashMode,
     for _ in range(12):
         run.produce("orders", 0, Acks.ALL, size=150)
         run.run_until_idle()
-    assert not [unit for unit in run.life.manager.online_units if unit.log_dir.path == path]
+    assert not [unit for unit in run.life.manager.logs.online_units if unit.log_dir.path == path]
     run.kill()
     run.start()
     run.check_restart(is_kill=False)

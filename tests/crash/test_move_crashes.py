@@ -81,7 +81,7 @@ def work(disk: SimFilesystem, acknowledged: Acknowledged) -> None:
 
 def values_of(sim: SimManager) -> dict[int, str]:
     """Offset -> value of everything live."""
-    log = sim.manager.log_of("t", 0)
+    log = sim.manager.logs.log_of("t", 0)
     values, offset = dict[int, str](), log.log_start_offset
     while data := log.read(offset, 1 << 20, Isolation.HIGH_WATERMARK).data:
         for record in records_of(data):
@@ -119,7 +119,7 @@ def check(disk: SimFilesystem, acknowledged: Acknowledged, point: CrashPoint) ->
 
 
 def holds_all(sim: SimManager, acknowledged: Acknowledged) -> None:
-    log = sim.manager.log_of("t", 0)
+    log = sim.manager.logs.log_of("t", 0)
     check_invariants(log)
     assert len(live(sim.disk)) == 1
     assert log.log_start_offset >= acknowledged.log_start_offset

@@ -136,7 +136,7 @@ def check(story: str) -> Callable[[SimFilesystem, Told, CrashPoint], None]:
         assert shown(again) == SHOWN
         assert is_settled(again)
         assert sinks_of(again).begin(QUERY, 1, 0, 0) is None
-        for log in again.manager.table.logs():
+        for log in again.manager.logs.table.logs():
             check_invariants(log)
         again.threads.kill_all()
 

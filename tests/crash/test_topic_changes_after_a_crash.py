@@ -105,8 +105,8 @@ def check(allowed: list[Seen]) -> Callable[[SimFilesystem, States, CrashPoint], 
         again = SimManager(first.disk.crash(CrashMode.DROP_ALL, 0), seed=3).start()
         assert seen(again) == found
         check_whole(again)
-        assert again.manager.log_of("t", 1).log_end_offset >= 1
-        assert again.manager.log_of("t", found[2] - 1).log_end_offset >= 1
+        assert again.manager.logs.log_of("t", 1).log_end_offset >= 1
+        assert again.manager.logs.log_of("t", found[2] - 1).log_end_offset >= 1
         again.threads.kill_all()
 
     return look
@@ -119,9 +119,11 @@ def check_whole(sim: SimManager) -> None:
     assert len(files) == 1
     state = decode_registry(files.pop())
     assert (dict(state.topics["t"].overrides), dict(state.broker_configs)) == (overrides, broker)
-    config = sim.manager.rules.topic_config(overrides, broker)
-    assert [sim.manager.log_of("t", number).config for number in range(count)] == [config] * count
-    assert len(sim.manager.table) == count
+    config = sim.manager.logs.rules.topic_config(overrides, broker)
+    assert [sim.manager.logs.log_of("t", number).config for number in range(count)] == [
+        config
+    ] * count
+    assert len(sim.manager.logs.table) == count
     names = [
         parsed
         for path in DIRS

@@ -140,21 +140,25 @@ def dirs_of(disk: SimFilesystem, paths: tuple[str, ...]) -> list[LogDir]:
     return made
 
 
+def registry_of(disk: SimFilesystem, log_dirs: list[LogDir]) -> TopicRegistry:
+    return TopicRegistry(disk, SimThreads(SimClock()).mutex(), log_dirs)
+
+
 def loaded(disk: SimFilesystem, log_dirs: list[LogDir]) -> TopicRegistry:
     """As a start has it, before it writes."""
-    registry = TopicRegistry(disk)
-    registry.read(log_dirs)
-    registry.choose(log_dirs)
+    registry = registry_of(disk, log_dirs)
+    registry.read()
+    registry.choose()
     return registry
 
 
 def test_equal_generations_of_different_histories_are_refused() -> None:
     """Two directories that lived apart may not be put together."""
     disk = SimFilesystem()
-    first = TopicRegistry(disk)
-    first.change(first.state.with_topics([topic_of(1)]), dirs_of(disk, ("/a",)))
-    second = TopicRegistry(disk)
-    second.change(second.state.with_topics([topic_of(2)]), dirs_of(disk, ("/b",)))
+    first = registry_of(disk, dirs_of(disk, ("/a",)))
+    first.change(first.state.with_topics([topic_of(1)]))
+    second = registry_of(disk, dirs_of(disk, ("/b",)))
+    second.change(second.state.with_topics([topic_of(2)]))
     with pytest.raises(InvalidConfig, match="different histories"):
         loaded(disk.kill(), dirs_of(disk, ("/a", "/b")))
 
@@ -194,7 +198,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def create(self) -> None:
         self.number += 1
         topic = topic_of(self.number)
-        self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+        self.registry.change(self.registry.state.with_topics([topic]))
         self.model.living.add(topic.name)
 
     @rule(data=st.data())
@@ -202,7 +206,7 @@ class RegistryMachine(RuleBasedStateMachine):
         if self.model.living:
             name = data.draw(st.sampled_from(sorted(self.model.living)))
             self.model.dead.add(self.registry.topics[name].topic_id)
-            self.registry.change(self.registry.state.without_topic(name), self.dirs)
+            self.registry.change(self.registry.state.without_topic(name))
             self.model.living.discard(name)
             self.model.altered.pop(name, None)
 
@@ -217,7 +221,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def alter(self, data: st.DataObject) -> None:
         if self.model.living:
             topic = self.altered_topic(data)
-            self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+            self.registry.change(self.registry.state.with_topics([topic]))
             self.model.altered[topic.name] = topic
 
     @rule()
@@ -225,7 +229,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.number += 1
         self.model.broker = {"log.flush.interval.ms": str(self.number)}
         state = self.registry.state.with_broker_configs(self.model.broker)
-        self.registry.change(state, self.dirs)
+        self.registry.change(state)
 
     @rule(
         data=st.data(),
@@ -244,7 +248,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.disk.stop_at(len(self.disk.operations) + stop)
         is_done = False
         try:
-            self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+            self.registry.change(self.registry.state.with_topics([topic]))
             is_done = True
         except SimulatedCrash:
             pass
@@ -283,7 +287,7 @@ class RegistryMachine(RuleBasedStateMachine):
         topic = topic_of(self.number)
         self.disk.stop_at(len(self.disk.operations) + stop)
         try:
-            self.registry.change(self.registry.state.with_topics([topic]), self.dirs)
+            self.registry.change(self.registry.state.with_topics([topic]))
             self.model.living.add(topic.name)
         except SimulatedCrash:
             pass

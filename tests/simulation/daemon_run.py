@@ -98,7 +98,7 @@ class DaemonRun:
     def stop(self) -> None:
         """Orderly end. What a directory with a marker holds is durable."""
         life = self.life
-        served = [(log, life.manager.unit_of(log).log_dir.path) for log in self.logs()]
+        served = [(log, life.manager.logs.unit_of(log).log_dir.path) for log in self.logs()]
         life.manager.shutdown()
         life.scheduler.shutdown()
         life.threads.kill_all()
@@ -365,7 +365,9 @@ class DaemonRun:
     def logs(self) -> list[UnifiedLog]:
         """Logs of this life that are served."""
         manager = self.life.manager
-        return [log for log in manager.table.logs() if manager.unit_of(log).log_dir.is_online]
+        return [
+            log for log in manager.logs.table.logs() if manager.logs.unit_of(log).log_dir.is_online
+        ]
 
     def promises_of(self, log: UnifiedLog) -> PartitionPromises:
         """Of the partition that the log holds."""
@@ -379,7 +381,7 @@ class DaemonRun:
         self.check_durable()
         for log in self.logs():
             try:
-                with self.life.manager.unit_of(log).log_dir.guard():
+                with self.life.manager.logs.unit_of(log).log_dir.guard():
                     if not log.is_broken:
                         check_invariants(log)
             except StorageFault:
@@ -412,7 +414,7 @@ class DaemonRun:
     def check_restart(self, *, is_kill: bool) -> None:
         """Right after ``start``: every promise of the lives before."""
         life = self.life
-        assert len(life.manager.online_units) == len(self.config.log_dirs)
+        assert len(life.manager.logs.online_units) == len(self.config.log_dirs)
         paths = [f"{path}/{REGISTRY_FILE}" for path in self.config.log_dirs]
         files = {self.disk.read_file(path) for path in paths if self.disk.exists(path)}
         assert len(files) <= 1, "the registries of the directories differ"
@@ -449,7 +451,7 @@ class DaemonRun:
                 where = f"{path}/{entry.name}"
                 if parsed.state.name == "LIVE":
                     partition = parsed.topic_partition
-                    log = self.life.manager.log_of(partition.topic, partition.partition)
+                    log = self.life.manager.logs.log_of(partition.topic, partition.partition)
                     assert log.directory == where, "a partition in two places"
                 else:  # stray: half made when its disk died, before it got its id
                     assert parsed.state.name in ("DELETE", "STRAY", "FUTURE"), where

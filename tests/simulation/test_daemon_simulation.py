@@ -80,7 +80,7 @@ class Simulation:
         for _ in range(STEPS):
             _, action = self.chance.choices(self.actions, weights)[0]
             self._guarded(action)
-            if world.life.all_dirs_died or not world.life.manager.online_units:
+            if world.life.all_dirs_died or not world.life.manager.logs.online_units:
                 self._die(self._mode())
             elif self.chance.random() < 0.2:
                 self._guarded(world.check_life)
@@ -98,7 +98,7 @@ class Simulation:
         try:
             action()
         except (LogDirOffline, SimulatedCrash):
-            if not self.world.disk.faults.is_stopped and self.world.life.manager.online_units:
+            if not self.world.disk.faults.is_stopped and self.world.life.manager.logs.online_units:
                 raise
             self._die(self._mode())
 

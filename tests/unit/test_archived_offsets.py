@@ -12,7 +12,12 @@ import structlog
 
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
-from kafkalog.broker.retention.retention import BeginCommand, FinishCommand, Held, RaiseStartCommand
+from kafkalog.broker.retention.retention import (
+    BeginCommand,
+    FinishCommand,
+    RaiseStartCommand,
+    RetainedByHold,
+)
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import (
     DiskFull,
@@ -90,9 +95,9 @@ def test_a_hold_that_is_set_during_a_pass_counts() -> None:
     sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 3)
     log = sim.operations.partition_log("t", 0)
-    writer, hold_of = sim.manager.unit_of(log).writer, sim.manager.archived_offsets.hold_of
+    writer, hold_of = sim.manager.logs.unit_of(log).writer, sim.manager.archived_offsets.hold_of
     now_ms = sim.clock.wall_ms()
-    base = cast("int", writer.run(BeginCommand(log, now_ms, hold_of)))
+    base = cast("int", writer.run(BeginCommand(log, sim.manager.retention.plan_of(log))))
     sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
     assert writer.run(RaiseStartCommand(log, now_ms, base, hold_of)) == ()
     assert writer.run(FinishCommand(log)) == []
@@ -124,7 +129,7 @@ def test_a_hold_gives_way_beyond_its_limit() -> None:
     yielded = sim.metrics.archive.yielded_segments.labels("t")
     assert yielded._value.get() == 2
     assert sim.metrics.archive.yielded_bytes.labels("t")._value.get() == 2 * size
-    assert sim.manager.retention.held_of(TP) == Held(2, 2 * size)
+    assert sim.manager.retention.held_of(TP) == RetainedByHold(2, 2 * size)
     assert sim.manager.retention.run_once() == 0
 
 
@@ -136,7 +141,7 @@ def test_everybody_sees_what_is_held() -> None:
     size = report.segments[1].facts.size_bytes
     assert report.facts.hold is not None
     assert (report.facts.hold.offset, report.facts.hold.max_bytes) == (1, -1)
-    assert report.held == Held(3, 3 * size)
+    assert report.held == RetainedByHold(3, 3 * size)
     assert [each.rule for each in report.fates] == [Rule.TIME, None, None, None, None]
     keepers = [each.keeper for each in report.fates]
     assert keepers == [None, *[Keeper.HOLD] * 3, Keeper.OLDER_SEGMENT]
@@ -154,7 +159,7 @@ def test_everybody_sees_what_is_held() -> None:
     sim.manager.retention.run_once()
     (archived,) = sim.operations.archived_offsets("t")
     assert (archived.archived_offset, archived.lag) == (1, 3)
-    assert archived.held == Held(3, 3 * size)
+    assert archived.held == RetainedByHold(3, 3 * size)
     (sample,) = sim.operations.metrics_snapshot().samples()
     assert (sample.archive_lag, sample.archive_held_segments) == (3, 3)
     assert sample.archive_held_bytes == 3 * size
@@ -183,7 +188,7 @@ def test_an_archived_offset_only_rises() -> None:
 def test_another_topic_of_the_name_hears_nothing() -> None:
     """What a deleted topic's archive has lets nothing of its namesake go."""
     sim = filled(3)
-    topic_id = encode_id(sim.manager.registered("t").topic_id)
+    topic_id = encode_id(sim.manager.logs.registered("t").topic_id)
     assert sim.operations.raise_archived_offsets("t", {0: 1}, topic_id) == {0: 1}
     sim.operations.topics.delete("t")
     sim.operations.topics.create("t", 1, HELD)
@@ -227,9 +232,9 @@ def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
         assert sim.produce("t", batch_of("a")).error is None
     raised(sim, 2)
     log = sim.operations.partition_log("t", 0)
-    (target,) = [each.log_dir.path for each in sim.manager.units if not in_dir(log, each)]
+    (target,) = [each.log_dir.path for each in sim.manager.logs.units if not in_dir(log, each)]
     sim.operations.log_dirs.move("t", 0, target)
-    sim.threads.run_until(lambda: not sim.manager.table.futures())
+    sim.threads.run_until(lambda: not sim.manager.logs.table.futures())
     moved = sim.operations.partition_log("t", 0)
     assert moved.directory.startswith(target)
     hold = sim.manager.archived_offsets.hold_of(moved)
@@ -309,6 +314,8 @@ def test_a_full_disk_ends_a_hold_only_if_the_broker_says_so(gives_way: bool) -> 
     sim.operations.topics.create("t", 1, HELD)
     fill(sim, 3)
     assert sim.manager.retention.run_once() == 0
-    sim.manager.unit_of(sim.operations.partition_log("t", 0)).log_dir._free_space.note_full("full")
+    sim.manager.logs.unit_of(sim.operations.partition_log("t", 0)).log_dir._free_space.note_full(
+        "full"
+    )
     assert sim.manager.retention.run_once() == (3 if gives_way else 0)
     assert len(names(sim, ".log")) == (1 if gives_way else 4)

@@ -54,6 +54,7 @@ from tests.backup_world import (
     NOW_MS,
     ROOT,
     back_up,
+    backup_arguments,
     batch,
     check_restored,
     check_sound,
@@ -85,7 +86,7 @@ SUCCEEDED, FAILED = OperationState.SUCCEEDED, OperationState.FAILED
 def is_serving(sim: SimManager) -> bool:
     """Both directories live, and an append is answered."""
     answer = sim.produce("orders", batch("after"), partition=2)
-    return len(sim.manager.online_units) == 2 and isinstance(answer.result, LogAppendInfo)
+    return len(sim.manager.logs.online_units) == 2 and isinstance(answer.result, LogAppendInfo)
 
 
 def is_complete(sim: SimManager, directory: str) -> bool:
@@ -224,8 +225,8 @@ def test_a_partition_that_is_not_served_is_named() -> None:
     fault = LogDirOffline("its disk is gone")
     key = TopicPartition("users", 0)
     directory = log_of(sim, "users").directory
-    sim.manager.table.remove(key)
-    sim.manager.table.add_fault(key, fault, directory)
+    sim.manager.logs.table.remove(key)
+    sim.manager.logs.table.add_fault(key, fault, directory)
     with pytest.raises(LogDirOffline, match="gone"):
         sim.operations.begin_backup(BACKUP)
     assert not sim.disk.exists(BACKUP)
@@ -311,7 +312,7 @@ def test_a_full_target_file_system() -> None:
     with pytest.raises(BackupFailed, match="not complete"):
         restore(sim.disk)
     assert [name for name, _ in sim.task_faults] == ["kafkalog-backup"]
-    assert len(sim.manager.online_units) == 2
+    assert len(sim.manager.logs.online_units) == 2
 
 
 def test_a_source_that_cannot_be_read_goes_offline() -> None:
@@ -323,7 +324,7 @@ def test_a_source_that_cannot_be_read_goes_offline() -> None:
     )
     operation = back_up(sim, may_link=False)
     assert isinstance(operation.error, LogDirOffline)
-    assert len(sim.manager.online_units) == 1
+    assert len(sim.manager.logs.online_units) == 1
     assert not manifest_of(sim.disk).is_complete
 
 
@@ -371,7 +372,7 @@ def _client(sim: SimManager, seed: int) -> Callable[[], None]:
                 data = batch(f"orders-{partition}-x{seed}-{number}")
                 log = log_of(sim, "orders", partition)
                 if number % 2:
-                    sim.manager.unit_of(log).writer.call(log.roll)
+                    sim.manager.logs.unit_of(log).writer.call(log.roll)
                 _produce(sim, log, data)
 
     return run
@@ -391,7 +392,7 @@ class Backing:
     def __init__(self, sim: SimManager, *, may_link: bool) -> None:
         self.outcome: list[KafkalogError | None] = []
         self._operation = sim.manager.background.begin("backup", {}, lambda _: None)
-        self._backup = Backup(sim.manager, BACKUP, (), may_link=may_link)
+        self._backup = Backup(*backup_arguments(sim, may_link=may_link))
         self._backup.prepare()
 
     def run(self) -> None:
@@ -482,7 +483,7 @@ def cleaned_segment(sim: SimManager) -> tuple[SegmentSwap, list[tuple[int, int, 
     """A swap of all closed segments of orders-0 for one, and all batches afterwards."""
     log = log_of(sim, "orders")
     log.losses.end_gapless()  # as a clean does before it swaps
-    unit, old, before = sim.manager.unit_of(log), log.segments.non_active, contents(log)
+    unit, old, before = sim.manager.logs.unit_of(log), log.segments.non_active, contents(log)
     end_offset = log.segments.active.base_offset
     kept = [each for each in before if each[0] % 2 and each[0] < end_offset]
     new = LogSegment.create(
@@ -504,7 +505,7 @@ def test_a_segment_of_the_same_name_is_not_taken_for_the_captured_one(file: str)
     disk = calling_disk()
     sim = with_data(disk)
     log = log_of(sim, "orders")
-    unit = sim.manager.unit_of(log)
+    unit = sim.manager.logs.unit_of(log)
     swap, cleaned = cleaned_segment(sim)
     disk.file, disk.call = file, lambda: swap.run(unit.writer.call)
     assert back_up(sim).state is SUCCEEDED
@@ -580,7 +581,7 @@ def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
 def test_segments_are_cleaned_meanwhile(seed: int) -> None:
     """Before, in the middle of and after the swap: the old segments or the new, never a mixture."""
     sim = with_data(new_disk(), seed)
-    unit = sim.manager.unit_of(log_of(sim, "orders"))
+    unit = sim.manager.logs.unit_of(log_of(sim, "orders"))
     before = snapshot(sim)["orders-0"]
     backup = Backing(sim, may_link=seed % 2 == 0)
     swap, cleaned = cleaned_segment(sim)

@@ -50,7 +50,7 @@ def with_a_gap(policy: str) -> tuple[SimFilesystem, str]:
     log = sim.operations.partition_log("t", 0)
     for _ in range(3):
         sim.produce("t", batch([b"v"], keys=[b"k"]))
-        sim.manager.unit_of(log).writer.call(log.roll)
+        sim.manager.logs.unit_of(log).writer.call(log.roll)
     directory = log.directory
     disk = sim.stop()
     for suffix in ("log", "index", "timeindex", "snapshot"):

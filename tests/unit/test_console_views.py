@@ -339,7 +339,7 @@ def test_the_daemon_s_pages() -> None:
 def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
     """The text "0 partitions, 0 B" is no answer where nobody can know."""
     sim = filled()
-    offline = sim.manager.units[0].log_dir
+    offline = sim.manager.logs.units[0].log_dir
     offline.take_offline("a fault of the disk")
     view = log_dirs_view(sim.operations)
     facts = {each.path: (each.partitions, each.log_bytes) for each in view.log_dirs}

@@ -303,8 +303,8 @@ def test_waiting_reads_nothing() -> None:
     """A poll looks again only when something happened."""
     poll = world(min_bytes=1_000_000)
     poll.append("a")
-    poll.sim.manager.table.remove(POLLED[1])
-    poll.sim.manager.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
+    poll.sim.manager.logs.table.remove(POLLED[1])
+    poll.sim.manager.logs.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
     assert asyncio.run(poll.run(100)) == [(POLLED[0], 0, 1)]
     assert poll.reads <= 2
 
@@ -313,8 +313,8 @@ def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
     """Its error is the answer, and not before the others are empty."""
     poll = world()
     poll.append("a")
-    poll.sim.manager.table.remove(POLLED[1])
-    poll.sim.manager.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
+    poll.sim.manager.logs.table.remove(POLLED[1])
+    poll.sim.manager.logs.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
     assert asyncio.run(poll.run(LONG_MS)) == [(POLLED[0], 0, 1)]
     poll.consumer.seek({POLLED[0]: 1})
     with pytest.raises(DiskFull):

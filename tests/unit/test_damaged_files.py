@@ -69,7 +69,7 @@ def three_topics(*, clean: bool) -> SimFilesystem:
         for _ in range(4):
             sim.produce(topic, batch_of("v"), Acks.ALL)
         assert sim.delete_records(topic, 2).error is None
-    sim.manager.checkpoints.write_all(sim.manager.units[0].log_dir)
+    sim.manager.checkpoints.write_all(sim.manager.logs.units[0].log_dir)
     return sim.stop() if clean else sim.kill()
 
 
@@ -137,7 +137,7 @@ def test_a_bad_line_of_the_recovery_points_costs_its_partition_alone() -> None:
     assert disk.read_file(path) == b"0\n3\na 0 4\nb 0 4\nc 0 4\n"
     write(disk, path, b"0\n3\na 0 4\nb O 4\nc 0 4\n")
     with capture_logs():
-        log_dir = SimManager(disk.kill(), config=ONE).manager.units[0].log_dir
+        log_dir = SimManager(disk.kill(), config=ONE).manager.logs.units[0].log_dir
         found = log_dir.read_checkpoint(RECOVERY_POINTS)
     assert sorted((each.topic, offset) for each, offset in found.items()) == [("a", 4), ("c", 4)]
     sim, errors = restarted(disk)
@@ -181,7 +181,7 @@ def test_a_directory_in_the_place_of_a_checkpoint_is_a_damaged_one(name: str, cl
     )
     assert sim.operations.readiness().offline_dirs == 0
     assert starts(sim) == dict.fromkeys("abc", 0 if name == LOG_START_OFFSETS else 2)
-    log_dir = sim.manager.units[0].log_dir
+    log_dir = sim.manager.logs.units[0].log_dir
     sim.manager.checkpoints.write_cleaner_offsets(log_dir)
     disk = sim.stop()
     assert disk.read_file(f"{path}.damaged.2/what somebody left") == b"here"
@@ -196,7 +196,7 @@ def test_a_marker_of_any_content_means_a_clean_shutdown(content: bytes) -> None:
     disk = three_topics(clean=True)
     write(disk, f"/data/a/{CLEAN_SHUTDOWN_MARKER}", content)
     sim, errors = restarted(disk)
-    assert sim.manager.units[0].log_dir.was_clean
+    assert sim.manager.logs.units[0].log_dir.was_clean
     assert errors == []
 
 
@@ -330,7 +330,7 @@ def answers_to(root: Path, principal: str) -> list[tuple[str, int, str]]:
         sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
         sim.operations.topics.create("t", 2)
         sim.produce("t", batch_of("a"), partition=0)
-        for unit in sim.manager.units:
+        for unit in sim.manager.logs.units:
             where = f"{unit.log_dir.path}/t-0/00000000000000000000.log"
             reason = f"Log directory {unit.log_dir.path} failed: Input/output error ({where})"
             unit.log_dir.take_offline(reason)

@@ -87,7 +87,7 @@ def served(sim: SimManager) -> tuple[object, ...]:
         sim.operations.partition_log("t", number).log_end_offset
         for number in range(topic.partition_count)
     ]
-    identities = [unit.log_dir.meta for unit in sim.manager.units]
+    identities = [unit.log_dir.meta for unit in sim.manager.logs.units]
     return (
         sim.operations.topic_names(),
         dict(topic.overrides),
@@ -246,7 +246,7 @@ def offline(sim: SimManager) -> dict[str, str]:
     """Reasons by directory."""
     return {
         unit.log_dir.path: str(unit.log_dir.offline_reason)
-        for unit in sim.manager.units
+        for unit in sim.manager.logs.units
         if not unit.log_dir.is_online
     }
 
@@ -269,7 +269,7 @@ def test_a_copy_that_may_be_newer_is_not_overwritten() -> None:
     """
     sim = started(stopped(*DIRS), *DIRS)
     old = sim.manager.registry.state.generation
-    sim.manager.units[1].log_dir.take_offline("it broke")
+    sim.manager.logs.units[1].log_dir.take_offline("it broke")
     sim.operations.topics.create("new", 1)
     disk = sim.stop()
     disk.sync_all()
@@ -289,7 +289,7 @@ def test_a_copy_that_may_be_newer_is_not_overwritten() -> None:
         assert "kafkalog doctor --repair" in offline(sim)[A]
         assert copy.read_file(path) == data
         assert sim.operations.topic_names() == ["t"]
-        assert sim.manager.faults_of(sim.manager.registered("t")).keys() == {
+        assert sim.manager.logs.faults_of(sim.manager.logs.registered("t")).keys() == {
             number for number in range(2) if copy.exists(f"{A}/t-{number}")
         }
 
@@ -313,7 +313,7 @@ def test_a_remembered_directory_that_is_away_may_have_the_newest_copy() -> None:
     disk.write_file_atomically(f"{A}/{REGISTRY_FILE}", b"")
     sim = started(disk, *DIRS)
     assert "/data/c may have a newer copy" in offline(sim)[A]
-    assert sim.manager.online_units
+    assert sim.manager.logs.online_units
 
 
 def test_damage_in_all_directories_is_refused() -> None:
@@ -518,7 +518,7 @@ def test_each_bit_of_a_file_of_kafka_that_nothing_proves() -> None:
         assert sim.manager.cluster_id == other.cluster_id
         assert disk.read_file(path) == damaged
         if not offline(sim):
-            found = sim.manager.units[0].log_dir.meta
+            found = sim.manager.logs.units[0].log_dir.meta
             assert found is not None
             assert (found.cluster_id, found.node_id) == (meta.cluster_id, meta.node_id)
     assert all("different clusters" in each or "node id" in each for each in refusals)

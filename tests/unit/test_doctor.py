@@ -379,7 +379,7 @@ def test_the_only_registry_is_lost(content: bytes | None) -> None:
 def test_a_topic_that_only_the_damaged_copy_knew() -> None:
     """It comes back, with the partitions of a growth, and the rest as the older copy has it."""
     sim = started(stopped(*DIRS), *DIRS)
-    sim.manager.units[1].log_dir.take_offline("it broke")
+    sim.manager.logs.units[1].log_dir.take_offline("it broke")
     sim.operations.topics.create("new", 1)
     sim.operations.topics.create_partitions("t", 3)
     assert sim.produce("t", batch_of("v"), partition=2).error is None

@@ -262,7 +262,7 @@ def test_no_group_is_ahead_of_its_log_after_a_power_cut() -> None:
     commit(sim, "g", {T0: 5, T1: 3})
     sim.threads.kill_all()
     sim = started(sim.disk.crash(CrashMode.DROP_ALL))
-    end = sim.manager.log_of("t", 0).log_end_offset
+    end = sim.manager.logs.log_of("t", 0).log_end_offset
     assert end == 3
     assert offsets(sim, "g") == {T0: 3, T1: 3}
     assert sim.metrics.group_offsets_clamped._value.get() == 1
@@ -330,7 +330,7 @@ def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
     sim = world()
     commit(sim, "g", {T0: 1})
     number = partition_of_group("g", 4)
-    log = sim.manager.log_of(GROUP_OFFSETS_TOPIC, number)
+    log = sim.manager.logs.log_of(GROUP_OFFSETS_TOPIC, number)
     foreign = build_batch(RecordColumns.of([b"\0\2\0\1g"], [b"x"], 1_700_000_000_000))
     records = validate(
         foreign,
@@ -339,11 +339,11 @@ def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
         AppendOrigin.CLIENT,
         max_decompressed_bytes=1 << 20,
     )
-    sim.manager.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
+    sim.manager.logs.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
     commit(sim, "g", {T0: 2})
     sim = started(sim.stop())
     assert offsets(sim, "g") == {T0: 2}
-    assert sim.manager.log_of(GROUP_OFFSETS_TOPIC, number).log_end_offset == 3
+    assert sim.manager.logs.log_of(GROUP_OFFSETS_TOPIC, number).log_end_offset == 3
     assert GROUP_OFFSETS_TOPIC in INTERNAL_TOPICS
 
 

@@ -210,7 +210,7 @@ def test_kafka_10207_a_padded_time_index_deletes_nothing() -> None:
     for number in range(3):
         sim.clock.advance_ms(NOW_MS - sim.clock.wall_ms() + number)
         sim.produce("t", batch_of("a"))
-        sim.manager.unit_of(log).writer.call(log.roll)
+        sim.manager.logs.unit_of(log).writer.call(log.roll)
     directory = log.directory
     disk = sim.stop()
     for base in range(3):
@@ -218,7 +218,7 @@ def test_kafka_10207_a_padded_time_index_deletes_nothing() -> None:
     again = SimManager(disk, topic_defaults=SMALL)
     again.clock.advance_ms(NOW_MS - again.clock.wall_ms() + 60_000)
     again.start()
-    assert all(unit.log_dir.was_clean for unit in again.manager.units)
+    assert all(unit.log_dir.was_clean for unit in again.manager.logs.units)
     assert again.manager.retention.run_once() == 0
     loaded = again.operations.partition_log("t", 0)
     assert [each.largest_timestamp_ms() for each in loaded.segments.non_active] == [NOW_MS] * 3
@@ -284,7 +284,7 @@ def test_kafka_13403_a_topic_goes_while_its_segments_go() -> None:
         directories.append(log.directory)
         for _ in range(3):
             sim.produce("t", batch_of("a"), partition=number)
-            sim.manager.unit_of(log).writer.call(log.roll)
+            sim.manager.logs.unit_of(log).writer.call(log.roll)
     assert sim.manager.retention.run_once() == 6
     deleted = [name for name in sim.disk.list_dir(directories[0]) if name.endswith(".deleted")]
     assert deleted
@@ -300,7 +300,7 @@ def test_kafka_13403_a_topic_goes_while_its_segments_go() -> None:
     sim.clock.advance_ms(300_000)
     sim.threads.run_until_idle()
     assert sim.task_faults == []
-    assert len(sim.manager.online_units) == len(DIRS)
+    assert len(sim.manager.logs.online_units) == len(DIRS)
     assert not [name for path in DIRS for name in sim.disk.list_dir(path) if name[:2] == "t-"]
 
 

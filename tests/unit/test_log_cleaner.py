@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.broker.compaction.cleaning import OrderedCleans
+from kafkalog.broker.compaction.cleaning import CleanRequests
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.cleaner.log_cleaner_manager import NONE
 from kafkalog.cleaner.stats import CleaningRun, CleanRequest
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.broker.compaction.cleaning import CleanEnd
+
+
+if TYPE_CHECKING:
+    from kafkalog.log.retention.plan import RetentionPlan
+    from kafkalog.log.unified_log import UnifiedLog
 
 
 T0 = TopicPartition("t", 0)
@@ -236,14 +241,14 @@ def test_a_thread_that_meets_a_defect_is_started_again() -> None:
     world = CleaningDaemon()
     world.topic()
     cleaning = world.sim.manager.cleaning
-    is_due, defects = cleaning.is_retention_due, [RuntimeError("a defect")]
+    plan, defects = cleaning.plan_retention, [RuntimeError("a defect")]
 
-    def fail_once(log: object, jump_ms: int) -> bool:
+    def fail_once(log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
         if defects:
             raise defects.pop()
-        return is_due(log, jump_ms)  # type: ignore[arg-type] # the one log there is
+        return plan(log, jump_ms)
 
-    cleaning.is_retention_due = fail_once  # type: ignore[method-assign] # one defect
+    cleaning.plan_retention = fail_once  # type: ignore[method-assign] # one defect
     world.turn()
     world.turn()
     (status,) = cleaning.cleaner.threads()
@@ -448,7 +453,7 @@ def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:
     for name in ("t", "u"):
         world.topic(name)
     world.run_into_a_clean()
-    log_dir = world.sim.manager.unit_of(world.log()).log_dir
+    log_dir = world.sim.manager.logs.unit_of(world.log()).log_dir
     log_dir.take_offline("a test")
     for _ in range(3):
         world.turn()
@@ -462,7 +467,7 @@ def test_what_a_clean_reads_is_durable_before() -> None:
     world = CleaningDaemon()
     log = world.topic()
     world.sim.produce("t", keyed_batch(("k", "v" * 40)), Acks.LEADER)
-    world.sim.manager.unit_of(log).writer.call(log.roll)
+    world.sim.manager.logs.unit_of(log).writer.call(log.roll)
     unsynced = log.recovery_point
     seen: list[int] = []
     world.cleaners.on_chunk = lambda _: seen.append(log.recovery_point)
@@ -489,7 +494,7 @@ class Order:
         self.told: list[list[CleanEnd]] = []
         self._refused = refused
         mutex = SimThreads(SimClock(), 1, lambda *_: None).mutex()
-        self.cleans = OrderedCleans(keys, mutex, lambda ends: self.told.append(list(ends)))
+        self.cleans = CleanRequests(keys, mutex, lambda ends: self.told.append(list(ends)))
         self.cleans.begin(self._submit)
 
     def _submit(self, key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:

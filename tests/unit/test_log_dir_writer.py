@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.broker.broker_config import BrokerConfig
-from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.directory.commands import (
     AppendCommand,
     CallCommand,
@@ -57,6 +56,9 @@ from tests.sim.sim_threads import SimThreads
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kafkalog.broker.directory.commands import WriterContext
+    from kafkalog.log.unified_log import UnifiedLog
+
 
 class Bench:
     """A writer whose threads are the test itself."""
@@ -70,19 +72,23 @@ class Bench:
         )
         self.flusher = LogDirFlusher(self.log_dir, clock, threads, Metrics())
         self.budget = QueueBudget(threads.mutex(), limit_bytes)
-        self.dropped: list[LogDir] = []
+        self.dropped: list[str] = []
         self.checkpoints = 0
         self.writer = LogDirWriter(
             self.log_dir,
             self.flusher,
             threads,
             self.budget,
-            TopicQuotas(PartitionTable(), clock, threads.mutex(), Metrics()),
+            TopicQuotas(lambda _: 0, clock, threads.mutex(), Metrics()),
             self.sink,
             self,
-            self.dropped.append,
+            self._logs_here,
             ThreadMeter("writer", clock, Metrics()),
         )
+
+    def _logs_here(self, path: str) -> list[UnifiedLog]:
+        self.dropped.append(path)
+        return []
 
     def write_start_offsets(self, _: LogDir) -> None:
         self.checkpoints += 1
@@ -131,7 +137,7 @@ def test_waiters_written_during_a_sync_share_the_next() -> None:
     bench = Bench()
 
     class Wait(Command):
-        def run(self, writer: LogDirWriter) -> Step:
+        def run(self, writer: WriterContext) -> Step:
             writer.wait_for_start_offsets(self)
             return Step.WAIT
 
@@ -162,7 +168,7 @@ def test_offline_fails_all_and_drops_handles_once() -> None:
     bench.writer.drain_once()
     bench.writer.drain_once()
     assert isinstance(command.error, LogDirOffline)
-    assert bench.dropped == [bench.log_dir]
+    assert bench.dropped == [bench.log_dir.path]
     assert bench.log_dir.offline_reason == "gone"
     with pytest.raises(LogDirOffline):
         bench.writer.submit(CallCommand(int))
@@ -287,7 +293,7 @@ def test_closed_segments_are_flushed_after_a_roll() -> None:
 def test_a_command_that_races_with_the_stop_is_answered(seed: int) -> None:
     """M01: run, or refused with NotReady; never left in the queue. Its bytes are given back."""
     sim = SimManager(seed=seed).start()
-    unit = sim.manager.units[0]
+    unit = sim.manager.logs.units[0]
     outcomes: list[str] = []
     refused = 0
 
@@ -332,7 +338,7 @@ def test_a_deleted_log_is_let_go() -> None:
         None,
         None,
     )
-    writer = sim.manager.unit_of(late.log).writer
+    writer = sim.manager.logs.unit_of(late.log).writer
     sim.operations.topics.delete("t")
     writer.submit(late)
     sim.threads.run_until_idle()
@@ -382,10 +388,10 @@ def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:
     manager.shutdown()
     scheduler.shutdown()
     with pytest.raises(NotReady):
-        manager.unit_of(log).writer.submit(CallCommand(int))
+        manager.logs.unit_of(log).writer.submit(CallCommand(int))
     manager, operations, _, scheduler = run()
     assert operations.partition_log("t", 1).log_end_offset == 1_000
-    assert all(unit.log_dir.was_clean for unit in manager.units)
+    assert all(unit.log_dir.was_clean for unit in manager.logs.units)
     manager.shutdown()
     scheduler.shutdown()
     assert failures == []

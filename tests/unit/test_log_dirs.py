@@ -159,7 +159,7 @@ def alter(sim: SimManager, key: str, value: str | None) -> None:
 
 def counts(sim: SimManager) -> list[int]:
     """Partitions of each directory."""
-    return [len(sim.manager.table.logs_in(path)) for path in DIRS]
+    return [len(sim.manager.logs.table.logs_in(path)) for path in DIRS]
 
 
 def cordons(sim: SimManager) -> list[bool]:
@@ -293,7 +293,7 @@ def test_a_directory_that_fails_at_the_start(file: str) -> None:
     sim.disk.faults.add(Fault(error=errno.EIO, kinds=kinds, path_contains=path))
     with capture_logs() as lines:
         sim.start()
-    (dead,) = [unit.log_dir.path for unit in sim.manager.units if not unit.log_dir.is_online]
+    (dead,) = [unit.log_dir.path for unit in sim.manager.logs.units if not unit.log_dir.is_online]
     assert_half_is_told(sim, lines, dead)
 
 
@@ -301,7 +301,7 @@ def test_a_directory_that_fails_at_run_time() -> None:
     """One line for all its partitions."""
     sim = SimManager(stopped()).start()
     with capture_logs() as lines:
-        sim.manager.units[0].log_dir.take_offline("it broke")
+        sim.manager.logs.units[0].log_dir.take_offline("it broke")
     assert_half_is_told(sim, lines, DIRS[0])
 
 
@@ -446,8 +446,7 @@ def test_a_creation_that_a_crash_cut_off_is_completed(mode: CrashMode) -> None:
     sim = manager_on().start()
     registry = sim.manager.registry
     topic = RegisteredTopic(UUID(int=7), "u", 3)
-    log_dirs = [unit.log_dir for unit in sim.manager.units]
-    registry.change(registry.state.with_new_topics([topic]), log_dirs)
+    registry.change(registry.state.with_new_topics([topic]))
     again = manager_on(sim.disk.crash(mode)).start()
     for partition in range(3):
         assert again.operations.partition_log("u", partition).log_end_offset == 0

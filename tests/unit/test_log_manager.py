@@ -80,7 +80,7 @@ def test_partitions_go_where_the_fewest_logs_are() -> None:
     """M14: four partitions on two empty directories are two each."""
     sim = started()
     sim.operations.topics.create("t", 4)
-    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [2, 2]
+    assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_a_cordoned_directory_gets_no_new_partition(
     before.operations.topics.create("old", 2)
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=cordoned)
     sim = SimManager(before.stop(), config=config).start()
-    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [1, 1]
+    assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [1, 1]
     for partition in range(2):
         assert sim.produce("old", batch_of("a"), partition=partition).error is None
     sim.operations.topics.delete("old")
     sim.operations.topics.create("new", 4)
-    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == counts
+    assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == counts
 
 
 @pytest.mark.parametrize("mode", list(CrashMode))
@@ -347,7 +347,7 @@ def test_a_directory_that_fails_says_why_once() -> None:
     """M15 M26: log, metrics and probe have the reason; later errors add nothing."""
     sim = started()
     sim.operations.topics.create("t", 4)
-    lost, kept = sim.manager.units
+    lost, kept = sim.manager.logs.units
     sim.disk.faults.add(
         Fault(error=errno.EIO, kinds=frozenset({"write"}), path_contains=DIRS[0], times=10**9)
     )
@@ -368,7 +368,7 @@ def test_a_directory_that_fails_says_why_once() -> None:
     assert sample("kafkalog_log_dir_offline_reason", labels) == 1
     assert sample("kafkalog_log_dir_online", {"log_dir": DIRS[0]}) == 0
     assert sample("kafkalog_log_dir_online", {"log_dir": DIRS[1]}) == 1
-    served = sim.manager.table.logs_in(kept.log_dir.path)
+    served = sim.manager.logs.table.logs_in(kept.log_dir.path)
     assert [log.log_end_offset for log in served] == [3, 3]
     assert not sim.all_dirs_died
 

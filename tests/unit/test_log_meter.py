@@ -149,7 +149,7 @@ def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> No
     lost, served = (sim.operations.partition_log("t", partition) for partition in range(2))
     assert lost.parent_dir != served.parent_dir
     sim.manager.cleaning.states.abort_and_pause_cleaning(served.topic_partition)
-    sim.manager.unit_of(lost).log_dir.take_offline("EIO")
+    sim.manager.logs.unit_of(lost).log_dir.take_offline("EIO")
     sim.clock.advance_ms(2 * READS_MS)
     late = deletable(sim, "t")
     assert served.size_bytes - 150 - 100 < late["size"] <= served.size_bytes - 150
@@ -187,7 +187,7 @@ def test_a_read_for_a_number_costs_no_directory() -> None:
     disk.faults.add(Fault(error=errno.EIO, kinds=READ, times=1_000))
     sim.clock.advance_ms(READS_MS)
     assert sample_of(sim, "t").records is None
-    assert all(unit.log_dir.is_online for unit in sim.manager.units)
+    assert all(unit.log_dir.is_online for unit in sim.manager.logs.units)
     disk.faults.disarm()
     sim.clock.advance_ms(10_000)
     assert sample_of(sim, "t").records == 1
@@ -272,7 +272,7 @@ def test_nobody_keeps_the_share_of_who_waits_longest(holder: str, surveys: int) 
     sim.clock.advance_ms(10_000)
     if holder == "is offline":
         first = sim.operations.partition_log("first", 0)
-        sim.manager.unit_of(first).log_dir.take_offline("EIO")
+        sim.manager.logs.unit_of(first).log_dir.take_offline("EIO")
     for topic in ("busy", "large"):
         sim.operations.topics.create(topic, 1, large_segments)
     for _ in range(50):
@@ -288,7 +288,7 @@ def test_nobody_keeps_the_share_of_who_waits_longest(holder: str, surveys: int) 
 
 def walked_bytes(sim: SimManager, topic: str) -> int:
     """How far the walk of a topic's only partition has come."""
-    known = sim.manager.meter.find(sim.operations.partition_log(topic, 0))
+    known = sim.manager.log_stats.find(sim.operations.partition_log(topic, 0))
     return 0 if known is None else known.count.walked_bytes
 
 
@@ -317,11 +317,11 @@ def test_the_walk_takes_its_share_evenly() -> None:
 
 def walk_evenly(sim: SimManager, log: UnifiedLog, rate: int) -> None:
     """Until the walk is over: how far it has come, ten times a second."""
-    known = sim.manager.meter.find(log)
+    known = sim.manager.log_stats.find(log)
     walked = [0 if known is None else known.count.walked_bytes]
     while walked[-1] < log.size_bytes:
         sim.clock.advance_ms(100)
-        known = sim.manager.meter.find(log)
+        known = sim.manager.log_stats.find(log)
         assert known is not None
         walked.append(known.count.walked_bytes)
     assert len(walked) > 10, "a second and more"
@@ -366,9 +366,9 @@ def test_an_index_that_cannot_be_read_costs_no_directory() -> None:
     disk.faults.add(bad)
     for _ in range(60):
         again.clock.advance_ms(1_000)
-        again.manager.meter.run_once()
+        again.manager.log_stats.run_once()
     assert bad.seen > 0
-    assert all(unit.log_dir.is_online for unit in again.manager.units)
+    assert all(unit.log_dir.is_online for unit in again.manager.logs.units)
     assert deletable(again, "bad") == {}
     assert deletable(again, "many") == {"start_offset": 0}
 

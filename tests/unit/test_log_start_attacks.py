@@ -50,7 +50,7 @@ def deleted_below_nine(*, clean: bool) -> SimFilesystem:
         sim.operations.topics.create(topic, 1)
         for _ in range(40):
             assert sim.produce(topic, batch_of("v")).error is None
-    bases = [each.base_offset for each in sim.manager.log_of("t", 0).segments]
+    bases = [each.base_offset for each in sim.manager.logs.log_of("t", 0).segments]
     assert bases == [0, 16, 32]
     assert sim.delete_records("t", 9).error is None
     return sim.stop() if clean else sim.kill()
@@ -61,7 +61,7 @@ def write(disk: SimFilesystem, *lines: str) -> None:
 
 
 def start_of(sim: SimManager, topic: str = "t") -> int:
-    return sim.manager.log_of(topic, 0).log_start_offset
+    return sim.manager.logs.log_of(topic, 0).log_start_offset
 
 
 def counted(sim: SimManager) -> float:
@@ -72,7 +72,7 @@ def retain(sim: SimManager, topic: str = "t") -> list[int]:
     """Let retention take all it may; the bases that are left."""
     sim.manager.topics.alter_configs(topic, {"retention.bytes": "0"})
     sim.manager.retention.run_once()
-    return [each.base_offset for each in sim.manager.log_of(topic, 0).segments]
+    return [each.base_offset for each in sim.manager.logs.log_of(topic, 0).segments]
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -114,7 +114,7 @@ def test_a_log_start_above_the_end_takes_nothing(topic: str, clean: bool) -> Non
     write(disk, f"{topic} 0 999")
     sim, told = life(disk)
     assert len(told) == 1 + (topic == "v"), "the line of t is gone then"
-    log = sim.manager.log_of(topic, 0)
+    log = sim.manager.logs.log_of(topic, 0)
     assert (log.log_start_offset, log.log_end_offset) == ({"t": 9, "v": 0}[topic], 40)
     assert [each.base_offset for each in log.segments] == [0, 16, 32]
 
@@ -135,9 +135,9 @@ def test_a_deletion_up_to_there_settles_it(offset: int) -> None:
     """Somebody who may delete has said so; below it nothing is asked for."""
     sim = disputed()
     assert sim.delete_records("t", 24).result == 25
-    assert sim.manager.log_of("t", 0).disputed_start_offset == 9
+    assert sim.manager.logs.log_of("t", 0).disputed_start_offset == 9
     assert sim.delete_records("t", offset).error is None
-    assert sim.manager.log_of("t", 0).disputed_start_offset is None
+    assert sim.manager.logs.log_of("t", 0).disputed_start_offset is None
     start = {-1: 40}.get(offset, offset)
     sim, told = life(sim.kill())
     assert (start_of(sim), told) == (start, [])
@@ -164,7 +164,7 @@ def test_the_doctor_settles_it() -> None:
 
 def test_a_disputed_log_is_not_compacted() -> None:
     sim = disputed(cleanup_policy="compact,delete", min_cleanable_dirty_ratio="0")
-    log, states = sim.manager.log_of("t", 0), sim.manager.cleaning.states
+    log, states = sim.manager.logs.log_of("t", 0), sim.manager.cleaning.states
     standing = states.look(log, 0)
     assert standing.to_clean is not None
     assert not standing.to_clean.is_eligible
@@ -179,8 +179,8 @@ def test_a_disputed_log_is_counted_and_explained() -> None:
     gauge = "kafkalog_log_starts_disputed"
     assert sim.metrics.registry.get_sample_value(gauge, {"log_dir": "/data/a"}) == 1
     sim.manager.topics.alter_configs("t", {"retention.bytes": "0"})
-    facts = execute.facts_of(sim.manager.log_of("t", 0))
-    policy = execute.policy_of(sim.manager.log_of("t", 0).config)
+    facts = execute.facts_of(sim.manager.logs.log_of("t", 0))
+    policy = execute.policy_of(sim.manager.logs.log_of("t", 0).config)
     assert keeper_of(facts, policy, 0) is Keeper.DISPUTED_START
 
 
@@ -227,7 +227,7 @@ def test_a_start_that_moves_while_files_are_written_is_no_dispute(
     sim.operations.topics.create("t", 1)
     for _ in range(40):
         assert sim.produce("t", batch_of("v")).error is None
-    log, checkpoints = sim.manager.log_of("t", 0), sim.manager.checkpoints
+    log, checkpoints = sim.manager.logs.log_of("t", 0), sim.manager.checkpoints
     encode, collect = checkpoints._encoded_proofs, checkpoints._collect
 
     def delete() -> None:
@@ -246,9 +246,9 @@ def test_a_start_that_moves_while_files_are_written_is_no_dispute(
 
     monkeypatch.setattr(checkpoints, "_encoded_proofs", encoded)
     monkeypatch.setattr(checkpoints, "_collect", collected)
-    checkpoints.write_start_offsets(sim.manager.online_units[0].log_dir)
+    checkpoints.write_start_offsets(sim.manager.logs.online_units[0].log_dir)
     sim, _ = life(sim.kill())
-    assert sim.manager.log_of("t", 0).disputed_start_offset is None
+    assert sim.manager.logs.log_of("t", 0).disputed_start_offset is None
 
 
 def test_a_dispute_that_ends_while_the_file_is_written_leaves_a_sound_file(
@@ -256,7 +256,7 @@ def test_a_dispute_that_ends_while_the_file_is_written_leaves_a_sound_file(
 ) -> None:
     """The writer settles it between two looks of a task."""
     sim = disputed()
-    log, seen = sim.manager.log_of("t", 0), list[None]()
+    log, seen = sim.manager.logs.log_of("t", 0), list[None]()
 
     def look(_: UnifiedLog) -> int | None:
         seen.append(None)
@@ -264,6 +264,6 @@ def test_a_dispute_that_ends_while_the_file_is_written_leaves_a_sound_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(log), "disputed_start_offset", property(look), raising=False)
-        sim.manager.checkpoints.write_proofs(sim.manager.online_units[0].log_dir)
+        sim.manager.checkpoints.write_proofs(sim.manager.logs.online_units[0].log_dir)
     _, entries = decode_proofs(sim.disk.read_file(f"/data/a/{PROOFS}"))
     assert {entry.log_start_offset for entry in entries.values()} <= {0, 9, 25}

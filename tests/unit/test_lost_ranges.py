@@ -480,7 +480,7 @@ def test_a_log_that_goes_while_it_is_served_costs_its_offsets_alone() -> None:
     for _ in range(2):
         with pytest.raises(CorruptBatch):
             first_offset(world, lost.first_offset)
-    assert world.sim.manager.unit_of(log).log_dir.is_online
+    assert world.sim.manager.logs.unit_of(log).log_dir.is_online
     sample = next(each for each in world.sim.operations.metrics_snapshot().samples())
     assert sample.lost_offsets == bases[2] - bases[1]
     world.sim.operations.accept_loss("t", 0, lost)

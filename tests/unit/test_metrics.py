@@ -507,7 +507,7 @@ def test_what_failed_is_counted_before_anybody_is_told() -> None:
     last.is_internal, last.on_done = True, lambda _: seen.append(series_of(sim, "t"))
     records = records_of(batch_of("a"), log)
     sim.operations.submit_produce(log, records, Acks.LEADER, expected_offset=7)
-    sim.manager.unit_of(log).writer.submit(last)
+    sim.manager.logs.unit_of(log).writer.submit(last)
     sim.threads.run_until_idle()
     assert "kafkalog_append_refusals_total" in seen[0]
 

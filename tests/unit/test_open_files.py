@@ -38,8 +38,8 @@ def started(disk: SimFilesystem | None = None) -> SimManager:
 
 def settle(sim: SimManager) -> int:
     """Handles that are open when nothing is under way or unsynced."""
-    for log in sim.manager.table.logs():
-        sim.manager.unit_of(log).writer.run(FlushCommand(log))
+    for log in sim.manager.logs.table.logs():
+        sim.manager.logs.unit_of(log).writer.run(FlushCommand(log))
     sim.threads.run_until_idle()
     return sim.disk.open_handles
 
@@ -73,7 +73,7 @@ def test_open_files_are_bounded_whatever_the_segments(acks: Acks) -> None:
     assert sim.disk.open_handles <= most
     fill(sim, acks)
     assert settle(sim) <= most
-    segments = sum(len(log.segments) for log in sim.manager.table.logs())
+    segments = sum(len(log.segments) for log in sim.manager.logs.table.logs())
     assert segments >= PARTITIONS * BATCHES
     for partition in range(PARTITIONS):
         assert read_all(sim, partition) == BATCHES

@@ -197,7 +197,7 @@ def test_a_topic_that_is_deleted_meanwhile_stays_deleted() -> None:
     """M15: its partition is not loaded again; the next start removes what is left of it."""
     sim, freed, _ = started_on_a_full_disk()
     sim.disk.capacity_bytes += freed
-    sim.manager.units[0].log_dir.measure_space()
+    sim.manager.logs.units[0].log_dir.measure_space()
     sim.operations.topics.delete("t")
     sim.clock.advance_ms(20_000)
     assert sim.operations.readiness().offline_partitions == 0
@@ -211,9 +211,9 @@ def test_a_stopping_daemon_loads_nothing() -> None:
     """M16: the stop closes what it found served; a try that comes later would not be closed."""
     sim, freed, _ = started_on_a_full_disk()
     sim.disk.capacity_bytes += freed
-    sim.manager.is_loaded = False
-    sim.manager.reload.run_once(sim.manager.units[0].log_dir)
-    assert sim.manager.table.fault_count == 1
+    sim.manager.registry.is_ready = False
+    sim.manager.reload.run_once(sim.manager.logs.units[0].log_dir)
+    assert sim.manager.logs.table.fault_count == 1
 
 
 def test_a_partition_that_could_not_be_made_is_made_later() -> None:
@@ -244,7 +244,7 @@ def test_a_partition_that_was_made_anew_has_no_past() -> None:
     sim.clock.advance_ms(20_000)
     assert sim.produce("t", batch_of("v")).error is None
     again = manager_on(sim.kill()).start()
-    assert (log_end(again), again.manager.log_of("t", 0).losses.ranges) == (1, ())
+    assert (log_end(again), again.manager.logs.log_of("t", 0).losses.ranges) == (1, ())
 
 
 def test_an_idle_full_directory_heals() -> None:

@@ -278,7 +278,7 @@ def test_a_consumer_whose_records_go_is_reset(reset: Reset, position: int) -> No
     """Between the look at its position and the read: as ``auto.offset.reset`` says, no error."""
     poll = PollWorld(ConsumerConfig(reset=reset))
     poll.append("a", "b", "c")
-    log = poll.sim.manager.log_of("t", 0)
+    log = poll.sim.manager.logs.log_of("t", 0)
     poll.consumer.seek({log.topic_partition: 0})
 
     def delete() -> None:
@@ -294,7 +294,7 @@ def test_a_consumer_whose_records_go_is_reset(reset: Reset, position: int) -> No
 def test_a_page_ends_where_records_went() -> None:
     """What it has read already is given; the next page is told of the rest."""
     poll = PollWorld(ConsumerConfig())
-    log = poll.sim.manager.log_of("t", 0)
+    log = poll.sim.manager.logs.log_of("t", 0)
     poll.append("a", "b")
     log.roll()
     poll.append("c", "d")

@@ -54,13 +54,13 @@ def test_a_partition_moves_with_all_it_holds() -> None:
     Method: compare before and after, append behind, restart.
     """
     sim = world()
-    log = sim.manager.log_of("t", 0)
+    log = sim.manager.logs.log_of("t", 0)
     before, end, epochs = contents(sim), log.log_end_offset, log.epochs.entries
     assert place(sim) == A
     status = move(sim)
     assert (status.state, status.source, status.target) == (MoveState.DONE, A, B)
     assert (status.offset_lag, status.copied_bytes) == (0, status.size_bytes)
-    moved = sim.manager.log_of("t", 0)
+    moved = sim.manager.logs.log_of("t", 0)
     assert place(sim) == B
     assert contents(sim) == before
     assert moved.log_end_offset == moved.high_watermark == moved.recovery_point == end
@@ -68,7 +68,7 @@ def test_a_partition_moves_with_all_it_holds() -> None:
     check_invariants(moved)
     assert sim.produce("t", batch_of("behind")).error is None
     assert states(sim) == {A: [DirectoryState.DELETE], B: [DirectoryState.LIVE]}
-    assert not sim.manager.table.futures()
+    assert not sim.manager.logs.table.futures()
     after = contents(sim)
     again = SimManager(sim.stop()).start()
     assert place(again) == B
@@ -108,13 +108,13 @@ def test_deleted_records_stay_deleted() -> None:
     assert sim.delete_records("t", 7).error is None
     before = contents(sim)
     assert ended(sim).state is MoveState.DONE
-    moved = sim.manager.log_of("t", 0)
+    moved = sim.manager.logs.log_of("t", 0)
     assert moved.log_start_offset == 7
     assert contents(sim) == before
     check_invariants(moved)
     again = SimManager(sim.kill()).start()
     assert place(again) == B
-    assert again.manager.log_of("t", 0).log_start_offset == 7
+    assert again.manager.logs.log_of("t", 0).log_start_offset == 7
     assert contents(again) == before
 
 
@@ -129,7 +129,7 @@ def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
     before = contents(sim)
     assert ended(sim).state is MoveState.DONE
     assert contents(sim) == before
-    check_invariants(sim.manager.log_of("t", 0))
+    check_invariants(sim.manager.logs.log_of("t", 0))
 
 
 def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
@@ -149,43 +149,43 @@ def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
 
     monkeypatch.setattr(future_log, "read_slice", read_behind_a_deletion)
     assert move(sim).state is MoveState.DONE
-    check_invariants(sim.manager.log_of("t", 0))
-    assert sim.manager.log_of("t", 0).log_start_offset == 4
+    check_invariants(sim.manager.logs.log_of("t", 0))
+    assert sim.manager.logs.log_of("t", 0).log_start_offset == 4
 
 
 def test_a_partition_without_records_moves() -> None:
     """Nothing to copy is no reason to fail: offsets go on where they were."""
     sim = world()
     assert sim.delete_records("t", -1).error is None
-    end = sim.manager.log_of("t", 0).log_end_offset
-    epochs = sim.manager.log_of("t", 0).epochs.entries
+    end = sim.manager.logs.log_of("t", 0).log_end_offset
+    epochs = sim.manager.logs.log_of("t", 0).epochs.entries
     assert move(sim).state is MoveState.DONE
-    log = sim.manager.log_of("t", 0)
+    log = sim.manager.logs.log_of("t", 0)
     assert (log.log_start_offset, log.log_end_offset) == (end, end)
     assert log.epochs.entries == epochs
     assert sim.produce("t", batch_of("next")).error is None
     assert log.log_end_offset == end + 1
     again = SimManager(sim.stop()).start()
-    assert again.manager.log_of("t", 0).log_end_offset == end + 1
-    assert again.manager.log_of("t", 0).log_start_offset == end
+    assert again.manager.logs.log_of("t", 0).log_end_offset == end + 1
+    assert again.manager.logs.log_of("t", 0).log_start_offset == end
 
 
 def test_a_new_partition_moves() -> None:
     """An empty partition keeps epoch 0 at offset 0."""
     sim = world(0)
     assert move(sim).state is MoveState.DONE
-    assert [tuple(each) for each in sim.manager.log_of("t", 0).epochs.entries] == [(0, 0)]
+    assert [tuple(each) for each in sim.manager.logs.log_of("t", 0).epochs.entries] == [(0, 0)]
     assert sim.produce("t", batch_of("first")).error is None
 
 
 def test_a_gap_at_the_end_is_no_new_offset() -> None:
     """An offset that compaction or a roll left out is not given again."""
     sim = world()
-    writer = sim.manager.unit_at(A).writer
-    log = sim.manager.log_of("t", 0)
+    writer = sim.manager.logs.unit_at(A).writer
+    log = sim.manager.logs.log_of("t", 0)
     writer.call(lambda: log.roll(40))
     assert move(sim).state is MoveState.DONE
-    assert sim.manager.log_of("t", 0).log_end_offset == 40
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 40
 
 
 def test_producers_whose_records_are_gone_are_known() -> None:
@@ -208,7 +208,7 @@ def test_producers_whose_records_are_gone_are_known() -> None:
         assert isinstance(second, LogAppendInfo)
         assert (second.duplicate, second.first_offset) == (True, first.first_offset)
         sim.produce("t", batch_of("behind"))
-        sim.manager.checkpoints.write_recovery_points(sim.manager.unit_at(B).log_dir)
+        sim.manager.checkpoints.write_recovery_points(sim.manager.logs.unit_at(B).log_dir)
         sim = SimManager(sim.kill()).start()
 
 
@@ -217,7 +217,7 @@ def test_configs_reach_the_copy() -> None:
     sim = begun()
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "5")])
     ended(sim)
-    assert sim.manager.log_of("t", 0).config.retention_ms == 5
+    assert sim.manager.logs.log_of("t", 0).config.retention_ms == 5
 
 
 def test_a_deleted_topic_takes_its_copy_along() -> None:
@@ -229,9 +229,9 @@ def test_a_deleted_topic_takes_its_copy_along() -> None:
     sim.threads.run_until_idle()
     sim.clock.advance_ms(120_000)
     assert states(sim) == {A: [], B: []}
-    assert all(unit.log_dir.is_online for unit in sim.manager.units)
+    assert all(unit.log_dir.is_online for unit in sim.manager.logs.units)
     sim.operations.topics.create("t", 1)
-    assert sim.manager.log_of("t", 0).log_end_offset == 0
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 0
 
 
 def test_a_cancelled_move_leaves_the_partition() -> None:
@@ -268,12 +268,12 @@ def test_refusals() -> None:
             sim.operations.log_dirs.move(topic, partition, path)
     assert sim.operations.log_dirs.move("t", 0, A + "/").state is MoveState.DONE
     assert sim.operations.log_dirs.moves() == []
-    sim.manager.unit_at(B).log_dir.is_cordoned = False
+    sim.manager.logs.unit_at(B).log_dir.is_cordoned = False
     long_name = "n" * 249
     sim.operations.topics.create(long_name, 1)
     with pytest.raises(InvalidTopicName, match="too long"):
         sim.operations.log_dirs.move(long_name, 0, A)
-    sim.manager.unit_at(B).log_dir.take_offline("pulled out")
+    sim.manager.logs.unit_at(B).log_dir.take_offline("pulled out")
     with pytest.raises(LogDirOffline, match="pulled out"):
         sim.operations.log_dirs.move("t", 0, B)
 
@@ -281,8 +281,8 @@ def test_refusals() -> None:
 def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> None:
     """An append that meets the change of names is told to come again (503)."""
     sim = world(1)
-    log = sim.manager.log_of("t", 0)
-    writer = sim.manager.unit_at(A).writer
+    log = sim.manager.logs.log_of("t", 0)
+    writer = sim.manager.logs.unit_at(A).writer
     writer.run(HoldCommand(log))
     end = log.log_end_offset
     refused = sim.produce("t", batch_of("too early"))
@@ -294,15 +294,15 @@ def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> Non
 def test_who_holds_the_old_log_is_not_given_a_fault_of_the_disk() -> None:
     """KAFKA-19571: a reader of the old log whose files are gone takes no directory offline."""
     sim = world()
-    old = sim.manager.log_of("t", 0)
+    old = sim.manager.logs.log_of("t", 0)
     assert move(sim).state is MoveState.DONE
     sim.clock.advance_ms(120_000)
     assert states(sim)[A] == []
     assert old.read(0, 1000, Isolation.HIGH_WATERMARK).data == b""
     append = AppendCommand(old, records_of(batch_of("x"), old), Acks.ALL, None, None)
     with pytest.raises(PartitionMoving):
-        sim.manager.unit_at(A).writer.run(append)
-    assert all(unit.log_dir.is_online for unit in sim.manager.units)
+        sim.manager.logs.unit_at(A).writer.run(append)
+    assert all(unit.log_dir.is_online for unit in sim.manager.logs.units)
 
 
 def test_there_and_back_again() -> None:
@@ -325,7 +325,7 @@ def test_what_only_a_move_has_named_is_not_replaced_by_an_empty_partition() -> N
     disk.remove_tree(f"{A}/t-0")
     again = SimManager(disk).start()
     with pytest.raises(LogDirOffline, match="left by a move"):
-        again.manager.log_of("t", 0)
+        again.manager.logs.log_of("t", 0)
     assert states(again) == {A: [], B: [DirectoryState.FUTURE]}
 
 
@@ -351,7 +351,7 @@ def test_a_stop_ends_the_load_of_a_copy() -> None:
     again = SimManager(sim.kill(), config=SLOW).start()
     again.manager.stop_loading()
     again.threads.run_until_idle()
-    assert again.manager.table.future_of(T0) is None
+    assert again.manager.logs.table.future_of(T0) is None
     assert states(again) == {A: [DirectoryState.LIVE], B: [DirectoryState.FUTURE]}
     third = SimManager(again.stop()).start()
     assert ended(third).state is MoveState.DONE
@@ -364,15 +364,15 @@ def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
     for number in range(4):
         sim.produce("t", batch_of(f"lost {number}", "x" * 20), Acks.LEADER)
     sim.operations.log_dirs.move("t", 0, B)
-    future = sim.manager.table.future_of
+    future = sim.manager.logs.table.future_of
     sim.threads.run_until(lambda: (log := future(T0)) is not None and log.log_end_offset > 6)
     copy = future(T0)
     assert copy is not None
-    sim.manager.unit_at(B).writer.run(FlushCommand(copy))
+    sim.manager.logs.unit_at(B).writer.run(FlushCommand(copy))
     disk = sim.disk.crash(CrashMode.DROP_ALL, 0)
     sim.threads.kill_all()
     again = SimManager(disk, config=SLOW).start()
-    assert again.manager.log_of("t", 0).log_end_offset == 4
+    assert again.manager.logs.log_of("t", 0).log_end_offset == 4
     for number in range(4):
         again.produce("t", batch_of(f"new {number}", "x" * 20))
     expected = contents(again)
@@ -395,7 +395,7 @@ def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
         sim.produce("t", keyed_batch((key, "x" * 40)))
     sim.operations.log_dirs.move("t", 0, B)
     sim.threads.run_until_idle()
-    copy = sim.manager.table.future_of(T0)
+    copy = sim.manager.logs.table.future_of(T0)
     assert copy is not None
     assert 2 <= copy.log_end_offset <= 4, "its last record is one that no clean takes"
     again = SimManager(sim.kill(), config=SLOW).start()
@@ -414,7 +414,7 @@ def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
 def clean(sim: SimManager) -> None:
     """A clean that somebody asks for."""
     done: list[CleaningRun] = []
-    request = CleanRequest(sim.manager.log_of("t", 0), False, done.append)
+    request = CleanRequest(sim.manager.logs.log_of("t", 0), False, done.append)
     sim.manager.cleaning.cleaner.submit(request)
     sim.threads.run_until(lambda: bool(done))
     assert done[0].error is None
@@ -439,11 +439,11 @@ def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
                 assert sim.operations.log_dirs.moves() == []
                 state = MoveState.FAILED
             is_struck = fault.seen >= nth
-            log = sim.manager.log_of("t", 0)
+            log = sim.manager.logs.log_of("t", 0)
             if state is MoveState.FAILED:
                 assert place(sim) == A
-                assert not sim.manager.table.futures()
-                assert sim.manager.unit_at(A).log_dir.is_online
+                assert not sim.manager.logs.table.futures()
+                assert sim.manager.logs.unit_at(A).log_dir.is_online
                 assert states(sim)[A] == [DirectoryState.LIVE]
                 assert sim.produce("t", batch_of("goes on")).error is None
                 assert log.log_end_offset == 7

@@ -271,10 +271,7 @@ def test_too_many_bumps_are_refused() -> None:
     registry = sim.manager.registry
     many = {number: ProducerEpoch(1, sim.clock.wall_ms()) for number in range(9_999)}
     epochs = {**registry.state.producer_epochs, **many}
-    registry.change(
-        registry.state.with_producer_epochs(epochs),
-        [unit.log_dir for unit in sim.manager.online_units],
-    )
+    registry.change(registry.state.with_producer_epochs(epochs))
     with pytest.raises(Overloaded):
         bump(sim, second)
     append(sim, second, 0)
@@ -287,7 +284,7 @@ def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
     sim = started()
     producer_id = give(sim)
     logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
-    sim.manager.unit_of(logs[0]).log_dir.take_offline("test")
+    sim.manager.logs.unit_of(logs[0]).log_dir.take_offline("test")
     assert bump(sim, producer_id) == (producer_id, 1)
     with pytest.raises(InvalidProducerEpoch):
         append(sim, producer_id, 0, partition=1)
@@ -338,7 +335,7 @@ def test_each_ends_by_itself() -> None:
     assert committed(sim) == ["c", "d"]
     assert markers(sim) == ["COMMIT", "ABORT", "ABORT"]
     sim = started_with_sinks(sim.kill())
-    check_invariants(sim.manager.log_of("t", 0))
+    check_invariants(sim.manager.logs.log_of("t", 0))
     assert is_settled(sim)
     assert committed(sim) == ["c", "d"]
     sim.stop()

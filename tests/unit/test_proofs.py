@@ -378,7 +378,7 @@ def on_disk(disk: SimFilesystem, path: str = PATH) -> list[CheckedOffsets]:
 
 def proof(sim: SimManager, topic: str = "t") -> LogProof:
     """What the load of the partition got."""
-    unit = sim.manager.unit_of(sim.manager.log_of(topic, 0))
+    unit = sim.manager.logs.unit_of(sim.manager.logs.log_of(topic, 0))
     return sim.manager.checkpoints.proof_of(
         unit.log_dir, TopicPartition(topic, 0), was_clean=unit.log_dir.was_clean
     )
@@ -399,9 +399,9 @@ def test_a_new_partition_is_gapless_from_its_birth() -> None:
     assert sim.produce("t", batch_of("v")).error is None
     sim = life(sim.kill())
     assert proof(sim).is_gapless
-    assert sim.manager.log_of("t", 0).losses.proof.is_gapless
+    assert sim.manager.logs.log_of("t", 0).losses.proof.is_gapless
     sim = life(sim.stop())
-    assert sim.manager.log_of("t", 0).losses.proof.is_gapless, "through the stops, too"
+    assert sim.manager.logs.log_of("t", 0).losses.proof.is_gapless, "through the stops, too"
 
 
 def test_a_creation_writes_the_file_once_a_directory() -> None:
@@ -420,11 +420,11 @@ def test_the_end_is_known_after_a_clean_stop_alone() -> None:
     assert on_disk(disk) == [CheckedOffsets(0, 4, end_offset=4, is_gapless=True)]
     sim = life(disk)
     assert proof(sim).end_offset == 4
-    assert sim.manager.log_of("t", 0).losses.proof.end_offset is None, "the log goes on"
+    assert sim.manager.logs.log_of("t", 0).losses.proof.end_offset is None, "the log goes on"
     sim.produce("t", batch_of("v"))
     sim = life(sim.kill())
     assert proof(sim).end_offset is None
-    assert sim.manager.log_of("t", 0).log_end_offset == 5
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 5
 
 
 @pytest.mark.parametrize(("line", "end"), [("t 0 5", None), ("t 0 3", None), ("u 0 4", 4)])
@@ -443,7 +443,7 @@ def test_epochs_of_a_kafka_end_gaplessness() -> None:
     )
     sim = life(disk)
     assert proof(sim).is_gapless
-    assert not sim.manager.log_of("t", 0).losses.proof.is_gapless
+    assert not sim.manager.logs.log_of("t", 0).losses.proof.is_gapless
     sim = life(sim.stop())
     assert not proof(sim).is_gapless
 
@@ -453,13 +453,13 @@ def test_a_clean_of_others_ends_gaplessness() -> None:
     disk = first_life(4).stop()
     disk.write_file_atomically(f"/data/a/{CLEANER_OFFSETS}", encode_offsets({T0: 3}))
     sim = life(disk)
-    assert not sim.manager.log_of("t", 0).losses.proof.is_gapless
+    assert not sim.manager.logs.log_of("t", 0).losses.proof.is_gapless
 
 
 def test_the_first_clean_ends_gaplessness_before_it_changes_anything() -> None:
     """Whatever becomes of the clean, and whatever the topic's policy is at the next start."""
     daemon = CleaningDaemon()
-    path = f"{daemon.sim.manager.unit_of(daemon.topic()).log_dir.path}/{PROOFS}"
+    path = f"{daemon.sim.manager.logs.unit_of(daemon.topic()).log_dir.path}/{PROOFS}"
     assert [each.is_gapless for each in on_disk(daemon.sim.disk, path)] == [True]
     daemon.run_into_a_clean()
     durable = daemon.sim.disk.durable_files()
@@ -487,7 +487,7 @@ def test_a_topic_that_is_made_again_has_no_past() -> None:
     sim.operations.topics.delete("t")
     sim.operations.topics.create("t", 1)
     assert on_disk(sim.disk) == [CheckedOffsets(is_gapless=True)]
-    assert sim.manager.log_of("t", 0).log_start_offset == 0
+    assert sim.manager.logs.log_of("t", 0).log_start_offset == 0
 
 
 def test_a_missing_file_proves_nothing_and_is_no_fault() -> None:
@@ -518,7 +518,7 @@ def test_a_file_that_is_not_believed(
     [line] = errors_of(lambda: sims.append(life(disk)))
     assert (line["event"], line["log_level"], line["file"]) == (event, level, PATH)
     assert not proof(sims[0]).is_gapless
-    assert sims[0].manager.log_of("t", 0).log_end_offset == 4
+    assert sims[0].manager.logs.log_of("t", 0).log_end_offset == 4
     assert on_disk(sims[0].stop()) == [CheckedOffsets(0, 4, end_offset=4)]
 
 
@@ -537,14 +537,14 @@ def test_a_directory_in_its_place_is_put_aside() -> None:
 def test_of_a_recovery_point_the_smaller_counts(line: str | None, point: int) -> None:
     """Rotted up, down, and gone: nothing is believed to be durable that is not."""
     sim = first_life(4)
-    sim.manager.checkpoints.write_recovery_points(sim.manager.units[0].log_dir)
+    sim.manager.checkpoints.write_recovery_points(sim.manager.logs.units[0].log_dir)
     disk = sim.kill()
     text = "0\n0\n" if line is None else f"0\n1\n{line}\n"
     disk.write_file_atomically(f"/data/a/{RECOVERY_POINTS}", text.encode())
     sim = life(disk)
-    found = sim.manager.checkpoints.found(sim.manager.units[0].log_dir, RECOVERY_POINTS)
+    found = sim.manager.checkpoints.found(sim.manager.logs.units[0].log_dir, RECOVERY_POINTS)
     assert found[T0] == point
-    assert sim.manager.log_of("t", 0).log_end_offset == 4
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 4
 
 
 @pytest.mark.parametrize(
@@ -553,7 +553,7 @@ def test_of_a_recovery_point_the_smaller_counts(line: str | None, point: int) ->
 def test_of_a_first_dirty_offset_the_smaller_counts(line: str | None, dirty: int) -> None:
     """Rotted up, dirty records would never be compacted, and a deleted key could come back."""
     daemon = CleaningDaemon()
-    log_dir = daemon.sim.manager.unit_of(daemon.topic()).log_dir
+    log_dir = daemon.sim.manager.logs.unit_of(daemon.topic()).log_dir
     daemon.turn()
     assert daemon.checkpoint() == 10
     disk = daemon.sim.stop()
@@ -576,15 +576,15 @@ def test_a_recovery_point_that_rotted_up_hides_no_torn_record(mode: CrashMode) -
     """What a power cut tore lies in a segment below it then: it is looked at all the same."""
     sim = first_life(4)
     sim.manager.topics.alter_configs("t", {"internal.segment.bytes": "1500"})
-    sim.manager.checkpoints.write_recovery_points(sim.manager.units[0].log_dir)
-    sim.manager.units[0].flusher.submit = lambda _: None  # type: ignore[method-assign,assignment]  # a slow disk
+    sim.manager.checkpoints.write_recovery_points(sim.manager.logs.units[0].log_dir)
+    sim.manager.logs.units[0].flusher.submit = lambda _: None  # type: ignore[method-assign,assignment]  # a slow disk
     for _ in range(6):
         assert sim.produce("t", batch_of("w" * 600), Acks.LEADER).error is None
-    assert len(sim.manager.log_of("t", 0).segments) > 2
+    assert len(sim.manager.logs.log_of("t", 0).segments) > 2
     for seed in range(3):
         disk = sim.disk.crash(mode, seed)
         disk.write_file_atomically(f"/data/a/{RECOVERY_POINTS}", encode_offsets({T0: 10}))
-        log = life(disk).manager.log_of("t", 0)
+        log = life(disk).manager.logs.log_of("t", 0)
         check_invariants(log)
         assert 4 <= log.log_end_offset <= 10
         offset = 0

@@ -77,7 +77,7 @@ def test_any_number_of_log_directories(count: int) -> None:
     assert [each.path for each in report.log_dirs] == targets
     assert sum(each.partitions for each in report.log_dirs) == len(before)
     copy = started(disk, targets)
-    assert len(copy.manager.online_units) == count
+    assert len(copy.manager.logs.online_units) == count
     assert snapshot(copy) == before
     check_sound(copy)
     assert {each.size_bytes > 0 for each in report.log_dirs} == {True}
@@ -125,7 +125,7 @@ def test_a_derived_file_that_has_changed_is_left_out(name: str, is_missing: bool
     assert snapshot(copy) == before
     assert all(
         copy.disk.exists(f"{log.directory}/{name}")
-        for log in copy.manager.table.logs()
+        for log in copy.manager.logs.table.logs()
         if str(log.topic_partition) == "orders-0"
     )
 

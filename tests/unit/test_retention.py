@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from kafkalog.broker import tasks
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.retention.report import RetentionOutcome
-from kafkalog.broker.retention.retention import RETENTION_TASK, FinishCommand, Taken
+from kafkalog.broker.retention.retention import RETENTION_TASK, DeletedSegment, FinishCommand
 from kafkalog.broker.values import Acks
 from kafkalog.env.scheduler import TaskState
 from kafkalog.errors import (
@@ -91,7 +91,7 @@ def fill(sim: SimManager, segments: int, *, age_ms: int = MINUTE, topic: str = "
     log = sim.operations.partition_log(topic, 0)
     for _ in range(segments):
         put(sim, topic=topic)
-        sim.manager.unit_of(log).writer.call(log.roll)
+        sim.manager.logs.unit_of(log).writer.call(log.roll)
         sim.clock.advance_ms(age_ms)
 
 
@@ -195,7 +195,7 @@ def test_kafka_5634_nothing_above_the_high_watermark() -> None:
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     records = one_record(sim, log)
-    sim.manager.unit_of(log).writer.call(lambda: log.append(records, synced=True))
+    sim.manager.logs.unit_of(log).writer.call(lambda: log.append(records, synced=True))
     sim.clock.advance_ms(MINUTE)
     assert (log.high_watermark, log.log_end_offset) == (2, 3)
     assert sim.manager.retention.run_once() == 2
@@ -226,7 +226,7 @@ def test_mass_deletion_lets_appends_through() -> None:
     sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 40)
     log = sim.operations.partition_log("t", 0)
-    writer = sim.manager.unit_of(log).writer
+    writer = sim.manager.logs.unit_of(log).writer
     left: list[int] = []
     records = one_record(sim, log)
     writer.call(lambda: log.increment_log_start_offset(40, "test"))
@@ -256,7 +256,7 @@ def test_a_directory_that_fails_does_not_stop_the_others() -> None:
     assert task.last_error.startswith("LogDirOffline: ")
     runs = sim.metrics.registry.get_sample_value("kafkalog_retention_runs_total")
     assert runs == task.runs
-    assert [unit.log_dir.is_online for unit in sim.manager.units].count(False) == 1
+    assert [unit.log_dir.is_online for unit in sim.manager.logs.units].count(False) == 1
 
 
 def test_a_check_ends_with_the_daemon() -> None:
@@ -283,7 +283,7 @@ def test_a_topic_deleted_during_the_check_is_no_failure() -> None:
     sim.operations.topics.create("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
-    writer = sim.manager.unit_of(log).writer
+    writer = sim.manager.logs.unit_of(log).writer
     writer.call(lambda: writer.retire([log]))  # deleted after the task took its list of logs
     assert sim.manager.retention.run_once() == 0
     assert bases(sim) == [0, 1, 2]
@@ -454,7 +454,9 @@ def test_the_dry_run_is_what_the_run_deletes(configs: dict[str, str]) -> None:
     put(sim)
     assert sim.delete_records("t", 2).error is None
     told = sim.operations.retain("t", 0, dry_run=True)
-    before = {each.base_offset: each.size_bytes for each in sim.manager.table.logs()[0].segments}
+    before = {
+        each.base_offset: each.size_bytes for each in sim.manager.logs.table.logs()[0].segments
+    }
     assert sorted(before) == bases(sim)
     assert sim.operations.retain("t", 0, dry_run=False) == told
     assert told.deleted
@@ -477,7 +479,7 @@ def test_a_run_over_all_is_the_task_s_pass() -> None:
     sim.operations.topics.create("c", 1, {"cleanup.policy": "compact,delete", "retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("c", 0)
-    sim.manager.unit_of(log).writer.call(log.roll)
+    sim.manager.logs.unit_of(log).writer.call(log.roll)
     told = outcomes(sim, dry_run=True)
     assert sorted(told) == ["t-0", "t-1"]
     assert outcomes(sim, dry_run=False) == told
@@ -571,17 +573,17 @@ def test_while_a_check_runs_the_next_one_is_not_known() -> None:
     sim = started()
     seen: list[Schedule | None] = []
     task = sim.manager.retention.run_once
-    retention = sim.manager.retention
+    retention, report = sim.manager.retention, sim.operations._retention
 
     def look() -> int:
-        seen.append(retention.schedule_of(LogConfig()))
+        seen.append(report.schedule_of(LogConfig()))
         return task()
 
     retention.run_once = look  # type: ignore[method-assign] # a look from inside the task
     sim.clock.advance_ms(5 * MINUTE)
     assert seen
     assert {each and each.next_check_ms for each in seen} == {None}
-    after = retention.schedule_of(LogConfig())
+    after = report.schedule_of(LogConfig())
     assert after is not None
     assert after.next_check_ms == sim.clock.wall_ms() + 5 * MINUTE
 
@@ -601,7 +603,7 @@ def test_what_went_is_told_with_its_rule() -> None:
     sizes = [segment.size_bytes for segment in sim.operations.partition_log("t", 0).segments]
     sim.operations.raise_archived_offsets("t", {0: 1})
     outcome = sim.operations.retain("t", 0, dry_run=False)
-    assert outcome.deleted == (Taken(0, Rule.TIME, sizes[0]),)
+    assert outcome.deleted == (DeletedSegment(0, Rule.TIME, sizes[0]),)
     assert outcome.log_start_offset == 1
 
 
@@ -619,7 +621,7 @@ def test_a_damaged_index_is_counted_from_the_log(kind: str, damage: bytes) -> No
         for _ in range(4):
             put(sim)
             sim.clock.advance_ms(1000)
-        sim.manager.unit_of(log).writer.call(log.roll)
+        sim.manager.logs.unit_of(log).writer.call(log.roll)
     before = described(sim)
     entries = sim.operations.count_index_entries("t", 0, before.segments)
     assert entries == [(3, 3), (3, 3), (0, 0)]

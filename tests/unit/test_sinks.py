@@ -78,9 +78,9 @@ def test_a_batch_is_shown_whole_by_its_commit() -> None:
     )
     assert sim.metrics.registry.get_sample_value("kafkalog_sink_commits_total") == 1
     assert sinks_of(sim).begin(QUERY, 7, 0, 0) is None
-    end = sim.manager.log_of("t", 0).log_end_offset
+    end = sim.manager.logs.log_of("t", 0).log_end_offset
     commit(sim, 7, one.winner(), two.winner())
-    assert sim.manager.log_of("t", 0).log_end_offset == end
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == end
 
 
 def test_losers_are_aborted() -> None:
@@ -256,7 +256,7 @@ def test_only_what_was_begun_is_taken() -> None:
     assert isinstance(sim.produce("t", batch).error, InvalidTxnState)
     with pytest.raises(InvalidTxnState, match="a sink's"):
         sim.operations.producers.bump(one.identity.producer_id)
-    assert sim.manager.log_of("t", 0).log_end_offset == 0
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 0
 
 
 def test_a_used_up_producer_gets_a_successor() -> None:
@@ -432,7 +432,7 @@ def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
         base_sequence=0,
     )
     assert [answer(sim, data).duplicate for _ in range(2)] == [False, True]
-    assert sim.manager.log_of("t", 0).log_end_offset == 3
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 3
 
 
 def test_a_transaction_begins_with_its_first_record() -> None:
@@ -460,13 +460,13 @@ def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
     sim = with_topic(1)
     one = begin(sim, 1)
     one.send("a")
-    transactions = SinkTransactions(sim.manager)
+    transactions = SinkTransactions(sim.manager.logs, sim.clock)
     transactions.commit([one.winner()])
     first, second = transactional(one.identity, 0, ["a"]), transactional(one.identity, 1, ["b"])
     for data in (first, second, first + second):
         refused = sim.produce("t", data)
         assert isinstance(refused.error, InvalidTxnState), data
-    assert sim.manager.log_of("t", 0).log_end_offset == 2
+    assert sim.manager.logs.log_of("t", 0).log_end_offset == 2
     again = begin(sim, 1)
     assert answer(sim, transactional(again.identity, 0, ["c"])).first_offset == 2
 
@@ -477,7 +477,7 @@ def test_a_commit_may_tell_the_last_sequences() -> None:
     one = begin(sim, 1)
     one.send("a", "b")
     one.send("c")
-    path = sim.manager.log_of("t", 0).segments.first.log_file.path
+    path = sim.manager.logs.log_of("t", 0).segments.first.log_file.path
     disk = sim.kill()
     size = disk.stat(path).size
     disk.open_write(path).pwrite(b"\xff", size - 1)

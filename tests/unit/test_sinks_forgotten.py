@@ -207,7 +207,7 @@ def test_more_saves_than_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
         save(sim, f"save-{number}", str(number))
         sim.clock.advance_ms(20_000)
     assert names(sim) == [QUERY, "save-4"]
-    assert len(sinks_of(sim).producer_ids()) == 1
+    assert len(sinks_of(sim)._producers) == 1
     begin(sim, 1, 1)
 
 
@@ -387,7 +387,7 @@ def test_a_lost_directory_of_the_state_stops_no_other_producer() -> None:
     begin(sim, 1)
     state_dir = next(each for each in DIRS if sim.disk.exists(f"{each}/__sink_state-0"))
     sim = SimManager(sim.stop(), seed=1, config=CONFIG).start()
-    sim.manager.unit_at(state_dir).log_dir.take_offline("gone")
+    sim.manager.logs.unit_at(state_dir).log_dir.take_offline("gone")
     sim.clock.advance_ms(1)
     identity = sim.operations.producers.allocate()
     assert sim.operations.producers.bump(identity.producer_id).producer_epoch == 1

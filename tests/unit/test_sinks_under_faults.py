@@ -32,7 +32,14 @@ from kafkalog.format.field_reader import INT16
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from tests.backup_world import BACKUP, NEW_DIRS, back_up, make_places, manifest_of, restore
+from tests.backup_world import (
+    NEW_DIRS,
+    back_up,
+    backup_arguments,
+    make_places,
+    manifest_of,
+    restore,
+)
 from tests.backup_world import started as restarted
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
@@ -201,9 +208,11 @@ def test_the_state_on_a_lost_directory() -> None:
     """
     sim = with_topic(4)
     one = begin(sim, 1)
-    state_dir = sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
+    state_dir = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
     mine = next(
-        number for number in range(4) if sim.manager.log_of("t", number).parent_dir != state_dir
+        number
+        for number in range(4)
+        if sim.manager.logs.log_of("t", number).parent_dir != state_dir
     )
     one.send("a", partition=mine)
     sim.disk.faults.add(Fault(kinds=WRITES, path_contains=SINK_STATE_TOPIC))
@@ -278,10 +287,10 @@ def test_a_state_that_cannot_be_read_decides_nothing() -> None:
     sim = with_topic(1)
     one = begin(sim, 1)
     one.send("a")
-    log = sim.manager.log_of(SINK_STATE_TOPIC, 0)
+    log = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0)
     newer = INT16.pack(2) + encode_key(QueryKey(QUERY))[2:]
     batch = build_batch(RecordColumns.of([newer], [b""], 1_700_000_000_000))
-    sim.manager.unit_of(log).writer.run(
+    sim.manager.logs.unit_of(log).writer.run(
         AppendCommand(log, records_of(batch, log), Acks.ALL, None, None)
     )
     sim = started(sim.stop())
@@ -299,17 +308,17 @@ TIMEOUT = replace(CONFIG, transaction_max_timeout_ms=60_000)
 
 def move_state(sim: SimManager) -> None:
     """To the other directory, while it serves."""
-    here = sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
+    here = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
     (there,) = (each for each in DIRS if each != here)
     sim.operations.log_dirs.move(SINK_STATE_TOPIC, 0, there)
     sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING)
-    assert sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir == there
+    assert sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir == there
 
 
 def fill(sim: SimManager) -> None:
     """Somebody else takes all but less than the reserve of every disk."""
     free_bytes = sim.manager.config.log_dir_min_free_bytes // 2
-    for unit in sim.manager.online_units:
+    for unit in sim.manager.logs.online_units:
         sim.disk.capacity_bytes += free_bytes - sim.disk.space(unit.log_dir.path)[1]
         unit.log_dir.measure_space()
         assert unit.log_dir.is_full
@@ -380,12 +389,12 @@ ALL = range(4)
 
 def state_dir_of(sim: SimManager) -> str:
     """Where the coordinator's records lie."""
-    return sim.manager.log_of(SINK_STATE_TOPIC, 0).parent_dir
+    return sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
 
 
 def partitions_in(sim: SimManager, log_dir: str) -> list[int]:
     """Of the topic ``t``."""
-    return [each for each in ALL if sim.manager.log_of("t", each).parent_dir == log_dir]
+    return [each for each in ALL if sim.manager.logs.log_of("t", each).parent_dir == log_dir]
 
 
 def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
@@ -429,7 +438,7 @@ def test_a_loser_in_a_lost_directory_holds_up_no_query() -> None:
     loser.send("lost", partition=there)
     loser.send("lost", partition=here)
     winner.send("a", partition=here)
-    sim.manager.unit_at(away).log_dir.take_offline("gone")
+    sim.manager.logs.unit_at(away).log_dir.take_offline("gone")
     sinks_of(sim).commit(QUERY, 1, [winner.winner()])
     assert committed(sim, here) == ["a"]
     assert sorted(markers(sim, here)) == ["ABORT", "COMMIT"]
@@ -457,7 +466,7 @@ class WatchedBackup(Backup):
 
 def back_up_around(sim: SimManager, meanwhile: Callable[[], object]) -> None:
     """A backup of everything, with something in the middle of it."""
-    backup = WatchedBackup(sim.manager, BACKUP, (), may_link=True)
+    backup = WatchedBackup(*backup_arguments(sim, may_link=True))
     backup.meanwhile = meanwhile
     backup.prepare()
     backup.run(sim.manager.background.begin("backup", {}, lambda _: None))

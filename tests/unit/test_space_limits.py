@@ -50,7 +50,7 @@ def manager_with(
     sim = SimManager(config=config, topic_defaults=SMALL).start()
     sim.operations.topics.create("t", 1)
     set_free(sim, reserve_bytes + above_reserve_bytes)
-    sim.manager.units[0].log_dir.measure_space()
+    sim.manager.logs.units[0].log_dir.measure_space()
     return sim
 
 
@@ -212,7 +212,7 @@ def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
 def test_a_disk_that_only_refuses_new_files_takes_appends() -> None:
     """M15: no inodes are left. What checkpoints lack does not keep appends to open segments out."""
     sim = manager_with(1_000_000_000, reserve_bytes=0)
-    log_dir = sim.manager.units[0].log_dir
+    log_dir = sim.manager.logs.units[0].log_dir
     taken = 0
     for tenth in range(6_000):
         if tenth % 50 == 0:
@@ -227,7 +227,7 @@ def test_a_refusal_by_the_reserve_waits_for_no_one() -> None:
     space, whatever came before.
     """
     sim = manager_with(1_000_000)
-    log_dir = sim.manager.units[0].log_dir
+    log_dir = sim.manager.logs.units[0].log_dir
     for _ in range(600):
         if append(sim, "v").error is None:
             log_dir.fault(OSError(errno.ENOSPC, "a quota"))
@@ -339,7 +339,7 @@ def test_the_page_of_log_directories_says_full() -> None:
     sim = manager_with(100_000)
     for above_bytes, is_full in ((100_000, False), (-1, True), (RESERVE, False)):
         set_free(sim, RESERVE + above_bytes)
-        sim.manager.units[0].log_dir.measure_space()
+        sim.manager.logs.units[0].log_dir.measure_space()
         view = log_dirs_view(sim.operations)
         (shown,) = view.log_dirs
         assert shown.offline_reason is None
@@ -373,7 +373,7 @@ def append_values(
 
 
 def held(sim: SimManager) -> int:
-    return sim.manager.table.size_bytes_of("t")
+    return sim.manager.logs.table.size_bytes_of("t")
 
 
 def fill_quota(sim: SimManager, partitions: int = 1) -> int:
@@ -490,7 +490,7 @@ def test_appends_that_share_a_write_are_judged_one_by_one() -> None:
     done: list[Command] = []
     for _ in range(15):
         records = records_of(batch_of(QUOTA_VALUE), log)
-        sim.manager.unit_of(log).writer.submit(
+        sim.manager.logs.unit_of(log).writer.submit(
             AppendCommand(log, records, Acks.LEADER, None, done.append)
         )
     sim.threads.run_until(lambda: len(done) == 15)
@@ -516,9 +516,9 @@ def test_appends_far_from_the_quota_do_not_sum(monkeypatch: pytest.MonkeyPatch) 
 
     def counted(topic: str) -> int:
         sums.append(topic)
-        return PartitionTable.size_bytes_of(sim.manager.table, topic)
+        return PartitionTable.size_bytes_of(sim.manager.logs.table, topic)
 
-    monkeypatch.setattr(sim.manager.table, "size_bytes_of", counted)
+    monkeypatch.setattr(sim.manager.logs.table, "size_bytes_of", counted)
     for _ in range(200):
         assert append_values(sim).error is None
     assert sums == ["t"]

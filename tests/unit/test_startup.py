@@ -161,7 +161,7 @@ def test_a_topic_that_died_while_its_directory_was_away() -> None:
     sim = SimManager().start()
     sim.operations.topics.create("t", 2)
     away = sim.operations.partition_log("t", 1).directory.rpartition("/")[0]
-    sim.manager._units[away].log_dir.take_offline("pulled")
+    sim.manager.logs.unit_at(away).log_dir.take_offline("pulled")
     sim.threads.run_until_idle()
     sim.operations.topics.delete("t")
     disk = sim.stop()
@@ -265,7 +265,7 @@ def stopped_start(run: DaemonRun, calls: int) -> SimManager:
     run.disk.on_call = count
     life.start()
     run.disk.on_call = None
-    assert not life.manager.is_loaded or left > 0 or is_late
+    assert not life.manager.registry.is_ready or left > 0 or is_late
     return life
 
 
@@ -276,7 +276,7 @@ def next_lives(make: Callable[[], DaemonRun], mode: CrashMode | None) -> Iterato
         calls += 7
         run = make()
         life = stopped_start(run, calls)
-        is_loaded = life.manager.is_loaded
+        is_loaded = life.manager.registry.is_ready
         loading = life.manager.progress.loading
         partial += 0 < loading.partitions_loaded < loading.partitions
         life.stop()
@@ -307,7 +307,7 @@ def test_a_stop_at_any_moment_of_the_load_loses_nothing(mode: CrashMode | None) 
 def test_a_clean_directory_stays_clean(mode: CrashMode | None) -> None:
     """M14: what was not loaded lies as the last stop left it, what was is closed again."""
     for run in next_lives(stopped_daemon, mode):
-        assert all(unit.log_dir.was_clean for unit in run.life.manager.units)
+        assert all(unit.log_dir.was_clean for unit in run.life.manager.logs.units)
         run.check_restart(is_kill=mode is None)
 
 
@@ -318,7 +318,7 @@ def test_what_was_recovered_is_not_recovered_again() -> None:
         run.disk.unlink(f"{path}/{PROOFS}")  # it has every recovery point, since the last deletion
     starts = {path: run.disk.read_file(f"{path}/{LOG_START_OFFSETS}") for path in DIRS}
     life = SimManager(run.disk, config=run.config, topic_defaults=TOPIC_DEFAULTS)
-    table = life.manager.table
+    table = life.manager.logs.table
 
     def stop_in_the_ninth() -> None:
         if len(table) == 8:
@@ -429,14 +429,14 @@ def scanned_for_epochs() -> SimFilesystem:
 def test_a_stop_does_not_wait_for_a_large_partition(make: Callable[[], SimFilesystem]) -> None:
     """M16: at any moment of its load; nothing is lost, and the next start recovers it."""
     whole = CountedStart(make(), stop_at=None)
-    assert whole.life.manager.is_loaded
+    assert whole.life.manager.registry.is_ready
     assert whole.calls > 80
     interrupted = 0
     for stop_at in range(1, whole.calls, 5):
         start = CountedStart(make(), stop_at=stop_at)
         assert start.calls - stop_at <= 40, "the last calls of a start included"
         loading = start.life.manager.progress.loading
-        assert loading.partitions_loaded == len(start.life.manager.table)
+        assert loading.partitions_loaded == len(start.life.manager.logs.table)
         interrupted += not loading.partitions_loaded
         disk = start.life.stop()
         marker = f"{partition_path(disk).rpartition('/')[0]}/{CLEAN_SHUTDOWN_MARKER}"

@@ -72,13 +72,13 @@ def test_configs_take_effect_in_every_partition_at_once() -> None:
     sim = started()
     sim.operations.topics.create("t", 3, {"cleanup.policy": "compact"})
     with pytest.raises(PolicyViolation):
-        sim.manager.log_of("t", 2).delete_records(0)
+        sim.manager.logs.log_of("t", 2).delete_records(0)
     alter(sim, ("max.message.bytes", "10"), ("cleanup.policy", None))
     assert overrides(sim) == {"max.message.bytes": "10"}
     for number in range(3):
         with pytest.raises(RecordBatchTooLarge):
             sim.produce("t", batch_of("a"), partition=number)
-        assert sim.manager.log_of("t", number).config.is_deleted
+        assert sim.manager.logs.log_of("t", number).config.is_deleted
     for data in registries(sim):
         assert dict(decode_registry(data).topics["t"].overrides) == {"max.message.bytes": "10"}
     alter(sim, ("max.message.bytes", None))
@@ -124,7 +124,7 @@ def test_what_kafka_refuses_changes_nothing(
     with pytest.raises(kind, match=message):
         alter(sim, ("flush.messages", "5"), *changes)
     assert registries(sim) == before
-    assert sim.manager.log_of("t", 0).config.flush_messages == 9
+    assert sim.manager.logs.log_of("t", 0).config.flush_messages == 9
 
 
 def test_a_dry_run_and_an_alteration_to_the_same_write_nothing() -> None:
@@ -154,7 +154,7 @@ def with_full_queue() -> SimManager:
     """Topic t with two partitions, and no room for a command more."""
     sim = started(config=BrokerConfig(log_dirs=DIRS, queued_max_request_bytes=600))
     sim.operations.topics.create("t", 2)
-    sim.manager.unit_of(sim.manager.log_of("t", 0)).writer.submit(Waiting(None, 5_000))
+    sim.manager.logs.unit_of(sim.manager.logs.log_of("t", 0)).writer.submit(Waiting(None, 5_000))
     return sim
 
 
@@ -162,7 +162,7 @@ def test_a_full_queue_does_not_part_the_registry_from_the_logs() -> None:
     """M13: a change that is durable must reach the logs, whatever waits before it."""
     sim = with_full_queue()
     alter(sim, ("flush.messages", "3"))
-    assert [log.config.flush_messages for log in sim.manager.table.logs()] == [3, 3]
+    assert [log.config.flush_messages for log in sim.manager.logs.table.logs()] == [3, 3]
 
 
 def test_a_full_queue_does_not_keep_the_directories_of_a_deleted_topic() -> None:
@@ -184,7 +184,7 @@ def test_a_topic_whose_configs_no_longer_fit_the_file_can_be_mended() -> None:
     assert (list(described.faults), described.overrides) == ([0], {"min.compaction.lag.ms": "10"})
     alter(again, ("min.compaction.lag.ms", None))
     assert overrides(again) == {}
-    assert started(again.stop()).manager.log_of("t", 0).log_end_offset == 0
+    assert started(again.stop()).manager.logs.log_of("t", 0).log_end_offset == 0
 
 
 def test_an_alteration_survives_the_loss_of_any_directory() -> None:
@@ -204,11 +204,11 @@ def test_a_directory_that_was_away_learns_the_configs() -> None:
     """M14 M15: its partitions come back with what was altered meanwhile."""
     sim = started()
     sim.operations.topics.create("t", 2)
-    away = sim.manager.log_of("t", 1).directory.rpartition("/")[0]
-    sim.manager.unit_at(away).log_dir.take_offline("pulled")
+    away = sim.manager.logs.log_of("t", 1).directory.rpartition("/")[0]
+    sim.manager.logs.unit_at(away).log_dir.take_offline("pulled")
     alter(sim, ("flush.messages", "3"))
     again = started(sim.stop())
-    assert [again.manager.log_of("t", n).config.flush_messages for n in (0, 1)] == [3, 3]
+    assert [again.manager.logs.log_of("t", n).config.flush_messages for n in (0, 1)] == [3, 3]
 
 
 def test_dynamic_broker_configs_reach_every_log_without_an_override() -> None:
@@ -220,11 +220,11 @@ def test_dynamic_broker_configs_reach_every_log_without_an_override() -> None:
 
     def seen(run: SimManager) -> list[int]:
         partitions = (("t", 0), ("t", 1), ("own", 0))
-        return [run.manager.log_of(*each).config.flush_messages for each in partitions]
+        return [run.manager.logs.log_of(*each).config.flush_messages for each in partitions]
 
     assert seen(sim) == [4, 4, 9]
     assert sim.operations.topics.create("new").configs
-    assert sim.manager.log_of("new", 0).config.flush_messages == 4
+    assert sim.manager.logs.log_of("new", 0).config.flush_messages == 4
     sim.operations.topics.delete("new")
     sim.clock.advance_ms(60_000)
     assert not [name for path in DIRS for name in sim.disk.list_dir(path) if "new" in name]
@@ -294,11 +294,11 @@ def test_a_topic_grows() -> None:
     assert (tried.partition_count, sim.operations.partition_count("t")) == (4, 1)
     grown = sim.operations.topics.create_partitions("t", 4)
     assert grown.partition_count == 4
-    assert [len(sim.manager.table.logs_in(path)) for path in DIRS] == [2, 2]
-    assert sim.manager.log_of("t", 3).config.flush_messages == 9
+    assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [2, 2]
+    assert sim.manager.logs.log_of("t", 3).config.flush_messages == 9
     assert sim.produce("t", batch_of("b"), partition=3).error is None
     again = started(sim.stop())
-    ends = [again.manager.log_of("t", number).log_end_offset for number in range(4)]
+    ends = [again.manager.logs.log_of("t", number).log_end_offset for number in range(4)]
     assert ends == [1, 0, 0, 1]
 
 
@@ -377,7 +377,7 @@ def test_a_directory_that_fails_in_a_growth_is_left_out(
             assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
         sim.disk.faults.clear()
         again = started(sim.stop())
-        ends = [again.manager.log_of("t", number).log_end_offset for number in (1, 2, 3)]
+        ends = [again.manager.logs.log_of("t", number).log_end_offset for number in (1, 2, 3)]
         assert ends == [1, 1, 1], f"call {nth}"
         assert [len(homes(again, number)) for number in range(4)] == [1] * 4, f"call {nth}"
 
@@ -408,7 +408,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
             sim.operations.topics.create_partitions("t", 4)
         assert sim.produce("t", batch_of("a"), partition=3).error is None, f"call {nth}"
         again = started(sim.stop())
-        assert again.manager.log_of("t", 3).log_end_offset == 1, f"call {nth}"
+        assert again.manager.logs.log_of("t", 3).log_end_offset == 1, f"call {nth}"
 
 
 def test_a_start_does_not_need_room_for_the_registry() -> None:
@@ -607,7 +607,7 @@ def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
     disk.faults.clear()
     again = managed(disk)
     assert len({again.disk.read_file(f"{path}/{REGISTRY_FILE}") for path in THREE}) == 1
-    assert all(again.manager.log_of("u", number).log_end_offset == 1 for number in range(4))
+    assert all(again.manager.logs.log_of("u", number).log_end_offset == 1 for number in range(4))
 
 
 def test_one_directory_with_room_is_too_few() -> None:

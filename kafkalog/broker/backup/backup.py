@@ -60,10 +60,11 @@ from kafkalog.format.topic_names import SINK_STATE_TOPIC, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.background import BackgroundOperation, BackgroundOperations
+    from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.unit import LogDirUnit
-    from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.topics.registry import RegisteredTopic, RegistryState
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import RegisteredTopic, RegistryState, TopicRegistry
     from kafkalog.log.unified_log import UnifiedLog
 
 _ATTEMPTS = 16  # of one partition; each takes only what was replaced since the one before
@@ -83,31 +84,53 @@ class _Target:
     partitions: list[BackupPartition] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class BackupRequest:
+    """What is backed up and where to. ``topics`` empty: all.
+
+    min_free_bytes   of the target's disk, which the backup leaves free
+    """
+
+    directory: str
+    topics: Collection[str]
+    may_link: bool
+    cluster_id: str
+    min_free_bytes: int
+
+
 class Backup:
     """One backup. ``prepare`` refuses what cannot work; ``run`` does it, on a background thread."""
 
     def __init__(
-        self, manager: LogManager, directory: str, topics: Collection[str], *, may_link: bool
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        background: BackgroundOperations,
+        wanted: BackupRequest,
     ) -> None:
-        """``topics`` empty: all. Nothing is touched yet."""
+        """Nothing is touched yet. UnknownTopic."""
         # constant after construction
-        self._manager = manager
-        self._filesystem = manager.runtime.filesystem
-        self._may_link = may_link
+        self._logs = logs
+        self._registry = registry
+        self._background = background
+        self._wanted = wanted
+        self._clock = runtime.clock
+        self._filesystem = runtime.filesystem
         self._progress: dict[str, int] = {}
         self._files = BackupFiles(
             self._filesystem,
-            directory,
-            check_stop=manager.background.check_stop,
+            wanted.directory,
+            check_stop=background.check_stop,
             note_bytes=lambda count: self._count("copied_bytes", count),
         )
-        state = manager.registry.state
+        state, topics = registry.state, wanted.topics
         for topic in topics:
-            manager.registered(topic)
-        self._registry = _only(state, {*topics, SINK_STATE_TOPIC} if topics else state.topics)
+            logs.registered(topic)
+        self._state = _only(state, {*topics, SINK_STATE_TOPIC} if topics else state.topics)
         self._partitions = [
             TopicPartition(topic.name, number)
-            for topic in sorted(self._registry.topics.values(), key=_comes_later)
+            for topic in sorted(self._state.topics.values(), key=_comes_later)
             for number in range(topic.partition_count)
         ]
         # owned by the thread that prepares, then by the one that runs
@@ -122,14 +145,14 @@ class Backup:
         InvalidBackupTarget; DiskFull when the room would not do; the reason of a partition that is
         not served; BackupFailed.
         """
-        logs = [self._manager.log_of(each.topic, each.partition) for each in self._partitions]
-        self._files.check_fresh(unit.log_dir.path for unit in self._manager.units)
-        self._created_ms = self._manager.runtime.clock.wall_ms()
+        logs = [self._logs.log_of(each.topic, each.partition) for each in self._partitions]
+        self._files.check_fresh(unit.log_dir.path for unit in self._logs.units)
+        self._created_ms = self._clock.wall_ms()
         self._files.make_root()
         try:
             # First of all: whatever happens from here on, the directory says what it is not.
             self._write_manifest(is_complete=False)
-            for number, unit in enumerate(self._manager.units):
+            for number, unit in enumerate(self._logs.units):
                 if unit.log_dir.is_online:
                     self._targets[unit.log_dir.path] = self._new_target(f"log-dir-{number}", unit)
             self._check_space(logs)
@@ -142,7 +165,7 @@ class Backup:
         return _Target(
             name=name,
             unit=unit,
-            is_linked=self._may_link and self._can_link(name, unit),
+            is_linked=self._wanted.may_link and self._can_link(name, unit),
             # Before any segment: what was cleaned later counts as not cleaned, never the reverse.
             cleaner_offsets=unit.log_dir.read_checkpoint(CLEANER_OFFSETS),
         )
@@ -170,7 +193,7 @@ class Backup:
         with self._files.guard():
             _, usable = self._filesystem.space(self._files.directory)
         self._progress["estimated_bytes"] = needed
-        if usable - needed < self._manager.config.log_dir_min_free_bytes:
+        if usable - needed < self._wanted.min_free_bytes:
             raise DiskFull(
                 f"The backup needs about {needed} bytes in {self._files.directory}, which has "
                 f"{usable} to use; log.dir.min.free.bytes are left free",
@@ -207,8 +230,8 @@ class Backup:
                         raise
                     deleted.add(topic_partition.topic)
             self._count("partitions_done", 1)
-        deleted |= {each for each in self._registry.topics if self._is_deleted(each)}
-        registry = _only(self._registry, self._registry.topics.keys() - deleted)
+        deleted |= {each for each in self._state.topics if self._is_deleted(each)}
+        registry = _only(self._state, self._state.topics.keys() - deleted)
         log_dirs = []
         for target in self._targets.values():
             self._drop(target, deleted)
@@ -232,10 +255,10 @@ class Backup:
 
     def _back_up(self, topic_partition: TopicPartition) -> None:
         """One partition; UnknownTopic and its like when its topic is deleted meanwhile."""
-        manager, taker, gone = self._manager, None, ""
+        taker, gone = None, ""
         for _ in range(_ATTEMPTS):
-            manager.background.check_stop()
-            log = manager.log_of(topic_partition.topic, topic_partition.partition)
+            self._background.check_stop()
+            log = self._logs.log_of(topic_partition.topic, topic_partition.partition)
             target = self._target(log)
             if taker is None or taker.log_dir is not target.unit.log_dir:
                 if taker is not None:
@@ -244,7 +267,7 @@ class Backup:
             try:
                 captured = cast("CapturedPartition", target.unit.writer.run(CaptureCommand(log)))
             except PartitionMoving:
-                with manager.topics.lock:
+                with self._registry.lock:
                     continue  # the swap held it: from now on the partition is elsewhere
             assert log.high_watermark >= captured.state.end_offset or log.refusal is not None
             try:
@@ -309,16 +332,16 @@ class Backup:
     def _write_manifest(
         self, *, is_complete: bool, log_dirs: tuple[BackupLogDir, ...] = ()
     ) -> None:
-        manifest = BackupManifest(is_complete, self._created_ms, self._manager.cluster_id, log_dirs)
+        manifest = BackupManifest(is_complete, self._created_ms, self._wanted.cluster_id, log_dirs)
         self._files.replace(MANIFEST_FILE, encode_manifest(manifest))
 
     def _target(self, log: UnifiedLog) -> _Target:
-        return self._targets[self._manager.unit_of(log).log_dir.path]
+        return self._targets[self._logs.unit_of(log).log_dir.path]
 
     def _is_deleted(self, topic: str) -> bool:
         """Whether the topic of the beginning is gone, be there another one of its name."""
-        now = self._manager.registry.topics.get(topic)
-        return now is None or now.topic_id != self._registry.topics[topic].topic_id
+        now = self._registry.topics.get(topic)
+        return now is None or now.topic_id != self._state.topics[topic].topic_id
 
     def _count(self, name: str, count: int) -> None:
         self._progress[name] = self._progress.get(name, 0) + count

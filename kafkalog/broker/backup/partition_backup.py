@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.broker.backup.files import BackupFiles, PlannedFile
+    from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.directory.log_dir import LogDir
-    from kafkalog.broker.directory.writer import LogDirWriter
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
@@ -68,7 +68,7 @@ class CaptureCommand(Command):
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """No disk; ends with the flush of what was noted."""
         log = self._log
         writer.refuse_retired(log)

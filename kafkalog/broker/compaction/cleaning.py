@@ -1,19 +1,12 @@
-"""Cleaning: the log cleaner as a part of the manager of all logs.
+"""Cleaning: the log cleaner in the broker, and what operators see of it and may ask of it.
 
-Owns the pauses that operators asked for, and joins the cleaner's threads to directories, writers,
-checkpoints and retention. Which log is whose is the LogCleanerManager's. Any thread, never the
-event loop: stopping a clean waits for its thread, which may wait for a writer.
+``Cleaning`` joins the cleaner's threads to directories, writers, checkpoints and retention, and
+owns the pauses that operators asked for. Who works on which log is the LogCleanerManager's.
+``CleaningOperations`` is the part of the operation layer about compaction. Never the event loop
+unless said: an inspection may read indexes, stopping a clean waits for its thread, which may wait
+for a writer. ``CleanRequests`` collects the ends of several cleans that were requested together;
+cleaner threads end them in any order.
 Source: Kafka's LogManager, where it calls the LogCleaner; log-lifecycle 12.
-
-CleaningOperations: what operators see of the cleaner and may tell it.
-
-The part of the operation layer that is about compaction; ``Operations`` holds it. Blocks (a survey
-may read indexes, an abort waits for a thread) unless said; errors are those of ``errors.py``.
-
-OrderedCleans: several cleans of one order, and how each of them ended, told once all have.
-
-Owns their outcomes until then. Cleaner threads end them, in any order; ``progress`` may be read by
-any thread.
 """
 
 from __future__ import annotations
@@ -25,10 +18,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import operation_class, requires
 from kafkalog.broker.clock_guard import ClockGuard
-from kafkalog.broker.compaction.history import CleaningObserver
+from kafkalog.broker.compaction.history import CleaningObserver, log_facts, thread_facts
 from kafkalog.broker.directory.commands import DIRECTORY_OPERATIONS_MAX, FlushCommand
 from kafkalog.cleaner.log_cleaner import LogCleaner
-from kafkalog.cleaner.log_cleaner_manager import NONE, LogCleanerManager
+from kafkalog.cleaner.log_cleaner_manager import NONE
 from kafkalog.cleaner.plan import NotCleanable
 from kafkalog.cleaner.stats import CleanRequest
 from kafkalog.cleaner.swap import end_pending_swap
@@ -40,20 +33,26 @@ from kafkalog.errors import (
     PolicyViolation,
 )
 from kafkalog.log.retention.forecast import Schedule
+from kafkalog.observe.cleaner_metrics import CleanerFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.broker.background import BackgroundOperation
+    from kafkalog.broker.background import BackgroundOperation, BackgroundOperations
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.history import PastClean
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.directory.checkpoints import Checkpoints
+    from kafkalog.broker.retention.retention import Retention
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner import CleanerMaker, ThreadStatus
-    from kafkalog.cleaner.log_cleaner_manager import CleaningState, Standing
+    from kafkalog.cleaner.log_cleaner_manager import CleaningState, LogCleanerManager, Standing
     from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.env.threads import Mutex
     from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.retention.plan import RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
 
     CleanEnd = CleaningRun | KafkalogError  # the error of one that was never begun
@@ -63,22 +62,91 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Cleaning:
+class CleanerLogs:
+    """The served logs as the LogCleanerManager sees them; a ServedLogs. Owns nothing."""
+
+    def __init__(self, logs: Logs, checkpoints: Checkpoints) -> None:
+        # constant after construction
+        self._logs = logs
+        self._checkpoints = checkpoints
+
+    def logs(self) -> list[UnifiedLog]:
+        """See ServedLogs."""
+        return [log for log in self._logs.table.logs() if self._logs.unit_of(log).log_dir.is_online]
+
+    def is_served(self, log: UnifiedLog) -> bool:
+        """See ServedLogs. A log with a copy on its way to another directory is not: as in Kafka."""
+        table = self._logs.table
+        is_moving = table.future_of(log.topic_partition) is not None
+        return table.serves(log) and self._logs.unit_of(log).log_dir.is_online and not is_moving
+
+    def guard(self, log: UnifiedLog) -> AbstractContextManager[object]:
+        """See ServedLogs."""
+        return self._logs.unit_of(log).log_dir.guard()
+
+    def write_checkpoint(self, log: UnifiedLog) -> None:
+        """See ServedLogs."""
+        self._checkpoints.write_cleaner_offsets(self._logs.unit_of(log).log_dir)
+
+
+def on_writer(logs: Logs, states: LogCleanerManager, log: UnifiedLog, call: Callable[[], T]) -> T:
+    """Run a call of a clean on the log's writer, as CleanerHost has it.
+
+    A swap that was published is completed whoever waits for the log: half of one is no log.
+    """
+
+    def unless_aborted() -> T | LogCleaningAborted:
+        swap = log.local.pending_swap
+        if swap is None or not swap.is_published:
+            try:
+                states.check_cleaning_aborted(log.topic_partition)
+            except LogCleaningAborted as stop:
+                return stop  # no fault of the writer's
+        return call()
+
+    outcome = logs.unit_of(log).writer.call(unless_aborted)
+    if isinstance(outcome, LogCleaningAborted):
+        raise outcome
+    return outcome
+
+
+def end_swap(logs: Logs, states: LogCleanerManager, log: UnifiedLog) -> None:
+    """Complete a swap that a fault interrupted, durable on return; nothing when there is none.
+
+    For a caller that paused or acquired the log and deletes of it. StorageFault: the rest is still
+    to do.
+    """
+    with logs.unit_of(log).log_dir.guard():
+        run = partial(on_writer, logs, states, log)
+        end_pending_swap(log, run, operations_max=DIRECTORY_OPERATIONS_MAX)
+
+
+class Cleaning(CleanerLogs):
     """See the module; a CleanerHost."""
 
-    def __init__(self, manager: LogManager, make_cleaner: CleanerMaker) -> None:
-        """Nothing of the manager is touched before ``startup``."""
+    def __init__(
+        self,
+        logs: Logs,
+        runtime: Runtime,
+        config: BrokerConfig,
+        checkpoints: Checkpoints,
+        states: LogCleanerManager,
+        retention: Retention,
+        make_cleaner: CleanerMaker,
+    ) -> None:
+        """Nothing of the logs is touched before ``startup``."""
         # constant after construction
-        runtime, config = manager.runtime, manager.config
-        self._manager = manager
-        self.observer = CleaningObserver(manager)
-        self.states = LogCleanerManager(
-            self, runtime.clock, runtime.threads, config.log_cleaner_backoff_ms
-        )
+        super().__init__(logs, checkpoints)
+        self._config = config
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics.cleaner
+        self._retention = retention
+        self.states = states
+        self.observer = CleaningObserver(runtime)
         self.cleaner = LogCleaner(
             config.cleaner,
             self,
-            self.states,
+            states,
             make_cleaner,
             runtime.clock,
             runtime.threads,
@@ -93,11 +161,11 @@ class Cleaning:
 
     # ---- life
 
-    def startup(self) -> None:
+    def startup(self, dynamic: Mapping[str, str]) -> None:
         """Start the threads with what is configured now, unless there shall be none."""
-        self._manager.runtime.metrics.cleaner.facts = self.observer.facts
-        self.cleaner.reconfigure(self._configured(self._manager.registry.state.broker_configs))
-        if self._manager.config.log_cleaner_enable:
+        self._metrics.facts = self._facts
+        self.reconfigure(dynamic)
+        if self._config.log_cleaner_enable:
             self.cleaner.startup()
 
     def shutdown(self) -> None:
@@ -127,7 +195,7 @@ class Cleaning:
         self.cleaner.reconfigure(self._configured(dynamic))
 
     def _configured(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
-        return self._manager.rules.cleaner_config(dynamic)
+        return self._logs.rules.cleaner_config(dynamic)
 
     # ---- changes of logs
 
@@ -192,7 +260,7 @@ class Cleaning:
             return None
         turns = [status.next_turn_ms for status in self.cleaner.threads()]
         known = [turn_ms for turn_ms in turns if turn_ms is not None]
-        now_ms = self._manager.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         return Schedule(
             next_check_ms=max(min(known), now_ms) if known else None,
             check_interval_ms=max(self.cleaner.backoff_ms, 1),
@@ -200,76 +268,53 @@ class Cleaning:
             is_cleaners=True,
         )
 
-    def end_pending_swap(self, log: UnifiedLog) -> None:
-        """What a fault left of a swap is done; nothing when there is none. Durable on return.
-
-        For who paused or grabbed the log and deletes of it. StorageFault: the rest is still to do.
-        """
-        with self.guard(log):
-            end_pending_swap(
-                log, partial(self.on_writer, log), operations_max=DIRECTORY_OPERATIONS_MAX
-            )
-
     # ---- CleanerHost
-
-    def logs(self) -> list[UnifiedLog]:
-        """See ServedLogs."""
-        manager = self._manager
-        return [log for log in manager.table.logs() if manager.unit_of(log).log_dir.is_online]
-
-    def is_served(self, log: UnifiedLog) -> bool:
-        """See ServedLogs. A log with a copy on its way is left as it is, as in Kafka."""
-        table = self._manager.table
-        is_moving = table.future_of(log.topic_partition) is not None
-        is_online = self._manager.unit_of(log).log_dir.is_online
-        return table.serves(log) and is_online and not is_moving
-
-    def guard(self, log: UnifiedLog) -> AbstractContextManager[object]:
-        """See ServedLogs."""
-        return self._manager.unit_of(log).log_dir.guard()
-
-    def write_checkpoint(self, log: UnifiedLog) -> None:
-        """See ServedLogs."""
-        self._manager.checkpoints.write_cleaner_offsets(self._manager.unit_of(log).log_dir)
 
     def make_durable(self, log: UnifiedLog, end_offset: int) -> None:
         """See CleanerHost. A roll asks for a flush, so that this one is mostly there already."""
         if log.recovery_point < end_offset:
-            self._manager.unit_of(log).writer.run(FlushCommand(log))
+            self._logs.unit_of(log).writer.run(FlushCommand(log))
 
     def on_writer(self, log: UnifiedLog, call: Callable[[], T]) -> T:
-        """See CleanerHost. A swap that has begun is ended, whoever waits: half of one is no log."""
-
-        def unless_wanted() -> T | LogCleaningAborted:
-            swap = log.local.pending_swap
-            if swap is None or not swap.is_published:
-                try:
-                    self.states.check_cleaning_aborted(log.topic_partition)
-                except LogCleaningAborted as stop:
-                    return stop  # no fault of the writer's
-            return call()
-
-        outcome = self._manager.unit_of(log).writer.call(unless_wanted)
-        if isinstance(outcome, LogCleaningAborted):
-            raise outcome
-        return outcome
+        """See CleanerHost."""
+        return on_writer(self._logs, self.states, log, call)
 
     def begin_retention(self) -> int:
         """See CleanerHost."""
         return self._clock_guard.look()
 
-    def is_retention_due(self, log: UnifiedLog, jump_ms: int) -> bool:
+    def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
         """See CleanerHost."""
-        retention = self._manager.retention
-        return retention.is_due(log) and not retention.is_guarded(log, jump_ms)
+        planned = self._retention.plan_of(log)
+        is_due = bool(planned.deletions) and not self._retention.is_guarded(log, jump_ms)
+        return planned if is_due else None
 
-    def retain(self, log: UnifiedLog) -> None:
+    def retain(self, log: UnifiedLog, planned: RetentionPlan) -> None:
         """See CleanerHost."""
-        self._manager.retention.retain(log)
+        self._retention.retain(log, planned)
+
+    # ---- for the scrape
+
+    def _facts(self) -> CleanerFacts:
+        """As the threads saw the logs last; no log is inspected."""
+        looked_ms, now_ms = self.states.last_look_ms, self._clock.wall_ms()
+        return CleanerFacts(
+            threads=[thread_facts(status) for status in self.cleaner.threads()],
+            logs=[
+                log_facts(standing, self.states.failure_of(standing.log.topic_partition))
+                for standing in self.states.standings
+                if self._logs.table.serves(standing.log)
+            ],
+            log_dirs=[unit.log_dir.path for unit in self._logs.online_units],
+            since_look_ms=0 if looked_ms is None else max(now_ms - looked_ms, 0),
+        )
 
 
-class OrderedCleans:
-    """See the module."""
+class CleanRequests:
+    """Several cleans that were requested together; ``on_done`` is called once all have ended.
+
+    ``progress`` may be read by any thread.
+    """
 
     def __init__(
         self,
@@ -358,18 +403,23 @@ class CleanerHealth(NamedTuple):
 class CleaningOperations:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self, logs: Logs, runtime: Runtime, cleaning: Cleaning, background: BackgroundOperations
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._cleaning = manager.cleaning
+        self._logs = logs
+        self._clock = runtime.clock
+        self._threads = runtime.threads
+        self._cleaning = cleaning
+        self._background = background
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def describe(self, topic: str | None = None) -> CleanerReport:
         """Threads and every compacted log, or those of a topic: UnknownTopic; dirtiest first."""
-        self._manager.check_ready()
+        self._logs.check_ready()
         if topic is not None:
-            self._manager.registered(topic)
-        cleaning, now_ms = self._cleaning, self._manager.runtime.clock.wall_ms()
+            self._logs.registered(topic)
+        cleaning, now_ms = self._cleaning, self._clock.wall_ms()
         standings = sorted(cleaning.states.survey(now_ms), key=_ratio, reverse=True)
         logs, rank = list[CompactedLog](), 0
         for standing in standings:
@@ -406,15 +456,15 @@ class CleaningOperations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def history(self) -> list[PastClean]:
         """The cleans that ended within a day and since the start, oldest first; no disk."""
-        return self._cleaning.observer.history.cleans(self._manager.runtime.clock.wall_ms())
+        return self._cleaning.observer.history.cleans(self._clock.wall_ms())
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def look(self, topic: str, partition: int) -> Standing | None:
         """How one log stands with the cleaner; None: it is not compacted. May read indexes."""
-        log = self._manager.log_of(topic, partition)
+        log = self._logs.log_of(topic, partition)
         if not log.config.is_compacted:
             return None
-        return self._cleaning.states.look(log, self._manager.runtime.clock.wall_ms())
+        return self._cleaning.states.look(log, self._clock.wall_ms())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def pause(self, topic: str, partition: int) -> CleaningState:
@@ -426,7 +476,7 @@ class CleaningOperations:
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def resume(self, topic: str, partition: int) -> CleaningState:
         """Take back one pause: CleaningConflict when there is none; the state after it."""
-        log = self._manager.log_of(topic, partition)
+        log = self._logs.log_of(topic, partition)
         self._cleaning.resume(log.topic_partition)
         return self._cleaning.states.state_of(log.topic_partition)
 
@@ -465,7 +515,7 @@ class CleaningOperations:
     ) -> BackgroundOperation:
         """``submit`` as an operation that outlasts its request; ``result`` describes the run."""
         log = self._compacted(topic, partition)
-        background = self._manager.background
+        background = self._background
         details = {"partition": str(log.topic_partition), "dry_run": str(is_dry).lower()}
         operation = background.begin_elsewhere(LOG_CLEAN, details)
 
@@ -487,12 +537,12 @@ class CleaningOperations:
         *,
         is_dry: bool,
         on_done: Callable[[Sequence[CleanEnd]], None],
-    ) -> OrderedCleans:
+    ) -> CleanRequests:
         """``submit`` for each of them; ``on_done`` gets all ends, on a cleaner thread mostly.
 
         Does not block. What ``submit`` raises for one of them is its end.
         """
-        cleans = OrderedCleans(keys, self._manager.runtime.threads.mutex(), on_done)
+        cleans = CleanRequests(keys, self._threads.mutex(), on_done)
 
         def submit(key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:
             self.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
@@ -509,8 +559,8 @@ class CleaningOperations:
         result: Callable[[Sequence[CleanEnd]], dict[str, object]],
     ) -> BackgroundOperation:
         """``submit_all`` as an operation that outlasts its request."""
-        self._manager.check_ready()
-        background = self._manager.background
+        self._logs.check_ready()
+        background = self._background
         operation = background.begin_elsewhere("cleaner-run", {})
 
         def done(ends: Sequence[CleanEnd]) -> None:
@@ -522,8 +572,7 @@ class CleaningOperations:
 
     def _compacted(self, topic: str, partition: int) -> UnifiedLog:
         """UnknownTopic, UnknownPartition, NotReady, LogDirOffline, PolicyViolation."""
-        self._manager.registered(topic)
-        log = self._manager.log_of(topic, partition)
+        log = self._logs.served(topic, partition)
         if not log.config.is_compacted:
             raise PolicyViolation(
                 f"Topic {topic} is not compacted: cleanup.policy has no compact", topic=topic
@@ -542,7 +591,7 @@ class CleaningOperations:
         failure = standing.failure
         if failure is not None and failure.is_uncleanable:
             return WhyNot.UNCLEANABLE
-        if failure is not None and not failure.is_over(self._manager.runtime.clock.monotonic_ns()):
+        if failure is not None and not failure.is_over(self._clock.monotonic_ns()):
             return WhyNot.WAITS_FOR_RETRY
         if standing.to_clean is None:
             return WhyNot.UNREADABLE

@@ -1,13 +1,10 @@
-"""CleaningObserver: what cleaner threads tell, kept for the metrics page and for who asks later.
+"""CleaningObserver: what the cleaner threads report, kept for the metrics page and for operators.
 
-Owns when each log was last cleaned well, what that clean left for later, and the history of cleans;
-everything else is the cleaner's and is read when a scrape asks. The threads call it, the event loop
-reads it: single dictionary operations, but for the history.
-
-CleaningHistory: the cleans of the last day, for who asks what the cleaner did.
-
-In memory alone: a directory of logs holds Kafka's files and nothing else, and what is older is in
-metrics. Holds no log, so that one that is deleted is not kept. Any thread.
+Owns when each log was last cleaned, what that clean left for later, and the cleans of the last day;
+everything else is the cleaner's and is read at a scrape. In memory: a log directory holds Kafka's
+files and nothing else, and what is older is in metrics. Holds no log, so that a deleted one is
+freed. The threads call it, the event loop reads it: single dictionary operations, but for the
+history, which has a mutex.
 """
 
 from __future__ import annotations
@@ -17,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.log_cleaner import thread_name
 from kafkalog.errors import LogDirOffline
-from kafkalog.observe.cleaner_metrics import CleanerFacts, CleanerThreadFacts, CompactedLogFacts
+from kafkalog.observe.cleaner_metrics import CleanerThreadFacts, CompactedLogFacts
 
 if TYPE_CHECKING:
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.cleaner.log_cleaner import ThreadStatus
-    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.cleaner.log_cleaner_manager import CleaningFailure, Standing
     from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.env.threads import Mutex
     from kafkalog.format.topic_names import TopicPartition
@@ -110,12 +107,11 @@ class Horizons(NamedTuple):
 class CleaningObserver:
     """See the module; a ThreadObserver."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         # constant after construction
-        self._manager = manager
-        self._metrics = manager.runtime.metrics.cleaner
+        self._metrics = runtime.metrics.cleaner
         self.beat = self._metrics.beat
-        self.history = CleaningHistory(manager.runtime.threads.mutex())
+        self.history = CleaningHistory(runtime.threads.mutex())
         # written by cleaner threads
         self._last_success_ms: dict[TopicPartition, int] = {}
         self._horizons: dict[TopicPartition, Horizons] = {}
@@ -168,35 +164,23 @@ class CleaningObserver:
         """What the last clean of the log left for later; None: there was none since the start."""
         return self._horizons.get(topic_partition)
 
-    def facts(self) -> CleanerFacts:
-        """As of the last look of a thread; no log is looked at."""
-        manager = self._manager
-        cleaner, states = manager.cleaning.cleaner, manager.cleaning.states
-        look_ms, now_ms = states.last_look_ms, manager.runtime.clock.wall_ms()
-        served = [each for each in states.standings if manager.table.serves(each.log)]
-        return CleanerFacts(
-            threads=[_thread_facts(status) for status in cleaner.threads()],
-            logs=[self._log_facts(standing) for standing in served],
-            log_dirs=[unit.log_dir.path for unit in manager.online_units],
-            since_look_ms=0 if look_ms is None else max(now_ms - look_ms, 0),
-        )
 
-    def _log_facts(self, standing: Standing) -> CompactedLogFacts:
-        log, to_clean = standing.log, standing.to_clean
-        key = log.topic_partition
-        failure = self._manager.cleaning.states.failure_of(key)
-        return CompactedLogFacts(
-            topic=key.topic,
-            partition=key.partition,
-            log_dir=log.parent_dir,
-            dirty_ratio=standing.ratio,
-            dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,
-            min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
-            failure=None if failure is None else failure.error_name,
-        )
+def log_facts(standing: Standing, failure: CleaningFailure | None) -> CompactedLogFacts:
+    """One log as a thread saw it last, for the scrape."""
+    log, to_clean = standing.log, standing.to_clean
+    return CompactedLogFacts(
+        topic=log.topic_partition.topic,
+        partition=log.topic_partition.partition,
+        log_dir=log.parent_dir,
+        dirty_ratio=standing.ratio,
+        dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,
+        min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
+        failure=None if failure is None else failure.error_name,
+    )
 
 
-def _thread_facts(status: ThreadStatus) -> CleanerThreadFacts:
+def thread_facts(status: ThreadStatus) -> CleanerThreadFacts:
+    """One thread with its last clean, for the scrape."""
     run, is_busy = status.last_run, status.topic_partition is not None
     if run is None or run.stats is None or run.to_clean is None:
         return CleanerThreadFacts(status.name, status.is_alive, is_busy)

@@ -16,7 +16,7 @@ ReplicaManager.checkpointHighWatermarks; log-format.md 10.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.log_dir import (
     CLEANER_OFFSETS,
@@ -36,23 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import PartitionTable
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.topics.registry import TopicRegistry
+    from kafkalog.cleaner.log_cleaner_manager import FirstDirtyOffsets
     from kafkalog.log.unified_log import UnifiedLog
-
-
-class FirstDirtyOffsets(Protocol):
-    """Where the cleaner is in each log; it owns these offsets, here they become a file."""
-
-    def load_checkpoint(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """What a file held at the start."""
-        ...
-
-    def first_dirty_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Of one log now; None: no clean has begun."""
-        ...
-
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """The partition is gone."""
-        ...
 
 
 class Checkpoints:
@@ -69,9 +54,9 @@ class Checkpoints:
         self._found: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._proofs: dict[str, dict[TopicPartition, CheckedOffsets]] = {}
         self._expected: dict[str, set[TopicPartition]] = {}
-        # changed by the start, then under the topics lock; replaced as a whole
+        # changed by the start, then under the lock of the registry; replaced as a whole
         self._awaited: dict[str, frozenset[TopicPartition]] = {}
-        # changed under the topics lock
+        # changed under the lock of the registry
         self._stale: set[str] = set()
         # replaced as a whole by any thread
         self._cleaner_files: dict[str, dict[TopicPartition, int]] = {}  # as they are on disk
@@ -115,7 +100,7 @@ class Checkpoints:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
         self._found[log_dir.path, name] = offsets
         if name == CLEANER_OFFSETS:
-            self._first_dirty.load_checkpoint(offsets)
+            self._first_dirty.load(offsets)
             self._cleaner_files[log_dir.path] = offsets
 
     def found(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
@@ -276,7 +261,7 @@ class Checkpoints:
             return untold_start_offset(log)
         if name == HIGH_WATERMARKS:
             return log.high_watermark
-        return self._first_dirty.first_dirty_offset(log.topic_partition)
+        return self._first_dirty.get(log.topic_partition)
 
     def _encoded_proofs(self, log_dir: LogDir, *, is_stopped: bool) -> bytes:
         """What our file is to hold now."""
@@ -290,7 +275,7 @@ class Checkpoints:
                 entries[LogKey(topic_id, partition.partition)] = found[partition]
         for log in self._table.held_in(log_dir.path):
             assert log.topic_id is not None, "the manager's logs have one"
-            first_dirty = self._first_dirty.first_dirty_offset(log.topic_partition)
+            first_dirty = self._first_dirty.get(log.topic_partition)
             if first_dirty is not None and not self._table.serves(log):
                 first_dirty = None  # a copy on its way: as in the cleaner's file
             disputed, proof = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from kafkalog.broker.values import Acks
 from kafkalog.errors import AppendOutcomeUnknown, LogStartNotDurable
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.broker.directory.log_dir import LogDir
-    from kafkalog.broker.directory.writer import LogDirWriter
     from kafkalog.errors import KafkalogError, StorageFault
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import LogAppendInfo, ValidatedRecords
@@ -38,6 +37,43 @@ class Step(enum.Enum):
     WAIT = "wait"  # the command registered itself with a sync and ends with it
 
 
+class WriterContext(Protocol):
+    """What the writer of a log directory offers the command that it runs."""
+
+    @property
+    def log_dir(self) -> LogDir:
+        """The directory."""
+        ...
+
+    def refuse_retired(self, log: UnifiedLog) -> None:
+        """UnknownTopic when the log was retired, PartitionMoving when its partition moves."""
+        ...
+
+    def admit(self, log: UnifiedLog, size_bytes: int) -> None:
+        """Before an append: UnknownTopic, DiskFull or QuotaExceeded when it may not be written."""
+        ...
+
+    def note_advanced(self, log: UnifiedLog) -> None:
+        """The log's high watermark moved."""
+        ...
+
+    def request_flush_after_roll(self, log: UnifiedLog) -> None:
+        """The ``flush-log`` of a roll: closed segments become durable soon; no command waits."""
+        ...
+
+    def wait_for_flush(self, log: UnifiedLog, command: Command) -> None:
+        """End command when everything the log holds now is durable."""
+        ...
+
+    def wait_for_start_offsets(self, command: Command) -> None:
+        """End command when both files with log starts hold what is true now."""
+        ...
+
+    def wait_for_proofs(self, command: Command) -> None:
+        """End command when ``kafkalog.checkpoint`` holds what is true now."""
+        ...
+
+
 class Command:
     """``result`` is what ``complete``'s receiver reads unless ``error`` is set."""
 
@@ -53,7 +89,7 @@ class Command:
         self.result: object = None
         self.error: KafkalogError | None = None
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """On the writer thread. KafkalogError and OSError end the command with that error."""
         raise AssertionError(f"{type(self).__name__} has no run")
 
@@ -86,7 +122,7 @@ class AppendCommand(Command):
         self.acks = acks
         self.expected_offset = expected_offset
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Write; then wait for the fdatasync when acks or ``flush.messages`` want it.
 
         An append that reaches ``flush.messages`` is answered after its flush, whatever its acks, so
@@ -111,7 +147,7 @@ class AppendCommand(Command):
         writer.wait_for_flush(log, self)
         return Step.WAIT
 
-    def _admit(self, writer: LogDirWriter) -> None:
+    def _admit(self, writer: WriterContext) -> None:
         """Raises why the records may not be written."""
         writer.admit(self.log, self.records.size_bytes)
 
@@ -138,7 +174,7 @@ class CoordinatorAppendCommand(AppendCommand):
     def __init__(self, log: UnifiedLog, records: ValidatedRecords) -> None:
         super().__init__(log, records, Acks.ALL, None, None)
 
-    def _admit(self, writer: LogDirWriter) -> None:
+    def _admit(self, writer: WriterContext) -> None:
         writer.refuse_retired(self.log)
 
 
@@ -158,7 +194,7 @@ class EndTransactionCommand(CoordinatorAppendCommand):
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """See AppendCommand."""
         entry = self.log.producers.entries.get(self._producer_id)
         if (
@@ -205,7 +241,7 @@ class DeleteRecordsCommand(Command):
         self.log = log
         self.offset = offset
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Offset -1 is the high watermark; policy and bounds are the log's rules.
 
         Waits also when nothing moved: an earlier command may have moved it whose checkpoint is not
@@ -238,7 +274,7 @@ class CallCommand(Command, Generic[T]):
         super().__init__(on_done, COMMAND_OVERHEAD_BYTES)
         self._call = call
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """The function's value is the result."""
         self.result = self._call()
         return Step.DONE
@@ -259,7 +295,7 @@ class EachCommand(Command):
         self._works = deque(works)
         self._slice = DIRECTORY_OPERATIONS_MAX // operations_each
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """One slice."""
         for _ in range(min(self._slice, len(self._works))):
             self._works.popleft()()
@@ -275,7 +311,7 @@ class FlushCommand(Command):
         super().__init__(on_done, COMMAND_OVERHEAD_BYTES)
         self.log = log
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Ends with the flush."""
         writer.wait_for_flush(self.log, self)
         return Step.WAIT

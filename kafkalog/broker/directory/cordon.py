@@ -21,11 +21,16 @@ from kafkalog.broker.authorized import operation_class, requires
 from kafkalog.broker.broker_config import cordoned_fault
 from kafkalog.broker.values import LogDirDescription, PartitionSize
 from kafkalog.errors import InvalidRequest
+from kafkalog.log.inspect.directory_facts import log_dir_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.moves.partition_moves import PartitionMoves
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import MoveStatus
 
 
@@ -37,21 +42,32 @@ _log = structlog.get_logger(__name__)
 class LogDirChanges:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        config: BrokerConfig,
+        moves: PartitionMoves,
+    ) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._registry = registry
+        self._filesystem = runtime.filesystem
+        self._config = config
+        self._moves = moves
 
     def validate(self, dynamic: Mapping[str, str]) -> None:
         """InvalidRequest when cordons are set that name no log directory.
 
         What was stored before stays: a directory may have left ``log.dirs`` since.
         """
-        manager, text = self._manager, dynamic.get(CORDONED_KEY)
-        config = manager.rules.log_dir_config(dynamic)
-        if text is None or text == manager.registry.state.broker_configs.get(CORDONED_KEY):
+        text = dynamic.get(CORDONED_KEY)
+        config = self._logs.rules.log_dir_config(dynamic)
+        if text is None or text == self._registry.state.broker_configs.get(CORDONED_KEY):
             return
         # As the file names them, and as they are shown.
-        known = [*manager.config.log_dirs, *(unit.log_dir.path for unit in manager.units)]
+        known = [*self._config.log_dirs, *(unit.log_dir.path for unit in self._logs.units)]
         fault = cordoned_fault(known, config.cordoned_log_dirs)
         if fault is not None:
             message = f"Invalid value {text} for configuration {CORDONED_KEY}: {fault}"
@@ -59,11 +75,10 @@ class LogDirChanges:
 
     def apply(self, dynamic: Mapping[str, str]) -> None:
         """Let the configuration count, with these dynamic broker configs."""
-        manager = self._manager
-        config = manager.rules.log_dir_config(dynamic)
-        manager.moves.limit(config.move_bytes_per_second)
-        paths = set(map(manager.absolute, config.cordoned_log_dirs))
-        for log_dir in (unit.log_dir for unit in manager.units):
+        config = self._logs.rules.log_dir_config(dynamic)
+        self._moves.limit(config.move_bytes_per_second)
+        paths = {log_dir_path(self._filesystem, path) for path in config.cordoned_log_dirs}
+        for log_dir in (unit.log_dir for unit in self._logs.units):
             is_cordoned = config.cordoned_log_dirs == ("*",) or log_dir.path in paths
             if is_cordoned != log_dir.is_cordoned:
                 log_dir.is_cordoned = is_cordoned
@@ -75,9 +90,10 @@ class LogDirChanges:
 class LogDirOperations:
     """See the module. Blocking but for ``describe`` and ``moves``."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, logs: Logs, moves: PartitionMoves) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._moves = moves
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def describe(self, topics: Collection[str] = ()) -> list[LogDirDescription]:
@@ -86,11 +102,11 @@ class LogDirOperations:
         No disk. Unknown topics have no partitions. Costs a look at every partition.
         """
         sizes: dict[str, list[PartitionSize]] = {}
-        for log in self._manager.table.logs():
+        for log in self._logs.table.logs():
             if not topics or log.topic_partition.topic in topics:
                 size = PartitionSize(log.topic_partition, log.size_bytes)
                 sizes.setdefault(log.parent_dir, []).append(size)
-                future = self._manager.table.future_of(log.topic_partition)
+                future = self._logs.table.future_of(log.topic_partition)
                 if future is not None:
                     lag = log.log_end_offset - future.log_end_offset
                     size = PartitionSize(
@@ -98,7 +114,7 @@ class LogDirOperations:
                     )
                     sizes.setdefault(future.parent_dir, []).append(size)
         described = []
-        for unit in self._manager.units:
+        for unit in self._logs.units:
             log_dir = unit.log_dir
             fault = log_dir.shown_fault
             reasons = {} if fault is None else {fault.state: fault.reason}
@@ -125,14 +141,14 @@ class LogDirOperations:
 
         Goes on in the background, also after a restart.
         """
-        return self._manager.moves.start(topic, partition, path)
+        return self._moves.start(topic, partition, path)
 
     @requires(Action.ALTER, Resource.CLUSTER)
     def cancel_move(self, topic: str, partition: int) -> MoveStatus:
         """Give a move up; the partition stays where it is. UnknownMove."""
-        return self._manager.moves.cancel(topic, partition)
+        return self._moves.cancel(topic, partition)
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def moves(self) -> list[MoveStatus]:
         """Moves under way, and those that ended since the start; of a partition the last one."""
-        return self._manager.moves.statuses()
+        return self._moves.statuses()

@@ -22,7 +22,8 @@ import structlog
 from kafkalog.errors import LargerThanQuota, Overloaded, QuotaExceeded
 
 if TYPE_CHECKING:
-    from kafkalog.broker.catalog import PartitionTable
+    from collections.abc import Callable
+
     from kafkalog.env.clock import Clock
     from kafkalog.env.threads import Mutex
     from kafkalog.log.unified_log import UnifiedLog
@@ -58,9 +59,12 @@ class _Usage:
 class TopicQuotas:
     """See the module."""
 
-    def __init__(self, table: PartitionTable, clock: Clock, mutex: Mutex, metrics: Metrics) -> None:
+    def __init__(
+        self, size_bytes_of: Callable[[str], int], clock: Clock, mutex: Mutex, metrics: Metrics
+    ) -> None:
+        """``size_bytes_of`` sums the served logs of a topic."""
         # constant after construction
-        self._table = table
+        self._size_bytes_of = size_bytes_of
         self._clock = clock
         self._mutex = mutex
         self._metrics = metrics
@@ -114,7 +118,7 @@ class TopicQuotas:
         if usage.is_reached and now_ns < usage.next_look_ns:
             return
         usage.next_look_ns = now_ns + _LOOK_INTERVAL_NS
-        before, usage.used_bytes = usage.used_bytes, self._table.size_bytes_of(topic)
+        before, usage.used_bytes = usage.used_bytes, self._size_bytes_of(topic)
         usage.left_bytes = usage.quota_bytes - usage.used_bytes
         if usage.is_reached and usage.used_bytes < before:
             usage.is_reached = False

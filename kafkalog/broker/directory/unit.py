@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.directory.writer import CompletionSink, StartOffsetFiles
     from kafkalog.broker.runtime import Runtime
+    from kafkalog.log.unified_log import UnifiedLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def make_unit(
     open_file_count: int,
     note_recovery: Callable[[int, int], None],
     checkpoints: StartOffsetFiles,
-    drop_logs: Callable[[LogDir], None],
+    logs_here: Callable[[str], Iterable[UnifiedLog]],
 ) -> LogDirUnit:
     """One directory. Nothing is touched and no thread runs yet."""
     environment = replace(
@@ -98,7 +99,7 @@ def make_unit(
         quotas,
         sink,
         checkpoints,
-        drop_logs,
+        logs_here,
         ThreadMeter(f"log-dir-writer-{log_dir.path}", runtime.clock, runtime.metrics),
     )
     runtime.metrics.log_dir_online.labels(log_dir.path).set(1)

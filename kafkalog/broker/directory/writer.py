@@ -47,7 +47,7 @@ from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, QuotaExceede
 from kafkalog.log import append
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from kafkalog.broker.directory.flusher import LogDirFlusher
     from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
@@ -233,10 +233,10 @@ class LogDirWriter:
         quotas: TopicQuotas,
         sink: CompletionSink,
         checkpoints: StartOffsetFiles,
-        drop_logs: Callable[[LogDir], None],
+        logs_here: Callable[[str], Iterable[UnifiedLog]],
         meter: ThreadMeter,
     ) -> None:
-        """``checkpoints`` are written by the flusher; ``drop_logs`` is the writer's, once."""
+        """``checkpoints`` are written by the flusher; ``logs_here``: of the directory at a path."""
         # constant after construction
         self.log_dir = log_dir
         self._flusher = flusher
@@ -249,7 +249,7 @@ class LogDirWriter:
             _START_OFFSETS: CheckpointSync(lambda: checkpoints.write_start_offsets(log_dir)),
             _PROOFS: CheckpointSync(lambda: checkpoints.write_proofs(log_dir)),
         }
-        self._drop_logs = drop_logs
+        self._logs_here = logs_here
         self._meter = meter
         # any thread appends, the writer thread pops
         self._queue: deque[Command] = deque()
@@ -572,7 +572,9 @@ class LogDirWriter:
         self._wanted.clear()
         if not self._has_dropped_logs:
             self._has_dropped_logs = True
-            self._drop_logs(self.log_dir)
+            for log in self._logs_here(self.log_dir.path):
+                log.close_handles()  # without a flush
+                self.note_advanced(log)  # its readers learn it now
 
     def _refuse_rest(self) -> None:
         """The thread has ended: answer what was queued too late. Any thread, also several."""

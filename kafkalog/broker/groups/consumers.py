@@ -46,8 +46,12 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.topics.registry import RegistryState
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.groups.offsets import GroupOffsets
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import RegistryState, TopicRegistry
+    from kafkalog.env.clock import Clock
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -97,9 +101,19 @@ class Delivery:
 class Consumer:
     """See the module."""
 
-    def __init__(self, manager: LogManager, group: str, name: str, config: ConsumerConfig) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        offsets: GroupOffsets,
+        clock: Clock,
+        group: str,
+        name: str,
+        config: ConsumerConfig,
+    ) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._offsets = offsets
+        self._clock = clock
         self.group = group
         self.name = name
         self.config = config
@@ -107,7 +121,7 @@ class Consumer:
         self.last_used_ns = 0
         self.is_gone = False
         self.poll_number = 0  # of the newest poll: an older one that waits gives up
-        self._last_commit_ns = manager.runtime.clock.monotonic_ns()
+        self._last_commit_ns = clock.monotonic_ns()
         self._topics: tuple[str, ...] | None = None
         self._wants: Callable[[str], bool] | None = None  # of a pattern
         self._matched: dict[str, bool] = {}
@@ -187,7 +201,7 @@ class Consumer:
         if self.is_subscribed:
             raise IllegalConsumerState("Illegal state: the consumer subscribed to topics.")
         for at in partitions:
-            self._manager.group_offsets.check_exists(at)
+            self._offsets.check_exists(at)
         self._is_manual = bool(partitions)
         self.assign(partitions)
 
@@ -203,7 +217,7 @@ class Consumer:
                     continue  # the poll meets it again and says so
 
     def _first_position(self, at: TopicPartition) -> int:
-        committed = self._manager.group_offsets.committed_of(self.group, at)
+        committed = self._offsets.committed_of(self.group, at)
         if committed is not None:
             return committed.offset
         return self._reset_position(self._log(at))
@@ -227,7 +241,7 @@ class Consumer:
         return log.high_watermark
 
     def _log(self, at: TopicPartition) -> UnifiedLog:
-        return self._manager.log_of(at.topic, at.partition)
+        return self._logs.log_of(at.topic, at.partition)
 
     def position(self, at: TopicPartition) -> int:
         """The next offset to deliver, inside the log. IllegalConsumerState when not assigned.
@@ -246,11 +260,10 @@ class Consumer:
 
     def positions(self) -> dict[TopicPartition, int]:
         """Of assigned partitions that exist, as far as they are known: what may be committed."""
-        topics = self._manager.registry.topics
         return {
             at: known
             for at, known in self._positions.items()
-            if known is not None and at.topic in topics
+            if known is not None and self._logs.exists(at.topic)
         }
 
     def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
@@ -316,12 +329,12 @@ class Consumer:
 
     def note_commit(self) -> None:
         """What was delivered is committed."""
-        self._last_commit_ns = self._manager.runtime.clock.monotonic_ns()
+        self._last_commit_ns = self._clock.monotonic_ns()
 
     def is_commit_due(self) -> bool:
         """Whether a poll commits what the polls before it delivered."""
         interval_ns = self.config.auto_commit_interval_ms * 1_000_000
-        now_ns = self._manager.runtime.clock.monotonic_ns()
+        now_ns = self._clock.monotonic_ns()
         return self.config.is_auto_commit and now_ns - self._last_commit_ns >= interval_ns
 
 
@@ -374,17 +387,27 @@ class Group:
 class ConsumerGroups:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        config: BrokerConfig,
+        offsets: GroupOffsets,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._clock = manager.runtime.clock
-        self._timeout_ns = manager.config.consumer_instance_timeout_ms * _NS_PER_MS
+        self._logs = logs
+        self._registry = registry
+        self._offsets = offsets
+        self._random = runtime.random
+        self._clock = runtime.clock
+        self._timeout_ns = config.consumer_instance_timeout_ms * _NS_PER_MS
         # owned by the event loop; other threads look up single entries
         self._groups: dict[str, Group] = {}
         self._left_ms: dict[str, int] = {}  # wall clock, of groups without members
         self._member_count = 0
         self._next_sweep_ns = 0
-        manager.group_offsets.watch_use(self.used_ms)
+        offsets.watch_use(self.used_ms)
 
     # ---- any thread
 
@@ -409,7 +432,7 @@ class ConsumerGroups:
             if fault is not None:
                 raise InvalidRequest(f"The name of the {of} {fault}")
         if name is None:
-            name = f"{config.name_prefix}{self._manager.runtime.random.uuid_bytes().hex()}"
+            name = f"{config.name_prefix}{self._random.uuid_bytes().hex()}"
         if self._member_count >= _MEMBERS_MAX:
             raise Overloaded(f"There are {_MEMBERS_MAX} consumer instances. Delete some.")
         found = self._groups.setdefault(group, Group(group))
@@ -417,7 +440,7 @@ class ConsumerGroups:
             raise ConsumerExists(
                 f"Consumer instance {name} exists already in this group.", group=group, name=name
             )
-        consumer = Consumer(self._manager, group, name, config)
+        consumer = Consumer(self._logs, self._offsets, self._clock, group, name, config)
         consumer.last_used_ns = self._clock.monotonic_ns()
         found.members[name] = consumer
         self._member_count += 1
@@ -514,15 +537,13 @@ class ConsumerGroups:
 
     def _follow_topics(self, group: Group) -> None:
         """Deal out anew when a topic appeared, grew or went since."""
-        if group.seen is not self._manager.registry.state:
+        if group.seen is not self._registry.state:
             self._rebalance(group)
 
     def _rebalance(self, group: Group) -> None:
         """Every subscribed member gets its partitions; what it keeps, it reads on where it was."""
-        group.seen = self._manager.registry.state
-        counts = {
-            topic.name: topic.partition_count for topic in self._manager.registry.topics.values()
-        }
+        group.seen = self._registry.state
+        counts = {topic.name: topic.partition_count for topic in self._registry.topics.values()}
         offered = [name for name in counts if name not in INTERNAL_TOPICS]
         wanted = {
             name: member.wanted_topics(offered)

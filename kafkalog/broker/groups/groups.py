@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import lists, operation_class, requires
-from kafkalog.broker.groups.consumers import ConsumerGroups
 from kafkalog.errors import KafkalogError, NonEmptyGroup, UnknownGroup
 from kafkalog.format.topic_names import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.groups.consumers import ConsumerGroups
+    from kafkalog.broker.groups.offsets import GroupOffsets
     from kafkalog.format.disk.group_offsets import CommittedOffset
 
 
@@ -57,11 +58,11 @@ class PartitionLag:
 class GroupOperations:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, logs: Logs, offsets: GroupOffsets, members: ConsumerGroups) -> None:
         # constant after construction
-        self._manager = manager
-        self.offsets = manager.group_offsets
-        self.members = ConsumerGroups(manager)
+        self._logs = logs
+        self.offsets = offsets
+        self.members = members
 
     # ---- the event loop; no disk
 
@@ -85,7 +86,7 @@ class GroupOperations:
         found = []
         for at, committed in sorted(self.offsets.committed(group).items()):
             try:
-                log = self._manager.log_of(at.topic, at.partition)
+                log = self._logs.log_of(at.topic, at.partition)
             except KafkalogError:
                 found.append(PartitionLag(at, committed, None, None))
                 continue
@@ -122,7 +123,7 @@ class GroupOperations:
             return dict(committed)
         named = dict.fromkeys(partitions or ())
         for topic in topics or ():
-            count = self._manager.registered(topic).partition_count
+            count = self._logs.registered(topic).partition_count
             named.update(dict.fromkeys(TopicPartition(topic, n) for n in range(count)))
         for at in named:
             self.offsets.check_exists(at)
@@ -131,5 +132,5 @@ class GroupOperations:
     @requires(Action.DESCRIBE, Resource.TOPIC, "at")
     def clamped(self, at: TopicPartition, offset: int) -> int:
         """The offset, or the nearest that the log has; errors as of a fetch."""
-        log = self._manager.log_of(at.topic, at.partition)
+        log = self._logs.log_of(at.topic, at.partition)
         return min(max(offset, log.log_start_offset), log.high_watermark)

@@ -57,8 +57,12 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.commands import Command
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.changes import TopicChanges
+    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.env.threads import Signal
     from kafkalog.format.records.record import Record
     from kafkalog.format.records.record_batch import BatchHeader
@@ -182,13 +186,22 @@ def is_expired(committed: CommittedOffset, used_ms: int, now_ms: int, retention_
 class GroupOffsets:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        config: BrokerConfig,
+        topics: TopicChanges,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._config = manager.config
-        self._seams = manager.runtime
-        self._mutex = manager.runtime.threads.mutex()
-        self._acks = Acks.ALL if manager.config.offsets_commit_required_acks == -1 else Acks.LEADER
+        self._logs = logs
+        self._registry = registry
+        self._runtime = runtime
+        self._config = config
+        self._topics = topics
+        self._mutex = runtime.threads.mutex()
+        self._acks = Acks.ALL if config.offsets_commit_required_acks == -1 else Acks.LEADER
         self._used_ms: Callable[[str], int] = lambda _: 0
         # published when loaded; added under the mutex
         self._shards: dict[int, Shard] = {}
@@ -196,7 +209,7 @@ class GroupOffsets:
         self._loading: set[int] = set()
         self._forgotten: set[str] = set()  # topics, while not everything is loaded
         # under a mutex of their own, held while a file is read
-        self._reads = manager.runtime.threads.mutex()
+        self._reads = runtime.threads.mutex()
         self._is_stopped = False
 
     # ---- start
@@ -227,11 +240,10 @@ class GroupOffsets:
             "compression.type": "producer",
             "segment.bytes": str(config.offsets_topic_segment_bytes),
         }
-        with self._manager.topics.lock:
-            self._manager.check_ready()
+        with self._registry.edit():
             if not self._partition_count():
                 count = config.offsets_topic_num_partitions
-                self._manager.topics.create(GROUP_OFFSETS_TOPIC, count, overrides)
+                self._topics.create(GROUP_OFFSETS_TOPIC, count, overrides)
                 with self._mutex:
                     for number in range(count):
                         self._shards.setdefault(number, Shard())
@@ -251,7 +263,7 @@ class GroupOffsets:
         NotReady while they are loaded, else what keeps their partition from being served.
         """
         if not self.has_topic:
-            self._manager.check_ready()
+            self._logs.check_ready()
             return {}
         return dict(self._shard_at(self._number_of(group)).groups.get(group, {}))
 
@@ -259,7 +271,7 @@ class GroupOffsets:
     def committed_of(self, group: str, at: TopicPartition) -> CommittedOffset | None:
         """One of the group's commits; errors as ``committed``."""
         if not self.has_topic:
-            self._manager.check_ready()
+            self._logs.check_ready()
             return None
         return self._shard_at(self._number_of(group)).groups.get(group, {}).get(at)
 
@@ -268,13 +280,13 @@ class GroupOffsets:
         """Names of all groups that have commits, sorted; errors as ``committed``."""
         count = self._partition_count()
         if not count:
-            self._manager.check_ready()
+            self._logs.check_ready()
         return sorted(name for n in range(count) for name in list(self._shard_at(n).groups))
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "at")
     def check_exists(self, at: TopicPartition) -> None:
         """UnknownTopic, UnknownPartition; it may be out of service."""
-        topic = self._manager.registered(at.topic)
+        topic = self._logs.registered(at.topic)
         if not 0 <= at.partition < topic.partition_count:
             raise UnknownPartition(
                 f"Topic {at.topic} has no partition {at.partition}",
@@ -346,7 +358,7 @@ class GroupOffsets:
         if committed is None or key in shard.in_flight:
             return False  # a commit on its way is young
         retention_ms = self._config.offsets_retention_minutes * _MINUTE_MS
-        now_ms = self._seams.clock.wall_ms()
+        now_ms = self._runtime.clock.wall_ms()
         return is_expired(committed, self._used_ms(key.group), now_ms, retention_ms)
 
     def _remove(self, number: int, is_doomed: Callable[[Shard, GroupPartition], bool]) -> int:
@@ -358,7 +370,7 @@ class GroupOffsets:
         candidates = iter([key for key in keys if is_doomed(shard, key)])
         removed = 0
         while some := list(islice(candidates, _RECORDS)):
-            done, faults = self._seams.threads.signal(), list[KafkalogError | None]()
+            done, faults = self._runtime.threads.signal(), list[KafkalogError | None]()
 
             def finish(
                 error: KafkalogError | None,
@@ -382,7 +394,7 @@ class GroupOffsets:
     # ---- parts
 
     def _partition_count(self) -> int:
-        topic = self._manager.registry.topics.get(GROUP_OFFSETS_TOPIC)
+        topic = self._registry.topics.get(GROUP_OFFSETS_TOPIC)
         return 0 if topic is None else topic.partition_count
 
     def _number_of(self, group: str) -> int:
@@ -392,7 +404,7 @@ class GroupOffsets:
         """The loaded partition; its fault, or NotReady while it is loaded."""
         shard = self._shards.get(number)
         if shard is None:
-            self._manager.log_of(GROUP_OFFSETS_TOPIC, number)  # raises what keeps it from serving
+            self._logs.log_of(GROUP_OFFSETS_TOPIC, number)  # raises what keeps it from serving
             self._schedule_load(number)
             raise NotReady("The offsets of this group are being loaded")
         return shard
@@ -414,7 +426,7 @@ class GroupOffsets:
 
     def _append(self, number: int, changes: Changes, on_done: OnDone) -> None:
         """Queue records for the changes; under the mutex, so that queue order is their order."""
-        shard, log = self._shards[number], self._manager.log_of(GROUP_OFFSETS_TOPIC, number)
+        shard, log = self._shards[number], self._logs.log_of(GROUP_OFFSETS_TOPIC, number)
 
         def finish(command: Command) -> None:
             with self._mutex:
@@ -424,19 +436,19 @@ class GroupOffsets:
             on_done(command.error)
 
         command = AppendCommand(log, self._records(log, changes), self._acks, None, finish)
-        self._manager.unit_of(log).writer.submit(command)
+        self._logs.unit_of(log).writer.submit(command)
         shard.in_flight += Counter(changes.keys())
 
     def _records(self, log: UnifiedLog, changes: Changes) -> ValidatedRecords:
         columns = RecordColumns.of(
             [encode_key(key) for key in changes],
             [None if value is None else encode_value(value) for value in changes.values()],
-            self._seams.clock.wall_ms(),
+            self._runtime.clock.wall_ms(),
         )
         return validate_built(
             build_plain_batch(columns),
             log.config,
-            self._seams.clock.wall_ms(),
+            self._runtime.clock.wall_ms(),
             max_decompressed_bytes=self._config.max_decompressed_batch_bytes,
         )
 
@@ -448,12 +460,12 @@ class GroupOffsets:
                 return
             self._loading.add(number)
         load = functools.partial(self._load, number)
-        self._seams.scheduler.schedule_once(LOAD_TASK, load, 0)
+        self._runtime.scheduler.schedule_once(LOAD_TASK, load, 0)
 
     def _load(self, number: int) -> None:
         """Read one partition and serve its groups. A failure is tried again when they are asked."""
         try:
-            log = self._manager.log_of(GROUP_OFFSETS_TOPIC, number)
+            log = self._logs.log_of(GROUP_OFFSETS_TOPIC, number)
             shard = Shard()
             self._replay(log, shard)
             self._write(log, shard, self._clamped(shard))
@@ -466,7 +478,7 @@ class GroupOffsets:
     def _replay(self, log: UnifiedLog, shard: Shard) -> None:
         """All records from the log start; no commit is taken meanwhile, so the end stands."""
         replay = GroupOffsetsReplay(shard.apply)
-        log_dir = self._manager.unit_of(log).log_dir
+        log_dir = self._logs.unit_of(log).log_dir
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             try:
@@ -511,10 +523,10 @@ class GroupOffsets:
         changes: dict[GroupPartition, CommittedOffset | None] = {}
         for key, committed in shard.commits():
             try:
-                read = self._manager.log_of(key.topic, key.partition)
+                read = self._logs.log_of(key.topic, key.partition)
             except KafkalogError:
                 continue  # not served: nothing is known of its end
-            end, log_dir = read.log_end_offset, self._manager.unit_of(read).log_dir
+            end, log_dir = read.log_end_offset, self._logs.unit_of(read).log_dir
             if log_dir.was_clean or committed.offset <= end:
                 continue
             _log.warning(
@@ -524,7 +536,7 @@ class GroupOffsets:
                 committed=committed.offset,
                 log_end_offset=end,
             )
-            self._seams.metrics.group_offsets_clamped.inc()
+            self._runtime.metrics.group_offsets_clamped.inc()
             changes[key] = replace(committed, offset=end)
         return changes
 
@@ -533,5 +545,5 @@ class GroupOffsets:
         pending = iter(changes.items())
         while some := dict(islice(pending, _RECORDS)):
             command = AppendCommand(log, self._records(log, some), self._acks, None, None)
-            self._manager.unit_of(log).writer.run(command)
+            self._logs.unit_of(log).writer.run(command)
             shard.apply(some)

@@ -39,10 +39,15 @@ from kafkalog.format.topic_names import DirectoryState, directory_name
 from kafkalog.log import future_log
 
 if TYPE_CHECKING:
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.directory.checkpoints import Checkpoints
+    from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.directory.unit import LogDirUnit
-    from kafkalog.broker.directory.writer import LogDirWriter
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.load import DirectoryLoading
+    from kafkalog.broker.topics.deletion import LogDeletion
+    from kafkalog.broker.topics.registry import TopicRegistry
+    from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.future_log import Slice
     from kafkalog.log.unified_log import UnifiedLog
@@ -100,7 +105,7 @@ class FillCommand(Command):
         self._future = future
         self._piece = piece
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Closed segments of the copy become durable soon, as after any roll."""
         log = self._future
         writer.refuse_retired(log)
@@ -124,7 +129,7 @@ class HoldCommand(Command):
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Who waits for a flush is answered before the log goes."""
         writer.refuse_retired(self._log)
         self._log.refusal = partial(_moving, self._log.topic_partition)
@@ -140,13 +145,25 @@ def _moving(topic_partition: TopicPartition) -> PartitionMoving:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MoveContext:
+    """The parts of the broker that every move works with."""
+
+    logs: Logs
+    registry: TopicRegistry
+    runtime: Runtime
+    loading: DirectoryLoading
+    checkpoints: Checkpoints
+    deletion: LogDeletion
+    cleaner_states: LogCleanerManager
+
+
 class PartitionMove:
     """See the module."""
 
     def __init__(
         self,
-        manager: LogManager,
-        loading: DirectoryLoading,
+        context: MoveContext,
         topic_partition: TopicPartition,
         source: LogDirUnit,
         target: LogDirUnit,
@@ -157,10 +174,14 @@ class PartitionMove:
         self.topic_partition = topic_partition
         self.source = source
         self.target = target
-        self._manager = manager
-        self._loading = loading
-        self._filesystem = manager.runtime.filesystem
-        self._clock = manager.runtime.clock
+        self._context = context
+        self._logs = context.logs
+        self._registry = context.registry
+        self._loading = context.loading
+        self._checkpoints = context.checkpoints
+        self._states = context.cleaner_states
+        self._filesystem = context.runtime.filesystem
+        self._clock = context.runtime.clock
         self._started_ms = self._clock.wall_ms()
         self._future_name = directory_name(topic_partition, DirectoryState.FUTURE, unique_id)
         self._doomed_name = directory_name(topic_partition, DirectoryState.DELETE, unique_id)
@@ -170,7 +191,7 @@ class PartitionMove:
         self._is_near = False
         self._unflushed_bytes = 0
         self.is_settled = False  # over, and nothing of it is left to do
-        # changed under the topics lock
+        # changed under the lock of the registry
         self.future: UnifiedLog | None = None
         self._ended: MoveStatus | None = None
 
@@ -189,7 +210,7 @@ class PartitionMove:
     def _status(self, state: MoveState, reason: str | None) -> MoveStatus:
         future = self.future
         # From the table without its faults: a directory may fail this moment.
-        current = self._manager.table.find(self.topic_partition)
+        current = self._logs.table.find(self.topic_partition)
         size_bytes = current.size_bytes if current is not None else 0
         end_offset = current.log_end_offset if current is not None else 0
         return MoveStatus(
@@ -224,7 +245,7 @@ class PartitionMove:
         )
         step = next_step(facts)
         if step is MoveStep.BEGIN:
-            with self._manager.topics.lock:
+            with self._registry.lock:
                 if not self.is_over:
                     self.begin()
             return 0
@@ -241,14 +262,14 @@ class PartitionMove:
     def _current(self) -> UnifiedLog:
         """The log that serves; LogDirOffline when its directory failed."""
         own = self.topic_partition
-        return self._manager.log_of(own.topic, own.partition)
+        return self._logs.log_of(own.topic, own.partition)
 
     def begin(self) -> None:
-        """Make the copy, durable on return: the next start goes on with it. Under the topics lock.
+        """Create the copy, durable on return: the next start continues with it.
 
-        On StorageFault it may be half made: ``clean_up``.
+        Under the lock of the registry. On StorageFault it may be half made: ``clean_up``.
         """
-        topic = self._manager.registry.topics[self.topic_partition.topic]
+        topic = self._registry.topics[self.topic_partition.topic]
         create = partial(
             self._loading.create_future, self.target, self._future_name, topic, self._current()
         )
@@ -256,20 +277,20 @@ class PartitionMove:
 
     def _take(self, future: UnifiedLog) -> None:
         self.future = future
-        self._manager.table.add_future(future)
+        self._logs.table.add_future(future)
         # Behind the table: no clean begins while the log has a copy, and none goes on.
-        self._manager.cleaning.states.abort_cleaning(self.topic_partition)
-        self._manager.checkpoints.settle_future(self.target.log_dir, self.topic_partition)
+        self._states.abort_cleaning(self.topic_partition)
+        self._checkpoints.settle_future(self.target.log_dir, self.topic_partition)
 
     def _load(self, found_at_end: int) -> None:
         """Load the copy that the start found; it goes when it is not the log's beginning."""
-        topic = self._manager.registered(self.topic_partition.topic)
+        topic = self._logs.registered(self.topic_partition.topic)
         path = f"{self.target.log_dir.path}/{self._future_name}"
         future = self._loading.load_future(self.target, self.topic_partition, topic, path)
         current = self._current()
         with self.target.log_dir.guard(), self.source.log_dir.guard():
             is_beginning = future_log.is_beginning_of(future, current, found_at_end)
-        with self._manager.topics.lock:
+        with self._registry.lock:
             if self.is_over:  # cancelled meanwhile: ``clean_up`` removes the files
                 future.close_handles()
                 return
@@ -286,7 +307,7 @@ class PartitionMove:
 
         The copy then holds what is superseded, and deleted keys whose tombstones are gone.
         """
-        first_dirty_offset = self._manager.cleaning.states.first_dirty_offset
+        first_dirty_offset = self._states.first_dirty_offset
         is_known_clean = first_dirty_offset(self.topic_partition) is not None
         return current.config.is_compacted or is_known_clean
 
@@ -314,10 +335,10 @@ class PartitionMove:
     def _swap(self) -> None:
         """Hold appends, complete the copy, change the names, serve from the copy.
 
-        Under the topics lock: the topic is neither deleted nor configured meanwhile. What fails
-        before the copy has its final name lets the current log serve on.
+        Under the lock of the registry: the topic is neither deleted nor configured meanwhile. After
+        a failure before the copy has its final name the current log is served on.
         """
-        with self._manager.topics.lock:
+        with self._registry.lock:
             if self.is_over:
                 return
             current, future = self._current(), self.future
@@ -332,7 +353,7 @@ class PartitionMove:
             finally:
                 if not is_swapped:
                     current.refusal = None
-            self._manager.table.serve_future(self.topic_partition)
+            self._logs.table.serve_future(self.topic_partition)
             self.end(MoveState.DONE, None)
             self.future = None  # it is the current log
             held_ms = (self._clock.monotonic_ns() - held_ns) // 1_000_000
@@ -351,8 +372,8 @@ class PartitionMove:
             self._copy(current, future)
         self.target.writer.call(partial(future_log.inherit, future, current))
         self.target.writer.run(FlushCommand(future))
-        self._manager.checkpoints.write_start_offsets(self.target.log_dir)
-        self._manager.checkpoints.write_recovery_points(self.target.log_dir)
+        self._checkpoints.write_start_offsets(self.target.log_dir)
+        self._checkpoints.write_recovery_points(self.target.log_dir)
 
     def _rename(self, current: UnifiedLog, future: UnifiedLog) -> None:
         """The current log's directory becomes ``-delete``, then the copy's gets its name."""
@@ -381,39 +402,38 @@ class PartitionMove:
 
     def _retire(self, current: UnifiedLog) -> None:
         """The old directory goes; the checkpoints of both say what is true now."""
-        manager = self._manager
-        manager.deletion.add(self.source.log_dir, current.directory, current)
-        manager.checkpoints.note_removal(self.source.log_dir)
+        self._context.deletion.add(self.source.log_dir, current.directory, current)
+        self._checkpoints.note_removal(self.source.log_dir)
         for unit in (self.target, self.source):
             try:
-                manager.checkpoints.write_all(unit.log_dir)
+                self._checkpoints.write_all(unit.log_dir)
             except StorageFault as fault:  # the next start, and the periodic tasks, do it
                 path = unit.log_dir.path
                 _log.error("checkpoints_not_renewed", log_dir=path, reason=fault.message)
 
-    # ---- the end, under the topics lock
+    # ---- the end, under the lock of the registry
 
     def end(self, state: MoveState, reason: str | None) -> None:
         """No further steps."""
         if self._ended is None:
-            metrics, target = self._manager.runtime.metrics, self.target.log_dir.path
+            metrics, target = self._context.runtime.metrics, self.target.log_dir.path
             metrics.partition_moves.labels(target, state.value).inc()
         self._ended = self._status(state, reason)
 
     def discard_copy(self) -> None:
         """``-delete`` now, gone later; whatever fails is the next start's."""
-        manager, future = self._manager, self.future
+        future = self.future
         if future is None:
             return  # ``clean_up`` will
-        manager.table.remove_future(self.topic_partition)
+        self._logs.table.remove_future(self.topic_partition)
         self.future, self._is_near, self._unflushed_bytes = None, False, 0
         if not self.target.log_dir.is_online:
             future.close_handles()
             return
-        manager.checkpoints.note_removal(self.target.log_dir)
+        self._checkpoints.note_removal(self.target.log_dir)
         try:
             self.target.writer.call(partial(self._doom, future))
-            manager.checkpoints.write_all(self.target.log_dir)
+            self._checkpoints.write_all(self.target.log_dir)
         except StorageFault as fault:
             self._tell_left_over(fault)
 
@@ -424,30 +444,31 @@ class PartitionMove:
         """
         future.refusal = partial(_moving, self.topic_partition)
         future.rename_dir(self._abandoned_name())
-        self._manager.deletion.add(self.target.log_dir, future.directory, future)
+        self._context.deletion.add(self.target.log_dir, future.directory, future)
         self._filesystem.sync_dir(self.target.log_dir.path)
 
     def _abandoned_name(self) -> str:
-        unique_id = self._manager.runtime.random.uuid_bytes().hex()
+        unique_id = self._context.runtime.random.uuid_bytes().hex()
         return directory_name(self.topic_partition, DirectoryState.DELETE, unique_id)
 
     def clean_up(self) -> None:
-        """After the end, where no step runs, under the topics lock: what no log owns goes too.
+        """After the end, where no step runs: delete files of the move that no log owns.
 
-        It was found at the start and never loaded, or making it failed half way. Kept where the
-        directory of the current log is offline: the next start may go on with it.
+        Under the lock of the registry. The copy was found at the start and never loaded, or it was
+        made half. Kept where the directory of the current log is offline: the next start may
+        continue with it.
         """
         self.is_settled = True
         if self.future is not None or not self.source.log_dir.is_online:
             return
         root = self.target.log_dir.path
         path, doomed = f"{root}/{self._future_name}", f"{root}/{self._abandoned_name()}"
-        self._manager.checkpoints.settle_future(self.target.log_dir, self.topic_partition)
+        self._checkpoints.settle_future(self.target.log_dir, self.topic_partition)
         try:
             with self.target.log_dir.guard():
                 if self._filesystem.exists(path):
                     self._filesystem.rename(path, doomed)
-                    self._manager.deletion.add(self.target.log_dir, doomed)
+                    self._context.deletion.add(self.target.log_dir, doomed)
                     self._filesystem.sync_dir(root)
         except StorageFault as fault:
             self._tell_left_over(fault)

@@ -1,11 +1,12 @@
 """PartitionMoves: all moves of partitions between log directories, as Kafka's alterReplicaLogDirs.
 
-Owns which moves there are, the thread of each target directory that has some, and how fast they
-copy. A move is begun, cancelled and swapped under the topics lock, so none of these meets another
-one or a change of its topic; its slices are copied without. A partition has one move: another
-target cancels it, its own directory does nothing else, as in Kafka. At a stop the copies stay, and
-the next start goes on with what it finds. A directory that fails ends the moves into it, and the
-partitions serve on; the copy of a partition whose own directory failed is kept.
+Owns the moves, the thread of each target directory that has some, and the rate at which they copy.
+A move is begun, cancelled and swapped under the lock of the registry, so that none of these meets
+another one or a change of its topic; its slices are copied without it. A partition has one move: a
+move to another target cancels it, one to its own directory cancels it and does nothing else, as in
+Kafka. At a stop the copies are kept, and the next start continues with what it finds. A directory
+that fails ends the moves into it, and the partitions are served where they are; the copy of a
+partition whose own directory failed is kept.
 Source: Kafka 4.1 ReplicaManager.alterReplicaLogDirs, ReplicaAlterLogDirsManager.
 """
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.broker.directory.unit import LogDirUnit
-    from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.startup.load import DirectoryLoading
+    from kafkalog.broker.moves.partition_move import MoveContext
     from kafkalog.broker.startup.plan import FoundPartition
     from kafkalog.env.threads import Signal, Thread
     from kafkalog.log.unified_log import UnifiedLog
@@ -59,15 +59,19 @@ class _Target:
 class PartitionMoves:
     """See the module."""
 
-    def __init__(self, manager: LogManager, loading: DirectoryLoading) -> None:
+    def __init__(self, context: MoveContext) -> None:
         # constant after construction
-        self._manager = manager
-        self._loading = loading
-        self._threads = manager.runtime.threads
-        self._clock = manager.runtime.clock
-        self._metrics = manager.runtime.metrics
-        self._mutex = manager.runtime.threads.mutex()
-        # changed under the topics lock, replaced as a whole
+        self._context = context
+        self._logs = context.logs
+        self._registry = context.registry
+        self._loading = context.loading
+        self._checkpoints = context.checkpoints
+        self._deletion = context.deletion
+        self._runtime = context.runtime
+        self._clock = context.runtime.clock
+        self._metrics = context.runtime.metrics
+        self._mutex = context.runtime.threads.mutex()
+        # changed under the lock of the registry, replaced as a whole
         self._moves: dict[TopicPartition, PartitionMove] = {}
         # changed under the mutex
         self._targets: dict[str, _Target] = {}
@@ -86,11 +90,10 @@ class PartitionMoves:
         InvalidReplicaAssignment (cordoned, or its log start is disputed), InvalidTopicName (too
         long for ``-future``), NotReady.
         """
-        with self._manager.topics.lock:
-            self._manager.check_ready()
-            self._manager.registered(topic)
-            log = self._manager.log_of(topic, partition)
-            source, target = self._manager.unit_of(log), self._manager.find_unit(path)
+        with self._registry.edit():
+            self._logs.registered(topic)
+            log = self._logs.log_of(topic, partition)
+            source, target = self._logs.unit_of(log), self._logs.find_unit(path)
             if target is None:
                 raise LogDirNotFound(f"Log dir {path} is not found in the config.", log_dir=path)
             target.log_dir.check_online()
@@ -116,9 +119,9 @@ class PartitionMoves:
             return self._begin(own, source, target).status
 
     def _begin(self, own: TopicPartition, source: LogDirUnit, target: LogDirUnit) -> PartitionMove:
-        unique_id = self._manager.runtime.random.uuid_bytes().hex()
+        unique_id = self._runtime.random.uuid_bytes().hex()
         try:
-            move = PartitionMove(self._manager, self._loading, own, source, target, unique_id)
+            move = PartitionMove(self._context, own, source, target, unique_id)
         except FormatError as error:
             raise InvalidTopicName(str(error), topic=own.topic) from error
         try:
@@ -132,7 +135,7 @@ class PartitionMoves:
         return move
 
     def _nothing_to_do(self, own: TopicPartition, unit: LogDirUnit) -> MoveStatus:
-        current = self._manager.table.find(own)
+        current = self._logs.table.find(own)
         size_bytes = 0 if current is None else current.size_bytes
         path, now_ms = unit.log_dir.path, self._clock.wall_ms()
         return MoveStatus(
@@ -141,8 +144,7 @@ class PartitionMoves:
 
     def cancel(self, topic: str, partition: int) -> MoveStatus:
         """Give a move up: its copy goes, the partition stays where it is. UnknownMove, NotReady."""
-        with self._manager.topics.lock:
-            self._manager.check_ready()
+        with self._registry.edit():
             move = self._moves.get(TopicPartition(topic, partition))
             if move is None or (move.is_over and move.future is None):
                 raise UnknownMove(
@@ -154,7 +156,7 @@ class PartitionMoves:
             return move.status
 
     def cancel_topic(self, topic: str) -> None:
-        """The topic is deleted: so are its copies. Under the topics lock."""
+        """The topic is deleted: so are its copies. Under the lock of the registry."""
         own = {each: move for each, move in self._moves.items() if each.topic == topic}
         for move in own.values():
             if not move.is_over or move.future is not None:
@@ -196,8 +198,8 @@ class PartitionMoves:
     def announce(self, found: Iterable[FoundPartition]) -> None:
         """Before the logs are loaded: what the checkpoints say of these copies is kept."""
         for future in found:
-            log_dir = self._manager.unit_at(future.log_dir).log_dir
-            self._manager.checkpoints.await_future(log_dir, future.topic_partition)
+            log_dir = self._logs.unit_at(future.log_dir).log_dir
+            self._checkpoints.await_future(log_dir, future.topic_partition)
 
     def expect(self, found: Iterable[FoundPartition]) -> None:
         """Moves of which the start has found the copy; once all logs are loaded, before they serve.
@@ -205,9 +207,9 @@ class PartitionMoves:
         What the logs hold now is what a copy may be compared with.
         """
         for future in found:
-            target = self._manager.unit_at(future.log_dir)
-            current = self._manager.table.find(future.topic_partition)
-            if current is not None and self._manager.unit_of(current) is not target:
+            target = self._logs.unit_at(future.log_dir)
+            current = self._logs.table.find(future.topic_partition)
+            if current is not None and self._logs.unit_of(current) is not target:
                 self._expect(future, current, target)
                 continue
             if current is None:
@@ -218,19 +220,19 @@ class PartitionMoves:
                 )
             else:
                 self._drop(future, target)
-                self._manager.checkpoints.settle_future(target.log_dir, future.topic_partition)
+                self._checkpoints.settle_future(target.log_dir, future.topic_partition)
 
     def _expect(self, future: FoundPartition, current: UnifiedLog, target: LogDirUnit) -> None:
         assert future.unique_id is not None, "a -future has an id"
-        source = self._manager.unit_of(current)
+        source = self._logs.unit_of(current)
         own = future.topic_partition
-        move = PartitionMove(self._manager, self._loading, own, source, target, future.unique_id)
+        move = PartitionMove(self._context, own, source, target, future.unique_id)
         move.found_at_end = current.log_end_offset
         self._remember(move)
 
     def _drop(self, future: FoundPartition, target: LogDirUnit) -> None:
         """The partition is here already."""
-        runtime = self._manager.runtime
+        runtime = self._runtime
         try:
             path = rename_with_suffix(
                 target, runtime.filesystem, runtime.random, future, DirectoryState.DELETE
@@ -238,7 +240,7 @@ class PartitionMoves:
         except StorageFault as fault:
             target.log_dir.take_offline(fault.message)
             return
-        self._manager.deletion.add(target.log_dir, path)
+        self._deletion.add(target.log_dir, path)
         _log.warning(
             "directory_set_aside",
             directory=future.path,
@@ -249,7 +251,7 @@ class PartitionMoves:
     def resume(self) -> None:
         """Go on with what was expected; the daemon serves."""
         for move in self._moves.values():
-            log = self._manager.table.find(move.topic_partition)
+            log = self._logs.table.find(move.topic_partition)
             if log is not None and log.disputed_start_offset is not None:
                 _log.warning(
                     "move_not_resumed",
@@ -282,12 +284,12 @@ class PartitionMoves:
             target.moves.append(move)
             if target.thread is None:
                 name = f"replica-alter-log-dirs-{path}"
-                target.thread = self._threads.start(
+                target.thread = self._runtime.threads.start(
                     name, lambda: self._run(target), background=True
                 )
 
     def _new_target(self, path: str) -> _Target:
-        target = _Target(path, self._threads.signal())
+        target = _Target(path, self._runtime.threads.signal())
         running = self._metrics.partition_moves_running.labels(path)
         running.set_function(lambda: sum(not move.is_over for move in target.moves))
         return target
@@ -308,7 +310,7 @@ class PartitionMoves:
     def _advance(self, move: PartitionMove, target: _Target) -> None:
         """One step, and what its failure means."""
         if move.is_over:
-            with self._manager.topics.lock:
+            with self._registry.lock:
                 move.clean_up()
             return
         try:
@@ -324,7 +326,7 @@ class PartitionMoves:
 
     def _fail(self, move: PartitionMove, error: KafkalogError) -> None:
         """The current log serves on, if it can."""
-        with self._manager.topics.lock:
+        with self._registry.lock:
             if move.is_over:
                 return  # cancelled while it took the step
             move.end(MoveState.FAILED, error.message)

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.broker.directory.commands import FlushCommand
-from kafkalog.broker.topics.topics import refuse_other_topic
 from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFault, UnknownTopic
 from kafkalog.log.retention.plan import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.retention.retention import Held
-    from kafkalog.broker.topics.registry import RegisteredTopic
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.retention.retention import RetainedByHold
+    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
@@ -45,7 +45,7 @@ class ArchivedPartition(NamedTuple):
     archived_offset: int
     log_start_offset: int
     high_watermark: int
-    held: Held
+    held: RetainedByHold
 
     @property
     def lag(self) -> int:
@@ -56,17 +56,19 @@ class ArchivedPartition(NamedTuple):
 class ArchivedOffsets:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, logs: Logs, registry: TopicRegistry, config: BrokerConfig) -> None:
         # constant after construction
-        self._manager = manager
-        # replaced as a whole under the topics lock: log ends that the registry could not be told of
+        self._logs = logs
+        self._registry = registry
+        self._config = config
+        # log ends that the registry could not take; replaced as a whole under its lock
         self._lowered: Mapping[TopicPartition, int] = {}
 
     # ---- look-ups, any thread
 
     def offset_of(self, topic_partition: TopicPartition) -> int:
         """Below it everything is archived; 0 of a partition that nobody archived."""
-        topic = self._manager.registry.topics.get(topic_partition.topic)
+        topic = self._registry.topics.get(topic_partition.topic)
         offset = 0 if topic is None else topic.archived_offsets.get(topic_partition.partition, 0)
         return min(offset, self._lowered.get(topic_partition, offset))
 
@@ -79,23 +81,20 @@ class ArchivedOffsets:
         config = log.config if config is None else config
         if not config.archive_hold:
             return None
-        gives_way = self._manager.config.archive_hold_gives_way_when_full
-        if gives_way and self._manager.unit_of(log).log_dir.is_full:
+        gives_way = self._config.archive_hold_gives_way_when_full
+        if gives_way and self._logs.unit_of(log).log_dir.is_full:
             return Hold(self.offset_of(log.topic_partition), max_bytes=0)
         return Hold(self.offset_of(log.topic_partition), config.archive_hold_max_bytes)
 
-    def describe(self, logs: Iterable[UnifiedLog]) -> list[ArchivedPartition]:
-        """How far each log is archived, as it is published now; no disk."""
-        return [
-            ArchivedPartition(
-                partition=log.topic_partition.partition,
-                archived_offset=self.offset_of(log.topic_partition),
-                log_start_offset=log.log_start_offset,
-                high_watermark=log.high_watermark,
-                held=self._manager.retention.held_of(log.topic_partition),
-            )
-            for log in logs
-        ]
+    def describe(self, log: UnifiedLog, held: RetainedByHold) -> ArchivedPartition:
+        """How far the log is archived, as it is published now; no disk."""
+        return ArchivedPartition(
+            partition=log.topic_partition.partition,
+            archived_offset=self.offset_of(log.topic_partition),
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            held=held,
+        )
 
     # ---- changes, blocking
 
@@ -111,19 +110,15 @@ class ArchivedOffsets:
         OffsetAboveHighWatermark, the reason of a partition that is not served, StorageFault,
         NotReady. Crash: the old offsets or the new ones, whole.
         """
-        manager = self._manager
-        registered = manager.registered(name)
-        if archived_id is not None:
-            refuse_other_topic(registered, archived_id)
-        logs = {number: manager.log_of(name, number) for number in offsets}
+        registered = self._logs.registered(name, archived_id)
+        logs = {number: self._logs.log_of(name, number) for number in offsets}
         for number, offset in offsets.items():
             _check_bounds(logs[number], offset)
         for number, offset in offsets.items():
             if offset > logs[number].recovery_point:
-                manager.unit_of(logs[number]).writer.run(FlushCommand(logs[number]))
-        with manager.topics.lock:
-            manager.check_ready()
-            topic = manager.registered(name)
+                self._logs.unit_of(logs[number]).writer.run(FlushCommand(logs[number]))
+        with self._registry.edit():
+            topic = self._logs.registered(name)
             if topic.topic_id != registered.topic_id:
                 raise UnknownTopic(f"Topic {name} was deleted and made again", topic=name)
             known = {number: self.offset_of(log.topic_partition) for number, log in logs.items()}
@@ -135,7 +130,7 @@ class ArchivedOffsets:
         return risen
 
     def lower_to_ends(self, topics: Iterable[RegisteredTopic]) -> None:
-        """After a load, under the topics lock: no archived offset lies above its log's end.
+        """After a load, under the lock of the registry: no archived offset is above its log's end.
 
         A registry that cannot be written is told in the log; the lower offset counts all the same
         until the next load.
@@ -155,7 +150,7 @@ class ArchivedOffsets:
         lower: dict[TopicPartition, int] = {}
         for number, offset in topic.archived_offsets.items():
             try:
-                log = self._manager.log_of(topic.name, number)
+                log = self._logs.log_of(topic.name, number)
             except KafkalogError:
                 continue  # not served: its load is still to come
             if log.log_end_offset < offset:
@@ -171,14 +166,11 @@ class ArchivedOffsets:
         return lower
 
     def _change(self, topic: RegisteredTopic, offsets: Mapping[int, int]) -> None:
-        """Durable on return; under the topics lock. StorageFault."""
+        """Durable on return; under the lock of the registry. StorageFault."""
         merged = {**topic.archived_offsets, **offsets}
         told = MappingProxyType({number: at for number, at in merged.items() if at > 0})
-        registry = self._manager.registry
-        registry.change(
-            registry.state.with_topics([replace(topic, archived_offsets=told)]),
-            [unit.log_dir for unit in self._manager.online_units],
-        )
+        archived = replace(topic, archived_offsets=told)
+        self._registry.change(self._registry.state.with_topics([archived]))
 
     def _forget_lowered(self, partitions: Iterable[TopicPartition]) -> None:
         self._lowered = {at: end for at, end in self._lowered.items() if at not in set(partitions)}

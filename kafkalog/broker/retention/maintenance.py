@@ -16,15 +16,18 @@ from kafkalog.broker.directory.commands import (
     FlushCommand,
     Step,
 )
-from kafkalog.broker.log_stats import MeteredLog
+from kafkalog.broker.log_stats import MeasuredLog
 from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
 from kafkalog.format.offset_ranges import LostRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.broker.directory.writer import LogDirWriter
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.directory.checkpoints import Checkpoints
+    from kafkalog.broker.directory.commands import WriterContext
+    from kafkalog.broker.log_stats import LogStats
+    from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.log.unified_log import UnifiedLog
 
 _log = structlog.get_logger(__name__)
@@ -81,7 +84,7 @@ class RollCommand(Command):
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Ends with the flush of what was closed."""
         log = self._log
         writer.refuse_retired(log)
@@ -96,14 +99,19 @@ class RollCommand(Command):
 class LogMaintenance:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self, logs: Logs, stats: LogStats, checkpoints: Checkpoints, states: LogCleanerManager
+    ) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._stats = stats
+        self._checkpoints = checkpoints
+        self._states = states
 
     def describe(self, log: UnifiedLog) -> LogDescription:
         """The log as it is published now; no disk, any thread."""
         recovery_point, end = log.recovery_point, log.log_end_offset
-        metered = self._manager.meter.find(log) or MeteredLog(log)
+        measured = self._stats.find(log) or MeasuredLog(log)
         return LogDescription(
             directory=log.directory,
             topic_id=log.topic_id,
@@ -117,18 +125,18 @@ class LogMaintenance:
             size_bytes=log.size_bytes,
             segments=len(log.segments),
             active_base_offset=log.segments.active.base_offset,
-            records=metered.records,
-            oldest_timestamp_ms=metered.oldest_ms,
-            newest_timestamp_ms=metered.newest_ms,
+            records=measured.records,
+            oldest_timestamp_ms=measured.oldest_ms,
+            newest_timestamp_ms=measured.newest_ms,
         )
 
     def roll(self, log: UnifiedLog) -> Rolled:
         """Roll now, whatever the segment's size and age. KafkalogError."""
-        return cast("Rolled", self._manager.unit_of(log).writer.run(RollCommand(log)))
+        return cast("Rolled", self._logs.unit_of(log).writer.run(RollCommand(log)))
 
     def flush(self, log: UnifiedLog) -> int:
         """Make everything appended so far durable; the recovery point after it. KafkalogError."""
-        self._manager.unit_of(log).writer.run(FlushCommand(log))
+        self._logs.unit_of(log).writer.run(FlushCommand(log))
         return log.recovery_point
 
     def segment_path(self, log: UnifiedLog, base_offset: int) -> str:
@@ -144,7 +152,7 @@ class LogMaintenance:
 
     def losses(self, log: UnifiedLog) -> Losses:
         """What is lost of the log: a small read a segment. KafkalogError."""
-        with self._manager.unit_of(log).log_dir.guard():
+        with self._logs.unit_of(log).log_dir.guard():
             lost = log.losses.search()
         start = log.log_start_offset
         accepted = sorted(LostRange(*each) for each in log.losses.proof.accepted_losses)
@@ -167,15 +175,15 @@ class LogMaintenance:
                 f"The file of the active segment of {log.topic_partition} is gone: restart the "
                 "daemon, then accept what is lost."
             )
-        unit = self._manager.unit_of(log)
+        unit = self._logs.unit_of(log)
         self._on_writer(log, lambda: log.losses.accept(lost))
         try:
-            self._manager.checkpoints.write_proofs(unit.log_dir)
+            self._checkpoints.write_proofs(unit.log_dir)
         except StorageFault:
             self._on_writer(log, lambda: log.losses.withdraw(lost))
             raise
         self._on_writer(log, lambda: log.pass_accepted(lost))
-        self._manager.cleaning.states.retry(log.topic_partition)
+        self._states.retry(log.topic_partition)
         _log.warning(
             "loss_accepted",
             partition=str(log.topic_partition),
@@ -185,7 +193,7 @@ class LogMaintenance:
         return self.losses(log)
 
     def _on_writer(self, log: UnifiedLog, change: Callable[[], None]) -> None:
-        writer = self._manager.unit_of(log).writer
+        writer = self._logs.unit_of(log).writer
 
         def work() -> None:
             writer.refuse_retired(log)

@@ -9,7 +9,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.broker.retention.retention import Held, Taken
+from kafkalog.broker.retention.retention import (
+    RETENTION_TASK,
+    DeletedSegment,
+    RetainedByHold,
+)
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log.inspect.segment_listing import count_index_entries, list_segments
@@ -20,7 +24,13 @@ from kafkalog.log.retention.plan import plan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.background import BackgroundOperations
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.compaction.cleaning import Cleaning
+    from kafkalog.broker.retention.archive_hold import ArchivedOffsets
+    from kafkalog.broker.retention.retention import Retention
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
@@ -44,7 +54,7 @@ class SegmentReport(NamedTuple):
     now_ms: int
     facts: LogFacts
     policy: RetentionPolicy
-    held: Held
+    held: RetainedByHold
     schedule: Schedule | None
     segments: list[ListedSegment]
     fates: list[SegmentFate]
@@ -54,7 +64,7 @@ class SegmentReport(NamedTuple):
 class RetentionOutcome(NamedTuple):
     """What a pass over one log deleted or, of a dry run, would delete; the log start after it."""
 
-    deleted: tuple[Taken, ...]
+    deleted: tuple[DeletedSegment, ...]
     log_start_offset: int
 
 
@@ -76,18 +86,32 @@ class RetentionSimulation(NamedTuple):
 class RetentionReport:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
-        self._retention = manager.retention
-        self._archived = manager.archived_offsets
-        self._clock = manager.runtime.clock
+    def __init__(
+        self,
+        logs: Logs,
+        runtime: Runtime,
+        config: BrokerConfig,
+        retention: Retention,
+        cleaning: Cleaning,
+        archived_offsets: ArchivedOffsets,
+        background: BackgroundOperations,
+    ) -> None:
+        # constant after construction
+        self._logs = logs
+        self._config = config
+        self._retention = retention
+        self._cleaning = cleaning
+        self._hold_of = archived_offsets.hold_of
+        self._background = background
+        self._scheduler = runtime.scheduler
+        self._clock = runtime.clock
 
     def describe(self, log: UnifiedLog) -> SegmentReport:
         """Every segment of the log with its fate."""
-        hold = self._archived.hold_of(log)
+        hold = self._hold_of(log)
         policy = execute.policy_of(log.config)
-        schedule = self._retention.schedule_of(log.config)
-        with self._manager.unit_of(log).log_dir.guard():
+        schedule = self.schedule_of(log.config)
+        with self._logs.unit_of(log).log_dir.guard():
             facts, segments = list_segments(log, hold)
         now_ms = self._clock.wall_ms()
         fates = explain(facts, policy, now_ms, schedule or _NO_CHECKS)
@@ -99,30 +123,49 @@ class RetentionReport:
             now_ms=now_ms,
             facts=facts,
             policy=policy,
-            held=Held(len(held), sum(each.size_bytes for each in held)),
+            held=RetainedByHold(len(held), sum(each.size_bytes for each in held)),
             schedule=schedule,
             segments=segments,
             fates=fates,
             deleting=log.local.deleting,
         )
 
+    def schedule_of(self, config: LogConfig) -> Schedule | None:
+        """When the task, or a cleaner thread, checks logs of this configuration; None: never.
+
+        The next check is unknown while one runs.
+        """
+        if config.is_compacted:
+            return self._cleaning.retention_schedule(config.file_delete_delay_ms)
+        tasks = self._scheduler.tasks()
+        next_runs_ms = [each.next_run_ms for each in tasks if each.name == RETENTION_TASK]
+        is_known = next_runs_ms and next_runs_ms[0] >= 0
+        return Schedule(
+            # A check that is late runs as soon as it has a thread.
+            next_check_ms=max(next_runs_ms[0], self._clock.wall_ms()) if is_known else None,
+            check_interval_ms=self._config.log_retention_check_interval_ms,
+            delete_delay_ms=config.file_delete_delay_ms,
+        )
+
     def count_index_entries(
         self, log: UnifiedLog, listed: Sequence[ListedSegment]
     ) -> list[IndexEntries]:
         """Of each of some segments that were listed."""
-        with self._manager.unit_of(log).log_dir.guard():
+        with self._logs.unit_of(log).log_dir.guard():
             return count_index_entries(listed)
 
     def preview(self, log: UnifiedLog) -> RetentionOutcome:
         """What ``run`` would do now."""
-        hold = self._archived.hold_of(log)
-        with self._manager.unit_of(log).log_dir.guard():
+        hold = self._hold_of(log)
+        with self._logs.unit_of(log).log_dir.guard():
             facts = execute.facts_of(log, hold)
             policy = execute.policy_of(log.config)
             planned = plan(facts, policy, self._clock.wall_ms())
         return RetentionOutcome(
             tuple(
-                Taken(deletion.base_offset, deletion.rule, facts.segments[index].size_bytes)
+                DeletedSegment(
+                    deletion.base_offset, deletion.rule, facts.segments[index].size_bytes
+                )
                 for index, deletion in enumerate(planned.deletions)
             ),
             planned.log_start_offset,
@@ -141,9 +184,9 @@ class RetentionReport:
         NotReady between two of them when the daemon stops.
         """
         time_slice = TimeSlice(self._clock)
-        for log in self._manager.table.logs():
+        for log in self._logs.table.logs():
             time_slice.maybe_yield()
-            self._manager.background.check_stop()
+            self._background.check_stop()
             if log.config.is_compacted:
                 continue
             try:
@@ -170,11 +213,11 @@ class RetentionReport:
         """
         now_ms = self._clock.wall_ms()
         start = now_ms if start_ms is None else start_ms
-        with self._manager.unit_of(log).log_dir.guard():
-            facts = execute.facts_of(log, self._archived.hold_of(log, config))
+        with self._logs.unit_of(log).log_dir.guard():
+            facts = execute.facts_of(log, self._hold_of(log, config))
             facts = execute.settled(facts)
         policy = execute.policy_of(config)
-        schedule = self._retention.schedule_of(config)
+        schedule = self.schedule_of(config)
         if schedule is not None and start_ms is not None:
             schedule = schedule.seen_from(start_ms)
         going: list[Departure] = []

@@ -30,17 +30,19 @@ from kafkalog.broker.directory.commands import (
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log.retention import execute
-from kafkalog.log.retention.forecast import Schedule
 from kafkalog.log.retention.plan import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkalog.broker.background import BackgroundOperations
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.directory.unit import LogDirUnit
-    from kafkalog.broker.directory.writer import LogDirWriter
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention.execute import Deleted
     from kafkalog.log.retention.plan import Deletion, Hold, RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
@@ -53,7 +55,7 @@ _SLICE = DIRECTORY_OPERATIONS_MAX // execute.DIRECTORY_OPERATIONS_PER_SEGMENT
 _log = structlog.get_logger(__name__)
 
 
-class Taken(NamedTuple):
+class DeletedSegment(NamedTuple):
     """A segment that a pass deleted, and by which rule."""
 
     base_offset: int
@@ -61,14 +63,14 @@ class Taken(NamedTuple):
     size_bytes: int
 
 
-class Held(NamedTuple):
+class RetainedByHold(NamedTuple):
     """What the limits would let go and a hold keeps."""
 
     segments: int
     size_bytes: int
 
 
-NOTHING_HELD = Held(0, 0)
+NOTHING_HELD = RetainedByHold(0, 0)
 
 
 class BeginCommand(Command):
@@ -77,20 +79,18 @@ class BeginCommand(Command):
     Ends with the flush of what the log holds now.
     """
 
-    __slots__ = ("_hold_of", "_log", "_now_ms")
+    __slots__ = ("_log", "_planned")
 
-    def __init__(self, log: UnifiedLog, now_ms: int, hold_of: HoldOf) -> None:
+    def __init__(self, log: UnifiedLog, planned: RetentionPlan) -> None:
         super().__init__(None, COMMAND_OVERHEAD_BYTES)
         self._log = log
-        self._now_ms = now_ms
-        self._hold_of = hold_of
+        self._planned = planned
 
-    def run(self, writer: LogDirWriter) -> Step:
-        """Plan again: the task planned on what was published before."""
+    def run(self, writer: WriterContext) -> Step:
+        """The plan may be of an earlier moment: the second step plans on what the log holds."""
         log = self._log
         writer.refuse_retired(log)
-        planned = execute.plan_of(log, self._now_ms, self._hold_of(log))
-        self.result = execute.begin(log, planned)
+        self.result = execute.begin(log, self._planned)
         writer.wait_for_flush(log, self)
         return Step.WAIT
 
@@ -110,7 +110,7 @@ class RaiseStartCommand(Command):
         self._flushed_base = flushed_base
         self._hold_of = hold_of
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """Ends with the checkpoint."""
         writer.refuse_retired(self._log)
         self.result = execute.raise_start(
@@ -130,7 +130,7 @@ class FinishCommand(Command):
         self._log = log
         self._deleted: list[Deleted] = []
 
-    def run(self, writer: LogDirWriter) -> Step:
+    def run(self, writer: WriterContext) -> Step:
         """A slice; the rest in the next turn."""
         writer.refuse_retired(self._log)
         deleted = execute.finish(self._log, _SLICE)
@@ -142,27 +142,41 @@ class FinishCommand(Command):
 class Retention:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        runtime: Runtime,
+        config: BrokerConfig,
+        states: LogCleanerManager,
+        hold_of: HoldOf,
+        end_swap: Callable[[UnifiedLog], None],
+        background: BackgroundOperations,
+    ) -> None:
+        """``end_swap`` completes a swap that a fault interrupted."""
         # constant after construction
-        self._manager = manager
-        self._clock = manager.runtime.clock
-        self._metrics = manager.runtime.metrics
-        self._archived = manager.archived_offsets
+        self._logs = logs
+        self._config = config
+        self._states = states
+        self._hold_of = hold_of
+        self._end_swap = end_swap
+        self._background = background
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
         # single dictionary operations by any thread
-        self._held: dict[TopicPartition, Held] = {}
+        self._held: dict[TopicPartition, RetainedByHold] = {}
         # owned by the task
-        self._clock_guard = ClockGuard(self._clock, manager.runtime.threads.mutex())
+        self._clock_guard = ClockGuard(self._clock, runtime.threads.mutex())
 
     # ---- any thread
 
-    def held_of(self, topic_partition: TopicPartition) -> Held:
+    def held_of(self, topic_partition: TopicPartition) -> RetainedByHold:
         """What a hold kept from the limits at the last look at the log."""
         return self._held.get(topic_partition, NOTHING_HELD)
 
     def plan_of(self, log: UnifiedLog) -> RetentionPlan:
         """What a pass would delete now, and what a hold keeps from it; StorageFault."""
-        now_ms, hold = self._clock.wall_ms(), self._archived.hold_of(log)
-        with self._manager.unit_of(log).log_dir.guard():
+        now_ms, hold = self._clock.wall_ms(), self._hold_of(log)
+        with self._logs.unit_of(log).log_dir.guard():
             planned = execute.plan_of(log, now_ms, hold)
         self.note_held(log, planned)
         return planned
@@ -172,71 +186,73 @@ class Retention:
         found = [log.segments.get(each.base_offset) for each in planned.held]
         sizes = [each.size_bytes for each in found if each is not None]  # else it went meanwhile
         if sizes:
-            self._held[log.topic_partition] = Held(len(sizes), sum(sizes))
+            self._held[log.topic_partition] = RetainedByHold(len(sizes), sum(sizes))
         else:
             self._held.pop(log.topic_partition, None)
 
-    def is_due(self, log: UnifiedLog) -> bool:
-        """Whether a pass would delete something now; StorageFault."""
-        return bool(self.plan_of(log).deletions)
-
-    def retain_by_order(self, log: UnifiedLog) -> tuple[Taken, ...]:
-        """A pass that somebody asked for: a clean of the log is aborted first. As ``retain``."""
-        states = self._manager.cleaning.states
-        states.abort_and_pause_cleaning(log.topic_partition)
+    def retain_by_order(self, log: UnifiedLog) -> tuple[DeletedSegment, ...]:
+        """A pass on request: a clean of the log is aborted first. As ``retain``."""
+        self._states.abort_and_pause_cleaning(log.topic_partition)
         try:
             return self.retain(log)
         finally:
-            states.resume_cleaning([log.topic_partition])
+            self._states.resume_cleaning([log.topic_partition])
 
-    def retain(self, log: UnifiedLog) -> tuple[Taken, ...]:
-        """One pass over one log, whatever its policy; what went, oldest first.
+    def retain(
+        self, log: UnifiedLog, planned: RetentionPlan | None = None
+    ) -> tuple[DeletedSegment, ...]:
+        """One pass over one log, whatever its policy; what was deleted, oldest first.
 
-        Nobody cleans the log meanwhile: the caller paused or grabbed it. Waits for the log's
-        writer: not for the event loop. KafkalogError: the rest is for the next pass.
+        ``planned``: what ``plan_of`` said right before. No cleaner works on the log meanwhile: the
+        caller paused or acquired it. Waits for the log's writer: not for the event loop.
+        KafkalogError: the rest is for the next pass.
         """
-        unit = self._manager.unit_of(log)
-        now_ms, hold_of = self._clock.wall_ms(), self._archived.hold_of
-        if not self.is_due(log):
+        unit = self._logs.unit_of(log)
+        now_ms = self._clock.wall_ms()
+        planned = self.plan_of(log) if planned is None else planned
+        if not planned.deletions:
             return ()
-        self._manager.cleaning.end_pending_swap(log)  # old names would outlive their segments
+        self._end_swap(log)  # old names would outlive their segments
         run = unit.writer.run
         try:
-            base = cast("int", run(BeginCommand(log, now_ms, hold_of)))
-            start = RaiseStartCommand(log, now_ms, base, hold_of)
-            planned = cast("tuple[Deletion, ...]", run(start))
+            base = cast("int", run(BeginCommand(log, planned)))
+            start = RaiseStartCommand(log, now_ms, base, self._hold_of)
+            deletions = cast("tuple[Deletion, ...]", run(start))
             deleted = cast("Sequence[Deleted]", run(FinishCommand(log)))
         except DiskFull:  # others filled it: what frees space may not wait for space
             take = functools.partial(self._take_oldest, unit.writer, log, now_ms)
-            planned, deleted = unit.writer.call(take)
+            deletions, deleted = unit.writer.call(take)
             if not deleted:
                 raise
         # A log start that moved meanwhile may have let more go than was planned.
-        rules = {each.base_offset: each.rule for each in planned}
+        rules = {each.base_offset: each.rule for each in deletions}
         taken = tuple(
-            Taken(each.base_offset, rules.get(each.base_offset, Rule.START_OFFSET), each.size_bytes)
+            DeletedSegment(
+                each.base_offset, rules.get(each.base_offset, Rule.START_OFFSET), each.size_bytes
+            )
             for each in deleted
         )
         topic = log.topic_partition.topic
         self._metrics.observe_retention(
             topic, [(each.rule.value, each.size_bytes) for each in taken]
         )
-        self._tell_yielded(log, planned, taken)
+        self._tell_yielded(log, deletions, taken)
         return taken
 
     def _tell_yielded(
-        self, log: UnifiedLog, planned: Sequence[Deletion], taken: Sequence[Taken]
+        self, log: UnifiedLog, deletions: Sequence[Deletion], taken: Sequence[DeletedSegment]
     ) -> None:
         """Records went that no archive has: count them, and say so once a pass."""
-        yielded = {each.base_offset for each in planned if each.is_yielded}
+        yielded = {each.base_offset for each in deletions if each.is_yielded}
         sizes = [each.size_bytes for each in taken if each.base_offset in yielded]
         if not sizes:
             return
+        hold = self._hold_of(log)
         self._metrics.archive.observe_yielded(log.topic_partition.topic, sizes)
         _log.warning(
             "archive_hold_gave_way",
             partition=str(log.topic_partition),
-            archived_offset=self._archived.offset_of(log.topic_partition),
+            archived_offset=None if hold is None else hold.offset,
             log_start_offset=log.log_start_offset,
             segments=len(sizes),
             bytes=sum(sizes),
@@ -244,28 +260,11 @@ class Retention:
         )
 
     def _take_oldest(
-        self, writer: LogDirWriter, log: UnifiedLog, now_ms: int
+        self, writer: WriterContext, log: UnifiedLog, now_ms: int
     ) -> tuple[tuple[Deletion, ...], Sequence[Deleted]]:
         """Writer thread: the pass on a disk without room for the checkpoint."""
         writer.refuse_retired(log)
-        return execute.take_oldest(log, now_ms, self._archived.hold_of(log))
-
-    def schedule_of(self, config: LogConfig) -> Schedule | None:
-        """When the task, or a cleaner thread, looks at logs of this configuration; None: never.
-
-        The next check is unknown while one runs.
-        """
-        if config.is_compacted:
-            return self._manager.cleaning.retention_schedule(config.file_delete_delay_ms)
-        tasks = self._manager.runtime.scheduler.tasks()
-        next_runs_ms = [each.next_run_ms for each in tasks if each.name == RETENTION_TASK]
-        is_known = next_runs_ms and next_runs_ms[0] >= 0
-        return Schedule(
-            # A check that is late runs as soon as it has a thread.
-            next_check_ms=max(next_runs_ms[0], self._clock.wall_ms()) if is_known else None,
-            check_interval_ms=self._manager.config.log_retention_check_interval_ms,
-            delete_delay_ms=config.file_delete_delay_ms,
-        )
+        return execute.take_oldest(log, now_ms, self._hold_of(log))
 
     # ---- the task
 
@@ -278,9 +277,9 @@ class Retention:
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._clock_guard.look()
         count, faults, time_slice = 0, list[KafkalogError](), TimeSlice(self._clock)
-        for unit in self._manager.online_units:
+        for unit in self._logs.online_units:
             count += self._run_unit(unit, jump_ms, faults, time_slice)
-        if not self._manager.background.is_stopping:
+        if not self._background.is_stopping:
             self._note_run(count, self._clock.monotonic_ns() - started_ns)
         if faults:
             raise faults[0]
@@ -290,7 +289,7 @@ class Retention:
         seconds = run_ns / 1e9
         self._metrics.observe_retention_run(seconds, self._clock.wall_ms())
         for topic_partition in list(self._held):
-            if self._manager.table.find(topic_partition) is None:  # its topic was deleted
+            if self._logs.table.find(topic_partition) is None:  # its topic was deleted
                 self._held.pop(topic_partition, None)
         _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
 
@@ -298,9 +297,9 @@ class Retention:
         self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], time_slice: TimeSlice
     ) -> int:
         count = 0
-        for log in self._manager.table.logs_in(unit.log_dir.path):
+        for log in self._logs.table.logs_in(unit.log_dir.path):
             time_slice.maybe_yield()
-            if self._manager.background.is_stopping:
+            if self._background.is_stopping:
                 return count
             if log.config.is_compacted:
                 continue
@@ -322,17 +321,17 @@ class Retention:
 
     def _retain_paused(self, log: UnifiedLog) -> int:
         """How many segments went; none while somebody else owns the log."""
-        states = self._manager.cleaning.states
-        if not self.is_due(log) or not states.try_pause(log.topic_partition):
+        planned = self.plan_of(log)
+        if not planned.deletions or not self._states.try_pause(log.topic_partition):
             return 0
         try:
-            return len(self.retain(log))
+            return len(self.retain(log, planned))
         finally:
-            states.resume_cleaning([log.topic_partition])
+            self._states.resume_cleaning([log.topic_partition])
 
     def is_guarded(self, log: UnifiedLog, jump_ms: int) -> bool:
         """Whether the clock guard keeps the log out of a check that saw the clock jump."""
-        if not self._manager.config.log_retention_clock_guard:
+        if not self._config.log_retention_clock_guard:
             return False
         if not 0 <= log.config.retention_ms < jump_ms:
             return False

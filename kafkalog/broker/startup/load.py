@@ -1,17 +1,15 @@
-"""DirectoryLoading: from the directories on disk to served logs, at the start of the daemon.
+"""DirectoryLoading: from the directories on disk to served logs.
 
-Owns the pools of recovery threads and the judgement of what a failed load means: an I/O error takes
-its directory offline; corrupt data or record formats that are no longer supported put that one
-partition out of service with its reason; so do a full disk and short descriptors, until
-``load_again``. Nothing is served before ``load_all`` returns. Never touches the registry.
-Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1.
+Owns the pools of recovery threads and the decision what a failed load means: an I/O error takes its
+directory offline; corrupt data or record formats that are no longer supported put that one
+partition out of service with its reason. Nothing is served before ``load_all`` returns. Never
+changes the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1.
 
-PartitionReload: partitions that a start could not load are loaded once their fault is over.
-
-Only a full disk and short descriptors pass; every other fault waits for a restart. Tried by a
-periodic task, one partition at a time under the topics lock, so that its topic stays as it is and
-``shutdown`` waits for it; making and deleting topics waits as well, as long as a recovery takes.
-Has no counterpart in Kafka, where such a start takes the directory offline.
+A full disk and short descriptors put a partition out of service until they are over; every other
+fault waits for a restart. ``PartitionReload`` is the periodic task that tries again, one partition
+at a time under the lock of the registry, so that its topic does not change and ``shutdown`` waits
+for it; changes of topics wait as well, as long as a recovery takes. Has no counterpart in Kafka,
+where such a start takes the directory offline.
 """
 
 from __future__ import annotations
@@ -42,22 +40,18 @@ from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.broker.broker_config import BrokerConfig
-    from kafkalog.broker.catalog import OutOfService, PartitionTable
+    from kafkalog.broker.catalog import Logs, OutOfService
     from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.directory.unit import LogDirUnit
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.plan import FoundPartition
     from kafkalog.broker.startup.progress import LoadProgress
-    from kafkalog.broker.topics.registry import RegisteredTopic
-    from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import Filesystem
-    from kafkalog.env.threads import Threads
+    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.state.producer_state import ProducerCheck
     from kafkalog.log.unified_log import UnifiedLog
@@ -73,25 +67,22 @@ class DirectoryLoading:
 
     def __init__(
         self,
+        logs: Logs,
+        runtime: Runtime,
         config: BrokerConfig,
-        filesystem: Filesystem,
-        threads: Threads,
-        table: PartitionTable,
         checkpoints: Checkpoints,
-        parse_topic_config: Callable[[RegisteredTopic], LogConfig],
-        clock: Clock,
         progress: LoadProgress,
         check_producer: ProducerCheck,
     ) -> None:
         """``check_producer`` as LogEnvironment has it."""
         # constant after construction
+        self._logs = logs
+        self._table = logs.table
         self._config = config
-        self._filesystem = filesystem
-        self._threads = threads
-        self._table = table
+        self._filesystem = runtime.filesystem
+        self._threads = runtime.threads
+        self._clock = runtime.clock
         self._checkpoints = checkpoints
-        self._topic_config = parse_topic_config
-        self._clock = clock
         self._progress = progress
         self._check_producer = check_producer
         # single additions by recovery threads
@@ -183,7 +174,7 @@ class DirectoryLoading:
         """Load, or make, a partition whose fault has passed; None: it has not.
 
         Recovers also after a clean stop, for what the failed load left is what a crash leaves. May
-        take as long as a recovery. Under the topics lock, while the daemon serves.
+        take as long as a recovery. Under the lock of the registry, while the daemon serves.
         """
         log_dir, path = unit.log_dir, partition.directory
         try:
@@ -408,7 +399,7 @@ class DirectoryLoading:
         configured: Corruption = "kafka" if config.log_recovery_corruption == "kafka" else "keep"
         log = load_log(
             path,
-            self._topic_config(topic),
+            self._logs.topic_config(topic),
             replace(
                 unit.environment,
                 check_stop=self._check_stop,
@@ -472,34 +463,44 @@ class _UnitLoader:
 class PartitionReload:
     """See the module."""
 
-    def __init__(self, manager: LogManager, loading: DirectoryLoading) -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        loading: DirectoryLoading,
+        lower_archived: Callable[[Iterable[RegisteredTopic]], None],
+    ) -> None:
+        """``lower_archived``: see ``ArchivedOffsets.lower_to_ends``."""
+        # constant after construction
+        self._logs = logs
+        self._registry = registry
         self._loading = loading
+        self._lower_archived = lower_archived
 
     def run_once(self, log_dir: LogDir) -> None:
         """Try those of one directory, none while its disk is full; guarded. May block for long."""
-        for partition in self._manager.table.out_of_service(log_dir.path):
+        for partition in self._logs.table.out_of_service(log_dir.path):
             if not is_passing(partition.fault):
                 continue
             if log_dir.is_full:
                 log_dir.measure_space()
             if log_dir.is_full:
                 return
-            self._load(self._manager.unit_at(log_dir.path), partition)
+            self._load(self._logs.unit_at(log_dir.path), partition)
 
     def _load(self, unit: LogDirUnit, partition: OutOfService) -> None:
         """Serve the partition unless its topic is gone, the daemon stops, or the fault is not over.
 
         Crash: as in any load, the next start recovers.
         """
-        manager, topic_partition = self._manager, partition.topic_partition
-        with manager.topics.lock:
-            topic = manager.registry.topics.get(topic_partition.topic)
-            is_over = manager.table.find_fault(topic_partition) is not partition
-            if topic is None or is_over or not manager.is_loaded:
+        topic_partition = partition.topic_partition
+        with self._registry.lock:
+            topic = self._registry.topics.get(topic_partition.topic)
+            is_over = self._logs.table.find_fault(topic_partition) is not partition
+            if topic is None or is_over or not self._registry.is_ready:
                 return
             if self._loading.load_again(unit, partition, topic) is not None:
-                manager.archived_offsets.lower_to_ends([topic])
+                self._lower_archived([topic])
                 _log.info(
                     "partition_online",
                     partition=str(topic_partition),

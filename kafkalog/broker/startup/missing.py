@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.startup.load import DirectoryLoading
     from kafkalog.broker.startup.plan import StartupPlan
-    from kafkalog.broker.topics.registry import RegisteredTopic
+    from kafkalog.broker.topics.changes import TopicChanges
+    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
 
 _GONE = (
     "If the records are gone for good, start once with --override "
@@ -48,28 +51,36 @@ def log_partitions_offline(partitions: Iterable[TopicPartition]) -> None:
 class MissingPartitions:
     """Owned by the starting thread."""
 
-    def __init__(self, manager: LogManager, loading: DirectoryLoading) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        config: BrokerConfig,
+        checkpoints: Checkpoints,
+        loading: DirectoryLoading,
+        topics: TopicChanges,
+    ) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._registry = registry
+        self._config = config
+        self._checkpoints = checkpoints
         self._loading = loading
+        self._topics = topics
 
-    def remember_log_dirs(self) -> None:
+    def remember_log_dirs(self, cluster_id: str) -> None:
         """The directories that were claimed belong to the daemon; durable before they are loaded.
 
-        On a full disk they the next start notes them. Crash: a
-        fresh one may be forgotten, which holds nothing yet.
+        On a full disk the next start notes them. Crash: a fresh one, which holds nothing yet, may
+        be forgotten.
         """
-        manager = self._manager
-        log_dirs = [unit.log_dir for unit in manager.online_units]
         present = {
             log_dir.meta.directory_id: log_dir.path
-            for log_dir in log_dirs
+            for log_dir in (unit.log_dir for unit in self._logs.online_units)
             if log_dir.meta is not None and log_dir.meta.directory_id is not None
         }
         try:
-            manager.registry.remember_log_dirs(
-                present, manager.cluster_id, manager.config.node_id, log_dirs
-            )
+            self._registry.remember_log_dirs(present, cluster_id, self._config.node_id)
         except StorageFault as fault:
             _log.warning("log_dirs_not_remembered", reason=fault.message)
 
@@ -81,22 +92,21 @@ class MissingPartitions:
         nothing is missing, topics are no longer in making and directories that are not there are
         forgotten: they hold nothing. A full disk leaves that to the next start.
         """
-        manager = self._manager
         absent = self._absent_log_dirs()
         for directory_id, path in absent.items():
             _log.warning("log_dir_missing", directory_id=encode_id(directory_id), last_path=path)
-        if len(manager.online_units) < len(manager.units):
+        if len(self._logs.online_units) < len(self._logs.units):
             log_partitions_offline(self._offline())
             return
         for orphan in plan.orphans:
             self._loading.refuse_orphan(orphan)
         put_aside = {partition.topic_partition for partition in plan.stray + plan.delete}
-        in_making = manager.registry.state.in_making
+        in_making = self._registry.state.in_making
         is_settled = not plan.orphans
         for topic_partition, topic in self._found_nowhere():
             first_in_making = in_making.get(topic.topic_id, topic.partition_count)
             never_was = topic_partition.partition >= first_in_making or topic_partition in put_aside
-            if manager.config.create_missing_partitions or (never_was and not absent):
+            if self._config.create_missing_partitions or (never_was and not absent):
                 is_settled &= self._create(topic_partition, topic)
             else:
                 self._refuse(topic_partition, absent)
@@ -106,12 +116,11 @@ class MissingPartitions:
 
     def _offline(self) -> list[TopicPartition]:
         """Partitions that no directory serves, but for those with a line of their own."""
-        manager = self._manager
-        told = manager.table.faults()
+        told = self._logs.table.faults()
         return [
             TopicPartition(topic.name, number)
-            for topic in manager.registry.topics.values()
-            for number in manager.faults_of(topic)
+            for topic in self._registry.topics.values()
+            for number in self._logs.faults_of(topic)
             if (topic.name, number) not in told
         ]
 
@@ -120,11 +129,10 @@ class MissingPartitions:
 
         One that failed before it said who it is is known by its path.
         """
-        manager = self._manager
-        identities = {unit.log_dir.path: unit.log_dir.meta for unit in manager.units}
+        identities = {unit.log_dir.path: unit.log_dir.meta for unit in self._logs.units}
         present = {meta.directory_id for meta in identities.values() if meta is not None}
         unread = {path for path, meta in identities.items() if meta is None}
-        remembered = manager.registry.state.log_dirs
+        remembered = self._registry.state.log_dirs
         return {
             each: path
             for each, path in remembered.items()
@@ -133,19 +141,18 @@ class MissingPartitions:
 
     def _found_nowhere(self) -> list[tuple[TopicPartition, RegisteredTopic]]:
         """Partitions of living topics that are neither served nor at fault."""
-        manager = self._manager
-        faults = manager.table.faults()
+        faults = self._logs.table.faults()
         return [
             (TopicPartition(topic.name, number), topic)
-            for topic in manager.registry.topics.values()
+            for topic in self._registry.topics.values()
             for number in range(topic.partition_count)
-            if (topic.name, number) not in faults and manager.table.get(topic.name, number) is None
+            if (topic.name, number) not in faults
+            and self._logs.table.get(topic.name, number) is None
         ]
 
     def _create(self, topic_partition: TopicPartition, topic: RegisteredTopic) -> bool:
         """Make the partition, empty; whether that succeeded."""
-        manager = self._manager
-        unit = manager.unit_at(manager.topics.place(1)[0])
+        unit = self._logs.unit_at(self._topics.place(1)[0])
         path = f"{unit.log_dir.path}/{topic_partition}"
         _log.error(
             "partition_missing_created_empty",
@@ -156,8 +163,8 @@ class MissingPartitions:
         )
         try:
             with unit.log_dir.guard():
-                manager.checkpoints.renew(unit.log_dir)
-                manager.table.add(self._loading.create(unit, topic_partition, topic))
+                self._checkpoints.renew(unit.log_dir)
+                self._logs.table.add(self._loading.create(unit, topic_partition, topic))
         except StorageFault as fault:
             self._loading.put_out_of_service(topic_partition, fault, path)
             return False
@@ -174,7 +181,7 @@ class MissingPartitions:
             reason = f"these log directories of the daemon are missing: {named}"
             remedy = f"Stop the daemon, bring the missing log directories back and start. {_GONE}"
         else:
-            where = self._manager.units[0].log_dir.path
+            where = self._logs.units[0].log_dir.path
             reason = "no log directory is missing: its directory was removed"
             remedy = f"Stop the daemon, bring the partition's directory back and start. {_GONE}"
         self._loading.put_out_of_service(
@@ -188,10 +195,9 @@ class MissingPartitions:
 
     def _settle(self, absent: Mapping[UUID, str]) -> None:
         """Forget the directories that hold nothing; no topic is in making any more."""
-        manager = self._manager
-        state = manager.registry.state.all_settled().without_log_dirs(absent)
+        state = self._registry.state.all_settled().without_log_dirs(absent)
         try:
-            manager.registry.change(state, [unit.log_dir for unit in manager.online_units])
+            self._registry.change(state)
         except StorageFault as fault:
             _log.warning("registry_not_settled", reason=fault.message)
             return

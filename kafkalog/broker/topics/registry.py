@@ -12,16 +12,15 @@ that was away while its topic died is finished when it comes back.
 
 Crash rule: between two directory writes the newer generation is in some directories only; the next
 start takes it everywhere (the change then happened, though nobody was told).
-Threads: one change at a time (the caller's lock); ``topics`` is an immutable snapshot for any
-thread. Has no counterpart in Kafka, which keeps this in ``__cluster_metadata``.
-
-The topic configs that a log directory's registry holds, for tools without a daemon.
+Threads: one change at a time (``edit``); ``topics`` is an immutable snapshot for any thread. Has no
+counterpart in Kafka, which keeps this in ``__cluster_metadata``.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,16 +29,17 @@ import structlog
 
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
 from kafkalog.broker.directory.root_files import read_root_file, replace_damaged
-from kafkalog.errors import DiskFull, LogDirOffline, StorageFault, UnusableLogDirs
+from kafkalog.errors import DiskFull, LogDirOffline, NotReady, StorageFault, UnusableLogDirs
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, FormatError
 from kafkalog.format.topic_names import PARTITION_MAX, decode_id, encode_id, topic_name_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.env.filesystem import Filesystem, ReadFilesystem
+    from kafkalog.env.threads import Mutex
 
 
 FORMAT = 3
@@ -360,12 +360,17 @@ class DamagedCopy(NamedTuple):
 class TopicRegistry:
     """The registry of all directories."""
 
-    def __init__(self, filesystem: Filesystem) -> None:
+    def __init__(self, filesystem: Filesystem, lock: Mutex, log_dirs: Collection[LogDir]) -> None:
+        """``log_dirs``: all that are configured; those that are online hold the file."""
         # constant after construction
         self._filesystem = filesystem
-        # published; changed under the caller's lock
+        self._log_dirs = log_dirs
+        self.lock = lock  # held over each change of topics, configs and places of partitions
+        # published; changed under the lock
         self._state = RegistryState()
+        # published; changed by the starting and stopping thread
         self.existed = False
+        self.is_ready = False  # everything is loaded and the daemon does not stop
         # owned by the starting thread
         self.copies: dict[LogDir, RegistryState] = {}  # whole ones
         self.damaged: dict[LogDir, DamagedCopy] = {}
@@ -381,23 +386,39 @@ class TopicRegistry:
         """Living topics by name."""
         return self._state.topics
 
-    def read(self, log_dirs: Sequence[LogDir]) -> None:
+    def check_ready(self) -> None:
+        """NotReady unless everything is loaded."""
+        if not self.is_ready:
+            raise NotReady("The daemon is starting or stopping")
+
+    @contextmanager
+    def edit(self) -> Iterator[RegistryState]:
+        """One change at a time: hold the lock, give the state in force. NotReady."""
+        with self.lock:
+            self.check_ready()
+            yield self._state
+
+    def _online(self) -> list[LogDir]:
+        return [log_dir for log_dir in self._log_dirs if log_dir.is_online]
+
+    def read(self) -> None:
         """Read all files, the first step of a start; writes nothing.
 
         UnusableLogDirs when one is too new for this version. I/O errors take their directory
         offline; the rest decides.
         """
-        for log_dir in log_dirs:
+        for log_dir in self._online():
             try:
                 self._read(log_dir)
             except StorageFault as fault:
                 _log.error("registry_unreadable", log_dir=log_dir.path, reason=fault.message)
 
-    def choose(self, log_dirs: Sequence[LogDir]) -> None:
+    def choose(self) -> None:
         """Take the highest generation of the whole copies; writes nothing: ``spread`` does.
 
         UnusableLogDirs when two of that generation differ.
         """
+        log_dirs = self._online()
         found = {log_dir: self.copies[log_dir] for log_dir in log_dirs if log_dir in self.copies}
         self.existed = bool(found)
         if not found:
@@ -437,13 +458,7 @@ class TopicRegistry:
             )
         return repaired
 
-    def remember_log_dirs(
-        self,
-        present: Mapping[UUID, str],
-        cluster_id: str,
-        node_id: int,
-        log_dirs: Sequence[LogDir],
-    ) -> None:
+    def remember_log_dirs(self, present: Mapping[UUID, str], cluster_id: str, node_id: int) -> None:
         """These directories serve from now on, at these paths; durable unless nothing is new.
 
         A registry that was never written stays so, and its first change takes them along: there is
@@ -456,10 +471,12 @@ class TopicRegistry:
         if state.generation == 0:
             self._state = state
             return
-        self.change(replace(state, generation=state.generation + 1), log_dirs)
+        self.change(replace(state, generation=state.generation + 1))
 
-    def change(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
+    def change(self, state: RegistryState) -> None:
         """Make state, the next generation, the one in force: durable in every online directory.
+
+        Under the lock, or before the daemon serves.
 
         A directory that fails goes offline and does not hold up the change; one whose disk is full
         stays behind, as in ``spread``, when two others took it: the loss of any one directory then
@@ -469,7 +486,7 @@ class TopicRegistry:
         with different content.
         """
         assert state.generation == self._state.generation + 1
-        online = [log_dir for log_dir in log_dirs if log_dir.is_online]
+        online = self._online()
         try:
             self._write_to_all(state, online)
         except StorageFault:

@@ -1,8 +1,7 @@
-"""Topic operations: create, grow, configure and delete topics, with the rules about their names.
+"""TopicOperations: create, grow, configure and delete topics, with the rules about their names.
 
-The part of the operation layer that is about topics as such; ``Operations`` has the rest and holds
-this one. Everything blocks on the disk and is called from a pool. Errors are those of
-``errors.py``, in Kafka's order and words.
+The part of the operation layer about topics. Everything blocks on the disk and is called from a
+pool. Errors are those of ``errors.py``, in Kafka's order and words.
 """
 
 from __future__ import annotations
@@ -35,7 +34,11 @@ from kafkalog.format.topic_names import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.groups.offsets import GroupOffsets
+    from kafkalog.broker.topics.changes import TopicChanges
+    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import ConfigChange, ConfigEntry
 
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
@@ -45,16 +48,26 @@ _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 class TopicOperations:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        config: BrokerConfig,
+        changes: TopicChanges,
+        group_offsets: GroupOffsets,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._partitions_max = manager.config.max_partitions_per_topic
+        self._logs = logs
+        self._registry = registry
+        self._config = config
+        self._changes = changes
+        self._group_offsets = group_offsets
 
     @property
     @open_to_all
     def default_partition_count(self) -> int:
         """Of a topic that is created without saying one: ``num.partitions``."""
-        return self._manager.config.num_partitions
+        return self._config.num_partitions
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "name")
     def describe(self, name: str) -> TopicDescription:
@@ -62,7 +75,7 @@ class TopicOperations:
 
         Of overrides that this version does not take ``configs`` has none.
         """
-        return self._description(self._manager.registered(name))
+        return self._description(self._logs.registered(name))
 
     @requires(Action.CREATE, Resource.TOPIC, "name")
     def create(
@@ -84,22 +97,21 @@ class TopicOperations:
         if partition_count not in (None, -1):
             assert partition_count is not None
             count = partition_count
-        with self._manager.topics.lock:
-            self._manager.check_ready()
+        with self._registry.edit():
             self._validate_new(name, count, replication_factor)
             draft = RegisteredTopic(ZERO_ID, name, count, overrides)
-            self._manager.validate_overrides(overrides)
+            self._logs.validate_overrides(overrides)
             if validate_only:
                 return self._description(draft)
-            self._manager.group_offsets.forget_topic(name)  # a crash may have left some
-            return self._description(self._manager.topics.create(name, count, overrides))
+            self._group_offsets.forget_topic(name)  # a crash may have left some
+            return self._description(self._changes.create(name, count, overrides))
 
     @requires(Action.CREATE, Resource.TOPIC, "name")
     def ensure(self, name: str) -> None:
         """Create the topic with the defaults unless it exists (``auto.create.topics.enable``)."""
-        if name in self._manager.registry.topics:
+        if self._logs.exists(name):
             return
-        if not self._manager.config.auto_create_topics_enable:
+        if not self._config.auto_create_topics_enable:
             raise UnknownTopic(f"Topic {name} does not exist", topic=name)
         try:
             self.create(name)
@@ -109,12 +121,11 @@ class TopicOperations:
     @requires(Action.DELETE, Resource.TOPIC, "name")
     def delete(self, name: str) -> None:
         """Delete a topic; its directories are renamed on return and removed later."""
-        with self._manager.topics.lock:
-            self._manager.check_ready()
-            self._manager.registered(name)
+        with self._registry.edit():
+            self._logs.registered(name)
             refuse_internal(name, "deleted")
-            self._manager.topics.delete(name)
-        self._manager.group_offsets.forget_topic(name)
+            self._changes.delete(name)
+        self._group_offsets.forget_topic(name)
 
     @requires(Action.ALTER, Resource.TOPIC, "name")
     def create_partitions(
@@ -124,14 +135,13 @@ class TopicOperations:
 
         UnknownTopic, InvalidTopicName (internal), InvalidPartitions, StorageFault.
         """
-        with self._manager.topics.lock:
-            self._manager.check_ready()
-            topic = self._manager.registered(name)
+        with self._registry.edit():
+            topic = self._logs.registered(name)
             refuse_internal(name, "altered")
             self._validate_growth(topic, partition_count)
             if validate_only:
                 return self._description(replace(topic, partition_count=partition_count))
-            return self._description(self._manager.topics.add_partitions(name, partition_count))
+            return self._description(self._changes.add_partitions(name, partition_count))
 
     @requires(Action.ALTER, Resource.TOPIC, "name")
     def alter_configs(
@@ -141,19 +151,18 @@ class TopicOperations:
 
         UnknownTopic, InvalidTopicConfig, InvalidRequest (one config twice), StorageFault.
         """
-        with self._manager.topics.lock:
-            self._manager.check_ready()
-            topic = self._manager.registered(name)
+        with self._registry.edit():
+            topic = self._logs.registered(name)
             # Not of this topic: its own configs may be what is wrong, after a change of the file.
-            known = {entry.name for entry in self._manager.rules.describe_topic_config({}, {})}
+            known = {entry.name for entry in self._logs.rules.describe_topic_config({}, {})}
             for change in changes:  # deleting nothing is fine, deleting what is misspelt is not
                 if change.value is None and change.name not in known | topic.overrides.keys():
-                    self._manager.validate_overrides({change.name: ""})
+                    self._logs.validate_overrides({change.name: ""})
             overrides = altered(topic.overrides, changes)
-            self._manager.validate_overrides(overrides)
+            self._logs.validate_overrides(overrides)
             if validate_only:
                 return self._description(replace(topic, overrides=overrides))
-            return self._description(self._manager.topics.alter_configs(name, overrides))
+            return self._description(self._changes.alter_configs(name, overrides))
 
     # ---- rules
 
@@ -163,7 +172,7 @@ class TopicOperations:
         if fault is not None:
             raise InvalidTopicName(fault, topic=name[:300])
         refuse_internal(name, "created")
-        topics = self._manager.registry.topics
+        topics = self._registry.topics
         if name in topics:
             raise TopicExists(f"Topic '{name}' already exists.", topic=name)
         key = collision_key(name)
@@ -193,15 +202,16 @@ class TopicOperations:
         self._check_count(count)
 
     def _check_count(self, count: int) -> None:
-        if not 1 <= count <= self._partitions_max:
+        most = self._config.max_partitions_per_topic
+        if not 1 <= count <= most:
             raise InvalidPartitions(
-                f"Number of partitions must be 1 to {self._partitions_max}, not {count}.",
+                f"Number of partitions must be 1 to {most}, not {count}.",
                 partitions=count,
             )
 
     def _description(self, topic: RegisteredTopic) -> TopicDescription:
         """Of the topic as it is given, which may be a draft; its partitions are those of now."""
-        registered = self._manager.registry.topics.get(topic.name)
+        registered = self._registry.topics.get(topic.name)
         return TopicDescription(
             name=topic.name,
             topic_id=encode_id(topic.topic_id),
@@ -209,11 +219,11 @@ class TopicOperations:
             is_internal=topic.name in INTERNAL_TOPICS,
             overrides=topic.overrides,
             configs=self._configs(topic.overrides),
-            faults={} if registered is None else self._manager.faults_of(registered),
+            faults={} if registered is None else self._logs.faults_of(registered),
         )
 
     def _configs(self, overrides: Mapping[str, str]) -> Sequence[ConfigEntry]:
-        rules, dynamic = self._manager.rules, self._manager.registry.state.broker_configs
+        rules, dynamic = self._logs.rules, self._registry.state.broker_configs
         try:
             return rules.describe_topic_config(overrides, dynamic)
         except InvalidTopicConfig:  # the topic is not served, and its partitions' faults say why
@@ -224,7 +234,7 @@ class TopicOperations:
         taken: dict[str, str] = {}
         for key, text in overrides.items():
             try:
-                self._manager.validate_overrides({**taken, key: text})
+                self._logs.validate_overrides({**taken, key: text})
             except InvalidTopicConfig:
                 continue
             taken[key] = text
@@ -240,16 +250,6 @@ def refuse_internal(topic: str, verb: str) -> None:
     """Kafka's own topics are read-only for clients."""
     if is_closed_to_clients(topic):
         raise InvalidTopicName(f"Internal topic {topic} cannot be {verb} by clients", topic=topic)
-
-
-def refuse_other_topic(topic: RegisteredTopic, topic_id: str) -> None:
-    """UnknownTopic when the topic that was meant is gone, and another one has its name."""
-    if encode_id(topic.topic_id) != topic_id:
-        raise UnknownTopic(
-            f"Topic {topic.name} has the id {encode_id(topic.topic_id)}: it was created anew, "
-            f"and the one with {topic_id} was deleted. Nothing was changed.",
-            topic=topic.name,
-        )
 
 
 def altered(configs: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:

@@ -51,7 +51,6 @@ from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import internal, lists, operation_class, requires
 from kafkalog.broker.clock_guard import ClockGuard
 from kafkalog.broker.directory.unit import wait_behind_queues
-from kafkalog.broker.transactions.markers import SinkTransactions
 from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.broker.transactions.sink import (
     UNTOLD,
@@ -61,7 +60,7 @@ from kafkalog.broker.transactions.sink import (
     check_not_older,
     check_winners,
 )
-from kafkalog.broker.transactions.sink_table import SinkTable
+from kafkalog.broker.transactions.sink_table import SinkLog, SinkTable
 from kafkalog.errors import InvalidTxnState, KafkalogError, Overloaded, UnknownSink, work_on_each
 from kafkalog.format.disk.sink_state import (
     NO_BATCH,
@@ -78,7 +77,13 @@ from kafkalog.format.records.control_record import ControlRecordType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import TopicRegistry
+    from kafkalog.broker.transactions.append_checks import SinkProducers
+    from kafkalog.broker.transactions.markers import SinkTransactions
+    from kafkalog.broker.transactions.producer_ids import ProducerIds
     from kafkalog.broker.transactions.sink import Key, Sink, SinkDescription
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
@@ -150,17 +155,19 @@ class SinkExpiry:
     """See the module. Blocking; for tasks, and for whoever has the turn of a sink."""
 
     def __init__(
-        self, manager: LogManager, table: SinkTable, settle: Callable[[Sink], None]
+        self,
+        table: SinkTable,
+        runtime: Runtime,
+        expiration_ms: int,
+        settle: Callable[[Sink], None],
     ) -> None:
         """``settle``: what earlier calls left of a sink, under its turn; raises its fault."""
         # constant after construction
         self._table = table
         self._settle = settle
-        self._clock = manager.runtime.clock
-        self._expiration_ms = manager.config.transactional_id_expiration_ms
-        self._clock_guard = ClockGuard(
-            self._clock, manager.runtime.threads.mutex(), self._expiration_ms
-        )
+        self._clock = runtime.clock
+        self._expiration_ms = expiration_ms
+        self._clock_guard = ClockGuard(self._clock, runtime.threads.mutex(), expiration_ms)
 
     def start(self) -> None:
         """From now on a jump of the clock is seen."""
@@ -229,18 +236,32 @@ PRODUCERS_ALL_MAX = 200_000  # half a KiB of memory each
 
 @operation_class()
 class Sinks:
-    """See the module. Blocking but for ``check_append``, ``owns`` and what describes."""
+    """See the module. Blocking but for ``owns`` and the descriptions."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        config: BrokerConfig,
+        log: SinkLog,
+        sink_producers: SinkProducers,
+        producer_ids: ProducerIds,
+        transactions: SinkTransactions,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._seams = manager.runtime
-        self._table = SinkTable(manager, self.settle_once)
-        self._transactions = SinkTransactions(manager)
-        self._expiry = SinkExpiry(manager, self._table, self._settle)
+        self._logs = logs
+        self._runtime = runtime
+        self._idle_max_ms = config.transaction_max_timeout_ms
+        self._producer_ids = producer_ids
+        self._transactions = transactions
+        self._producers = sink_producers
+        self._table = SinkTable(log, sink_producers, registry, runtime, self.settle_once)
+        expiration_ms = config.transactional_id_expiration_ms
+        self._expiry = SinkExpiry(self._table, runtime, expiration_ms, self._settle)
         # owned by the task: queries that a call was at work with, in how many looks in a row
         self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}
-        metrics = manager.runtime.metrics
+        metrics = runtime.metrics
         metrics.sink_transactions_open.set_function(self._count_open)
         metrics.sinks_committing.set_function(lambda: len(self._decided_ms()))
         metrics.sink_committing_age.set_function(self._committing_seconds)
@@ -259,29 +280,14 @@ class Sinks:
         self._table.stop()
 
     @internal
-    def check_append(self, producer_id: int, producer_epoch: int, is_transactional: bool) -> None:
-        """See SinkTable."""
-        self._table.check_append(producer_id, producer_epoch, is_transactional)
-
-    @internal
-    def check_awaited(self) -> None:
-        """NotReady while it is still to be read who their producers are; any thread."""
-        self._table.check_awaited()
-
-    @internal
     def owns(self, producer_id: int) -> bool:
         """Whether it is the producer of a sink; any thread."""
-        return self._table.owner_of(producer_id) is not None
+        return self._producers.owner_of(producer_id) is not None
 
     @internal
     def check_loaded(self) -> None:
         """See SinkTable: ``owns`` answers for all sinks from here on."""
         self._table.check_loaded()
-
-    @internal
-    def producer_ids(self) -> list[int]:
-        """Of all sinks; any thread."""
-        return self._table.producer_ids()
 
     @internal
     def settle_once(self) -> None:
@@ -340,12 +346,12 @@ class Sinks:
             if former is not None and was_open and sink.runs.is_repeated(query, key, caller):
                 return ProducerIdentity(former.producer_id, former.producer_epoch)
             identity = self._next_identity(former)
-            now_ms = self._seams.clock.wall_ms()
+            now_ms = self._runtime.clock.wall_ms()
             self._table.write(sink, [(key, ProducerValue(*identity, batch_id, now_ms))])
             sink.runs.note(key, caller)
-            sink.used_ns = self._seams.clock.monotonic_ns()
+            sink.used_ns = self._runtime.clock.monotonic_ns()
             if was_open:
-                wait_behind_queues(self._manager.online_units)
+                wait_behind_queues(self._logs.online_units)
                 self._try_later(sink, lambda: self._abort_strays(sink))
             return identity
 
@@ -388,7 +394,7 @@ class Sinks:
             logs = {self._log_of(at) for winner in winners for at in winner.partitions}
             self._transactions.flush(logs)
             state = SinkState.PREPARE_LAST_COMMIT if is_last else SinkState.PREPARE_COMMIT
-            value = QueryValue(state, batch_id, self._seams.clock.wall_ms(), tuple(winners))
+            value = QueryValue(state, batch_id, self._runtime.clock.wall_ms(), tuple(winners))
             self._table.write(sink, [(QueryKey(query), value)])
             self._try_later(sink, lambda: self._settle(sink))
 
@@ -437,12 +443,12 @@ class Sinks:
         """For a producer more. Overloaded."""
         if len(sink.producers) >= PRODUCERS_MAX:
             raise Overloaded(f"Query {sink.name} has {PRODUCERS_MAX} producers; nothing was done")
-        if self._table.producer_count >= PRODUCERS_ALL_MAX:
+        if len(self._producers) >= PRODUCERS_ALL_MAX:
             raise Overloaded(f"All queries have {PRODUCERS_ALL_MAX} producers; nothing was done")
 
     def _next_identity(self, former: ProducerValue | None) -> ProducerIdentity:
         """An epoch that no log has seen, or another id when there is none."""
-        ids = self._manager.producer_ids
+        ids = self._producer_ids
         if former is not None:
             newest = max(former.producer_epoch, ids.newest_epoch_in_logs(former.producer_id))
             if newest < INT16_MAX:
@@ -470,17 +476,17 @@ class Sinks:
 
     def _close(self, sink: Sink) -> None:
         """No append of the open batch is taken any more, and none is on its way."""
-        self._table.close(sink)
-        wait_behind_queues(self._manager.online_units)
+        self._producers.close(sink)
+        wait_behind_queues(self._logs.online_units)
 
     def _abort(self, sink: Sink, reason: str) -> None:
         """Abort the open batch; markers that cannot be written now follow."""
         value = QueryValue(
-            SinkState.PREPARE_ABORT, sink.committed_batch_id, self._seams.clock.wall_ms()
+            SinkState.PREPARE_ABORT, sink.committed_batch_id, self._runtime.clock.wall_ms()
         )
         self._table.write(sink, [(QueryKey(sink.name), value)])
-        self._seams.metrics.sink_aborts.labels(reason).inc()
-        wait_behind_queues(self._manager.online_units)
+        self._runtime.metrics.sink_aborts.labels(reason).inc()
+        wait_behind_queues(self._logs.online_units)
         self._try_later(sink, lambda: self._abort_strays(sink))
 
     def _settle(self, sink: Sink) -> None:
@@ -494,7 +500,7 @@ class Sinks:
         if sink.is_decided:
             self._complete(sink)
         if sink.is_over and sink.producers:
-            now_ms = self._seams.clock.wall_ms()
+            now_ms = self._runtime.clock.wall_ms()
             self._try_later(sink, lambda: self._expiry.forget_producers(sink, now_ms))
 
     def _complete(self, sink: Sink) -> None:
@@ -504,10 +510,10 @@ class Sinks:
         complete = QueryValue(
             SinkState.DEAD if sink.is_last else SinkState.COMPLETE_COMMIT,
             sink.committed_batch_id,
-            self._seams.clock.wall_ms(),
+            self._runtime.clock.wall_ms(),
         )
         self._table.write(sink, [(QueryKey(sink.name), complete)])
-        self._seams.metrics.sink_commits.inc()
+        self._runtime.metrics.sink_commits.inc()
 
     def _try_later(self, sink: Sink, work: Callable[[], None]) -> None:
         """What is decided is answered; what is left of it, the task does."""
@@ -538,8 +544,8 @@ class Sinks:
 
     def _is_idle(self, sink: Sink) -> bool:
         """Whether a batch is open that nobody cared for, for too long."""
-        idle_ms = (self._seams.clock.monotonic_ns() - sink.used_ns) // 1_000_000
-        return bool(sink.open) and idle_ms >= self._manager.config.transaction_max_timeout_ms
+        idle_ms = (self._runtime.clock.monotonic_ns() - sink.used_ns) // 1_000_000
+        return bool(sink.open) and idle_ms >= self._idle_max_ms
 
     def _abort_strays(self, sink: Sink | None = None) -> None:
         """ABORT for what is open in a log and wanted by nobody; of one sink, or of all."""
@@ -558,13 +564,13 @@ class Sinks:
 
         What nobody owns any more, as an id whose epochs are used up, is whoever's finds it first.
         """
-        owner = self._table.owner_of(producer_id)
+        owner = self._producers.owner_of(producer_id)
         if owner is None:
-            return self._manager.producer_ids.were_given(producer_id)
+            return self._producer_ids.were_given(producer_id)
         return sink is None or owner is sink
 
     def _log_of(self, at: TopicPartition) -> UnifiedLog:
-        return self._manager.log_of(at.topic, at.partition)
+        return self._logs.log_of(at.topic, at.partition)
 
     def _count_open(self) -> int:
         return sum(len(sink.open) for sink in self._table.unordered())
@@ -579,5 +585,5 @@ class Sinks:
 
     def _committing_seconds(self) -> float:
         """Since the oldest of them."""
-        now_ms = self._seams.clock.wall_ms()
+        now_ms = self._runtime.clock.wall_ms()
         return max([0, *(now_ms - each for each in self._decided_ms())]) / 1000

@@ -20,8 +20,9 @@ from kafkalog.log.values import AppendOrigin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.commands import Command
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.env.clock import Clock
     from kafkalog.env.threads import Signal
     from kafkalog.format.disk.sink_state import Winner
     from kafkalog.format.topic_names import TopicPartition
@@ -44,13 +45,14 @@ class LogTransaction(NamedTuple):
 class SinkTransactions:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, logs: Logs, clock: Clock) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._clock = clock
 
     def opened(self) -> Iterator[LogTransaction]:
         """Every open one of every served log. No disk; costs a look at each log."""
-        for log in self._manager.table.logs():
+        for log in self._logs.table.logs():
             for producer_id in log.producers.open_transactions().values():
                 entry = log.producers.entries.get(producer_id)
                 if entry is not None:
@@ -85,7 +87,7 @@ class SinkTransactions:
         self, winner: Winner, at: TopicPartition
     ) -> tuple[UnifiedLog, Command] | None:
         try:
-            log = self._manager.log_of(at.topic, at.partition)
+            log = self._logs.log_of(at.topic, at.partition)
         except UnknownPartition:
             return None
         transaction = LogTransaction(log, winner.producer_id, winner.producer_epoch)
@@ -98,7 +100,7 @@ class SinkTransactions:
         coordinator_epoch: int = COORDINATOR_EPOCH,
     ) -> tuple[UnifiedLog, Command]:
         log, producer_id, producer_epoch = transaction
-        now_ms = self._manager.runtime.clock.wall_ms()
+        now_ms = self._clock.wall_ms()
         marker = build_end_transaction_marker(
             producer_id, producer_epoch, coordinator_epoch, kind, timestamp_ms=now_ms
         )
@@ -122,7 +124,7 @@ class SinkTransactions:
             found = command_of(item)
             if found is not None:
                 log, command = found
-                waits.append((command, self._manager.unit_of(log).writer.begin(command)))
+                waits.append((command, self._logs.unit_of(log).writer.begin(command)))
 
         fault = first_fault(items, queue)
         for command, done in waits:

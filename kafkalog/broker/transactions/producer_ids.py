@@ -13,8 +13,9 @@ remembers the producer either: what Kafka's logs remember of one lives as long. 
 no fence any more, but it is not given again: the newest of all that were forgotten stays, and who
 is not remembered goes on behind it.
 
-Threads: any that may block; one change at a time under a mutex, which is taken before the topics
-lock. Source: Kafka's ProducerIdControlManager, RPCProducerIdManager, TransactionManager (epochs).
+Threads: any that may block; one change at a time under a mutex, which is taken before the lock of
+the registry. Source: Kafka's ProducerIdControlManager, RPCProducerIdManager, TransactionManager
+(epochs).
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.directory.unit import wait_behind_queues
 from kafkalog.broker.topics.registry import RETIRED, ProducerEpoch
-from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState, Overloaded, UnknownProducer
+from kafkalog.errors import InvalidTxnState, Overloaded, UnknownProducer
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.log.values import NO_PRODUCER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.topics.registry import RegistryState
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import RegistryState, TopicRegistry
+    from kafkalog.broker.transactions.append_checks import SinkProducers
 
 FIRST_PRODUCER_ID = 1 << 40
 BLOCK_IDS = 1000
@@ -59,29 +63,27 @@ def past_backup(state: RegistryState) -> RegistryState:
 class ProducerIds:
     """See the module."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        config: BrokerConfig,
+        sink_producers: SinkProducers,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._registry = manager.registry
-        self._mutex = manager.runtime.threads.mutex()
+        self._logs = logs
+        self._registry = registry
+        self._sink_producers = sink_producers
+        self._clock = runtime.clock
+        self._expiration_ms = config.producer_id_expiration_ms
+        self._mutex = runtime.threads.mutex()
         # under the mutex
         self._free: deque[int] = deque()  # of the newest block, not given yet
 
     def were_given(self, producer_id: int) -> bool:
         """Whether it is one of ours, not an adopted Kafka's; any thread."""
         return FIRST_PRODUCER_ID <= producer_id < self._registry.state.next_producer_id
-
-    def check_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        """InvalidProducerEpoch when a newer one was given out; any thread."""
-        given = self._registry.state.producer_epochs.get(producer_id)
-        if given is None or producer_epoch >= given.epoch:
-            return
-        current = min(given.epoch, INT16_MAX)
-        says = f"was given epoch {current}" if given.epoch <= INT16_MAX else "has no epoch left"
-        raise InvalidProducerEpoch(
-            f"Epoch {producer_epoch} of producer {producer_id} is fenced: the producer {says}",
-            current_epoch=current,
-        )
 
     def newest_epoch_in_logs(self, producer_id: int) -> int:
         """The newest that a served log remembers, NO_PRODUCER_EPOCH when none does; any thread.
@@ -90,13 +92,13 @@ class ProducerIds:
         backup may have that of an earlier moment than its logs, where a batch of an old epoch would
         be taken for a repetition. No disk; costs a look at each log.
         """
-        entries = [log.producers.entries.get(producer_id) for log in self._manager.table.logs()]
+        entries = [log.producers.entries.get(producer_id) for log in self._logs.table.logs()]
         epochs = [entry.producer_epoch for entry in entries if entry is not None]
         return max(epochs, default=NO_PRODUCER_EPOCH)
 
     def allocate(self) -> ProducerIdentity:
         """An id that nobody had, at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
-        self._manager.check_ready()
+        self._registry.check_ready()
         with self._mutex:
             return self._allocate()
 
@@ -108,9 +110,9 @@ class ProducerIds:
         bumped lately, StorageFault, NotReady. Crash: the older epochs may be fenced though nobody
         was told.
         """
-        self._manager.check_ready()
-        self._manager.sinks.check_awaited()
-        if self._manager.sinks.owns(producer_id):
+        self._registry.check_ready()
+        self._sink_producers.check_awaited()
+        if self._sink_producers.owner_of(producer_id) is not None:
             raise InvalidTxnState(
                 f"Producer {producer_id} is a sink's: a begin of its batch gives the next epoch"
             )
@@ -132,17 +134,15 @@ class ProducerIds:
 
     def _take_block(self) -> list[int]:
         """The ids of the next block, durably taken."""
-        self._manager.sinks.check_awaited()
+        self._sink_producers.check_awaited()
         known = self._known_ids()
-        with self._manager.topics.lock:
-            self._manager.check_ready()
-            state = self._registry.state
+        with self._registry.edit() as state:
             end = max(state.next_producer_id, FIRST_PRODUCER_ID)
             block: list[int] = []
             while not block:
                 end += BLOCK_IDS
                 block = [each for each in range(end - BLOCK_IDS, end) if each not in known]
-            self._change_registry_to(state.with_next_producer_id(end))
+            self._registry.change(state.with_next_producer_id(end))
         return block
 
     def _current_epoch(self, producer_id: int) -> int:
@@ -157,22 +157,20 @@ class ProducerIds:
 
     def _fence(self, producer_id: int, epoch: int) -> None:
         """Durable, and no append that was checked before it is still on its way."""
-        manager = self._manager
-        with manager.topics.lock:
-            manager.check_ready()
-            state, now_ms = self._registry.state, manager.runtime.clock.wall_ms()
+        with self._registry.edit() as state:
+            now_ms = self._clock.wall_ms()
             kept = self._without_expired(state.producer_epochs, now_ms)
             kept[producer_id] = ProducerEpoch(epoch, now_ms)
             if len(kept) > _EPOCHS_MAX:
                 raise Overloaded(f"{_EPOCHS_MAX} producers were bumped lately; nothing was done")
-            self._change_registry_to(state.with_producer_epochs(kept))
-        wait_behind_queues(manager.online_units)
+            self._registry.change(state.with_producer_epochs(kept))
+        wait_behind_queues(self._logs.online_units)
 
     def _without_expired(
         self, epochs: Mapping[int, ProducerEpoch], now_ms: int
     ) -> dict[int, ProducerEpoch]:
         """Those that are younger than the expiration or whose producer some log remembers."""
-        expired_ms = now_ms - self._manager.config.producer_id_expiration_ms
+        expired_ms = now_ms - self._expiration_ms
         old = {each for each, given in epochs.items() if given.since_ms <= expired_ms}
         forgotten = old - self._known_ids() if old else old
         return {each: given for each, given in epochs.items() if each not in forgotten}
@@ -180,10 +178,7 @@ class ProducerIds:
     def _known_ids(self) -> set[int]:
         """Producers that some served log remembers."""
         known: set[int] = set()
-        for log in self._manager.table.logs():
+        for log in self._logs.table.logs():
             known.update(list(log.producers.entries))
-        known.update(self._manager.sinks.producer_ids())
+        known.update(self._sink_producers.ids())
         return known
-
-    def _change_registry_to(self, state: RegistryState) -> None:
-        self._registry.change(state, [unit.log_dir for unit in self._manager.online_units])

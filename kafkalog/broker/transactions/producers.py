@@ -13,18 +13,16 @@ import structlog
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import operation_class, requires
-from kafkalog.broker.transactions.markers import (
-    COORDINATOR_EPOCH,
-    LogTransaction,
-    SinkTransactions,
-)
+from kafkalog.broker.transactions.markers import COORDINATOR_EPOCH, LogTransaction
 from kafkalog.broker.transactions.producer_ids import FIRST_PRODUCER_ID
 from kafkalog.errors import InvalidTxnState
 from kafkalog.format.records.control_record import ControlRecordType
 
 if TYPE_CHECKING:
-    from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.transactions.producer_ids import ProducerIdentity
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.transactions.coordinator import Sinks
+    from kafkalog.broker.transactions.markers import SinkTransactions
+    from kafkalog.broker.transactions.producer_ids import ProducerIdentity, ProducerIds
     from kafkalog.log.state.producer_state import ProducerStateEntry
     from kafkalog.log.unified_log import UnifiedLog
 
@@ -44,25 +42,29 @@ class AbortedTransaction(NamedTuple):
 class ProducerOperations:
     """See the module. Blocking but for ``describe``."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self, logs: Logs, producer_ids: ProducerIds, sinks: Sinks, transactions: SinkTransactions
+    ) -> None:
         # constant after construction
-        self._manager = manager
+        self._logs = logs
+        self._producer_ids = producer_ids
+        self._sinks = sinks
+        self._transactions = transactions
 
     @requires(Action.WRITE, Resource.CLUSTER)
     def allocate(self) -> ProducerIdentity:
         """A producer id that was never given before, at epoch 0."""
-        return self._manager.producer_ids.allocate()
+        return self._producer_ids.allocate()
 
     @requires(Action.WRITE, Resource.CLUSTER)
     def bump(self, producer_id: int) -> ProducerIdentity:
         """The producer's next epoch, its older ones refused from now on; see ``ProducerIds``."""
-        return self._manager.producer_ids.bump(producer_id)
+        return self._producer_ids.bump(producer_id)
 
     @requires(Action.READ, Resource.TOPIC, "topic")
     def describe(self, topic: str, partition: int) -> list[ProducerStateEntry]:
         """What the log of a partition remembers of its producers, by id; no disk."""
-        self._manager.registered(topic)
-        log = self._manager.log_of(topic, partition)
+        log = self._logs.served(topic, partition)
         return sorted(log.producers.entries.values(), key=attrgetter("producer_id"))
 
     @requires(Action.ALTER, Resource.CLUSTER)
@@ -76,9 +78,7 @@ class ProducerOperations:
         sink's; UnknownTopic, UnknownPartition, the reason of a partition that is not served,
         StorageFault, NotReady. Crash: open or aborted, and the call may be repeated.
         """
-        manager = self._manager
-        manager.registered(topic)
-        log = manager.log_of(topic, partition)
+        log = self._logs.served(topic, partition)
         opened = log.producers.open_transactions()
         entry = log.producers.entries.get(opened.get(start_offset, -1))
         if entry is None:
@@ -86,8 +86,7 @@ class ProducerOperations:
         self._check_no_sink(entry.producer_id)
         transaction = LogTransaction(log, entry.producer_id, entry.producer_epoch)
         coordinator_epoch = max(entry.coordinator_epoch, COORDINATOR_EPOCH)
-        transactions = SinkTransactions(manager)
-        if not transactions.end([transaction], ControlRecordType.ABORT, coordinator_epoch):
+        if not self._transactions.end([transaction], ControlRecordType.ABORT, coordinator_epoch):
             raise _none_begins(log, start_offset)  # another call was faster
         aborted = AbortedTransaction(
             transaction.producer_id,
@@ -100,10 +99,9 @@ class ProducerOperations:
 
     def _check_no_sink(self, producer_id: int) -> None:
         """InvalidTxnState: a sink decides on it, maybe has; NotReady while nobody knows."""
-        sinks = self._manager.sinks
         if producer_id >= FIRST_PRODUCER_ID:
-            sinks.check_loaded()
-        if sinks.owns(producer_id):
+            self._sinks.check_loaded()
+        if self._sinks.owns(producer_id):
             raise InvalidTxnState(
                 f"Producer {producer_id} is a sink's: abort the batch of its query",
                 producer_id=producer_id,

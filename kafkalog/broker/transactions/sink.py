@@ -1,27 +1,14 @@
 """Sink: what one query that writes exactly once has begun and committed, in memory.
 
-What its records in ``__sink_state`` add up to, in their order: ``apply`` is the one way in, for the
-replay of a start and for what was just written. Changed by whoever holds ``turn``; others read the
-whole values that are published here.
+The sum of its records in ``__sink_state``, in their order: ``apply`` is the only way in, for the
+replay at a start and for what was just written. Changed under the lock of the sink; other threads
+read whole values. The functions below check what a commit names against its sink and the logs.
 
-SinkRuns: which run of a query has its sink, and which begins were answered.
-
-A run is one life of a query's driver. The one that began last has the sink: what a former one left
-open is aborted by its first begin, and who still works for a former one is refused. A call is one
-begin, however often it is sent: a repetition that comes late gets the answer that was given, and
-fences nobody; behind a newer call of the same producer it is refused.
-
-In memory alone, under the turn of the sink. A restart forgets it: no call is on its way then, and
-the first run that begins is taken for the one that had it.
-
-What a commit must name, held against what its sink and the logs know. Pure.
-
-What a log must say of a producer for a sink's batch to be the next one, or a repetition. Pure.
-
-Each transaction has an epoch of its own (``Sinks.begin``), and its sequences begin at 0 in every
-partition. Differs from Kafka, where a producer keeps its epoch and its sequences over transactions,
-so that a log takes what repeats a batch of the one before for a repetition; what a producer of
-transactions version 2 begins with is held against 0 there, too.
+A run is one life of a query's driver. The run that began last has the sink: its first begin aborts
+what a former run left open, and calls of a former run are refused. A call is one begin, however
+often it is sent: a late repetition gets the answer that was given and fences no producer; after a
+newer call of the same producer it is refused. Runs and calls are in memory only. A restart forgets
+them: no call is under way then, and the first run that begins is taken for the one that had it.
 """
 
 from __future__ import annotations
@@ -34,7 +21,6 @@ from kafkalog.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTxnState,
-    OutOfOrderSequence,
     ProducerFenced,
 )
 from kafkalog.format.disk.sink_state import (
@@ -52,7 +38,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.threads import Mutex
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.state.producer_state import ProducerBatch, ProducerStateEntry
+    from kafkalog.log.state.producer_state import ProducerStateEntry
 
     Key = QueryKey | ProducerKey
     Value = QueryValue | ProducerValue | None
@@ -351,29 +337,4 @@ def check_last_sequence(last: LastSequence, entry: ProducerStateEntry | None) ->
             producer_id=last.producer_id,
             topic=last.at.topic,
             partition=last.at.partition,
-        )
-
-
-def check_transaction(batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:
-    """Raise why a client's transactional batch neither begins a transaction nor goes on with one.
-
-    OutOfOrderSequence: the log has lost what came before, as a topic that was made anew; the batch
-    alone would be half of what is committed. InvalidTxnState: the transaction of its epoch has
-    ended in this log, so the epoch was given twice, as behind a restore whose state is older than
-    its logs; taken for a repetition, what was never written would be acknowledged.
-    """
-    if not batch.is_transactional:
-        return
-    if entry is None:
-        if batch.first_sequence != 0:
-            raise OutOfOrderSequence(
-                f"The transaction of producer {batch.producer_id} begins in this log with sequence "
-                f"{batch.first_sequence}: what was appended before is not here",
-                expected_sequence=0,
-            )
-    elif entry.producer_epoch == batch.producer_epoch and entry.current_txn_first_offset is None:
-        raise InvalidTxnState(
-            f"The transaction of producer {batch.producer_id} with epoch {batch.producer_epoch} "
-            "has ended in this log: begin again",
-            producer_id=batch.producer_id,
         )

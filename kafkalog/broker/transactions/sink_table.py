@@ -20,7 +20,7 @@ record would be a decision that is not carried out.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.commands import AppendCommand, CoordinatorAppendCommand, FlushCommand
 from kafkalog.broker.transactions.sink import Sink
@@ -30,9 +30,7 @@ from kafkalog.errors import (
     ConcurrentTransactions,
     CorruptBatch,
     CorruptData,
-    InvalidProducerEpoch,
     InvalidRequest,
-    InvalidTxnState,
     LogDirOffline,
     NotReady,
     Overloaded,
@@ -60,9 +58,14 @@ from kafkalog.log.validator import validate_built
 from kafkalog.log.values import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.broker.log_manager import LogManager
+    from kafkalog.broker.broker_config import BrokerConfig
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.changes import TopicChanges
+    from kafkalog.broker.topics.registry import TopicRegistry
+    from kafkalog.broker.transactions.append_checks import SinkProducers
     from kafkalog.broker.transactions.sink import Entry, Key, Value
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
@@ -74,12 +77,22 @@ _READ_BYTES = 1 << 20
 class SinkLog:
     """See the module. Blocking; for control threads and tasks."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(
+        self,
+        logs: Logs,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        config: BrokerConfig,
+        topics: TopicChanges,
+    ) -> None:
         # constant after construction
-        self._manager = manager
-        self._config = manager.config
+        self._logs = logs
+        self._registry = registry
+        self._config = config
+        self._topics = topics
+        self._clock = runtime.clock
         # under a mutex of its own, held while a file is read
-        self._reads = manager.runtime.threads.mutex()
+        self._reads = runtime.threads.mutex()
         self._is_stopped = False
         # set by whoever writes, for good
         self._is_torn = False  # a write left something that only a restart can tell
@@ -87,13 +100,7 @@ class SinkLog:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written."""
-        return SINK_STATE_TOPIC in self._manager.registry.topics
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the partition can be read; also before there is one: then nothing is."""
-        log = self._manager.table.get(SINK_STATE_TOPIC, 0)
-        return log is not None and self._manager.unit_of(log).log_dir.is_online
+        return self._logs.exists(SINK_STATE_TOPIC)
 
     def check(self) -> None:
         """What keeps the partition from being served; nothing when there is none yet."""
@@ -117,12 +124,12 @@ class SinkLog:
         columns = RecordColumns.of(
             [encode_key(key) for key, _ in entries],
             [_encode_value(value) for _, value in entries],
-            self._manager.runtime.clock.wall_ms(),
+            self._clock.wall_ms(),
         )
         records = validate_built(
             build_plain_batch(columns),
             log.config,
-            self._manager.runtime.clock.wall_ms(),
+            self._clock.wall_ms(),
             max_decompressed_bytes=self._config.max_decompressed_batch_bytes,
         )
         command = (
@@ -131,7 +138,7 @@ class SinkLog:
             else AppendCommand(log, records, Acks.ALL, None, None)
         )
         try:
-            self._manager.unit_of(log).writer.run(command)
+            self._logs.unit_of(log).writer.run(command)
         except AppendOutcomeUnknown:
             self._is_torn = self._is_torn or log.is_broken
             raise
@@ -146,9 +153,9 @@ class SinkLog:
             raise LogDirOffline(
                 f"A record of {SINK_STATE_TOPIC} was written in part and could not be cut off: "
                 "restart the daemon, whose load tells whether it is there",
-                log_dir=self._manager.unit_of(log).log_dir.path,
+                log_dir=self._logs.unit_of(log).log_dir.path,
             )
-        self._manager.unit_of(log).writer.run(FlushCommand(log))
+        self._logs.unit_of(log).writer.run(FlushCommand(log))
 
     def read(self, apply: Callable[[Entry], None]) -> None:
         """Every record in order, durable before it is given to anybody.
@@ -159,7 +166,7 @@ class SinkLog:
             return
         self.flush()
         log = self._log()
-        log_dir = self._manager.unit_of(log).log_dir
+        log_dir = self._logs.unit_of(log).log_dir
         offset = log.log_start_offset
         while offset < log.log_end_offset:
             with self._reads, log_dir.guard():
@@ -174,7 +181,7 @@ class SinkLog:
     # ---- parts
 
     def _log(self) -> UnifiedLog:
-        return self._manager.log_of(SINK_STATE_TOPIC, 0)
+        return self._logs.log_of(SINK_STATE_TOPIC, 0)
 
     def _create(self) -> None:
         """Make the topic unless it exists; durable on return."""
@@ -184,10 +191,9 @@ class SinkLog:
             "max.message.bytes": str(MAX_MESSAGE_BYTES),
             "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
         }
-        with self._manager.topics.lock:
-            self._manager.check_ready()
+        with self._registry.edit():
             if not self.exists:
-                self._manager.topics.create(SINK_STATE_TOPIC, 1, overrides)
+                self._topics.create(SINK_STATE_TOPIC, 1, overrides)
 
     def _read_batches(
         self, log: UnifiedLog, data: memoryview, apply: Callable[[Entry], None]
@@ -234,32 +240,28 @@ SINKS_MAX = 10_000
 TURN_SECONDS = 5.0
 
 
-class _Given(NamedTuple):
-    """What the writers must know of a producer of a sink."""
-
-    sink: Sink
-    producer_epoch: int
-    is_open: bool
-
-
 class SinkTable:
     """See the module."""
 
-    def __init__(self, manager: LogManager, after_load: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        log: SinkLog,
+        producers: SinkProducers,
+        registry: TopicRegistry,
+        runtime: Runtime,
+        after_load: Callable[[], None],
+    ) -> None:
         """``after_load`` does what a crash interrupted; on the thread of the load."""
         # constant after construction
-        self._manager = manager
-        self._seams = manager.runtime
+        self._log = log
+        self.producers = producers
+        self._registry = registry
+        self._runtime = runtime
         self._after_load = after_load
-        self._log = SinkLog(manager)
-        self._mutex = manager.runtime.threads.mutex()
+        self._mutex = runtime.threads.mutex()
         # published; changed under the mutex
         self._sinks: dict[str, Sink] = {}
         self._is_loading = False
-        self.is_loaded = False
-        self._damage: CorruptData | None = None  # why the last load ended
-        # single operations by any thread; an entry is replaced under its sink's turn
-        self._given: dict[int, _Given] = {}  # by producer id
 
     # ---- start and stop
 
@@ -268,7 +270,7 @@ class SinkTable:
         if self._log.exists:
             self.schedule_load()
         else:
-            self.is_loaded = True
+            self.producers.is_loaded = True
 
     def stop(self) -> None:
         """No file of the topic is read any more on return."""
@@ -281,22 +283,13 @@ class SinkTable:
         """
         if self.is_loaded:
             return
-        self._manager.check_ready()
+        self._registry.check_ready()
         self._log.check()
-        damage = self._damage
+        damage = self.producers.damage
         self.schedule_load()
         if damage is not None:
             raise damage.with_traceback(None)
         raise NotReady("The sinks are being loaded")
-
-    def check_awaited(self) -> None:
-        """NotReady while the log is still to be read.
-
-        One that cannot be read keeps nobody waiting: its producers are as unknown as those of any
-        log that is not served.
-        """
-        if not self.is_loaded and self._damage is None and self._log.is_served:
-            raise NotReady("The sinks are being loaded")
 
     def schedule_load(self) -> None:
         """Unless it is loaded or on the way. A failure is tried again at the next call."""
@@ -304,7 +297,7 @@ class SinkTable:
             if self._is_loading or self.is_loaded:
                 return
             self._is_loading = True
-        self._seams.scheduler.schedule_once(LOAD_TASK, self._load, 0)
+        self._runtime.scheduler.schedule_once(LOAD_TASK, self._load, 0)
 
     def _load(self) -> None:
         sinks: dict[str, Sink] = {}
@@ -316,15 +309,15 @@ class SinkTable:
             sinks[query].apply((entry,))
 
         try:
-            self._damage = None
+            self.producers.damage = None
             self._log.read(apply)
             with self._mutex:
                 self._sinks = {name: sink for name, sink in sinks.items() if not sink.is_empty}
             for sink in self.all():
-                self._publish(sink, sink.producers.values())
-            self.is_loaded = True
+                self.producers.publish(sink, sink.producers.values())
+            self.producers.is_loaded = True
         except CorruptData as damage:
-            self._damage = damage
+            self.producers.damage = damage
             raise
         finally:
             with self._mutex:
@@ -332,6 +325,11 @@ class SinkTable:
         self._after_load()
 
     # ---- look-ups, any thread
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the log was read: every sink is known."""
+        return self.producers.is_loaded
 
     def all(self) -> list[Sink]:
         """By name."""
@@ -346,55 +344,10 @@ class SinkTable:
         sink = self._sinks.get(query)
         return None if sink is None or sink.is_empty else sink
 
-    def owner_of(self, producer_id: int) -> Sink | None:
-        """The sink of a producer."""
-        given = self._given.get(producer_id)
-        return None if given is None else given.sink
-
-    def producer_ids(self) -> list[int]:
-        """Of all sinks."""
-        return list(self._given)
-
-    @property
-    def producer_count(self) -> int:
-        """Of all sinks."""
-        return len(self._given)
-
     def wants(self, producer_id: int, producer_epoch: int, at: TopicPartition) -> bool:
         """Whether an open transaction in a log is of an open batch, or shall be committed."""
-        owner = self.owner_of(producer_id)
+        owner = self.producers.owner_of(producer_id)
         return owner is not None and owner.wants(producer_id, producer_epoch, at)
-
-    def check_append(self, producer_id: int, producer_epoch: int, is_transactional: bool) -> None:
-        """Raise why a client's batch of a producer may not be appended now; writer threads.
-
-        InvalidProducerEpoch for any but the newest epoch, InvalidTxnState for what was not begun or
-        is over, NotReady while nobody knows yet.
-        """
-        given = self._given.get(producer_id)
-        if given is None:
-            if not is_transactional:
-                return
-            if not self.is_loaded:
-                raise NotReady("The sinks are being loaded")
-            raise InvalidTxnState(
-                f"Producer {producer_id} has no transaction: begin a batch of a sink first",
-                producer_id=producer_id,
-            )
-        if producer_epoch != given.producer_epoch:
-            raise InvalidProducerEpoch(
-                f"Epoch {producer_epoch} of producer {producer_id} is fenced: the newest begin of "
-                f"its sink gave epoch {given.producer_epoch}",
-                current_epoch=given.producer_epoch,
-            )
-        if not given.is_open or not is_transactional:
-            raise InvalidTxnState(
-                f"The transaction of producer {producer_id} has ended: begin again"
-                if is_transactional
-                else f"Producer {producer_id} is a sink's: its batches are transactional",
-                producer_id=producer_id,
-            )
-        given.sink.used_ns = self._seams.clock.monotonic_ns()
 
     # ---- changes
 
@@ -468,26 +421,16 @@ class SinkTable:
         entries, sink.unsettled = sink.unsettled, ()
         self._apply(sink, entries)
 
-    def close(self, sink: Sink) -> None:
-        """Take no append of the open batch any more; under the turn. Some may be on their way."""
-        for producer_id in sink.open:
-            self._given[producer_id] = self._given[producer_id]._replace(is_open=False)
-
     def _apply(self, sink: Sink, entries: Sequence[Entry]) -> None:
         for key, value in entries:
             former = sink.producers.get(key) if isinstance(key, ProducerKey) else None
             sink.apply(((key, value),))
             if isinstance(key, QueryKey):
-                self._publish(sink, sink.producers.values())
+                self.producers.publish(sink, sink.producers.values())
             elif isinstance(value, ProducerValue):
-                self._publish(sink, (value,))
+                self.producers.publish(sink, (value,))
             if former is not None and not _is_same(former, value):
-                self._given.pop(former.producer_id, None)
-
-    def _publish(self, sink: Sink, producers: Iterable[ProducerValue]) -> None:
-        for each in producers:
-            is_open = each.producer_id in sink.open
-            self._given[each.producer_id] = _Given(sink, each.producer_epoch, is_open)
+                self.producers.forget(former.producer_id)
 
     def _sink_of(self, query: str) -> Sink:
         with self._mutex:
@@ -499,7 +442,7 @@ class SinkTable:
             return sink
 
     def _new_sink(self, query: str) -> Sink:
-        return Sink(query, self._seams.threads.mutex(), self._seams.clock.monotonic_ns())
+        return Sink(query, self._runtime.threads.mutex(), self._runtime.clock.monotonic_ns())
 
 
 def _is_same(former: ProducerValue, value: Value) -> bool:

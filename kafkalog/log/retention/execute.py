@@ -125,8 +125,12 @@ class Deleted(NamedTuple):
 
 
 def begin(log: UnifiedLog, planned: RetentionPlan) -> int:
-    """Roll when all are to go; the active segment's base offset, for ``raise_start``."""
-    if planned.is_rolled:
+    """Roll when all are to go; the active segment's base offset, for ``raise_start``.
+
+    The plan may be of an earlier moment: an append may have rolled since.
+    """
+    active_base = log.local.active_segment.base_offset
+    if planned.is_rolled and planned.deletions[-1].base_offset == active_base:
         log.roll()
     return log.local.active_segment.base_offset
 

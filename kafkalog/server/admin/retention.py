@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         RetentionOutcome,
         RetentionSimulation,
     )
-    from kafkalog.broker.retention.retention import Taken
+    from kafkalog.broker.retention.retention import DeletedSegment
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.retention import forecast
     from kafkalog.log.retention.forecast import Schedule, SegmentFate
@@ -282,7 +282,7 @@ def _run(
     They are noted for the audit line; with a 202 that line was written before.
     """
     entries: list[RetainedPartition | FailedPartition] = []
-    deleted: list[Taken] = []
+    deleted: list[DeletedSegment] = []
     for key, outcome in _outcomes(operations, wanted):
         if isinstance(outcome, KafkalogError):
             entries.append(FailedPartition(key.topic, key.partition, **entry_error(outcome)))

@@ -82,11 +82,13 @@ def judge(
     durable_end: int,
     known: KnownEnds = NO_ENDS,
     last_end: int = 0,
+    next_base: int = 0,
 ) -> Judge:
     """Who decides for one segment; ``end_offset`` is where the next one begins, or INT64_MAX.
 
     No power cut took offsets below ``durable_end``. For the last segment: ``known`` may prove what
-    its last batch was, but cuts nothing, and the log is durable up to ``last_end`` (0: not known).
+    its last batch was, but cuts nothing, and the log is durable up to ``last_end`` (0: not known);
+    an empty segment of base ``next_base`` (0: none) follows.
     CorruptBatch for message sets of magic 0 and 1.
     """
     is_last = end_offset == INT64_MAX
@@ -102,7 +104,9 @@ def judge(
             return StepOver(0, bad.expected_offset)
         refuse_message_set(segment, bad)
         is_durable = bad.expected_offset < durable_end
-        over = _over_rot(segment, bad, end_offset, last_end, is_durable=is_durable)
+        over = _over_rot(
+            segment, bad, end_offset, last_end, max(last_end, next_base), is_durable=is_durable
+        )
         if over is None and is_durable:
             over = _bridge(filesystem, segment, bad, end_offset, last_end)
         if over is None:
@@ -291,9 +295,18 @@ def _span_of_pair(file: File, position: int) -> int | None:
 
 
 def _over_rot(
-    segment: LogSegment, bad: BadSpot, end_offset: int, last_end: int, *, is_durable: bool
+    segment: LogSegment,
+    bad: BadSpot,
+    end_offset: int,
+    last_end: int,
+    reach: int,
+    *,
+    is_durable: bool,
 ) -> StepOver | None:
-    """How to pass a batch whose declared size leads to what may follow it; None: a torn tail."""
+    """How to pass a batch whose declared size leads to what may follow it; None: a torn tail.
+
+    ``reach``: the log ended there once, or an empty segment begins there.
+    """
     if bad.why not in (BadBatch.BAD_CRC, BadBatch.BAD_OFFSET):
         return None
     file = segment.log_file.acquire()
@@ -311,7 +324,7 @@ def _over_rot(
             return None
         # Its CRC holds: no crash tore it. All that is known of its offsets is how low they may be.
         # One is left free behind them, or what follows next would look like a proof that they were.
-        follower = max(bad.expected_offset + header.last_offset_delta + 2, last_end)
+        follower = max(bad.expected_offset + header.last_offset_delta + 2, reach)
         entry = segment.offset_index.find_entry(bad.position)
         if entry is not None and entry.offset - bad.expected_offset <= INT32_MAX:
             follower = max(follower, entry.offset + 1)

@@ -154,9 +154,7 @@ class LoaderFiles:
 
         One that does not may be what a withdrawn roll left behind: it ends nothing.
         """
-        if self._bases is None:
-            self._bases = self.offsets_of(LOG_SUFFIX)
-        for base in self._bases[bisect_right(self._bases, base_offset) :]:
+        for base in self._bases_after(base_offset):
             file = self._environment.filesystem.open_read(
                 self.path(segment_file_name(base, LOG_SUFFIX))
             )
@@ -165,6 +163,15 @@ class LoaderFiles:
             if len(head) == HEADER_BYTES and head[MAGIC_AT] == MAGIC_V2:
                 return base
         return INT64_MAX
+
+    def base_after(self, base_offset: int) -> int:
+        """Base offset of the next segment, be it empty; 0 without one."""
+        return min(self._bases_after(base_offset), default=0)
+
+    def _bases_after(self, base_offset: int) -> list[int]:
+        if self._bases is None:
+            self._bases = self.offsets_of(LOG_SUFFIX)
+        return self._bases[bisect_right(self._bases, base_offset) :]
 
     def segment(self, base_offset: int, stage: str = "") -> LogSegment:
         """The closed segment object of files that are listed."""

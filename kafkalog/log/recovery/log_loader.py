@@ -53,10 +53,12 @@ from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_PROOF, LogProof
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
+    from kafkalog.errors import CorruptCheckpoint
     from kafkalog.format.records.batch_scan import BatchRows
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.recovery.corruption_policy import Corruption
+    from kafkalog.log.segment.segment_recovery import Judge, RecoveryResult
     from kafkalog.log.values import CompletedTransaction
 
 _DISPUTED_REMEDY = (
@@ -125,7 +127,7 @@ class _Loader:
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(environment.filesystem, self._directory)
         self._expiration_ms = producer_expiration_ms
-        self._producers = self._new_producers(())
+        self._producers = self._new_producers((), keeps_files=True)
         self._start = 0
         self._log_start = LogStart(0)
         self._is_clean = False
@@ -138,6 +140,8 @@ class _Loader:
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
         self._told: list[LostRange] = []  # holes that step 7 has told
+        # The last segment while its index files may prove where the log ended, see _end_recovery.
+        self._unfinished: list[tuple[LogSegment, RecoveryResult, bool]] = []
 
     def load(
         self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
@@ -159,16 +163,18 @@ class _Loader:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
         self._told.clear()
+        self._unfinished.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
         self._ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.settle()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
-        self._producers = self._new_producers(snapshots)
-        if not clean:
-            # Not known to be durable: a name may have come back whose records another life lost.
-            self._producers.delete_snapshots(each for each in snapshots if each >= recovery_point)
+        # Those from the recovery point on are not known to be durable: a name may have come back
+        # whose records another life lost.
+        self._producers = self._new_producers(
+            (each for each in snapshots if clean or each < recovery_point), keeps_files=True
+        )
         epoch_damage = load_epochs(self._epochs, self._corruption)
         self._trust_proof()
         self._judge_start(clean=clean)
@@ -177,16 +183,11 @@ class _Loader:
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
-            if clean:
-                self._recover_torn_tail()
-            else:
-                self._recover_from(recovery_point)
-            maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
-            self._settle_epochs()
-            self._drop_when_below_start()
+            self._recover_records(recovery_point, epoch_damage, clean=clean)
         self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
         log_end = self._find_end()
         lost = () if is_deleted else self._end_log(log_end, recovery_point)
+        self._end_recovery()
         self._segments.active.become_active()
         local = LocalLog(
             self._environment,
@@ -214,6 +215,18 @@ class _Loader:
         for each in lost:
             log.losses.note(*each)
         return log
+
+    def _recover_records(
+        self, recovery_point: int, epoch_damage: CorruptCheckpoint | None, *, clean: bool
+    ) -> None:
+        """Steps 6 to 8: records that may not be durable, their epochs, and the log start."""
+        if clean:
+            self._recover_torn_tail()
+        else:
+            self._recover_from(recovery_point)
+        maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
+        self._settle_epochs()
+        self._drop_when_below_start()
 
     def _trust_proof(self) -> None:
         """Whether the log is still gapless."""
@@ -340,7 +353,9 @@ class _Loader:
         """Whether missing offsets may be what compaction took: not of a log without gaps so far."""
         return not self._proof.is_gapless and (self._config.is_compacted or self._may_have_gaps)
 
-    def _new_producers(self, snapshot_offsets: Iterable[int]) -> ProducerStateManager:
+    def _new_producers(
+        self, snapshot_offsets: Iterable[int], *, keeps_files: bool
+    ) -> ProducerStateManager:
         """A manager that knows nothing but which snapshots there are."""
         return ProducerStateManager(
             self._environment.filesystem,
@@ -348,11 +363,14 @@ class _Loader:
             snapshot_offsets,
             expiration_ms=self._expiration_ms,
             check_producer=self._environment.check_producer,
+            keeps_files=keeps_files,
         )
 
-    def _successor_of(self, producers: ProducerStateManager) -> ProducerStateManager:
+    def _successor_of(
+        self, producers: ProducerStateManager, *, keeps_files: bool = True
+    ) -> ProducerStateManager:
         """A manager that starts from what is on disk."""
-        successor = self._new_producers(producers.snapshot_offsets)
+        successor = self._new_producers(producers.snapshot_offsets, keeps_files=keeps_files)
         successor.take_over_unsynced(producers)
         return successor
 
@@ -562,25 +580,19 @@ class _Loader:
             producer_rebuild.apply_rows(self._producers, rows.table, data, on_completed)
             self._note_epochs(rows)
 
-        filesystem = self._environment.filesystem
-        end = self._files.end_of(segment.base_offset) if self._corruption == "keep" else INT64_MAX
-        judge = corruption_policy.judge(
-            filesystem,
-            segment,
-            self._corruption,
-            end,
-            durable_end=self._durable_end,
-            known=self._known,
-            last_end=self._last_end if end == INT64_MAX else 0,
-        )
+        judge, is_proof = self._judge_of(segment)
         try:
-            result = segment.recover(on_batches, judge, is_durable=is_durable)
+            result = segment.recover(
+                on_batches, judge, is_durable=is_durable, keeps_indexes=is_proof
+            )
         except SegmentOffsetOverflow:
-            corruption_policy.judge_before_split(filesystem, segment, self._corruption)
+            corruption_policy.judge_before_split(
+                self._environment.filesystem, segment, self._corruption
+            )
             raise
+        if is_proof:
+            self._unfinished.append((segment, result, is_durable))
         if result.truncated_bytes:
-            # It may end at the recovery point: once a segment follows, nobody looks at it again.
-            segment.log_file.datasync()
             _log.warning(
                 "segment_cut",
                 path=segment.log_file.path,
@@ -592,6 +604,33 @@ class _Loader:
         self._ends[segment.base_offset] = result.next_offset
         self._after_recovery(segment, result.next_offset)
         return result.truncated_bytes > 0
+
+    def _judge_of(self, segment: LogSegment) -> tuple[Judge, bool]:
+        """Who decides on its bad batches; whether its index may prove where the log ended."""
+        is_kept, base = self._corruption == "keep", segment.base_offset
+        end = self._files.end_of(base) if is_kept else INT64_MAX
+        is_proof = is_kept and end == INT64_MAX
+        judge = corruption_policy.judge(
+            self._environment.filesystem,
+            segment,
+            self._corruption,
+            end,
+            durable_end=self._durable_end,
+            known=self._known,
+            last_end=self._last_end if is_proof else 0,
+            next_base=self._files.base_after(base) if is_proof else 0,
+        )
+        return judge, is_proof
+
+    def _end_recovery(self) -> None:
+        """The end of the log is durable: from here on nothing has to prove it any more.
+
+        Before, a load that is cut short must leave the next one what it decided by: the offset
+        index of the last segment and the names of the producer snapshots.
+        """
+        for segment, result, is_durable in self._unfinished:
+            if self._segments.get(segment.base_offset) is segment:
+                segment.end_recovery(result, is_durable=is_durable)
 
     def _split(self, overflow: SegmentOffsetOverflow) -> None:
         """Split a segment and forget what was loaded; its bad tail, if any, is cut before.
@@ -686,7 +725,11 @@ class _Loader:
         self._start = max(self._start, min([first_base, *begins]))
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
-        self._producers = self._successor_of(self._producers)
+        self._producers = self._successor_of(self._producers, keeps_files=False)
+        known = self._producers.snapshot_offsets
+        self._producers.delete_snapshots(
+            each for each in self._files.offsets_of(SNAPSHOT_SUFFIX) if each not in known
+        )
         self._producers.remove_stray_snapshots(bases)
         producer_rebuild.rebuild(
             self._producers,

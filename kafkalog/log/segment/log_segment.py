@@ -447,6 +447,7 @@ class LogSegment(SegmentFiles):
         judge: Judge | None = None,
         *,
         is_durable: bool = False,
+        keeps_indexes: bool = False,
     ) -> RecoveryResult:
         """Check every batch, cut at the first bad one, rebuild the indexes (log-lifecycle 11.4).
 
@@ -454,16 +455,26 @@ class LogSegment(SegmentFiles):
         the caller can update producer state and epochs. ``judge`` decides which bad batch is the
         end. Raises SegmentOffsetOverflow when an offset does not fit the segment. Afterwards the
         segment is closed and unflushed; with ``is_durable``, for one that no flush and no later
-        start looks at, its files are synced.
+        start inspects, its files are synced. ``keeps_indexes``: their files, which may prove where
+        the log ended, stay as they are until ``end_recovery``.
         """
         result = segment_recovery.recover(self, on_batches, judge, is_durable=is_durable)
         self.restore(result.valid_bytes, result.largest)
+        if keeps_indexes:
+            segment_recovery.show_entries(self, result)
+        else:
+            self.end_recovery(result, is_durable=is_durable)
+        return result
+
+    def end_recovery(self, result: RecoveryResult, *, is_durable: bool) -> None:
+        """Write the indexes that ``recover`` kept."""
+        self.offset_index.replace_entries(result.offset_entries)
+        self.time_index.replace_entries(result.time_entries)
         self.seal()
         if is_durable:
             for file in self.files:
                 file.datasync()
             self.mark_flushed(self._version)
-        return result
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that holds an offset >= ``offset``; returns the bytes removed.

@@ -157,16 +157,6 @@ class RecoveryResult:
     bad_batch: BadBatch | None
     next_offset: int  # last good offset + 1; the base offset when none is left
     largest: TimestampOffset  # and the last offset of its batch; (-1, base offset) without any
-
-
-@dataclass(slots=True)
-class _Walk:
-    """Where a walk over the batches ended and the index entries it gave."""
-
-    valid_bytes: int
-    next_offset: int
-    bad_batch: BadBatch | None
-    largest: TimestampOffset
     offset_entries: OffsetEntries
     time_entries: TimeEntries
 
@@ -178,7 +168,7 @@ def recover(
     *,
     is_durable: bool = False,
 ) -> RecoveryResult:
-    """Check the batches and write the indexes anew; ``LogSegment.recover`` does the rest.
+    """Check the batches and cut the ``.log``, durably; ``LogSegment.recover`` does the rest.
 
     Without ``judge`` the first bad batch is the end. A batch that was stepped over has its index
     entries; ``on_batches`` does not get it. ``is_durable``: from the first change until the
@@ -189,25 +179,20 @@ def recover(
         segment.time_index.file.pin_for_write(create=True).truncate(0)
         segment.time_index.file.datasync()
     segment.transaction_index.reset()  # on_batches finds the aborted transactions again
-    size_bytes = segment.log_file.pin_for_write().size()
-    walk = _walk(segment, size_bytes, on_batches, judge)
+    log = segment.log_file.pin_for_write()
+    result = _walk(segment, log.size(), on_batches, judge)
     if is_durable and segment.transaction_index.exists:
         segment.transaction_index.file.datasync()
         segment.transaction_index.file.sync_name()
-    segment.offset_index.replace_entries(walk.offset_entries)
-    segment.time_index.replace_entries(walk.time_entries)
-    return RecoveryResult(
-        valid_bytes=walk.valid_bytes,
-        truncated_bytes=size_bytes - walk.valid_bytes,
-        bad_position=None if walk.bad_batch is None else walk.valid_bytes,
-        bad_batch=walk.bad_batch,
-        next_offset=walk.next_offset,
-        largest=walk.largest,
-    )
+    if result.truncated_bytes:
+        # It may end at the recovery point: once a segment follows, no load scans it again.
+        log.truncate(result.valid_bytes)
+        log.datasync()
+    return result
 
 
 def rebuild_indexes(segment: SegmentFiles) -> None:
-    """Write both indexes anew from the ``.log`` of a segment that is being opened for writing."""
+    """Write both indexes again from the ``.log`` of a segment that is being opened for writing."""
     walk = _walk(segment, segment.size_bytes, None)
     segment.offset_index.replace_entries(walk.offset_entries)
     segment.time_index.replace_entries(walk.time_entries)
@@ -217,23 +202,31 @@ def rebuild_indexes(segment: SegmentFiles) -> None:
 def remember_entries(segment: SegmentFiles) -> None:
     """Find the entries of damaged closed indexes again, in memory only.
 
-    The forced last time entry is part of them. The files stay as they are: they are the writer's.
-    CorruptIndex when the offsets do not fit an index: only an unclean load splits such a segment.
+    The files stay as they are: they are the writer's. CorruptIndex when the offsets do not fit an
+    index: only an unclean load splits such a segment.
     """
     try:
         walk = _walk(segment, segment.size_bytes, None)
     except SegmentOffsetOverflow as error:
         path = segment.offset_index.file.path
         raise CorruptIndex(str(error), file=path, position=0) from error
-    times = walk.time_entries
+    show_entries(segment, walk)
+
+
+def show_entries(segment: SegmentFiles, found: RecoveryResult) -> None:
+    """Let look-ups of the closed indexes see what was found, whatever their files hold.
+
+    The forced last time entry is part of it.
+    """
+    times = found.time_entries.first(found.time_entries.count)
     last = times.timestamps[-1] if times.count else NO_TIMESTAMP
-    if walk.largest.timestamp_ms > last:
-        times.timestamps.append(walk.largest.timestamp_ms)
-        times.relative.append(walk.largest.offset - segment.base_offset)
+    if found.largest.timestamp_ms > last:
+        times.timestamps.append(found.largest.timestamp_ms)
+        times.relative.append(found.largest.offset - segment.base_offset)
         times.count += 1
-    segment.offset_index.keep_in_cache(walk.offset_entries)
+    segment.offset_index.keep_in_cache(found.offset_entries)
     segment.time_index.keep_in_cache(times)
-    segment.max_timestamp = walk.largest
+    segment.max_timestamp = found.largest
 
 
 def _walk(
@@ -241,7 +234,7 @@ def _walk(
     size_bytes: int,
     on_batches: OnBatches | None,
     judge: Judge | None = None,
-) -> _Walk:
+) -> RecoveryResult:
     """Walk the good batches from the start of the segment, and those that ``judge`` lets pass."""
     steps = _Steps(segment, size_bytes, judge)
     bad = steps.take(on_batches)
@@ -252,13 +245,16 @@ def _walk(
         if over.size_bytes:
             steps.step_over(over)
         bad = steps.take(on_batches)
-    largest = steps.cadence.largest or TimestampOffset(NO_TIMESTAMP, segment.base_offset)
-    return _Walk(
-        steps.position,
-        steps.next_offset,
-        None if bad is None else bad.why,
-        largest,
-        *entries_of(segment, steps.cadence),
+    offsets, times = entries_of(segment, steps.cadence)
+    return RecoveryResult(
+        valid_bytes=steps.position,
+        truncated_bytes=size_bytes - steps.position,
+        bad_position=None if bad is None else steps.position,
+        bad_batch=None if bad is None else bad.why,
+        next_offset=steps.next_offset,
+        largest=steps.cadence.largest or TimestampOffset(NO_TIMESTAMP, segment.base_offset),
+        offset_entries=offsets,
+        time_entries=times,
     )
 
 

@@ -26,7 +26,7 @@ LABEL org.opencontainers.image.title="kafkalog" \
       org.opencontainers.image.version="${VERSION}"
 COPY --from=build /opt/kafkalog /opt/kafkalog
 COPY config/image.properties /etc/kafkalog/image.properties
-# Group 0 may do what the owner may: any user of that group can run it (OpenShift).
+# Group 0 has the rights of the owner, so that any user of that group can run the image (OpenShift).
 RUN mkdir -p /var/lib/kafka/data && chown 1000:0 /var/lib/kafka/data && chmod 0770 /var/lib/kafka/data
 ENV PATH=/opt/kafkalog/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \

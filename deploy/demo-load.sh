@@ -1,6 +1,6 @@
 #!/bin/sh
-# Load for a look at the dashboards: a topic that retention deletes from, and one that is compacted.
-# Goes on until it is ended. KAFKALOG_URL names the daemon, KAFKALOG the command.
+# Load for the dashboards: a topic with retention and a compacted one. Runs until it is ended.
+# KAFKALOG_URL is the address of the daemon, KAFKALOG the command.
 set -eu
 kafkalog=${KAFKALOG:-kafkalog}
 segment_ms=${DEMO_SEGMENT_MS:-60000}
@@ -17,7 +17,7 @@ while :; do
     awk -v run="$run" 'BEGIN { for (i = 0; i < 200; i++) printf "{\"page\":\"/%d\",\"run\":%d}\n", i * run % 97, run }' |
       $kafkalog produce demo.clicks --partition "$partition"
   done
-  # new balances of 50 accounts of a thousand, and the end of one: null deletes its key
+  # new balances of 50 of a thousand accounts, and a null value, which deletes the key of one
   awk -v run="$run" 'BEGIN { for (i = 0; i < 50; i++) printf "account-%d:%d\n", (run * 37 + i) % 1000, run * 100 + i }' |
     $kafkalog produce demo.accounts --key-separator :
   printf '{"key":"%s","value":null}\n' "$(printf 'account-%d' $((run % 1000)) | base64)" |

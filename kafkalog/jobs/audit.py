@@ -1,18 +1,19 @@
-"""Job ``audit``: every batch, index, producer sequence and epoch of any number of directories.
+"""Job ``audit``: check every batch, index, producer sequence and epoch of log directories.
 
-The rules are those of ``kafkalog segments verify`` and its warnings (``log.inspect.segment_check``,
-``log.inspect.directory_check``). A task checks neighbouring segments of one partition, up to about
-TARGET_BYTES; the merge joins the segments of each partition, so that sequences and epochs are
-followed over the whole log. Files are only read.
+The checks are those of ``kafkalog segments verify`` with its warnings
+(``log.inspect.segment_check``, ``log.inspect.directory_check``). A task checks neighbouring
+segments of one partition, up to about TARGET_BYTES. The merge joins the segments of each partition,
+so that sequences and epochs are followed over the whole log. Files are only read.
 
-A directory may be served meanwhile: a segment or directory in which something is found is looked
-at again, and what the second look does not find was a write under way. A segment that is gone by
-then was deleted or compacted away: told as ``vanished``, for information. The segments of a
-compacted partition that is served are looked at in order, by one task: a swap in between then shows
-as segments that are gone, never as an overlap; what its cleaner is writing is no finding. Offsets
-that are missing count as compacted where the topic's configs or the cleaner's checkpoint say so,
-else as a warning. A served log may begin behind its checkpointed start by now: what its epochs are
-compared from is the first entry of their own checkpoint then.
+A directory may be served meanwhile. A segment or directory with findings is checked again; a
+finding that the second check does not have was a write in progress. A segment that is missing by
+then was deleted or compacted away, and is reported as ``vanished``, an information. The segments of
+a served compacted partition are checked in order, by one task: a swap in between then shows
+as missing segments, never as an overlap. Files that its cleaner is writing are no findings.
+
+Missing offsets are explained by compaction if the topic's configs or the cleaner's checkpoint say
+so; otherwise they are a warning. The log start of a served log may be above its checkpoint. Its
+epochs are then compared from the first entry of their own checkpoint on.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
     from kafkalog.log.inspect.segment_check import SegmentReport
 
 TARGET_BYTES = 128 << 20
-"""Of log in one task: a partition that is larger is checked in several at once."""
+"""Bytes of log in one task: a larger partition is checked by several tasks."""
 
-_CHANGE_SECONDS = 0.2  # within which a daemon renames the files of a swap, most of the time
-_LOOKS_MAX = 20  # at what may be a write under way: a daemon on a slow disk needs longer
+_CHANGE_SECONDS = 0.2  # in which a daemon usually renames the files of a swap
+_CHECKS_MAX = 20  # of a possible write in progress: a daemon with a slow disk takes longer
 
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """Neighbouring segments of a partition; the first task of it looks at the small files, too."""
+    """Neighbouring segments of a partition; its first task checks the small files as well."""
 
     partition: FleetPartition
     bases: tuple[int, ...]
@@ -69,16 +70,16 @@ class AuditTask:
 
 @dataclass(frozen=True, slots=True)
 class AuditedSegments:
-    """What a task found. ``told``: findings that are no segment's; ``small``: of the first task."""
+    """The results of a task; ``listing`` and ``small`` only of a partition's first task."""
 
     listing: DirectoryListing | None
     small: SmallFiles | None
     reports: tuple[SegmentReport, ...]
-    told: tuple[Finding, ...] = ()
+    others: tuple[Finding, ...] = ()  # for files without a report
 
 
 class AuditRow(NamedTuple):
-    """One finding. ``file`` inside ``directory``; ``position`` the byte in it."""
+    """One finding. ``file`` is in ``directory``; ``position`` is the byte in it."""
 
     severity: str
     code: str
@@ -92,7 +93,7 @@ class AuditRow(NamedTuple):
 
 @dataclass(slots=True)
 class Audit:
-    """The findings and what was looked at."""
+    """The findings, and how much was checked."""
 
     rows: list[AuditRow] = field(default_factory=list)
     partitions: int = 0
@@ -120,7 +121,7 @@ def audit_directories(
     target_bytes: int = TARGET_BYTES,
     progress: Progress | None = None,
 ) -> Audit:
-    """Check the partitions; damage is a row, never an error. TaskFailed, OSError of a listing."""
+    """Check the partitions; damage is a row, not an error. Raises TaskFailed, OSError."""
     filesystem = filesystem_for(each.directory for each in partitions)
     tasks = [task for each in partitions for task in plan_tasks(each, filesystem, target_bytes)]
     job = Job("audit", tasks, audit_segments, merge=lambda found: _merged(tasks, found))
@@ -130,12 +131,12 @@ def audit_directories(
 def plan_tasks(
     partition: FleetPartition, filesystem: ReadFilesystem, target_bytes: int
 ) -> list[AuditTask]:
-    """The segments of a partition in groups of about so many bytes; one task without any."""
+    """The segments of a partition in groups of about ``target_bytes``, at least one."""
     try:
         stats = {each.name: each.size for each in filesystem.list_dir_stats(partition.directory)}
         bases = list_directory(partition.directory, filesystem).bases
     except FileNotFoundError:
-        return []  # deleted since it was found
+        return []  # the partition was deleted
     if partition.is_served and partition.may_have_gaps:
         target_bytes = INT64_MAX
     groups: list[list[int]] = [[]]
@@ -154,31 +155,31 @@ def plan_tasks(
 
 
 def audit_segments(task: AuditTask) -> AuditedSegments:
-    """The work of one task. OSError of a file is a row as well."""
+    """The work of one task. An OSError of a file is a finding as well."""
     partition = task.partition
     path = partition.directory
     filesystem = filesystem_for([path])
     reports: list[SegmentReport] = []
-    told: list[Finding] = []
+    others: list[Finding] = []
     for base in task.bases:
         report = checked_segment(partition, filesystem, base)
         if isinstance(report, Finding):
-            told.append(report)
+            others.append(report)
         else:
             reports.append(report)
     if not task.is_first:
-        return AuditedSegments(None, None, tuple(reports), tuple(told))
+        return AuditedSegments(None, None, tuple(reports), tuple(others))
     try:
         listing = _listing(partition, filesystem)
         small = checked_small_files(partition, filesystem, listing)
     except OSError as error:
-        told.append(_unreadable("", error))
+        others.append(_unreadable("", error))
         listing, small = DirectoryListing(frozenset(), (), frozenset(), ()), SmallFiles((), None)
-    return AuditedSegments(listing, small, tuple(reports), tuple(told))
+    return AuditedSegments(listing, small, tuple(reports), tuple(others))
 
 
 def _wait_for_writer(partition: FleetPartition) -> None:
-    """Before another look: what is found may be a write under way, where somebody writes."""
+    """Wait before a second check: in a served directory a finding may be a write in progress."""
     if partition.is_served:
         SystemClock().sleep(_CHANGE_SECONDS)
 
@@ -186,13 +187,13 @@ def _wait_for_writer(partition: FleetPartition) -> None:
 def checked_small_files(
     partition: FleetPartition, filesystem: ReadFilesystem, listing: DirectoryListing
 ) -> SmallFiles:
-    """What the small files are, with what is found at a last look.
+    """The small files with the findings of the last check.
 
-    A daemon makes a snapshot empty before it writes it, and may be held up in between.
+    A daemon creates an empty snapshot before it writes it, and may be delayed in between.
     """
     path = partition.directory
     small = check_small_files(path, filesystem, listing)
-    for _ in range(_LOOKS_MAX if partition.is_served else 1):
+    for _ in range(_CHECKS_MAX if partition.is_served else 1):
         if not small.findings:
             break
         _wait_for_writer(partition)
@@ -201,7 +202,7 @@ def checked_small_files(
 
 
 def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> DirectoryListing:
-    """The names of the directory, with what is wrong about them at both of two looks."""
+    """The names in the directory, with the findings that two checks have."""
     before = list_directory(partition.directory, filesystem)
     if not before.findings and not before.orphans:
         return before
@@ -220,30 +221,30 @@ def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> Directory
 def checked_segment(
     partition: FleetPartition, filesystem: ReadFilesystem, base: int
 ) -> SegmentReport | Finding:
-    """The report of a segment, with what two looks have found; or why there is none."""
+    """The report of a segment with the findings that two checks have; or why there is none."""
     file = segment_file_name(base, LOG_SUFFIX)
     try:
-        report = _look(partition, filesystem, base)
+        report = _check(partition, filesystem, base)
         if report.findings:
             _wait_for_writer(partition)
-            again = _look(partition, filesystem, base)
+            again = _check(partition, filesystem, base)
             if partition.is_served:
-                again = _look_after_swap(partition, filesystem, base, again)
+                again = _check_after_swap(partition, filesystem, base, again)
             both = tuple(each for each in again.findings if each in report.findings)
             report = replace(again, findings=both)
     except FileNotFoundError:
-        problem = "gone while it was looked at: deleted, or compacted away"
+        problem = "it disappeared during the check: deleted, or compacted away"
         return Finding(file, 0, problem, FindingCode.VANISHED, Severity.INFO)
     except OSError as error:
         return _unreadable(file, error)
     return report
 
 
-def _look_after_swap(
+def _check_after_swap(
     partition: FleetPartition, filesystem: ReadFilesystem, base: int, report: SegmentReport
 ) -> SegmentReport:
-    """Once more when the missing index is there: a swap renames it after the log of its segment."""
-    for _ in range(_LOOKS_MAX):
+    """Check again when a missing index appears: a swap renames it after the log of its segment."""
+    for _ in range(_CHECKS_MAX):
         missing = {each.file for each in report.findings if each.code is FindingCode.MISSING_FILE}
         if not missing:
             break
@@ -251,12 +252,12 @@ def _look_after_swap(
         listing = list_directory(partition.directory, filesystem)
         if base in listing.bases and not missing <= listing.names:
             continue
-        report = _look(partition, filesystem, base)
+        report = _check(partition, filesystem, base)
     return report
 
 
-def _look(partition: FleetPartition, filesystem: ReadFilesystem, base: int) -> SegmentReport:
-    """As it is now; FileNotFoundError when it no longer is."""
+def _check(partition: FleetPartition, filesystem: ReadFilesystem, base: int) -> SegmentReport:
+    """Check a segment once. Raises FileNotFoundError if it is missing."""
     listing = list_directory(partition.directory, filesystem)
     if base not in listing.bases:
         raise FileNotFoundError(segment_file_name(base, LOG_SUFFIX))
@@ -275,7 +276,7 @@ def _unreadable(file: str, error: OSError) -> Finding:
 
 
 def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Audit:
-    """The findings of each partition, in the order of the partitions."""
+    """Join the results of each partition, in the order of the partitions."""
     audit = Audit()
     parts: dict[str, list[AuditedSegments]] = {}
     partitions = {each.partition.directory: each.partition for each in tasks}
@@ -288,11 +289,11 @@ def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Aud
         assert listing is not None, "the first task of a partition lists it"
         assert small is not None
         is_start_known = partition.knows_log_start and not partition.is_served
-        others = [finding for each in own for finding in each.told]
+        others = [finding for each in own for finding in each.others]
         gone = (
             parse_segment_file(each.file) for each in others if each.code is FindingCode.VANISHED
         )
-        told = join_reports(
+        joined = join_reports(
             listing,
             reports,
             small,
@@ -300,7 +301,7 @@ def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Aud
             log_start_offset=partition.log_start_offset if is_start_known else None,
             vanished=frozenset(each.offset for each in gone if each is not None),
         )
-        audit.rows += [_row(partition, finding) for finding in (*told, *others)]
+        audit.rows += [_row(partition, finding) for finding in (*joined, *others)]
         audit.partitions += 1
         audit.segments += len(reports)
         audit.batches += sum(each.batch_count for each in reports)

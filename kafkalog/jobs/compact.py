@@ -1,22 +1,17 @@
-"""Job ``compact``: a cold or archived log directory becomes a new one with the latest per key.
+"""Job ``compact``: write a new log directory with the latest record of each key.
 
-A partition is one task: its active segment rolled, and cleaned by the daemon's own cleaner in as
-many rounds as its map asks for, so that with one round the files are those of ``kafkalog offline
-compact --roll`` with the same clock. What the cleaner keeps stays: tombstones until their horizon,
-markers, the last batch of each producer. The sources are only read, from where they lie
-(``env.overlay_filesystem``): what is cleaned is never copied. Their lock files are held, so that no
-daemon serves them meanwhile.
+Each partition is one task. Its active segment is rolled, and the daemon's cleaner cleans it in as
+many rounds as its map needs: with one round the files are those of ``kafkalog offline compact
+--roll`` with the same clock. The cleaner keeps what it always keeps: tombstones until their
+horizon, markers, the last batch of each producer. The sources are only read
+(``env.overlay_filesystem``) and never copied; their lock files are held, so that no daemon serves
+them meanwhile. A damaged source is an error and is never left out.
 
-The result lies under a temporary name beside its own until every partition is done and synced; one
-rename publishes it. An error or an interrupt removes what was made; a killed job leaves the
-temporary directory, which the next run names. A damaged source is an error, never left out.
-
-CompactedPartition: what a compaction made of one partition, and how it gets into its place.
-
-Everything that a task of the job ``compact`` makes has a name of its own below the directory of the
-run until it is whole; one rename gives it the name that the job looks for. A run has a directory of
-its own below the staging one: a task that comes late, of a run that was killed, finds it gone, and
-gets nothing into the place of another run's.
+The result has a temporary name until every partition is complete and synced; one rename publishes
+it. Below it each run has a directory of its own, and each attempt of a task another one: a late
+task of a killed run finds its directory missing, and cannot write into the result of another run.
+An error or an interrupt removes everything; a killed job leaves the temporary directory, and the
+next run refuses to start and names it.
 """
 
 from __future__ import annotations
@@ -38,8 +33,8 @@ from kafkalog.format.disk.file_names import (
     LOG_SUFFIX,
 )
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.jobs.fleet import HeldDirectories, UnusableDirectory
-from kafkalog.jobs.tasks import Job, run_job, taken_back
+from kafkalog.jobs.fleet import UnusableDirectory, locked_directories, sums
+from kafkalog.jobs.tasks import Job, abandoned_on_error, run_job
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
 from kafkalog.log.inspect.offline_log import naming_source
 from kafkalog.spark.logs.object_store import scheme_of
@@ -54,11 +49,11 @@ if TYPE_CHECKING:
 
 
 class CompactedPartition(NamedTuple):
-    """What became of one partition. Bytes are those of its ``.log`` files.
+    """The result for one partition. Bytes are those of its ``.log`` files.
 
-    records_removed       that were read and not kept; aborted data goes without being read
-    records_without_key   of those; the cleaner drops them
-    cleaned_to            the next round's first dirty offset
+    records_removed       records that were read and dropped; aborted data is dropped unread
+    records_without_key   those of them that had no key
+    cleaned_to            first dirty offset of the next round
     """
 
     topic: str
@@ -74,60 +69,50 @@ class CompactedPartition(NamedTuple):
 
 
 def make_run(staging: str, filesystem: Filesystem) -> str:
-    """The directory of a new run in the staging one, which is made too. OSError."""
+    """Make the directory of a new run in the temporary one. Raises OSError."""
     run = f"{staging}/{SystemRandom().uuid_bytes().hex()}"
     filesystem.make_dir(made_in(run))
     return run
 
 
 def made_in(run: str) -> str:
-    """The directory of a run that its finished partitions lie in."""
+    """The directory of the finished partitions of a run."""
     return f"{run}/made"
 
 
 def make_attempt(work: str, filesystem: Filesystem) -> str:
-    """A new directory in ``work``, the directory of a run, that no other task uses.
+    """Make a directory for one attempt of a task in ``work``, the directory of a run.
 
-    Its parents are never made again: the job may be given up at any moment, and the next run would
-    take what lies there for a killed one's. Raises UnusableDirectory when ``work`` is gone,
-    OSError.
+    Missing parents are not made: the job may have been abandoned, and its directory would stop the
+    next run. Raises UnusableDirectory if ``work`` is missing, OSError.
     """
     made = f"{work}/attempt-{SystemRandom().uuid_bytes().hex()}"
     try:
         filesystem.make_dir(made, parents=False)
     except FileNotFoundError as error:
-        raise UnusableDirectory(f"{work} has gone: the job was given up") from error
+        raise UnusableDirectory(f"{work} is missing: the job was abandoned") from error
     return made
 
 
-def settle(made: str, place: str, filesystem: Filesystem) -> None:
-    """Into its place; another try of this task may have been faster, with the same files."""
-    try:
-        filesystem.rename(made, place)
-    except OSError:
-        if not filesystem.exists(place):
-            raise
-
-
-def finish_directory(directory: str, filesystem: Filesystem) -> None:
-    """Make a compacted partition durable, without the files that its log no longer has. OSError."""
+def _sync(directory: str, filesystem: Filesystem) -> None:
+    """Make a compacted partition durable, without its deleted files. Raises OSError."""
     for stat in filesystem.list_dir_stats(directory):
         path = f"{directory}/{stat.name}"
         if stat.name.endswith(DELETED_SUFFIX):
             filesystem.unlink(path)
         else:
-            filesystem.open_write(path, create=False).sync()  # what is only a copy, too
+            filesystem.open_write(path, create=False).sync()  # copied files as well
     filesystem.sync_dir(directory)
 
 
 def remove_directory(path: str, filesystem: Filesystem) -> None:
-    """A directory, if it is there. OSError."""
+    """Remove a directory if it exists. Raises OSError."""
     if filesystem.exists(path):
         filesystem.remove_tree(path)
 
 
 MAP_BYTES = 128 << 20
-"""As log.cleaner.dedupe.buffer.size: the memory of each process, 5 million keys in a round."""
+"""As log.cleaner.dedupe.buffer.size: memory of each process, for 5 million keys a round."""
 
 _UNFINISHED = ".unfinished"
 
@@ -165,8 +150,8 @@ def compact_directories(
 ) -> list[CompactedPartition]:
     """Compact the partitions into the new log directory ``out``, an absolute path.
 
-    ``now_ms`` is the time that horizons are held against. Raises UnusableDirectory, TaskFailed,
-    KafkalogError of a log that cannot be loaded, and OSError; nothing of ``out`` is there then.
+    ``now_ms`` is the time for delete horizons. Raises UnusableDirectory, TaskFailed, OSError; then
+    there is no ``out``.
     """
     filesystem = SystemFilesystem()
     out = out.rstrip("/")
@@ -174,8 +159,8 @@ def compact_directories(
     _check_target(out, staging, partitions, filesystem)
     log_dirs = sorted({each.log_dir for each in partitions})
     with (
-        HeldDirectories(log_dirs, filesystem),
-        taken_back("compact", lambda: remove_directory(staging, filesystem)),
+        locked_directories(log_dirs, filesystem),
+        abandoned_on_error("compact", lambda: remove_directory(staging, filesystem)),
     ):
         run = make_run(staging, filesystem)
         tasks = [CompactTask(each, run, now_ms, map_bytes) for each in partitions]
@@ -183,23 +168,26 @@ def compact_directories(
         by_source = {row.source: row for row in rows}
         rows = [by_source[each.directory] for each in partitions]
         _publish(rows, made_in(run), out, filesystem)
-    _clear(staging, filesystem)
+    try:
+        remove_directory(staging, filesystem)
+    except OSError as error:  # it takes space, but the result is complete
+        _log.warning("compact_left_files", path=staging, reason=str(error), what_to_do="remove it")
     return rows
 
 
 def _check_target(
     out: str, staging: str, partitions: Sequence[FleetPartition], filesystem: Filesystem
 ) -> None:
-    """UnusableDirectory unless the target can be made and each partition is there once."""
+    """Raise UnusableDirectory unless the target can be made and each partition is given once."""
     for each in partitions:
         if scheme_of(each.directory) is not None:
             raise UnusableDirectory(f"{each.label} is on a store: copy it to a disk first")
     if filesystem.exists(out):
-        raise UnusableDirectory(f"{out} exists: name a directory that does not")
+        raise UnusableDirectory(f"{out} exists: give a new directory")
     if filesystem.exists(staging):
         raise UnusableDirectory(
-            f"{staging} was left by a run that was killed, or another one is making {out}: remove "
-            "it when none is"
+            f"{staging} was left by a killed run, or another run is writing {out}: if none is, "
+            "remove it"
         )
     parent = out.rpartition("/")[0] or "/"
     if not filesystem.exists(parent):
@@ -209,22 +197,22 @@ def _check_target(
     around = next((each for each in sources if lies_in(real, filesystem.real_path(each))), None)
     around = around or enclosing_log_dir(filesystem, real)
     if around is not None:
-        raise UnusableDirectory(f"{out} would lie in {around}, a log directory: name another place")
+        raise UnusableDirectory(f"{out} would be in the log directory {around}: give another path")
     seen: dict[str, str] = {}
     for each in partitions:
         other = seen.setdefault(each.name, each.directory)
         if other != each.directory:
             raise UnusableDirectory(
-                f"{each.name} lies in {other} and in {each.directory}: only one of them can become "
+                f"{each.name} is in {other} and in {each.directory}: only one of them can become "
                 f"{out}/{each.name}"
             )
 
 
 def compact_partition(task: CompactTask) -> CompactedPartition:
-    """The work of one task; the partition lies among the run's finished ones afterwards, synced.
+    """The work of one task: afterwards the partition is among the finished ones, synced.
 
-    Its bytes are those that lie there: another try, whose machine may compress otherwise, may have
-    made them.
+    ``bytes_after`` is the size of the files there, which another attempt may have written, on a
+    machine with another version of a codec.
     """
     filesystem, source = SystemFilesystem(), task.partition
     attempt = make_attempt(task.run, filesystem)
@@ -234,8 +222,12 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
         with naming_source(made, source.directory, filesystem):
             row = _cleaned(made, task, shown)
         shown.fill(DELETED_SUFFIX)
-        finish_directory(made, filesystem)
-        settle(made, place, filesystem)
+        _sync(made, filesystem)
+        try:
+            filesystem.rename(made, place)
+        except OSError:
+            if not filesystem.exists(place):  # else another attempt of this task was faster
+                raise
     finally:
         remove_directory(attempt, filesystem)
     logs = (each for each in filesystem.list_dir_stats(place) if each.name.endswith(LOG_SUFFIX))
@@ -243,7 +235,7 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
 
 
 def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) -> CompactedPartition:
-    """Rounds of the cleaner until nothing dirty is left."""
+    """Run rounds of the cleaner until the partition is clean."""
     source = task.partition
     config = replace(source.config, cleanup_policy=frozenset({"compact"}))
     options = CompactOptions(
@@ -257,7 +249,7 @@ def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) ->
     while _is_dirty(done[-1]):
         options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])
         done.append(clean_directory(directory, config, options, filesystem))
-    cleaned = [each for each in done if "messagesRead" in each]  # not one that found nothing to do
+    cleaned = [each for each in done if "messagesRead" in each]  # without rounds without work
     return CompactedPartition(
         topic=source.topic,
         partition=source.partition,
@@ -273,7 +265,7 @@ def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) ->
 
 
 def _is_dirty(result: Mapping[str, Any]) -> bool:
-    """Whether a round left something; empty segments are dirty and nothing to clean."""
+    """Whether another round is needed; empty segments are dirty, but need none."""
     is_clean = result["endOffset"] >= result["firstUncleanableOffset"]
     return not is_clean and "nothingToClean" not in result
 
@@ -281,7 +273,7 @@ def _is_dirty(result: Mapping[str, Any]) -> bool:
 def _publish(
     rows: Sequence[CompactedPartition], made: str, out: str, filesystem: Filesystem
 ) -> None:
-    """The checkpoints that keep the partitions what they are, then the directory's own name."""
+    """Write the checkpoints of the partitions, then give the directory its name."""
     starts = {_key(row): row.log_start_offset for row in rows if row.log_start_offset}
     checkpoints: dict[str, Mapping[TopicPartition, int]] = {
         CLEANER_OFFSET_CHECKPOINT: {_key(row): row.cleaned_to for row in rows},
@@ -294,24 +286,10 @@ def _publish(
     filesystem.sync_dir(out.rpartition("/")[0] or "/")
 
 
-def _clear(staging: str, filesystem: Filesystem) -> None:
-    """What is left of a run that is over; it costs room, but not the result."""
-    try:
-        remove_directory(staging, filesystem)
-    except OSError as error:
-        _log.warning("compact_left_files", path=staging, reason=str(error), what_to_do="remove it")
-
-
 def _key(row: CompactedPartition) -> TopicPartition:
     return TopicPartition(row.topic, row.partition)
 
 
-def totals_of(rows: Sequence[CompactedPartition]) -> dict[str, Any]:
+def totals_of(rows: Sequence[CompactedPartition]) -> dict[str, int]:
     """The sums of a run."""
-    return {
-        "partitions": len(rows),
-        "bytes_before": sum(row.bytes_before for row in rows),
-        "bytes_after": sum(row.bytes_after for row in rows),
-        "records_removed": sum(row.records_removed for row in rows),
-        "records_without_key": sum(row.records_without_key for row in rows),
-    }
+    return sums(rows, "bytes_before", "bytes_after", "records_removed", "records_without_key")

@@ -1,13 +1,12 @@
-"""The partitions of a fleet: what lies in any number of log directories, without a daemon.
+"""The partitions in any number of log directories, without a daemon; the rows of jobs.
 
-Reads names, sizes and checkpoints; opens no segment and writes nothing. A directory may be served
-meanwhile: what vanishes between two looks was not there. A single partition directory counts as a
-fleet of one. Which topic configs hold is told by whoever asks (``ConfigOf``: log directory, topic).
+`find_partitions` reads names, sizes and checkpoints. It opens no segment and writes nothing. A
+directory may be served meanwhile: a partition that disappears during the search is not found. A
+single partition directory may be given instead of a log directory. The caller knows the topic
+configs (``ConfigOf``: log directory, topic).
 
-The rows of a job as values of JSON, and as a Parquet file.
-
-A row is a NamedTuple; its fields are the columns: int, float, str and bool, or None as well. One
-thread.
+A row of a job is a NamedTuple. Its fields are the columns: int, float, str or bool, or None. Rows
+are written as JSON values or as a Parquet file. One thread.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ import errno
 import importlib
 import types
 import typing
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
-from kafkalog.format.disk.checkpoints import salvage_offsets
 from kafkalog.format.disk.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -34,18 +34,18 @@ from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.logs.object_store import shown
-from kafkalog.spark.logs.partition_files import is_a_link
+from kafkalog.spark.logs.partition_files import is_a_link, readable_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.env.filesystem import DirLock, Filesystem, ReadFilesystem
+    from kafkalog.env.filesystem import Filesystem, ReadFilesystem
 
     ConfigOf = Callable[[str, str], LogConfig]
 
 
 class UnusableDirectory(KafkalogError):
-    """A directory that a job was given is missing, holds no partition, or is in use."""
+    """A directory of a job is missing, holds no partition, or is in use."""
 
 
 def default_config(_log_dir: str, _topic: str) -> LogConfig:
@@ -57,15 +57,15 @@ def default_config(_log_dir: str, _topic: str) -> LogConfig:
 class FleetPartition:
     """One partition directory; picklable.
 
-    directory         absolute; ``log_dir`` is the directory around it, of which the whole was asked
-                      for unless ``is_alone``
-    size_bytes        of its ``.log`` files
-    log_start_offset  as checkpointed, 0 without
-    knows_log_start   the checkpoint was whole or names it: one without an entry begins with its
-                      first segment
-    high_watermark    as checkpointed, None without
-    was_cleaned       the cleaner's checkpoint names it: offsets may be missing
-    is_served         a daemon or a broker had the log directory open when this was asked
+    directory         absolute; ``log_dir`` is its parent
+    is_alone          only this partition of the log directory was given
+    size_bytes        size of the ``.log`` files
+    log_start_offset  from the checkpoint; 0: no entry
+    knows_log_start   the checkpoint is undamaged or has an entry; an undamaged one without an
+                      entry means that the log begins with its first segment
+    high_watermark    from the checkpoint; None: no entry
+    was_cleaned       the cleaner's checkpoint has an entry: offsets may be missing
+    is_served         a daemon or broker had the log directory open
     """
 
     topic: str
@@ -83,17 +83,17 @@ class FleetPartition:
 
     @property
     def name(self) -> str:
-        """TOPIC-PARTITION, as its directory."""
+        """TOPIC-PARTITION, the name of its directory."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def label(self) -> str:
-        """For messages: where it is, too."""
+        """The directory, for messages."""
         return shown(self.directory)
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether missing offsets need no explanation."""
+        """Whether compaction explains missing offsets."""
         return self.was_cleaned or self.config.is_compacted
 
 
@@ -104,11 +104,11 @@ def find_partitions(
     config_of: ConfigOf = default_config,
     topics: frozenset[str] | None = None,
 ) -> list[FleetPartition]:
-    """Every served partition of the directories, by topic, partition and directory.
+    """The partitions of the directories, sorted by topic, partition and directory.
 
-    ``dirs`` are absolute; ``topics`` None: all, internal ones too. Raises UnusableDirectory for a
-    directory that is missing or holds no partition, for a partition of them that is a link, and
-    when no partition is left; OSError.
+    ``dirs`` are absolute; ``topics`` None: all, with internal ones. Raises UnusableDirectory for a
+    directory that is missing or holds no partition, for a partition that is a link, and if no
+    partition is found; OSError.
     """
     found: dict[str, FleetPartition] = {}
     for directory in dirs:
@@ -129,19 +129,19 @@ def _partitions_in(
     config_of: ConfigOf,
     topics: frozenset[str] | None,
 ) -> Iterator[FleetPartition]:
-    """Of a log directory, or the one partition that it is; a link to one of ``topics`` is none."""
+    """The partitions in a log directory, or the partition that the directory itself is."""
     try:
         entries = filesystem.list_dir_stats(directory)
     except FileNotFoundError as error:
         raise UnusableDirectory(f"{shown(directory)} does not exist") from error
     except NotADirectoryError as error:
-        raise UnusableDirectory(f"{shown(directory)} is no directory") from error
+        raise UnusableDirectory(f"{shown(directory)} is not a directory") from error
     if any(each.is_file and each.name.endswith(LOG_SUFFIX) for each in entries):
         partition = _live_partition(directory.rpartition("/")[2])
         if partition is None:
             raise UnusableDirectory(
                 f"{shown(directory)} holds segments but is not named TOPIC-PARTITION: rename it, "
-                "or name the log directory around it"
+                "or give the log directory that contains it"
             )
         log_dir = directory.rpartition("/")[0] or "/"
         checkpoints = _Checkpoints(log_dir, filesystem)
@@ -166,12 +166,13 @@ def _partitions_in(
         count += 1
     if not count:
         raise UnusableDirectory(
-            f"{shown(directory)} is no log directory: no directory in it is named TOPIC-PARTITION"
+            f"{shown(directory)} is not a log directory: no directory in it is named "
+            "TOPIC-PARTITION"
         )
 
 
 def _live_partition(name: str) -> TopicPartition | None:
-    """What a directory of this name serves; None: nothing."""
+    """The partition in a directory of this name; None: none, or none that is served."""
     try:
         parsed = parse_directory_name(name)
     except FormatError:
@@ -180,23 +181,14 @@ def _live_partition(name: str) -> TopicPartition | None:
 
 
 class _Checkpoints:
-    """What the files of a log directory say of it and its partitions."""
+    """The checkpoints of a log directory, as far as they can be read."""
 
     def __init__(self, log_dir: str, filesystem: ReadFilesystem) -> None:
-        starts = f"{log_dir}/{LOG_START_OFFSET_CHECKPOINT}"
-        self.starts, self.has_all_starts = _read(starts, filesystem)
-        self.high_watermarks, _ = _read(f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}", filesystem)
-        self.cleaned, _ = _read(f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", filesystem)
+        read = partial(readable_offsets, filesystem, log_dir)
+        self.starts, self.has_all_starts = read(LOG_START_OFFSET_CHECKPOINT)
+        self.high_watermarks, _ = read(HIGH_WATERMARK_CHECKPOINT)
+        self.cleaned, _ = read(CLEANER_OFFSET_CHECKPOINT)
         self.is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
-
-
-def _read(path: str, filesystem: ReadFilesystem) -> tuple[Mapping[TopicPartition, int], bool]:
-    """The entries of a checkpoint that can be read, and whether these are all."""
-    try:
-        entries, damage = salvage_offsets(filesystem.read_file(path))
-    except (FileNotFoundError, FormatError):
-        return {}, False
-    return entries, not damage
 
 
 def _partition(
@@ -224,50 +216,34 @@ def _partition(
     )
 
 
-class HeldDirectories:
-    """The locks of log directories, so that no daemon serves them meanwhile; a context manager.
+@contextmanager
+def locked_directories(log_dirs: Sequence[str], filesystem: Filesystem) -> Iterator[None]:
+    """Hold the locks of log directories, so that no daemon serves them meanwhile.
 
-    A directory without a lock file was never served, or is a copy: nothing is held of it, and
-    nothing is written to it.
+    A directory without a lock file was never served, or is a copy: it is not locked, and nothing is
+    written to it. Raises UnusableDirectory, OSError.
     """
-
-    def __init__(self, log_dirs: Sequence[str], filesystem: Filesystem) -> None:
-        self._log_dirs = log_dirs
-        self._filesystem = filesystem
-        self._locks: list[DirLock] = []
-
-    def __enter__(self) -> HeldDirectories:
-        try:
-            for log_dir in self._log_dirs:
-                self._hold(log_dir)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._locks:
-            self._locks.pop().release()
-
-    def _hold(self, log_dir: str) -> None:
-        path = f"{log_dir}/{LOCK}"
-        if not self._filesystem.exists(path):
-            return
-        try:
-            self._locks.append(self._filesystem.lock(path))
-        except BlockingIOError as error:
-            raise _served(log_dir, path) from error
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-            if self._filesystem.is_locked(path):  # by who has the same disk mounted for writing
+    with ExitStack() as locks:
+        for log_dir in log_dirs:
+            path = f"{log_dir}/{LOCK}"
+            if not filesystem.exists(path):
+                continue
+            try:
+                locks.callback(filesystem.lock(path).release)
+            except BlockingIOError as error:
                 raise _served(log_dir, path) from error
+            except OSError as error:
+                if error.errno != errno.EROFS:
+                    raise
+                if filesystem.is_locked(path):  # by a machine that can write to the same disk
+                    raise _served(log_dir, path) from error
+        yield
 
 
 def _served(log_dir: str, path: str) -> UnusableDirectory:
     return UnusableDirectory(
-        f"{log_dir} is served by a daemon or a broker, or another job works on it: {path} is "
-        "locked. Stop the daemon, or work on a copy (kafkalog backup)"
+        f"{log_dir} is served by a daemon or a broker, or used by another job: {path} is "
+        "locked. Stop the daemon, or use a copy (kafkalog backup)"
     )
 
 
@@ -275,11 +251,11 @@ _ARROW_NAMES = {int: "int64", float: "float64", str: "string", bool: "bool_"}
 
 
 class ArrowMissing(KafkalogError):
-    """pyarrow is not there; the message says what to install."""
+    """pyarrow is missing; the message says what to install."""
 
 
 def columns_of(kind: type[tuple[Any, ...]]) -> dict[str, type]:
-    """Names and types of the fields of a NamedTuple, without the None that a field may be."""
+    """The names and types of the fields of a NamedTuple, without None."""
     columns: dict[str, type] = {}
     for name, hint in typing.get_type_hints(kind).items():
         choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
@@ -287,15 +263,16 @@ def columns_of(kind: type[tuple[Any, ...]]) -> dict[str, type]:
     return columns
 
 
-def json_rows(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Each row as an object."""
-    return [row._asdict() for row in rows]
+def sums(rows: Sequence[Any], *names: str) -> dict[str, int]:
+    """The number of rows as ``partitions``, and the sums of these columns; None counts as 0."""
+    columns = {name: sum(getattr(row, name) or 0 for row in rows) for name in names}
+    return {"partitions": len(rows), **columns}
 
 
 def write_parquet(path: str, kind: type[tuple[Any, ...]], rows: Sequence[tuple[Any, ...]]) -> None:
-    """All rows into a new file, under another name until it is whole and synced.
+    """Write all rows to a file, which replaces an old one when it is complete and synced.
 
-    Replaces what was there. Raises ArrowMissing and OSError; the old file is still there then.
+    Raises ArrowMissing and OSError; the old file is kept then.
     """
     try:
         pyarrow = importlib.import_module("pyarrow")
@@ -310,15 +287,15 @@ def write_parquet(path: str, kind: type[tuple[Any, ...]], rows: Sequence[tuple[A
     )
     values = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
     filesystem = SystemFilesystem()
-    partial = f"{path}.{SystemRandom().uuid_bytes().hex()}.tmp"
+    temporary = f"{path}.{SystemRandom().uuid_bytes().hex()}.tmp"
     try:
-        parquet.write_table(pyarrow.table(values, schema=schema), partial)
-        file = filesystem.open_write(partial, create=False)
+        parquet.write_table(pyarrow.table(values, schema=schema), temporary)
+        file = filesystem.open_write(temporary, create=False)
         file.sync()
         file.close()
-        filesystem.rename(partial, path)
+        filesystem.rename(temporary, path)
     except BaseException:
-        if filesystem.exists(partial):
-            filesystem.unlink(partial)
+        if filesystem.exists(temporary):
+            filesystem.unlink(temporary)
         raise
     filesystem.sync_dir(path.rpartition("/")[0] or "/")

@@ -1,15 +1,15 @@
-"""Jobs on Spark: the same tasks, one Spark task for one or several of them.
+"""The runner for Spark: each Spark task does one or several tasks of a job.
 
-DataFrame interfaces only (``range``, a plain function of a column, ``collect``), so that a job also
-runs over Spark Connect; ``mapInArrow`` asks for pandas, which nothing else here needs. An empty
-Python task costs Spark up to a tenth of a second, therefore small tasks are packed until a Spark
-task reads TARGET_BYTES, but into no fewer than TASKS_MIN packs. kafkalog has to be installed on the
-workers, and the directories must be there under the same paths.
+It uses DataFrame interfaces only (``range``, a function of a column, ``collect``), so that a job
+runs over Spark Connect as well; ``mapInArrow`` would need pandas. An empty Python task takes Spark
+up to a tenth of a second. Therefore small tasks are packed until a Spark task reads TARGET_BYTES,
+but into at least TASKS_MIN packs. The workers need kafkalog, and the directories under the same
+paths.
 
-Spark runs a task again when a machine is lost; what a task itself tells is never tried again: it
-travels as a value (``Done``). An error or an interrupt here cancels the Spark tasks of the job by
-its tag, which ends them soon, not at once. Progress is told when all is done: the DataFrame tells
-nothing before (Spark's own display does).
+Spark runs a task again when its machine is lost. The error of a task is not retried: it is a value
+(``Done``). An error or interrupt in the driver cancels the Spark tasks of the job by their tag,
+which ends them soon, not at once. Progress is only reported at the end, because a DataFrame has no
+call-back; Spark shows its own.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from kafkalog.jobs.tasks import Done, ResultT, TaskT
 
 TARGET_BYTES = 128 << 20
-"""Of log in one Spark task: below 64 MiB the cost of the task itself shows."""
+"""Bytes of log in one Spark task: below 64 MiB the time of the task itself matters."""
 TASKS_MIN = 64
-"""Spark tasks that a job is not packed below: so many slots find work even in a small fleet."""
+"""The least number of Spark tasks, so that this many slots have work with few logs as well."""
 
 
 class SparkMissing(KafkalogError):
-    """pyspark or Java is not there; the message says what to install."""
+    """pyspark or Java is missing; the message says what to install."""
 
 
 def open_session(name: str, instead: str = "") -> SparkSession:
-    """The running session, or a new one as spark-submit or the environment configures it.
+    """The running session, or a new one with the configuration of spark-submit or environment.
 
-    ``instead``: what there is to do without Spark, the end of the message. Raises SparkMissing.
+    ``instead``: the end of the message, an alternative to Spark. Raises SparkMissing.
     """
     try:
         sql = importlib.import_module("pyspark.sql")
@@ -55,7 +55,7 @@ def open_session(name: str, instead: str = "") -> SparkSession:
         ) from error
     try:
         session: SparkSession = sql.SparkSession.builder.appName(name).getOrCreate()
-    except (RuntimeError, OSError) as error:  # what pyspark raises when its JVM does not answer
+    except (RuntimeError, OSError) as error:  # pyspark raises them when the JVM does not start
         raise SparkMissing(
             f"Spark does not start ({_first_line(error)}): it needs Java 17 "
             f"(openjdk-17-jre-headless), on PATH or by JAVA_HOME{instead}"
@@ -68,16 +68,16 @@ def _first_line(error: BaseException) -> str:
 
 
 class Pack(NamedTuple):
-    """The tasks of one Spark task."""
+    """The tasks that one Spark task does."""
 
     numbers: tuple[int, ...]
     size_bytes: int
 
 
 def packs_of(sizes: Sequence[int], target_bytes: int = TARGET_BYTES) -> list[Pack]:
-    """Which tasks run together: neighbours, up to ``target_bytes`` a pack, a larger one alone.
+    """Pack neighbouring tasks up to ``target_bytes``; a larger task is a pack.
 
-    With few bytes in all the packs are smaller, so that there are TASKS_MIN of them.
+    Packs of a small job are smaller, so that there are TASKS_MIN of them.
     """
     target_bytes = min(target_bytes, max(sum(sizes) // TASKS_MIN, 1))
     packs: list[Pack] = []
@@ -91,7 +91,7 @@ def packs_of(sizes: Sequence[int], target_bytes: int = TARGET_BYTES) -> list[Pac
 
 
 class SparkRunner:
-    """``Runner`` over a session."""
+    """``Runner`` on a session of Spark."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -108,7 +108,7 @@ class SparkRunner:
         packs = packs_of([each.size_bytes for each in tasks])
         body = _body([[tasks[number] for number in pack.numbers] for pack in packs], work)
         functions = importlib.import_module("pyspark.sql.functions")
-        # Not deterministic: an optimizer that might evaluate it twice must not.
+        # Nondeterministic, so that the optimizer does not evaluate it twice.
         do_pack = functions.udf(body, "binary", useArrow=False).asNondeterministic()
         tag = f"kafkalog-{SystemRandom().uuid_bytes().hex()}"
         self._spark.addTag(tag)
@@ -118,8 +118,8 @@ class SparkRunner:
         except self._faults() as error:
             self._spark.interruptTag(tag)
             raise TaskFailed(
-                f"Spark gave the job up: {_first_line(error)}. Its workers need kafkalog and its "
-                "packages, the directories under the same paths, and memory for a task"
+                f"The job failed on Spark: {_first_line(error)}. Its workers need kafkalog and "
+                "its packages, the directories under the same paths, and memory for a task"
             ) from error
         except BaseException:
             self._spark.interruptTag(tag)
@@ -136,14 +136,14 @@ class SparkRunner:
         return results
 
     def _faults(self) -> tuple[type[Exception], ...]:
-        """What Spark raises for a job that failed there."""
+        """The errors that Spark raises for a failed job."""
         errors = importlib.import_module("pyspark.errors")
         protocol = importlib.import_module("py4j.protocol")
         return errors.PySparkException, protocol.Py4JError
 
 
 def _body(packs: list[list[TaskT]], work: Callable[[TaskT], ResultT]) -> Callable[[int], bytes]:
-    """What a worker does with the number of a pack; nothing but tasks is shipped with it."""
+    """The function of a worker by number of pack; only the tasks are pickled with it."""
 
     def do_pack(number: int) -> bytes:
         return done_pack(packs[number], work)
@@ -152,7 +152,7 @@ def _body(packs: list[list[TaskT]], work: Callable[[TaskT], ResultT]) -> Callabl
 
 
 def done_pack(tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]) -> bytes:
-    """On a worker: the tasks of a pack one after the other; a pickled list of ``Done``."""
+    """In a worker: do the tasks of a pack; a pickled list of ``Done``."""
     configure_logging(sys.stderr, log_format="console", level="warning")
     done = [attempt(work, task) for task in tasks]
     settle_worker()

@@ -1,11 +1,14 @@
-"""A day of telemetry through everything: the steps behind ``kafkalog spark pipeline``.
+"""A generated day of telemetry through all of Spark and jobs: ``kafkalog spark pipeline``.
 
-Each step is done by what a user would use, and says how many records it saw. Whether the numbers
-agree is told by ``disagreements``.
+Each step uses the interface that a user would use, and counts its records; `disagreements` compares
+the counts. In the generated day each device reports once a minute, as JSON with its name as key;
+at the end of the day some devices are retired by a tombstone. The day has no randomness and no
+clock: the same number of devices gives the same records.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,11 +20,12 @@ from kafkalog.jobs.archive.iceberg_table import IcebergTable
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import find_partitions
-from kafkalog.jobs.telemetry import a_day, reports_in_a_day
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from kafkalog.client import Client
@@ -33,9 +37,14 @@ ICEBERG_TABLE = "lake.telemetry"
 _CONFIGS = {"retention.ms": "-1", "segment.bytes": "4194304", "archive.hold": "true"}
 _RECORDS = 20_000  # appended in one call
 
+DAY_START_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
+MINUTES = 24 * 60
+_MINUTE_MS = 60_000
+_RETIRED_EACH = 10
+
 
 class Step(NamedTuple):
-    """One line of the summary: what was counted, and what it has to be."""
+    """One line of the summary: a count and the expected one."""
 
     name: str
     found: int
@@ -44,7 +53,7 @@ class Step(NamedTuple):
 
 
 def load(client: Client, devices: int) -> Step:
-    """Make the topic and append the day."""
+    """Create the topic and append the day."""
     client.create_topic(TOPIC, partitions=PARTITIONS, configs=_CONFIGS)
     day = a_day(devices)
     while some := list(islice(day, _RECORDS)):
@@ -57,7 +66,7 @@ def load(client: Client, devices: int) -> Step:
 
 
 def stream_to_parquet(spark: SparkSession, url: str, out: str, devices: int) -> Step:
-    """Spark's stream of the topic into Parquet files of Spark's own, all there is."""
+    """Stream the topic into Parquet files with Spark."""
     source = spark.readStream.format("kafkalog").options(url=url, subscribe=TOPIC)
     stream = source.option("startingOffsets", "earliest").load()
     files, checkpoint = f"{out}/parquet", f"{out}/checkpoint"
@@ -69,7 +78,7 @@ def stream_to_parquet(spark: SparkSession, url: str, out: str, devices: int) -> 
 
 
 def archive_to_iceberg(url: str, out: str, runner: Runner, devices: int) -> Step:
-    """The archive job into a table of an SQLite catalog; rows as the table counts them."""
+    """Archive the topic into a table with an SQLite catalog; the rows in the table."""
     location = f"{out}/iceberg"
     SystemFilesystem().make_dir(location)
     properties = {
@@ -89,7 +98,7 @@ def archive_to_iceberg(url: str, out: str, runner: Runner, devices: int) -> Step
 
 
 def check_archived(client: Client, devices: int) -> Step:
-    """What the daemon was told; nothing is held for the archive any more."""
+    """The archived offsets in the daemon."""
     entries = client.archived_offsets(TOPIC)
     archived = sum(each["archived_offset"] for each in entries)
     lag = sum(each["lag"] for each in entries)
@@ -97,7 +106,7 @@ def check_archived(client: Client, devices: int) -> Step:
 
 
 def compact(log_dir: str, out: str, runner: Runner, devices: int, now_ms: int) -> Step:
-    """The latest record of each device, tombstones among them, in a directory of its own."""
+    """Compact into a new directory: the latest record of each device, with tombstones."""
     filesystem, target = SystemFilesystem(), f"{out}/compacted"
     found = find_partitions([log_dir], filesystem, topics=frozenset({TOPIC}))
     rows = compact_directories(found, target, runner, now_ms=now_ms)
@@ -107,15 +116,57 @@ def compact(log_dir: str, out: str, runner: Runner, devices: int, now_ms: int) -
 
 
 def audit(log_dirs: list[str], runner: Runner) -> Step:
-    """Both directories, to the last byte."""
+    """Audit both directories."""
     found = audit_directories(find_partitions(log_dirs, SystemFilesystem()), runner)
     return Step("audit", found.totals["errors"], 0, "errors found")
 
 
 def disagreements(steps: list[Step]) -> list[str]:
-    """Steps whose number is not the one expected."""
+    """The steps with another count than expected."""
     return [
         f"{step.name}: {step.found}, not {step.expected}"
         for step in steps
         if step.found != step.expected
     ]
+
+
+# ---- the generated day
+
+
+class Report(NamedTuple):
+    """One record; value None retires the device."""
+
+    key: str
+    value: str | None
+    timestamp_ms: int
+
+
+def a_day(devices: int) -> Iterator[Report]:
+    """The reports of the day, by time."""
+    for minute in range(MINUTES):
+        for device in range(devices):
+            yield _report(device, minute)
+    for device in range(0, devices, _RETIRED_EACH):
+        yield Report(_name(device), None, DAY_START_MS + MINUTES * _MINUTE_MS)
+
+
+def reports_in_a_day(devices: int) -> int:
+    """The number of reports of the day."""
+    return devices * MINUTES + len(range(0, devices, _RETIRED_EACH))
+
+
+def _report(device: int, minute: int) -> Report:
+    noise = (device * 7_919 + minute * 104_729) % 1_000
+    value = {
+        "minute": minute,
+        "temperature": 15 + (minute - 360) % MINUTES / 144 + noise / 500,
+        "battery": 100 - (minute + device) % 100,
+        "status": "ok" if noise > 7 else "alarm",
+    }
+    # Devices report at different seconds of a minute.
+    timestamp_ms = DAY_START_MS + minute * _MINUTE_MS + device * _MINUTE_MS // 100_000
+    return Report(_name(device), json.dumps(value), timestamp_ms)
+
+
+def _name(device: int) -> str:
+    return f"device-{device:05}"

@@ -1,22 +1,17 @@
-"""Job ``stats``: what is in the logs, per partition, key, size and time.
+"""Job ``stats``: count what is in the logs, by partition, key, size and time.
 
-A task reads one piece of a partition, up to about TARGET_BYTES; the merge adds up. Counts, bytes,
-sizes and times are exact; keys are in bounded memory (``key_sketch`` says what that means), so the
-number of keys and the share that compaction would leave are estimates where there are many. Bytes
-are those of keys and values, inflated, headers left out. Aborted and control records count as no
-reader of read_uncommitted sees them: aborted yes, control not.
+A task reads one piece of a partition, up to about TARGET_BYTES; the merge adds the counts. Records,
+bytes, sizes and times are exact. Bytes are those of keys and values, decompressed, without headers.
+Aborted records are counted and control records are not, as for read_uncommitted. The directories
+may be served meanwhile: they are read up to the high watermark, and offsets that are deleted before
+they are read count as missing. A damaged batch ends the job.
 
-The directories may be served meanwhile: up to the high watermark, and offsets that go while they
-are read are counted as missing. A damaged batch ends the job. Needs pyarrow.
-
-What is kept of the keys of many records in bounded memory: the heaviest, and a sample of all.
-
-The heaviest keys are counted exactly until there are more than KEYS_MAX of them; then the lightest
-are forgotten, and ``missed_bytes`` bounds what any key that is not shown, or is shown with less
-than it has, may have lost. The sample holds the SAMPLE_MAX keys with the smallest 31-bit hashes,
-each with its last offset and what it weighs there: with fewer keys than that it is all of them (but
-for those whose hashes are the same), with more the number of keys and the weight of the last record
-of each are estimates, off by about two percent. Sketches of parts of a log add up.
+Keys are counted in bounded memory (`KeySketch`), in two ways. The heaviest keys are counted exactly
+while there are at most KEYS_MAX keys; then the lightest are dropped, and ``missed_bytes`` is the
+most that any key may have lost by that. The sample has the SAMPLE_MAX keys with the smallest 31-bit
+hashes, each with its last offset and its size there. With fewer keys the sample has all of them,
+except for equal hashes. With more, the number of keys and the bytes of the last record of each key
+are estimates within about two percent. Sketches of parts of a log can be added.
 
 Needs pyarrow. One thread.
 """
@@ -30,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.jobs.fleet import sums
 from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.kernels.records.record_build import partition_keys
 from kafkalog.spark.logs.object_store import shown
@@ -56,7 +52,7 @@ _HASH, _OFFSET, _SIZE = range(3)
 
 
 class HeavyKey(NamedTuple):
-    """A key and at least how much there is of it."""
+    """A key with at least so many records and bytes."""
 
     key: bytes
     records: int
@@ -92,14 +88,14 @@ class KeySketch:
         self._add_heavy(_table(distinct, np.column_stack(numbers)))
 
     def merge(self, other: KeySketch) -> None:
-        """Take over what another one knows."""
+        """Add the counts of another part of the log."""
         self.missed_bytes += other.missed_bytes
         self._add_sample(other._sample)
         self._add_heavy(other._heavy)
-        self.settle()
+        self.prune()
 
-    def settle(self) -> None:
-        """Keep KEYS_MAX keys at most: before it travels, and before it is asked."""
+    def prune(self) -> None:
+        """Drop all but the KEYS_MAX heaviest keys: before pickling, and before reading results."""
         grouped = self._heavy.group_by("key", use_threads=False).aggregate(
             [("records", "sum"), ("bytes", "sum")]
         )
@@ -114,7 +110,7 @@ class KeySketch:
     def _add_heavy(self, more: pa.Table) -> None:
         self._heavy = pa.concat_tables([self._heavy, more])
         if len(self._heavy) > _PENDING_MAX:
-            self.settle()
+            self.prune()
 
     def _add_sample(self, more: Numbers) -> None:
         """The newest record of each hash, of the smallest hashes."""
@@ -127,7 +123,7 @@ class KeySketch:
         self._sample = both[is_newest][:SAMPLE_MAX]
 
     def heaviest(self, count: int) -> list[HeavyKey]:
-        """The keys with the most bytes, settled before."""
+        """The keys with the most bytes; call `prune` before."""
         rows = self._heavy.slice(0, count).to_pylist()
         return [HeavyKey(row["key"], row["records"], row["bytes"]) for row in rows]
 
@@ -138,14 +134,14 @@ class KeySketch:
 
     @property
     def distinct_keys(self) -> int:
-        """How many keys there are, or about."""
+        """The number of keys, exact or estimated."""
         if self.is_exact:
             return len(self._sample)
         return round((SAMPLE_MAX - 1) * _HASHES / int(self._sample[-1, _HASH]))
 
     @property
     def last_bytes(self) -> int:
-        """What the last records of all keys weigh, or about: what compaction would keep."""
+        """Bytes of the last records of all keys, exact or estimated: what compaction keeps."""
         sizes = self._sample[:, _SIZE]
         if self.is_exact:
             return int(sizes.sum())
@@ -153,7 +149,7 @@ class KeySketch:
 
 
 def hashes_of(keys: pa.Array) -> Numbers:
-    """A 31-bit hash of each key of a binary array without null."""
+    """A 31-bit hash of each key; the array is binary and has no null."""
     out = np.empty(len(keys), np.int64)
     if len(keys):
         _, places, data = keys.buffers()
@@ -177,13 +173,17 @@ SCHEMA = pa.schema(
     ]
 )
 TIMES_MAX = 100_000
-"""Spans of time that are counted apart; with more of them they become twice as long."""
+"""Most spans of time to count; with more, each span becomes twice as long."""
 _SIZES = 33  # 0, 1, 2 to 3, 4 to 7, ... up to 2^31 - 1 bytes
+_COUNTERS = (
+    *("records", "key_bytes", "value_bytes", "null_keys"),
+    *("null_values", "tombstones", "offsets_missing"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class StatsTask:
-    """A piece of a partition. ``width_ms``: of the spans of time."""
+    """A piece of a partition. ``width_ms``: width of the spans of time."""
 
     piece: Piece
     access: Access
@@ -202,10 +202,10 @@ class StatsTask:
 
 @dataclass(slots=True)
 class Counts:
-    """Of a part of a partition, or of the whole; parts add up. Picklable.
+    """The counts of a partition or a part of it; parts can be added. Picklable.
 
-    sizes   records and bytes of values by the bits of their length
-    times   records and bytes by span, which begins at key * width_ms
+    sizes   records and bytes of values by the number of bits of their length
+    times   records and bytes by span of time, which begins at key * width_ms
     """
 
     width_ms: int
@@ -221,7 +221,7 @@ class Counts:
     keys: KeySketch = field(default_factory=KeySketch)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the records of a batch in SCHEMA."""
+        """Count the records of a batch with the columns of SCHEMA."""
         key, value = batch.column("key"), batch.column("value")
         key_bytes = pc.fill_null(pc.binary_length(key), 0).cast(pa.int64())
         value_bytes = pc.fill_null(pc.binary_length(value), 0).cast(pa.int64())
@@ -261,14 +261,14 @@ class Counts:
         self.times[span] = (known[0] + records, known[1] + size_bytes)
 
     def _widen(self) -> None:
-        """Spans of twice the width."""
+        """Double the width of the spans."""
         before, self.times = self.times, {}
         self.width_ms *= 2
         for span, (records, size_bytes) in before.items():
             self._add_span(span // 2, records, size_bytes)
 
     def merge(self, other: Counts) -> None:
-        """Add another part; its spans become as wide as ours, or ours as its."""
+        """Add another part; the narrower spans are widened."""
         while self.width_ms < other.width_ms:
             self._widen()
         factor = self.width_ms // other.width_ms
@@ -276,20 +276,15 @@ class Counts:
             self._add_span(span // factor, records, size_bytes)
         while len(self.times) > TIMES_MAX:
             self._widen()
-        self.records += other.records
-        self.key_bytes += other.key_bytes
-        self.value_bytes += other.value_bytes
-        self.null_keys += other.null_keys
-        self.null_values += other.null_values
-        self.tombstones += other.tombstones
-        self.offsets_missing += other.offsets_missing
+        for name in _COUNTERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         self.sizes += other.sizes
         self.keys.merge(other.keys)
 
 
 @dataclass(slots=True)
 class Stats:
-    """What was counted: by topic, partition and directory, in the order of the partitions."""
+    """The counts by topic, partition and directory, in the order of the partitions."""
 
     partitions: dict[tuple[str, int, str], Counts]
 
@@ -309,7 +304,7 @@ def count_records(
     target_bytes: int = TARGET_BYTES,
     progress: Progress | None = None,
 ) -> Stats:
-    """Read everything once. Raises TaskFailed; OSError of a directory that goes meanwhile."""
+    """Read everything once. Raises TaskFailed, and OSError for a directory that is deleted."""
     tasks, owners = [], []
     for each in partitions:
         access = Access(paths=(each.log_dir,))
@@ -331,7 +326,7 @@ def count_records(
 
 
 def count_piece(task: StatsTask) -> Counts:
-    """The work of one task; what is deleted while it is read is missing."""
+    """The work of one task; offsets that are deleted before they are read are missing."""
     counts, piece = Counts(task.width_ms), task.piece
     while piece.range.from_offset < piece.range.to_offset:
         try:
@@ -342,7 +337,7 @@ def count_piece(task: StatsTask) -> Counts:
             counts.offsets_missing += lost.missing.to_offset - lost.missing.from_offset
             rest = piece.range._replace(from_offset=lost.missing.to_offset)
             piece = replace(piece, range=rest, start_position=None)
-    counts.keys.settle()
+    counts.keys.prune()
     return counts
 
 
@@ -354,7 +349,7 @@ class PartitionRow(NamedTuple):
 
     distinct_keys      of keyed records; an estimate unless keys_are_exact
     latest_bytes       of the last record of each key, estimated in the same way
-    compaction_ratio   latest_bytes by the bytes of keyed and other records; None without records
+    compaction_ratio   latest_bytes divided by the bytes of all records; None without records
     """
 
     topic: str
@@ -374,7 +369,7 @@ class PartitionRow(NamedTuple):
 
 
 class KeyRow(NamedTuple):
-    """One of the heaviest keys of a topic; it has at most ``missed_bytes`` more than is shown."""
+    """One of the heaviest keys of a topic; it has up to ``missed_bytes`` more bytes."""
 
     topic: str
     key: str
@@ -384,7 +379,7 @@ class KeyRow(NamedTuple):
 
 
 class SizeRow(NamedTuple):
-    """Values of a topic whose length lies between the two, both included."""
+    """Values of a topic with a length from ``from_bytes`` to ``to_bytes``, both included."""
 
     topic: str
     from_bytes: int
@@ -394,7 +389,7 @@ class SizeRow(NamedTuple):
 
 
 class TimeRow(NamedTuple):
-    """Records of a topic with timestamps from start_ms on, for width_ms."""
+    """Records of a topic with timestamps from ``start_ms`` on, for ``width_ms``."""
 
     topic: str
     start_ms: int
@@ -404,23 +399,17 @@ class TimeRow(NamedTuple):
 
 
 def partition_rows(stats: Stats) -> list[PartitionRow]:
-    """A row a partition."""
+    """A row for each partition."""
     return [
         PartitionRow(
             topic=topic,
             partition=partition,
             directory=shown(directory),
-            records=counts.records,
-            key_bytes=counts.key_bytes,
-            value_bytes=counts.value_bytes,
-            null_keys=counts.null_keys,
-            null_values=counts.null_values,
-            tombstones=counts.tombstones,
+            **{name: getattr(counts, name) for name in _COUNTERS},
             distinct_keys=counts.keys.distinct_keys,
             keys_are_exact=counts.keys.is_exact,
             latest_bytes=counts.keys.last_bytes,
             compaction_ratio=_ratio(counts.keys.last_bytes, counts.key_bytes + counts.value_bytes),
-            offsets_missing=counts.offsets_missing,
         )
         for (topic, partition, directory), counts in stats.partitions.items()
     ]
@@ -431,7 +420,7 @@ def _ratio(part: int, whole: int) -> float | None:
 
 
 def key_rows(stats: Stats, count: int) -> list[KeyRow]:
-    """The heaviest keys of each topic; bytes that are no UTF-8 as escapes."""
+    """The heaviest keys of each topic; bytes that are not UTF-8 become escapes."""
     return [
         KeyRow(
             topic,
@@ -446,7 +435,7 @@ def key_rows(stats: Stats, count: int) -> list[KeyRow]:
 
 
 def size_rows(stats: Stats) -> list[SizeRow]:
-    """The lengths of values that occur."""
+    """A row for each length of values that occurs."""
     return [
         SizeRow(topic, (1 << bits) >> 1, max((1 << bits) - 1, 0), records, size_bytes)
         for topic, counts in stats.topics().items()
@@ -456,7 +445,7 @@ def size_rows(stats: Stats) -> list[SizeRow]:
 
 
 def time_rows(stats: Stats) -> list[TimeRow]:
-    """The spans in which there are records."""
+    """A row for each span with records."""
     return [
         TimeRow(topic, span * counts.width_ms, counts.width_ms, records, size_bytes)
         for topic, counts in stats.topics().items()
@@ -466,11 +455,7 @@ def time_rows(stats: Stats) -> list[TimeRow]:
 
 def totals_of(stats: Stats) -> dict[str, int]:
     """The sums of a run."""
-    return {
-        "partitions": len(stats.partitions),
-        "records": sum(each.records for each in stats.partitions.values()),
-        "bytes": sum(each.key_bytes + each.value_bytes for each in stats.partitions.values()),
-        "null_keys": sum(each.null_keys for each in stats.partitions.values()),
-        "null_values": sum(each.null_values for each in stats.partitions.values()),
-        "tombstones": sum(each.tombstones for each in stats.partitions.values()),
-    }
+    counts = list(stats.partitions.values())
+    found = sums(counts, "records")
+    found["bytes"] = sum(each.key_bytes + each.value_bytes for each in counts)
+    return found | sums(counts, "null_keys", "null_values", "tombstones")

@@ -1,22 +1,20 @@
-"""A job as a list of tasks: how it is told, and how it runs without Java.
+"""Jobs as lists of independent tasks, and the runners that do them on this machine.
 
 A job is a list of picklable tasks, one function of an importable module that does a task, and a
-merge of their results. Who runs it (``Runner``) is one of ``InProcess`` and ``ProcessPool`` here,
-``SparkRunner`` in ``on_spark``; the results are the same, in the order of the tasks.
+merge of the results. A ``Runner`` does the tasks: ``InProcess`` and ``ProcessPool`` are here,
+``SparkRunner`` is in ``on_spark``. The results are the same, in the order of the tasks.
 
-Rules of ``work``: it may run twice for one task, also at the same time and on two machines (Spark
-tries again and speculates), so what it writes has a name of its own until one rename, and finding
-the work done is no error. It raises KafkalogError, OSError or LogCleaningAborted for what the data
-or the machine did: the job then ends with TaskFailed, and nothing is tried again.
+Rules for the function: it may run twice for one task, also at the same time and on two machines
+(Spark retries tasks and runs slow ones twice). Therefore it writes under a unique name until one
+rename, and succeeds if its result is there already. It raises KafkalogError, OSError or
+LogCleaningAborted if the data or the machine is at fault: the job ends with TaskFailed, and nothing
+is retried.
 
-Abort rule: when a job ends by an error, or because somebody interrupts it, no task of this machine
-works any more when ``abandon`` is called, which takes back whatever the tasks wrote. A process that
-is killed cannot do that: what a job makes therefore lies under a temporary name until its merge has
-seen every result.
+Clean-up: when a job ends by an error or an interrupt, first all tasks of this machine are stopped,
+then ``abandon`` removes what they wrote. A killed process cannot do that: everything that a job
+writes has a temporary name until its merge has seen all results.
 
-One thread; ``ProcessPool`` starts processes that live as long as one job.
-
-How far a job is, on the last line of a terminal.
+One thread. ``ProcessPool`` starts processes that live as long as one job.
 """
 
 from __future__ import annotations
@@ -45,16 +43,16 @@ if TYPE_CHECKING:
 
 
 class Task(Protocol):
-    """A picklable piece of a job."""
+    """A picklable part of a job."""
 
     @property
     def label(self) -> str:
-        """Names it in messages."""
+        """The name of the task in messages."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """About what it reads: the largest begin first, and progress counts in it."""
+        """About what it reads: the largest tasks begin first, and progress is measured in it."""
         ...
 
 
@@ -64,14 +62,14 @@ OutcomeT = TypeVar("OutcomeT")
 
 
 class TaskFailed(KafkalogError):
-    """A task of a job ended by an error; the message names the task."""
+    """A task of a job failed; the message names the task."""
 
 
 class Progress(Protocol):
-    """Who hears how a job goes; on the thread that runs it."""
+    """Shows the progress of a job; called by the thread that runs it."""
 
     def begin(self, name: str, tasks: int, size_bytes: int) -> None:
-        """A job of so many tasks, which read so many bytes."""
+        """A job begins: the number of its tasks, and the bytes that they read."""
         ...
 
     def advance(self, size_bytes: int) -> None:
@@ -79,25 +77,12 @@ class Progress(Protocol):
         ...
 
     def end(self) -> None:
-        """The job has ended, in whatever way."""
+        """The job has ended, successfully or not."""
         ...
 
 
-class NoProgress:
-    """Nobody hears it."""
-
-    def begin(self, name: str, tasks: int, size_bytes: int) -> None:
-        """Not told."""
-
-    def advance(self, size_bytes: int) -> None:
-        """Not told."""
-
-    def end(self) -> None:
-        """Not told."""
-
-
 class Runner(Protocol):
-    """Does tasks, somewhere."""
+    """Does the tasks of jobs."""
 
     def run(
         self,
@@ -105,23 +90,23 @@ class Runner(Protocol):
         work: Callable[[TaskT], ResultT],
         on_done: Callable[[TaskT], None],
     ) -> list[ResultT]:
-        """The results in the order of the tasks; ``on_done`` hears of each one that has ended.
+        """The results in the order of the tasks; calls ``on_done`` for each task that is done.
 
-        Raises TaskFailed. When it raises anything, the tasks of this machine have stopped.
+        Raises TaskFailed. After any error no task runs on this machine.
         """
         ...
 
 
 def _nothing() -> None:
-    """A job that writes nothing has nothing to take back."""
+    """A job that writes nothing has nothing to remove."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[TaskT, ResultT, OutcomeT]):
     """See the module.
 
-    merge     makes the outcome of the results, in the order of the tasks; publishes what was made
-    abandon   takes back what was made when the job does not end well; may raise OSError
+    merge     makes the outcome from the results, in the order of the tasks, and publishes it
+    abandon   removes what the tasks wrote after an error; may raise OSError
     """
 
     name: str
@@ -134,58 +119,62 @@ class Job(Generic[TaskT, ResultT, OutcomeT]):
 def run_job(
     job: Job[TaskT, ResultT, OutcomeT], runner: Runner, progress: Progress | None = None
 ) -> OutcomeT:
-    """Run a job to its end. Raises TaskFailed, what ``merge`` raises, and KeyboardInterrupt.
+    """Run a job to its end. Raises TaskFailed, the errors of ``merge``, and KeyboardInterrupt.
 
-    After any of them the job has been abandoned; an error of that is a note on the first one.
+    The job is abandoned before any of them is raised.
     """
-    told = NoProgress() if progress is None else progress
-    told.begin(job.name, len(job.tasks), sum(each.size_bytes for each in job.tasks))
+
+    def on_done(task: TaskT) -> None:
+        if progress is not None:
+            progress.advance(task.size_bytes)
+
+    if progress is not None:
+        progress.begin(job.name, len(job.tasks), sum(each.size_bytes for each in job.tasks))
     try:
-        with taken_back(job.name, job.abandon):
-            return job.merge(
-                runner.run(job.tasks, job.work, lambda task: told.advance(task.size_bytes))
-            )
+        with abandoned_on_error(job.name, job.abandon):
+            return job.merge(runner.run(job.tasks, job.work, on_done))
     finally:
-        told.end()
+        if progress is not None:
+            progress.end()
 
 
 @contextmanager
-def taken_back(name: str, abandon: Callable[[], None]) -> Iterator[None]:
-    """Whatever ends the block early is raised when ``abandon`` was called; its error is a note."""
+def abandoned_on_error(name: str, abandon: Callable[[], None]) -> Iterator[None]:
+    """Call ``abandon`` before an error leaves the block; its own error becomes a note."""
     try:
         yield
     except BaseException as error:
         try:
             abandon()
-        except OSError as left:
-            error.add_note(f"taking back what {name} had made failed: {left}")
+        except OSError as failure:
+            error.add_note(f"removing the files of {name} failed: {failure}")
         raise
 
 
 class Done(NamedTuple, Generic[ResultT]):
-    """How one task ended, wherever it ran: a result, or what went wrong and where."""
+    """The result of a task, or the text of its error."""
 
     result: ResultT | None
     fault: str | None = None
-    trace: str | None = None  # of what should not have happened
+    trace: str | None = None  # of an unexpected error
 
 
 def attempt(work: Callable[[TaskT], ResultT], task: TaskT) -> Done[ResultT]:
-    """Do a task where its outcome has to travel: an error becomes text, which always pickles."""
+    """Do a task; an error becomes text, which can always be pickled."""
     try:
         return Done(work(task))
     except KafkalogError as error:
         return Done(None, error.message)
     except (LogCleaningAborted, OSError) as error:
         return Done(None, str(error))
-    except Exception as error:  # noqa: BLE001 - the body of a worker: it is told where the job is
+    except Exception as error:  # noqa: BLE001 - the body of a worker: the job raises it
         return Done(None, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def result_of(done: Done[ResultT], task: Task) -> ResultT:
-    """The result, or TaskFailed with the task's name."""
+    """The result of a task. Raises TaskFailed with the task's name."""
     if done.fault is None:
-        return done.result  # type: ignore[return-value]  # without a fault it is there
+        return done.result  # type: ignore[return-value]  # not None without a fault
     failed = TaskFailed(f"{task.label}: {done.fault}")
     if done.trace is not None:
         failed.add_note(done.trace)
@@ -193,7 +182,7 @@ def result_of(done: Done[ResultT], task: Task) -> ResultT:
 
 
 class InProcess:
-    """One task after the other, here."""
+    """One task after the other, in this process."""
 
     def run(
         self,
@@ -210,9 +199,9 @@ class InProcess:
 
 
 class ProcessPool:
-    """Tasks in so many processes, the largest first; with one process, in this one.
+    """Tasks in several processes, the largest first; with one process, in this one.
 
-    The processes are new ones (spawned), each with its own memory: one that dies ends the job.
+    The processes are spawned, so that each has its own memory. One that dies ends the job.
     """
 
     def __init__(self, processes: int) -> None:
@@ -266,7 +255,7 @@ class _Workers(Generic[TaskT, ResultT]):
         self._processes[here] = process
 
     def run(self, tasks: Sequence[TaskT], on_done: Callable[[TaskT], None]) -> list[ResultT]:
-        """Hand out the tasks as processes get free."""
+        """Give each idle process the next task until all are done."""
         results: dict[int, ResultT] = {}
         largest_first = sorted(range(len(tasks)), key=lambda each: -tasks[each].size_bytes)
         waiting = deque(largest_first)
@@ -290,27 +279,27 @@ class _Workers(Generic[TaskT, ResultT]):
         try:
             connection.send(task)
         except OSError as error:
-            raise self._died(connection, task) from error
+            raise self._process_ended(connection, task) from error
 
     def _receive(self, connection: Connection, task: TaskT) -> Done[ResultT]:
         try:
             done: Done[ResultT] = connection.recv()
         except (EOFError, OSError) as error:
-            raise self._died(connection, task) from error
+            raise self._process_ended(connection, task) from error
         return done
 
-    def _died(self, connection: Connection, task: TaskT) -> TaskFailed:
+    def _process_ended(self, connection: Connection, task: TaskT) -> TaskFailed:
         process = self._processes[connection]
         process.join()
         return TaskFailed(
             f"{task.label}: its process ended with {process.exitcode} before the task did; "
-            "when the machine ran out of memory, use fewer processes"
+            "if the machine ran out of memory, use fewer processes"
         )
 
 
 def _serve(connection: Connection, work: Callable[[TaskT], ResultT]) -> None:
-    """The body of a process: tasks until whoever sends them has gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to all; the job's end is ours
+    """The body of a process: tasks until the connection is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the job ends us
     configure_logging(sys.stderr, log_format="console", level="warning")  # stdout is for the rows
     while True:
         try:
@@ -320,14 +309,14 @@ def _serve(connection: Connection, work: Callable[[TaskT], ResultT]) -> None:
         try:
             connection.send(attempt(work, task))
         except OSError:
-            return  # nobody is left who wants it
+            return  # the job has ended
 
 
 _MIB = 1024 * 1024
 
 
 class ProgressLine:
-    """``Progress`` drawn on a terminal; the line goes when the job has ended."""
+    """``Progress`` as the last line of a terminal; erased when the job has ended."""
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._line = TerminalLine(stream)

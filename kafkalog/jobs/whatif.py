@@ -1,10 +1,10 @@
-"""Job ``whatif``: what retention would delete and compaction would save, over a fleet.
+"""Job ``whatif``: what retention would delete and compaction would save.
 
-A task a partition. Retention: the daemon's planner and its forecast over facts that are read from
-names, indexes and batch headers (``log.inspect.directory_facts``). Compaction: a dry run of the
-daemon's cleaner over the directory as it is, its active segment rolled (both passes, no write).
-Nothing in the directories is changed, and they may be served meanwhile; a partition that goes, or
-whose segments are exchanged under a dry run, has no figures.
+Each partition is one task. For retention it runs the daemon's planner and forecast over facts from
+file names, indexes and batch headers (``log.inspect.directory_facts``). For compaction it does a
+dry run of the daemon's cleaner, with the active segment rolled: both passes, without writing.
+Nothing in the directories is changed, and they may be served meanwhile. A partition has no figures
+if it is deleted, or if its segments are replaced during the dry run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.cleaner.offline import preview_clean
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.compact import MAP_BYTES
+from kafkalog.jobs.fleet import sums
 from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.retention.execute import policy_of
@@ -24,7 +25,6 @@ from kafkalog.spark.logs.object_store import filesystem_for, scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from kafkalog.jobs.fleet import FleetPartition
     from kafkalog.jobs.tasks import Progress, Runner
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 CHECK_INTERVAL_MS = 300_000
 """As log.retention.check.interval.ms."""
-LOOKS_MAX = 5
-"""At a partition whose segments are exchanged meanwhile."""
+TRIES_MAX = 5
+"""Tries for a partition whose segments are replaced meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatifTask:
-    """One partition under the configs that it would have; times are of the wall clock."""
+    """One partition with the topic configs to try; times are of the wall clock."""
 
     partition: FleetPartition
     now_ms: int
@@ -53,17 +53,17 @@ class WhatifTask:
 
     @property
     def size_bytes(self) -> int:
-        """See Task: what a dry run reads; a forecast of retention reads next to nothing."""
+        """See Task: a dry run reads everything, a forecast of retention almost nothing."""
         return self.partition.size_bytes if self.with_compaction else 0
 
 
 class WhatifRow(NamedTuple):
-    """One partition. None in the figures of compaction: not asked for, or not to be had.
+    """One partition. Figures of compaction are None if not requested or not available.
 
-    newest_ms             largest timestamp, of the file where no record has one
-    due_*                 goes with the next check
-    leaving_*             goes within the horizon, those included
-    compacted_bytes       of the log after a round of the cleaner
+    newest_ms             largest timestamp; of the file if no record has one
+    due_*                 the next retention check deletes them
+    leaving_*             deleted within the horizon, with those that are due
+    compacted_bytes       bytes of the log after a round of the cleaner
     problem               why figures are missing
     """
 
@@ -95,21 +95,19 @@ def forecast(
     map_bytes: int = MAP_BYTES,
     progress: Progress | None = None,
 ) -> list[WhatifRow]:
-    """A row a partition; ``map_bytes``: the offset map of a dry run. Raises TaskFailed."""
+    """A row for each partition; ``map_bytes``: offset map of a dry run. Raises TaskFailed."""
     tasks = [
         WhatifTask(each, now_ms, horizon_ms, with_compaction, map_bytes) for each in partitions
     ]
-    job = Job("whatif", tasks, forecast_partition, merge=_present)
-    return run_job(job, runner, progress)
 
+    def existing(rows: list[WhatifRow | None]) -> list[WhatifRow]:
+        return [row for row in rows if row is not None]
 
-def _present(rows: list[WhatifRow | None]) -> list[WhatifRow]:
-    """Without partitions that were deleted since they were found."""
-    return [row for row in rows if row is not None]
+    return run_job(Job("whatif", tasks, forecast_partition, merge=existing), runner, progress)
 
 
 def forecast_partition(task: WhatifTask) -> WhatifRow | None:
-    """The work of one task; None: it is no longer there. OSError."""
+    """The work of one task; None: the partition was deleted. Raises OSError."""
     partition = task.partition
     facts = _facts(partition)
     if facts is None:
@@ -141,9 +139,9 @@ def forecast_partition(task: WhatifTask) -> WhatifRow | None:
 
 
 def _facts(partition: FleetPartition) -> LogFacts | None:
-    """The facts of one look; None: no segment is there any more."""
+    """The facts of a partition at one time; None: it was deleted."""
     filesystem = filesystem_for([partition.directory])
-    for look in range(LOOKS_MAX):
+    for tries in range(TRIES_MAX):
         try:
             return directory_facts(
                 partition.directory,
@@ -151,14 +149,14 @@ def _facts(partition: FleetPartition) -> LogFacts | None:
                 partition.log_start_offset,
                 partition.high_watermark,
             )
-        except FileNotFoundError:  # a segment was deleted or exchanged, or the whole partition
-            if look == LOOKS_MAX - 1 and filesystem.exists(partition.directory):
+        except FileNotFoundError:  # a segment was deleted or replaced, or the whole partition
+            if tries == TRIES_MAX - 1 and filesystem.exists(partition.directory):
                 raise
     return None
 
 
 def _with_compaction(row: WhatifRow, task: WhatifTask) -> WhatifRow:
-    """The row with what a round of the cleaner would leave."""
+    """The row with the figures of a dry run."""
     partition = task.partition
     if scheme_of(partition.directory) is not None:
         return row._replace(problem="a dry run of the cleaner needs the directory on a disk")
@@ -181,16 +179,9 @@ def _with_compaction(row: WhatifRow, task: WhatifTask) -> WhatifRow:
     )
 
 
-def totals_of(rows: Sequence[WhatifRow]) -> dict[str, Any]:
-    """The sums of a run; what has no figures counts as it is."""
-    return {
-        "partitions": len(rows),
-        "bytes": sum(row.bytes for row in rows),
-        "due_bytes": sum(row.due_bytes for row in rows),
-        "leaving_bytes": sum(row.leaving_bytes for row in rows),
-        "bytes_left": sum(row.bytes_left for row in rows),
-        "compacted_bytes": sum(
-            row.bytes if row.compacted_bytes is None else row.compacted_bytes for row in rows
-        ),
-        "problems": sum(row.problem is not None for row in rows),
-    }
+def totals_of(rows: Sequence[WhatifRow]) -> dict[str, int]:
+    """The sums of a run; a partition without figures of compaction counts with its bytes."""
+    kept = sum(row.bytes for row in rows if row.compacted_bytes is None)
+    found = sums(rows, "bytes", "due_bytes", "leaving_bytes", "bytes_left", "compacted_bytes")
+    found["compacted_bytes"] += kept
+    return {**found, "problems": sum(row.problem is not None for row in rows)}

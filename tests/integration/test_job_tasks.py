@@ -109,4 +109,4 @@ def test_an_abandon_that_fails_is_a_note_on_the_reason() -> None:
 
     with pytest.raises(TaskFailed) as failed:
         run_job(Job("square", [NumberTask(1, "corrupt")], work, list, abandon), InProcess())
-    assert "taking back what square had made failed" in failed.value.__notes__[0]
+    assert "removing the files of square failed" in failed.value.__notes__[0]

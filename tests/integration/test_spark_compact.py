@@ -171,12 +171,12 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "left.unfinished").mkdir()
     before = contents(tmp_path)
     cases = {
-        "a/out": "would lie in",
-        "a/t-0/out": "would lie in",
-        "other/out": "would lie in",
-        "other": "exists: name",
+        "a/out": "would be in the log directory",
+        "a/t-0/out": "would be in the log directory",
+        "other/out": "would be in the log directory",
+        "other": "exists: give",
         "nowhere/out": "does not exist: make it first",
-        "left": "remove it when none is",
+        "left": "if none is, remove it",
     }
     for out, said in cases.items():
         result = run("spark", "compact", "--dirs", source, "--out", tmp_path / out)
@@ -195,9 +195,9 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     cases = {
         "nowhere": "does not exist",
-        "empty": "is no log directory",
+        "empty": "is not a log directory",
         "c/segments": "is not named TOPIC-PARTITION",
-        "a/t-0/00000000000000000000.log": "is no directory",
+        "a/t-0/00000000000000000000.log": "is not a directory",
     }
     for name, said in cases.items():
         result = run("spark", "compact", "--dirs", tmp_path / name, "--out", tmp_path / "out")
@@ -234,7 +234,7 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
     for path in sorted(staging.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     staging.rmdir()
-    with pytest.raises(UnusableDirectory, match="given up"):
+    with pytest.raises(UnusableDirectory, match="abandoned"):
         compact_partition(task)
     assert not staging.exists()
 
@@ -243,7 +243,7 @@ def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
     """What a late task leaves would stop the next run, which takes it for a killed one's."""
     run = make_run(str(tmp_path / "staging"), SystemFilesystem())
     SystemFilesystem().remove_tree(run)
-    with pytest.raises(UnusableDirectory, match="given up"):
+    with pytest.raises(UnusableDirectory, match="abandoned"):
         make_attempt(run, SystemFilesystem())
     assert not (tmp_path / "staging" / "made").exists()
     assert os.listdir(tmp_path / "staging") == []

@@ -141,7 +141,7 @@ def test_many_keys_are_estimated_within_the_bound() -> None:
     for first in range(0, len(keys), 10_000):
         sketches[first // 10_000 % 2].add(*records_of(keys[first : first + 10_000], first))
     for each in sketches:
-        each.settle()
+        each.prune()
     merged = KeySketch()
     for each in sketches:
         merged.merge(each)

@@ -59,7 +59,7 @@ def test_a_failure_names_its_task(spark: SparkSession) -> None:
 def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
     """What Spark itself gives up is told in a sentence."""
     tasks = [NumberTask(1), NumberTask(2, "die")]
-    with pytest.raises(TaskFailed, match=r"Spark gave the job up: .*memory for a task"):
+    with pytest.raises(TaskFailed, match=r"The job failed on Spark: .*memory for a task"):
         run_job(Job("square", tasks, work, list), SparkRunner(spark))
     assert run_job(Job("square", tasks[:1], work, len), SparkRunner(spark)) == 1
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from kafkalog.env.overlay_filesystem import overlay, overlay_in
 from kafkalog.jobs.fleet import columns_of, write_parquet
 from kafkalog.jobs.on_spark import TASKS_MIN, packs_of
+from kafkalog.jobs.pipeline import DAY_START_MS, MINUTES, a_day, reports_in_a_day
 from kafkalog.jobs.tasks import ProgressLine
-from kafkalog.jobs.telemetry import DAY_START_MS, MINUTES, a_day, reports_in_a_day
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:

@@ -29,10 +29,9 @@ from kafkalog.jobs.fleet import (
     ArrowMissing,
     columns_of,
     find_partitions,
-    json_rows,
     write_parquet,
 )
-from kafkalog.jobs.tasks import NoProgress, ProcessPool, ProgressLine
+from kafkalog.jobs.tasks import ProcessPool, ProgressLine
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.topic_configs import parse_topic_config
@@ -102,7 +101,7 @@ class JobArguments:
     ) -> None:
         """The rows as they were asked for, and the totals. Raises ArrowMissing and OSError."""
         if self.output == "json":
-            click.echo(json.dumps({"rows": json_rows(rows), "totals": totals}))
+            click.echo(json.dumps({"rows": [row._asdict() for row in rows], "totals": totals}))
             return
         if self.output == "parquet":
             assert self.file is not None, "checked with the arguments"
@@ -208,9 +207,9 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def job_progress() -> Progress:
+def job_progress() -> Progress | None:
     """A line of the terminal, if there is one."""
-    return ProgressLine(sys.stderr, SystemClock()) if sys.stderr.isatty() else NoProgress()
+    return ProgressLine(sys.stderr, SystemClock()) if sys.stderr.isatty() else None
 
 
 config_option = click.option(

@@ -30,6 +30,7 @@ import structlog
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_files import SCHEMA, ArchiveTask, archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position
+from kafkalog.jobs.fleet import sums
 from kafkalog.jobs.tasks import Job, run_job
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, DataLost, OffsetRange
@@ -280,11 +281,6 @@ def _rows(
     return rows
 
 
-def totals_of(rows: Sequence[ArchivedPartition]) -> dict[str, Any]:
+def totals_of(rows: Sequence[ArchivedPartition]) -> dict[str, int]:
     """The sums of a run."""
-    return {
-        "partitions": len(rows),
-        "rows": sum(row.rows for row in rows),
-        "files": sum(row.files for row in rows),
-        "bytes": sum(row.bytes for row in rows),
-    }
+    return sums(rows, "rows", "files", "bytes")

@@ -8,7 +8,7 @@ directory, bytes only after sync or datasync of their file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ Buffer = bytes | bytearray | memoryview
 
 
 class ReadableFile(Protocol):
-    """A file that is open for reading, on a disk or elsewhere."""
+    """A file that is open for reading, on a disk or in an object store."""
 
     @property
     def path(self) -> str:
-        """Name at opening time; a rename does not change it."""
+        """The path at opening time; a rename does not change it."""
         ...
 
     def pread(self, size: int, position: int) -> bytes:
@@ -38,11 +38,11 @@ class ReadableFile(Protocol):
 
 
 class File(ReadableFile, Protocol):
-    """An open file. Closes itself when the last reference goes: readers just keep a reference."""
+    """An open file. It closes itself with its last reference, so that readers keep a reference."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether it was opened for writing; it reads in any case."""
+        """Whether it was opened for writing; it can always be read."""
         ...
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
@@ -68,15 +68,14 @@ class File(ReadableFile, Protocol):
     def datasync(self) -> None:
         """fdatasync: data and size durable. After an error never call it again on this file.
 
-        The kernel may then have dropped dirty pages that it still shows to readers. They are taken
-        out of the page cache before the error is raised: whoever reads the file later, also a
-        process that starts anew, sees what the disk holds. A SIGKILL right between the two is the
-        one case that shows them nevertheless.
+        The kernel may then have dropped dirty pages that it still shows to readers. They are
+        removed from the page cache before the error is raised, so that later readers, also of
+        another process, see what the disk holds. After a SIGKILL between the two they do not.
         """
         ...
 
     def sync(self) -> None:
-        """Fsync, with metadata; after an error as ``datasync``."""
+        """Fsync, including metadata; after an error as ``datasync``."""
         ...
 
 
@@ -84,52 +83,33 @@ class DirLock(Protocol):
     """An exclusive lock on a file, held until released or the process ends."""
 
     def release(self) -> None:
-        """Give it up."""
+        """Release the lock."""
         ...
 
 
-class FileStat(Protocol):
-    """What list_dir_stats tells of one entry."""
+class FileStat(NamedTuple):
+    """One entry of a directory. A symbolic link is neither file nor directory."""
 
-    @property
-    def name(self) -> str:
-        """Entry name without directory."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        ...
-
-    @property
-    def mtime_ms(self) -> int:
-        """Modification time, ms."""
-        ...
-
-    @property
-    def is_dir(self) -> bool:
-        """True for a directory; symbolic links are neither file nor directory."""
-        ...
-
-    @property
-    def is_file(self) -> bool:
-        """True for a regular file."""
-        ...
+    name: str  # without directory
+    size: int  # bytes
+    mtime_ms: int  # 0 where it is not known
+    is_dir: bool
+    is_file: bool
 
 
 class ReadFilesystem(Protocol):
-    """What can be read by absolute path, on a disk or elsewhere."""
+    """Reads by absolute path, on a disk or in an object store."""
 
     def open_read(self, path: str) -> ReadableFile:
         """Open an existing file for reading."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether anything has that name (links not followed)."""
+        """Whether the path exists (links are not followed)."""
         ...
 
     def is_at(self, file: ReadableFile, path: str) -> bool:
-        """Whether path still names this open file, and no other one that took its place."""
+        """Whether path still names this open file and not another one."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -141,7 +121,7 @@ class ReadFilesystem(Protocol):
         ...
 
     def stat(self, path: str) -> FileStat:
-        """Of one path; FileNotFoundError when absent."""
+        """Of one path; FileNotFoundError when it does not exist."""
         ...
 
     def read_file(self, path: str) -> bytes:
@@ -149,7 +129,7 @@ class ReadFilesystem(Protocol):
         ...
 
     def is_locked(self, path: str) -> bool:
-        """Whether some process holds the lock on path. Takes none, not for a moment."""
+        """Whether some process holds the lock on path. Takes no lock itself."""
         ...
 
     def real_path(self, path: str) -> str:
@@ -165,10 +145,10 @@ class Filesystem(ReadFilesystem, Protocol):
         ...
 
     def open_scan(self, path: str) -> File:
-        """Open an existing file for a walk over it that nobody waits for.
+        """Open an existing file for a scan in the background.
 
-        What its ``pread_into`` brings into the page cache leaves it again; what was there stays,
-        but for pages within 64 KiB of one that was not.
+        Its ``pread_into`` removes the pages that it brought into the page cache. Pages that were
+        cached before stay, except within 64 KiB of one that was not.
         """
         ...
 
@@ -183,7 +163,7 @@ class Filesystem(ReadFilesystem, Protocol):
     def make_dir(self, path: str, *, parents: bool = True) -> None:
         """Create with its missing parents; existing is fine. The caller syncs the parent.
 
-        Without ``parents`` it has to be new, in a directory that is there (FileExistsError,
+        Without ``parents`` it must be new, in an existing directory (FileExistsError,
         FileNotFoundError).
         """
         ...
@@ -193,7 +173,7 @@ class Filesystem(ReadFilesystem, Protocol):
         ...
 
     def unlink(self, path: str) -> None:
-        """Remove a file; FileNotFoundError when absent."""
+        """Remove a file; FileNotFoundError when it does not exist."""
         ...
 
     def remove_tree(self, path: str) -> None:
@@ -211,24 +191,24 @@ class Filesystem(ReadFilesystem, Protocol):
     def write_file_atomically(self, path: str, data: bytes) -> None:
         """<path>.tmp, fsync, rename over path, fsync of the directory: old or new, never a mix.
 
-        On OSError before the renaming no temporary file is left, as far as the disk lets it go.
+        After an OSError before the rename the temporary file is removed, if the disk allows it.
         """
         ...
 
     def write_files_atomically(self, directory: str, files: Mapping[str, bytes]) -> None:
         """The same for several files of one directory, by name, with one fsync of the directory.
 
-        Each is old or new. They are renamed in the order given, when all are written: a crash may
-        leave the first ones new, a power cut any of them.
+        All are written, then renamed in the order given: after a crash the first ones may be new,
+        after a power cut any of them. Each is old or new.
         """
         ...
 
     def lock(self, path: str) -> DirLock:
-        """Create if absent and lock exclusively; BlockingIOError when another process holds it."""
+        """Create the file and lock it; BlockingIOError when another process holds the lock."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """(total bytes, bytes available to us) of the file system that holds path."""
+        """(total bytes, bytes available to this process) of the file system of path."""
         ...
 
     def device(self, path: str) -> int:

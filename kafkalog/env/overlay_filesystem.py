@@ -14,7 +14,6 @@ import errno
 import os
 import tempfile
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem, copy_file, files_to_copy
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.env.filesystem import Buffer, FileStat, ReadableFile
-    from kafkalog.env.system_filesystem import SystemFileStat
 
 
 @contextmanager
@@ -130,9 +128,9 @@ class OverlayFilesystem(SystemFilesystem):
         """See Filesystem."""
         return super().exists(self.place_of(path))
 
-    def stat(self, path: str) -> SystemFileStat:
+    def stat(self, path: str) -> FileStat:
         """See Filesystem."""
-        return replace(super().stat(self.place_of(path)), name=path.rpartition("/")[2])
+        return super().stat(self.place_of(path))._replace(name=path.rpartition("/")[2])
 
     def is_at(self, file: ReadableFile, path: str) -> bool:
         """See Filesystem."""

@@ -15,37 +15,22 @@ import shutil
 import stat as stat_module
 import struct
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from kafkalog.env.filesystem import FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.env.filesystem import Buffer, File, FileStat, ReadableFile
-
-
-class _Files(Protocol):
-    """What the steps need of a Filesystem."""
-
-    def open_read(self, path: str) -> File: ...
-
-    def open_write(self, path: str) -> File: ...
-
-    def rename(self, source: str, target: str) -> None: ...
-
-    def unlink(self, path: str) -> None: ...
-
-    def sync_dir(self, path: str) -> None: ...
-
-    def write_files_atomically(self, directory: str, files: Mapping[str, bytes]) -> None: ...
+    from kafkalog.env.filesystem import Buffer, Filesystem, ReadableFile
 
 
 class WholeFiles:
-    """A part of a Filesystem, made of its other parts."""
+    """The methods of a Filesystem that read and replace whole files by its other methods."""
 
     __slots__ = ()
 
-    def read_file(self: _Files, path: str) -> bytes:
+    def read_file(self: Filesystem, path: str) -> bytes:
         """See Filesystem."""
         file = self.open_read(path)
         try:
@@ -53,11 +38,13 @@ class WholeFiles:
         finally:
             file.close()
 
-    def write_file_atomically(self: _Files, path: str, data: bytes) -> None:
+    def write_file_atomically(self: Filesystem, path: str, data: bytes) -> None:
         """See Filesystem."""
         self.write_files_atomically(os.path.dirname(path), {os.path.basename(path): data})
 
-    def write_files_atomically(self: _Files, directory: str, files: Mapping[str, bytes]) -> None:
+    def write_files_atomically(
+        self: Filesystem, directory: str, files: Mapping[str, bytes]
+    ) -> None:
         """See Filesystem."""
         paths = [os.path.join(directory, name) for name in files]
         try:
@@ -86,7 +73,7 @@ _FILE_MODE = 0o640
 _DIR_MODE = 0o750
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS}
 
-# Devices whose file system refused RWF_NOWAIT once: asked no more. Only ever grows.
+# Devices whose file system does not support RWF_NOWAIT. Entries are never removed.
 _no_nowait_devices: set[int] = set()
 # fcntl locks do not exclude the same process: paths locked here, guarded by the mutex.
 _locked_paths: set[str] = set()
@@ -109,7 +96,7 @@ class SystemFile:
     def __del__(self) -> None:
         fd = getattr(self, "_fd", -1)  # __init__ may have failed before it was set
         if fd >= 0:
-            with contextlib.suppress(OSError):  # nobody is left to be told
+            with contextlib.suppress(OSError):  # there is no caller that could handle it
                 os.close(fd)
 
     @property
@@ -218,7 +205,7 @@ class SystemFile:
             raise
 
     def _drop_unwritten(self) -> None:
-        """Pages that the kernel failed to write are clean to it: those this takes out."""
+        """Remove the pages that the kernel failed to write: it takes them for clean."""
         with contextlib.suppress(OSError):  # the sync's own error is the one that counts
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -236,11 +223,11 @@ class ScannedFile(SystemFile):
 
     def __init__(self, fd: int, path: str) -> None:
         super().__init__(fd, path, is_writable=False)
-        # No reading ahead: what it brought would look as if somebody else had read it.
+        # No read-ahead: its pages would look as if another process had read them.
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
-        """See Filesystem.open_scan. Where nobody can tell what was cached, all stays."""
+        """See Filesystem.open_scan. Without RWF_NOWAIT all pages stay in the cache."""
         view, done = memoryview(buffer), 0
         while done < len(view):
             piece = view[done : done + _SCAN_PIECE_BYTES - (position + done) % _SCAN_PIECE_BYTES]
@@ -256,24 +243,15 @@ class ScannedFile(SystemFile):
             return cached
         done = super().pread_into(piece, position)
         if self._device not in _no_nowait_devices:
-            start = position - position % _PAGE_BYTES  # parts of pages stay: the read before's too
+            start = (
+                position - position % _PAGE_BYTES
+            )  # also the part of a page that was read before
             os.posix_fadvise(self._fd, start, position + done - start, os.POSIX_FADV_DONTNEED)
         return done
 
 
-@dataclass(frozen=True, slots=True)
-class SystemFileStat:
-    """What a listing tells of an entry."""
-
-    name: str
-    size: int
-    mtime_ms: int
-    is_dir: bool
-    is_file: bool
-
-
-def _stat_of(name: str, status: os.stat_result) -> SystemFileStat:
-    return SystemFileStat(
+def _stat_of(name: str, status: os.stat_result) -> FileStat:
+    return FileStat(
         name,
         status.st_size,
         status.st_mtime_ns // 1_000_000,
@@ -282,8 +260,8 @@ def _stat_of(name: str, status: os.stat_result) -> SystemFileStat:
     )
 
 
-def _stat_or_none(entry: os.DirEntry[str]) -> SystemFileStat | None:
-    """None when a deletion task was faster than the listing."""
+def _stat_or_none(entry: os.DirEntry[str]) -> FileStat | None:
+    """None when the file was deleted during the listing."""
     try:
         return _stat_of(entry.name, entry.stat(follow_symlinks=False))
     except FileNotFoundError:
@@ -352,7 +330,7 @@ class SystemFilesystem(WholeFiles):
             found = [stat for entry in entries if (stat := _stat_or_none(entry)) is not None]
         return sorted(found, key=lambda stat: stat.name)
 
-    def stat(self, path: str) -> SystemFileStat:
+    def stat(self, path: str) -> FileStat:
         """See Filesystem."""
         return _stat_of(os.path.basename(path), os.stat(path, follow_symlinks=False))
 

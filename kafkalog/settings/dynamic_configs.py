@@ -67,11 +67,7 @@ def parse_dynamic(texts: Mapping[str, str]) -> dict[str, Value]:
         try:
             values[key] = setting.parse(text)
         except ValueError as error:
-            message = (
-                f"Invalid value {text} for configuration {key}: {error} "
-                f"(valid: {setting.valid_text})"
-            )
-            raise InvalidRequest(message, key=key, value=text, valid=setting.valid_text) from error
+            raise setting.refusal(InvalidRequest, text, str(error)) from error
         if key == "log.retention.ms" and values[key] == 0:
             message = f"{key} must be unlimited (-1) or, greater than or equal to 1"
             raise InvalidRequest(message, key=key, value=text)

@@ -113,16 +113,6 @@ class ServerConfig:
         )
 
     @property
-    def max_request_bytes(self) -> int:
-        """Largest body after inflation: ``socket.request.max.bytes``."""
-        return self.socket_request_max_bytes
-
-    @property
-    def max_wait_ms(self) -> int:
-        """Longest wait of a fetch: ``http.max.wait.ms``."""
-        return self.http_max_wait_ms
-
-    @property
     def keep_alive_seconds(self) -> float:
         """Idle time of a connection: ``connections.max.idle.ms``."""
         return self.connections_max_idle_ms / 1000

@@ -12,9 +12,14 @@ import enum
 import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 
+if TYPE_CHECKING:
+    from kafkalog.errors import KafkalogError
+
+E = TypeVar("E", bound="KafkalogError")
 Value = int | float | bool | str | tuple[str, ...] | None
 
 DOUBLE_MAX = 1.7976931348623157e308
@@ -115,14 +120,17 @@ class Setting:
         return self.valid.describe(self.kind)
 
     def parse(self, text: str) -> Value:
-        """The value of text; ValueError when it is not of the kind or outside the valid range.
-
-        Its message leaves it to the caller to name that range.
-        """
+        """The value of text; ValueError when it is not of the kind or outside the valid range."""
         value = parse_value(self.kind, text)
         if not self.valid.accepts(value):
             raise ValueError("is not allowed")
         return value
+
+    def refusal(self, kind: type[E], text: str | None, reason: str) -> E:
+        """The error of a value that ``parse`` refused, or that does not fit to others."""
+        value = f"Invalid value {text} for configuration {self.key}"
+        message = f"{value}: {reason} (valid: {self.valid_text})"
+        return kind(message, key=self.key, value=text, valid=self.valid_text)
 
 
 def parse_value(kind: Kind, text: str) -> Value:

@@ -75,15 +75,6 @@ _MEANING = {"_": ".", "__": "_", "___": "-"}
 _FILE_SUFFIX = "_FILE"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenText:
-    """A key's text, the variable that gave it, and whether that named a file that holds it."""
-
-    text: str
-    variable: str
-    is_from_file: bool = False
-
-
 def key_of_variable(suffix: str) -> str:
     """``LOG_RETENTION_MS`` to ``log.retention.ms``; suffix is the name without its prefix."""
     return _UNDERSCORES.sub(lambda found: _MEANING[found.group()], suffix.lower())
@@ -91,14 +82,14 @@ def key_of_variable(suffix: str) -> str:
 
 def settings_of_environment(
     environment: Mapping[str, str], read_file: Callable[[str], str]
-) -> dict[str, GivenText]:
+) -> dict[str, _Given]:
     """Key -> text of every variable that is meant as a setting.
 
     read_file gives the content of the file of that path; a line end at its end is no part of the
     value. InvalidConfig when a variable stands there both with ``_FILE`` and without; what
     read_file raises.
     """
-    found: dict[str, GivenText] = {}
+    found: dict[str, _Given] = {}
     for prefix in _PREFIXES:
         for variable in sorted(environment):
             if not variable.startswith(prefix) or _NOT_SETTINGS.fullmatch(variable):
@@ -113,13 +104,15 @@ def settings_of_environment(
                     message = f"{prefix}{plain} and {variable} are both set: one of them"
                     raise InvalidConfig(message, key=key_of_variable(plain))
                 text = read_file(value).removesuffix("\n").removesuffix("\r")
-                found[key_of_variable(plain)] = GivenText(text, variable, is_from_file=True)
+                found[key_of_variable(plain)] = _Given(
+                    text, Source.ENVIRONMENT, variable, is_hidden=True
+                )
                 continue
             is_link = _LINK_VALUE.match(value) or (
                 key not in BROKER_LEVEL and _is_of_service(variable, environment)
             )
             if suffix and not is_link:
-                found[key] = GivenText(value, variable)
+                found[key] = _Given(value, Source.ENVIRONMENT, variable)
     return found
 
 
@@ -301,7 +294,7 @@ def load_settings(
         else:
             values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
     _check_together(values)
-    broker, server = _broker_config(values), _server_config(values)
+    broker, server = _broker_config(values), ServerConfig(**_fields_of(ServerConfig, values))
     _check_ports(server)
     notices += _check_access(server)
     return Settings(values, broker, server, tuple(notices))
@@ -398,7 +391,7 @@ def _pairs_of(name: str, data: bytes) -> dict[str, str]:
 
 def _merge(
     files: Mapping[str, bytes],
-    environment: Mapping[str, GivenText],
+    environment: Mapping[str, _Given],
     overrides: Mapping[str, str],
 ) -> tuple[dict[str, _Given], list[Notice]]:
     """What the strongest source gave for each key; notices about those that are unknown."""
@@ -406,8 +399,7 @@ def _merge(
     for name, data in files.items():
         for key, text in _pairs_of(name, data).items():
             texts[key] = _Given(text, Source.FILE, name)
-    for key, given in environment.items():
-        texts[key] = _Given(given.text, Source.ENVIRONMENT, given.variable, given.is_from_file)
+    texts.update(environment)
     for key, text in overrides.items():
         texts[key] = _Given(text, Source.OVERRIDE)
     notices: list[Notice] = []
@@ -440,8 +432,7 @@ def _parse(setting: Setting, given: _Given) -> Value:
 
 
 def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:
-    message = f"Invalid value {text} for {setting.key}: {reason} (valid: {setting.valid_text})"
-    return InvalidConfig(message, key=setting.key, value=text, valid=setting.valid_text)
+    return setting.refusal(InvalidConfig, text, reason)
 
 
 def _check_together(values: Mapping[str, ResolvedValue]) -> None:
@@ -516,10 +507,6 @@ def _broker_config(values: Mapping[str, ResolvedValue]) -> BrokerConfig:
         resolved = values[fault[0]]
         raise _refused(resolved.setting, resolved.shown_text, fault[1])
     return broker
-
-
-def _server_config(values: Mapping[str, ResolvedValue]) -> ServerConfig:
-    return ServerConfig(**_fields_of(ServerConfig, values))
 
 
 def _fields_of(

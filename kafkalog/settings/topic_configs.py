@@ -68,13 +68,7 @@ def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> Log
         try:
             value = setting.parse(text)
         except ValueError as error:
-            message = (
-                f"Invalid value {text} for configuration {key}: {error} "
-                f"(valid: {setting.valid_text})"
-            )
-            raise InvalidTopicConfig(
-                message, key=key, value=text, valid=setting.valid_text
-            ) from error
+            raise setting.refusal(InvalidTopicConfig, text, str(error)) from error
         if setting.field:
             changes[setting.field] = inward(value)
     return checked(replace(defaults, **changes))

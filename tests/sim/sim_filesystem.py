@@ -14,6 +14,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.env.filesystem import FileStat
 from kafkalog.env.system_filesystem import WholeFiles
 from tests.sim.disk_memory import note_disk
 from tests.sim.sim_crash import CrashMode, Survivor
@@ -33,19 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import FileStat, ReadableFile
+    from kafkalog.env.filesystem import ReadableFile
     from tests.sim.sim_faults import Fault
 
 DEFAULT_CAPACITY_BYTES = 1 << 40
-
-
-@dataclass(frozen=True, slots=True)
-class SimFileStat:
-    name: str
-    size: int
-    mtime_ms: int
-    is_dir: bool
-    is_file: bool
 
 
 @dataclass(slots=True)
@@ -57,12 +49,12 @@ class SimLock:
         self.locked.discard(self.path)
 
 
-def _stat_of(name: str, node: Node) -> SimFileStat:
+def _stat_of(name: str, node: Node) -> FileStat:
     if isinstance(node, Inode):
-        return SimFileStat(name, len(node.content), node.mtime_ms, False, True)
+        return FileStat(name, len(node.content), node.mtime_ms, False, True)
     if isinstance(node, Directory):
-        return SimFileStat(name, PAGE_BYTES, node.mtime_ms, True, False)
-    return SimFileStat(name, len(node.target), 0, False, False)
+        return FileStat(name, PAGE_BYTES, node.mtime_ms, True, False)
+    return FileStat(name, len(node.target), 0, False, False)
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -222,7 +214,7 @@ class SimFilesystem(WholeFiles):
         names = self._directory(path).names
         return [_stat_of(name, names[name]) for name in sorted(names)]
 
-    def stat(self, path: str) -> SimFileStat:
+    def stat(self, path: str) -> FileStat:
         self.enter("stat", path)
         return _stat_of(_split(path)[1], self._existing(path))
 

@@ -234,7 +234,7 @@ def test_a_configuration_that_no_daemon_takes() -> None:
     result = doctor("--override", "http.port=x")
     assert result.exit_code == 1
     first, last = result.stdout.splitlines()
-    assert first.startswith("error: configuration: Invalid value x for http.port")
+    assert first.startswith("error: configuration: Invalid value x for configuration http.port")
     assert last == "1 error"
     shared = doctor("--override", "admin.port=8082")
     assert shared.exit_code == 1

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
+from kafkalog.env.filesystem import FileStat
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.env.filesystem import FileStat, ReadableFile, ReadFilesystem
+    from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
 
 _IDENTITIES = (
     *("generation", "VersionId", "version_id", "ETag", "etag"),
@@ -116,17 +117,6 @@ def trimmed(path: str) -> str:
         what = f"{shown(path)} names no directory: it has to be like {address}//bucket/logs"
         raise StoreMissing(what)
     return address
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectStat:
-    """See FileStat. ``mtime_ms`` is 0 where the store does not tell."""
-
-    name: str
-    size: int
-    mtime_ms: int
-    is_dir: bool
-    is_file: bool
 
 
 class StoredObject:
@@ -323,10 +313,10 @@ def _number_of(error: OSError) -> int:
     return next((number for kind, number in _NUMBERS.items() if isinstance(error, kind)), errno.EIO)
 
 
-def _stat_of(info: dict[str, Any]) -> ObjectStat:
+def _stat_of(info: dict[str, Any]) -> FileStat:
     is_dir = info["type"] == "directory"
     name = str(info["name"]).rstrip("/").rpartition("/")[2]
-    return ObjectStat(name, int(info.get("size") or 0), _mtime_ms(info), is_dir, not is_dir)
+    return FileStat(name, int(info.get("size") or 0), _mtime_ms(info), is_dir, not is_dir)
 
 
 def _mtime_ms(info: dict[str, Any]) -> int:

@@ -167,11 +167,10 @@ class Operations:
         unit = self._logs.unit_of(log)
         unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
 
-    @requires(Action.READ, Resource.TOPIC, "topic")
+    @requires(Action.READ, Resource.TOPIC, "log")
     def fetch(
         self,
-        topic: str,
-        partition: int,
+        log: UnifiedLog,
         offset: int,
         max_bytes: int,
         isolation: Isolation,
@@ -180,7 +179,7 @@ class Operations:
         may_block: bool,
     ) -> FetchDataInfo:
         """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
-        log = self.partition_log(topic, partition)
+        topic = log.topic_partition.topic
         monotonic_ns = self._runtime.clock.monotonic_ns
         started_ns = monotonic_ns()
         try:
@@ -196,18 +195,11 @@ class Operations:
         self._traffic.observe_read(topic)
         return found
 
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    @requires(Action.DESCRIBE, Resource.TOPIC, "log")
     def list_offset(
-        self,
-        topic: str,
-        partition: int,
-        timestamp_ms: int,
-        isolation: Isolation,
-        *,
-        may_block: bool,
+        self, log: UnifiedLog, timestamp_ms: int, isolation: Isolation, *, may_block: bool
     ) -> TimestampOffset | None:
         """First offset at or after a time; -1 latest, -2 earliest, -3 the largest timestamp's."""
-        log = self.partition_log(topic, partition)
         with self._logs.unit_of(log).log_dir.guard():
             return log.offset_for_timestamp(timestamp_ms, isolation, may_block=may_block)
 

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kafkalog.errors import KafkalogError
 from kafkalog.log.values import WouldBlock
-from kafkalog.server.fetch.source import ReadSlots
+from kafkalog.server.fetch.delayed_fetch import ReadSlots
 from kafkalog.server.fetch.tail_cache import TailCache
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.commands import Command
     from kafkalog.broker.operations import Acks, Operations
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
+    from kafkalog.log.values import (
+        FetchDataInfo,
+        Isolation,
+        LogAppendInfo,
+        TimestampOffset,
+        ValidatedRecords,
+    )
     from kafkalog.observe.metrics import Metrics
     from kafkalog.observe.metrics_page import MetricsPage
     from kafkalog.server.console.threads import ConsoleThreads
@@ -180,6 +186,26 @@ class Api:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self.reader_pools(log.directory), read, True)
 
+    async def fetch(
+        self, log: UnifiedLog, offset: int, max_bytes: int, isolation: Isolation
+    ) -> FetchDataInfo:
+        """Read batches from an offset; errors as of ``Operations.fetch``."""
+        fetch = self.operations.fetch
+        return await self.reading(
+            log,
+            lambda may_block: fetch(log, offset, max_bytes, isolation, may_block=may_block),
+        )
+
+    async def offset_at(
+        self, log: UnifiedLog, timestamp_ms: int, isolation: Isolation
+    ) -> TimestampOffset | None:
+        """The first record at or after a time, or a named offset; None without one."""
+        list_offset = self.operations.list_offset
+        return await self.reading(
+            log,
+            lambda may_block: list_offset(log, timestamp_ms, isolation, may_block=may_block),
+        )
+
     def append(
         self,
         log: UnifiedLog,
@@ -242,9 +268,8 @@ def _in_context(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Call
 
 
 API_KEY: web.AppKey[Api] = web.AppKey("api", Api)
-# The gate sets them: the view of the request's principal, and its name.
+# The gate sets it: the view of the request's principal.
 API_VIEW: web.RequestKey[Api] = web.RequestKey("api_view", Api)
-PRINCIPAL: web.RequestKey[str] = web.RequestKey("principal", str)
 
 
 def api_of(request: web.Request) -> Api:

@@ -314,7 +314,11 @@ class DaemonRun:
             offset = log.log_start_offset
             while True:
                 answer = operations.fetch(
-                    topic, partition, offset, FETCH_BYTES, Isolation.HIGH_WATERMARK, may_block=True
+                    operations.partition_log(topic, partition),
+                    offset,
+                    FETCH_BYTES,
+                    Isolation.HIGH_WATERMARK,
+                    may_block=True,
                 )
                 for data in split(bytes(answer.data)):
                     header = read_header(data)
@@ -338,7 +342,10 @@ class DaemonRun:
 
         def ask(timestamp_ms: int) -> int | None:
             found = operations.list_offset(
-                topic, partition, timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+                operations.partition_log(topic, partition),
+                timestamp_ms,
+                Isolation.HIGH_WATERMARK,
+                may_block=True,
             )
             return None if found is None else found.offset
 

@@ -246,7 +246,7 @@ def test_the_acts_of_a_reader_and_of_a_writer() -> None:
         with pytest.raises(TopicAccessDenied, match="write topic t"):
             reader.submit_produce(log, records_of(batch_of("x"), log), Acks.LEADER)
         with pytest.raises(TopicAccessDenied, match="read topic t"):
-            writer.fetch("t", 0, 0, 100, Isolation.HIGH_WATERMARK, may_block=True)
+            writer.fetch(log, 0, 100, Isolation.HIGH_WATERMARK, may_block=True)
         writer.submit_produce(log, records_of(batch_of("x"), log), Acks.LEADER)
 
 

@@ -34,6 +34,8 @@ from tests.sim.sim_manager import DIRS, SimManager, batch_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kafkalog.log.unified_log import UnifiedLog
+
 
 BROWSER = {"Accept": "text/html"}
 TIMEOUT = ClientTimeout(30)
@@ -106,11 +108,11 @@ def test_pages_of_a_disk_that_hangs_hold_up_no_other() -> None:
     edge.sim.produce("t", batch_of("b"), partition=1)
     whole, begun = edge.sim.operations.fetch, threading.Semaphore(0)
 
-    def fetch(topic: str, partition: int, *arguments: Any, **more: Any) -> Any:
-        if partition == 0:
+    def fetch(log: UnifiedLog, *arguments: Any, **more: Any) -> Any:
+        if log.topic_partition.partition == 0:
             begun.release()
             edge.gate.wait()
-        return whole(topic, partition, *arguments, **more)
+        return whole(log, *arguments, **more)
 
     edge.sim.operations.fetch = fetch  # type: ignore[method-assign] # a disk that hangs
 

@@ -49,7 +49,7 @@ def fetched(sim: SimManager, topic: str, partition: int = 0) -> int:
     """Offset behind the last batch a reader sees."""
     log = sim.operations.partition_log(topic, partition)
     found = sim.operations.fetch(
-        topic, partition, log.log_start_offset, 1 << 20, Isolation.HIGH_WATERMARK, may_block=True
+        log, log.log_start_offset, 1 << 20, Isolation.HIGH_WATERMARK, may_block=True
     )
     return found.next_offset
 

@@ -403,7 +403,11 @@ def damaged(world: CleaningDaemon, *suffixes: str) -> tuple[CleaningDaemon, Lost
 def first_offset(world: CleaningDaemon, offset: int) -> int:
     """Where a fetch begins."""
     found = world.sim.operations.fetch(
-        "t", 0, offset, 1 << 20, Isolation.HIGH_WATERMARK, may_block=True
+        world.sim.operations.partition_log("t", 0),
+        offset,
+        1 << 20,
+        Isolation.HIGH_WATERMARK,
+        may_block=True,
     )
     return found.base_offset
 

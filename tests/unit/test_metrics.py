@@ -448,9 +448,10 @@ def test_appends_and_fetches_are_timed() -> None:
     sim.operations.topics.create("t", 1)
     for acks in (Acks.ALL, Acks.LEADER):
         assert sim.produce("t", batch_of("a"), acks).error is None
-    sim.operations.fetch("t", 0, 0, 1000, Isolation.HIGH_WATERMARK, may_block=True)
+    log = sim.operations.partition_log("t", 0)
+    sim.operations.fetch(log, 0, 1000, Isolation.HIGH_WATERMARK, may_block=True)
     with pytest.raises(OffsetAboveLogEnd):
-        sim.operations.fetch("t", 0, 9, 1000, Isolation.HIGH_WATERMARK, may_block=True)
+        sim.operations.fetch(log, 9, 1000, Isolation.HIGH_WATERMARK, may_block=True)
     assert value(sim, "kafkalog_append_seconds_count", outcome="ok") == 2
     assert value(sim, "kafkalog_append_seconds_count", outcome="error") == 0
     assert value(sim, "kafkalog_fetch_seconds_count", outcome="ok") == 1

@@ -56,7 +56,11 @@ def read_all(sim: SimManager, partition: int) -> int:
     offset, count = log.log_start_offset, 0
     while offset < log.log_end_offset:
         found = sim.operations.fetch(
-            "t", partition, offset, 1, Isolation.HIGH_WATERMARK, may_block=True
+            sim.operations.partition_log("t", partition),
+            offset,
+            1,
+            Isolation.HIGH_WATERMARK,
+            may_block=True,
         )
         assert found.next_offset > offset
         offset, count = found.next_offset, count + 1
@@ -77,7 +81,8 @@ def test_open_files_are_bounded_whatever_the_segments(acks: Acks) -> None:
     assert segments >= PARTITIONS * BATCHES
     for partition in range(PARTITIONS):
         assert read_all(sim, partition) == BATCHES
-        found = sim.operations.list_offset("t", partition, 1, Isolation.LOG_END, may_block=True)
+        log = sim.operations.partition_log("t", partition)
+        found = sim.operations.list_offset(log, 1, Isolation.LOG_END, may_block=True)
         assert found is not None
         assert found.offset == 0
     assert sim.disk.open_handles <= most

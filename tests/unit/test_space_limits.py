@@ -91,7 +91,9 @@ def test_what_frees_space_still_works() -> None:
     taken = fill(sim)
     set_free(sim, RESERVE // 2)
     sim.clock.advance_ms(10_000)
-    found = sim.operations.fetch("t", 0, 0, 1, Isolation.HIGH_WATERMARK, may_block=True)
+    found = sim.operations.fetch(
+        sim.operations.partition_log("t", 0), 0, 1, Isolation.HIGH_WATERMARK, may_block=True
+    )
     assert len(found.data) > 9_000
     sim.operations.topics.create("u", 3)
     assert sim.delete_records("t", taken // 2).error is None

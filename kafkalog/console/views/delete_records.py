@@ -117,7 +117,10 @@ def _target(
     if question.timestamp_ms is None:
         return question.offset
     found = operations.list_offset(
-        topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+        operations.partition_log(topic, partition),
+        question.timestamp_ms,
+        Isolation.HIGH_WATERMARK,
+        may_block=True,
     )
     return report.facts.high_watermark if found is None else found.offset
 

@@ -121,7 +121,10 @@ def _answer(
     offset, timestamp_ms = question.offset, None
     if question.timestamp_ms is not None:
         record = operations.list_offset(
-            topic, partition, question.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+            operations.partition_log(topic, partition),
+            question.timestamp_ms,
+            Isolation.HIGH_WATERMARK,
+            may_block=True,
         )
         if record is None:
             return f"No record at or after {moment(question.timestamp_ms)}.", None

@@ -91,8 +91,9 @@ class _Reader:
             is_settled = self.position < self._log.last_stable_offset
             isolation = Isolation.LAST_STABLE if is_settled else Isolation.HIGH_WATERMARK
             try:
+                log = self._operations.partition_log(*self._at)
                 info = self._operations.fetch(
-                    *self._at, self.position, FETCH_BYTES, isolation, may_block=True
+                    log, self.position, FETCH_BYTES, isolation, may_block=True
                 )
             except CorruptBatch as fault:
                 damaged = damaged_slice(fault, self.position, until, FETCH_BYTES)
@@ -212,7 +213,10 @@ def _resolved(
     if place.timestamp_ms is not None:
         try:
             found = operations.list_offset(
-                topic, partition, place.timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True
+                operations.partition_log(topic, partition),
+                place.timestamp_ms,
+                Isolation.HIGH_WATERMARK,
+                may_block=True,
             )
         except CorruptBatch as fault:
             start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)

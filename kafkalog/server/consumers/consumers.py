@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.broker.groups.consumers import Consumer
-    from kafkalog.log.values import TimestampOffset
     from kafkalog.server.consumers.poll import PartitionPage
 
 
@@ -343,15 +342,7 @@ async def _offsets_at(
     isolation = consumer.config.isolation
     for at, timestamp_ms in times.items():
         log = api.operations.partition_log(at.topic, at.partition)
-
-        def read(
-            may_block: bool, at: TopicPartition = at, timestamp_ms: int = timestamp_ms
-        ) -> TimestampOffset | None:
-            return api.operations.list_offset(
-                at.topic, at.partition, timestamp_ms, isolation, may_block=may_block
-            )
-
-        answer = await api.reading(log, read)
+        answer = await api.offset_at(log, timestamp_ms, isolation)
         found[at] = consumer.end_of(log) if answer is None else answer.offset
     return found
 

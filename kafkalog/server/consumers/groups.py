@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.broker.groups.groups import PartitionLag
-    from kafkalog.log.values import TimestampOffset
 
 ROUTES = web.RouteTableDef()
 DESCRIBE_GROUP = Access(Action.DESCRIBE, Resource.GROUP)
@@ -226,13 +225,7 @@ async def _reset_offset(
         return log.high_watermark
     if wanted.to == "timestamp":
         timestamp_ms = parse_timestamp(str(wanted.timestamp))
-
-        def read(may_block: bool) -> TimestampOffset | None:
-            return api.operations.list_offset(
-                at.topic, at.partition, timestamp_ms, Isolation.HIGH_WATERMARK, may_block=may_block
-            )
-
-        found = await api.reading(log, read)
+        found = await api.offset_at(log, timestamp_ms, Isolation.HIGH_WATERMARK)
         return log.high_watermark if found is None else found.offset
     if wanted.to == "shift":
         if old is None:

@@ -125,7 +125,7 @@ class ConsumerPoll:
         while True:
             self._seen[at] = consumer.end_of(log)
             try:
-                info = await self._read(log, position, max_bytes)
+                info = await api.fetch(log, position, max_bytes, consumer.config.isolation)
             except OffsetOutOfRange:
                 # Its records went meanwhile: as auto.offset.reset says.
                 moved = consumer.position(at)
@@ -143,15 +143,6 @@ class ConsumerPoll:
             position = page.next_offset
             if position >= consumer.end_of(log):
                 return None
-
-    async def _read(self, log: UnifiedLog, position: int, max_bytes: int) -> FetchDataInfo:
-        api, at, isolation = self._api, log.topic_partition, self._consumer.config.isolation
-        return await api.reading(
-            log,
-            lambda may_block: api.operations.fetch(
-                at.topic, at.partition, position, max_bytes, isolation, may_block=may_block
-            ),
-        )
 
     async def _write(
         self, log: UnifiedLog, info: FetchDataInfo, position: int, max_bytes: int

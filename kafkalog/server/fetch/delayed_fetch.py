@@ -1,21 +1,26 @@
 """Fetches that wait for records, woken by the append that moves the high watermark.
 
-Open streams count against the same limit. Owned by the event loop.
+Open streams count against the same limit; ``ReadSlots`` bounds the reads that they hold. Owned by
+the event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
     from kafkalog.broker.directory.commands import Command
     from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.unified_log import UnifiedLog
+
+# Streams of one log directory that hold a read at once: its readers are busy, and so is the loop.
+_READS_HELD = 8
 
 
 class DelayedFetches:
@@ -51,7 +56,7 @@ class DelayedFetches:
                     waiter.set_result(True)
 
     def wake_all(self) -> None:
-        """At shutdown: everybody answers with what there is, streams come to their end."""
+        """At shutdown: fetches answer with what there is, streams end."""
         self.wake(list(self._waiting))
         for stop in self._streams:
             stop()
@@ -62,12 +67,12 @@ class DelayedFetches:
 
     async def wait_any(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
         """Wait until one of them is woken; False when the time is over. ApiError 42903."""
-        with self.place():
-            return await self.wait_in_place(keys, timeout_seconds)
+        with self.slot():
+            return await self.wait_in_slot(keys, timeout_seconds)
 
     @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """One of the places for those who wait; a stream keeps its own to its end.
+    def slot(self) -> Iterator[None]:
+        """One of the slots for waiting fetches; a stream keeps its own to its end.
 
         ApiError 42903 when there is none.
         """
@@ -79,8 +84,8 @@ class DelayedFetches:
         finally:
             self._count -= 1
 
-    async def wait_in_place(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
-        """As ``wait_any``, for who has a place."""
+    async def wait_in_slot(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
+        """As ``wait_any``, for a caller that has a slot."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         for key in keys:
             self._waiting.setdefault(key, set()).add(waiter)
@@ -94,8 +99,8 @@ class DelayedFetches:
 
     @contextlib.contextmanager
     def stream(self, stop: Callable[[], None]) -> Iterator[None]:
-        """A place for a stream of any length; ``stop`` is called at shutdown. ApiError 42903."""
-        with self.place():
+        """A slot for a stream of any length; ``stop`` is called at shutdown. ApiError 42903."""
+        with self.slot():
             self._streams.add(stop)
             try:
                 yield
@@ -108,6 +113,24 @@ class DelayedFetches:
             waiters.discard(waiter)
             if not waiters:
                 del self._waiting[key]
+
+
+class ReadSlots:
+    """Bounds what all streams hold of reads that are not sent yet, which may be of a MiB each.
+
+    By log directory, because a disk that hangs must not hold up the streams of others.
+    """
+
+    def __init__(self) -> None:
+        self._semaphores: dict[str, asyncio.Semaphore] = {}
+
+    def of(self, log: UnifiedLog) -> asyncio.Semaphore:
+        """The slots of the directory that the log is in."""
+        log_dir = log.directory.rpartition("/")[0]
+        slots = self._semaphores.get(log_dir)
+        if slots is None:
+            slots = self._semaphores[log_dir] = asyncio.Semaphore(_READS_HELD)
+        return slots
 
 
 def _expire(waiter: asyncio.Future[bool]) -> None:

@@ -30,14 +30,8 @@ async def fetch(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + max_wait_ms / 1000
     tp = log.topic_partition
-
-    def read(may_block: bool) -> FetchDataInfo:
-        return api.operations.fetch(
-            tp.topic, tp.partition, offset, max_bytes, isolation, may_block=may_block
-        )
-
     while True:
-        info = await api.reading(log, read)
+        info = await api.fetch(log, offset, max_bytes, isolation)
         left = deadline - loop.time()
         if len(info.data) >= min(min_bytes, max_bytes) or left <= 0 or api.stopping:
             break
@@ -47,6 +41,7 @@ async def fetch(
         )
         if bound == _bound_seen(info, isolation):
             await api.delayed_fetches.wait(tp, left)
+        log = api.operations.partition_log(tp.topic, tp.partition)  # may have moved or be deleted
     api.metrics.traffic.observe_fetch(tp.topic, len(info.data))
     return info
 

@@ -304,7 +304,7 @@ async def _stream(asked: _Asked, tag: str) -> web.StreamResponse:
         shared_shape=query.shape if _is_shared(asked) else None,
         request_id=request[REQUEST_ID],
     )
-    with api.delayed_fetches.place(), contextlib.closing(stream):
+    with api.delayed_fetches.slot(), contextlib.closing(stream):
         pieces = stream.pieces()
         first = [await anext(pieces)]
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: asked.media_type})

@@ -24,7 +24,7 @@ from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, parse_body
 
 if TYPE_CHECKING:
-    from kafkalog.log.values import Isolation, TimestampOffset
+    from kafkalog.log.values import Isolation
 
 ROUTES = web.RouteTableDef()
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -42,15 +42,8 @@ async def look_up(
     api: Api, topic: str, partition: int, timestamp_ms: int, isolation: Isolation
 ) -> OffsetAnswer:
     """The answer to one look-up; -1 and -1 when nothing is found. KafkalogError."""
-    operations = api.operations
-    log = operations.partition_log(topic, partition)
-
-    def read(may_block: bool) -> TimestampOffset | None:
-        return operations.list_offset(
-            topic, partition, timestamp_ms, isolation, may_block=may_block
-        )
-
-    found = await api.reading(log, read)
+    log = api.operations.partition_log(topic, partition)
+    found = await api.offset_at(log, timestamp_ms, isolation)
     if found is None:
         return OffsetAnswer(topic, partition, offset=-1, timestamp=-1, leader_epoch=-1)
     return OffsetAnswer(

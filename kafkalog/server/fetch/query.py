@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import Isolation, TimestampOffset
+    from kafkalog.log.values import Isolation
     from kafkalog.server.api import Api
     from kafkalog.server.protocol.parameters import Parameter
 
@@ -262,12 +262,5 @@ async def _start(api: Api, log: UnifiedLog, query: RecordQuery, *, is_new: bool)
         return start if is_new else max(start, limit - query.tail)
     if query.start == "from":
         return start if is_new or query.is_from_earliest else limit
-    at = log.topic_partition
-
-    def find(may_block: bool) -> TimestampOffset | None:
-        return api.operations.list_offset(
-            at.topic, at.partition, query.timestamp_ms, query.isolation, may_block=may_block
-        )
-
-    found = await api.reading(log, find)
+    found = await api.offset_at(log, query.timestamp_ms, query.isolation)
     return limit if found is None else found.offset

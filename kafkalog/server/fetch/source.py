@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api
+    from kafkalog.server.fetch.delayed_fetch import ReadSlots
 
 
-# Streams of one log directory that hold a read at once: its readers are busy, and so is the loop.
-_READS_HELD = 8
 # Encoded on the event loop: larger data, also after inflating, is encoded on a pool.
 _INLINE_BYTES = 256 << 10
 
@@ -58,31 +57,13 @@ class Cursor:
         return self.position >= self.limit
 
 
-class ReadSlots:
-    """Bounds what all streams hold of reads that are not sent yet, which may be of a MiB each.
-
-    By log directory, because a disk that hangs must not hold up the streams of others.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[str, asyncio.Semaphore] = {}
-
-    def of(self, log: UnifiedLog) -> asyncio.Semaphore:
-        """The places of the directory that the log is in."""
-        log_dir = log.directory.rpartition("/")[0]
-        places = self._places.get(log_dir)
-        if places is None:
-            places = self._places[log_dir] = asyncio.Semaphore(_READS_HELD)
-        return places
-
-
 class RecordSource:
-    """See the module. ``places``: what a read holds one of until ``release``; None: a page's."""
+    """See the module. ``slots``: what a read holds one of until ``release``; None: a page's."""
 
     def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
         self._api = api
-        self.places: ReadSlots | None = None
-        self._place: asyncio.Semaphore | None = None  # of the read that was given out
+        self.slots: ReadSlots | None = None
+        self._slot: asyncio.Semaphore | None = None  # of the read that was given out
         self.isolation = isolation
         self._turn = 0
         self.cursors = list(cursors)
@@ -154,22 +135,22 @@ class RecordSource:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether others may need the place that the last read has."""
-        return self._place is not None and self._place.locked()
+        """Whether others may need the slot that the last read has."""
+        return self._slot is not None and self._slot.locked()
 
     def release(self) -> None:
         """Nothing of the last read is held any more."""
-        if self._place is not None:
-            self._place.release()
-            self._place = None
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
 
     async def _read(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
-        """As ``_look``, in a place if there are any; it is kept for what there is to hold."""
-        if self.places is None:
+        """As ``_look``, in a slot if there are any; it is kept for what there is to hold."""
+        if self.slots is None:
             return await self._look(cursor, max_bytes)
-        place = self.places.of(self.log_of(cursor))
-        await place.acquire()
-        self._place, info = place, None
+        slot = self.slots.of(self.log_of(cursor))
+        await slot.acquire()
+        self._slot, info = slot, None
         try:
             info = await self._look(cursor, max_bytes)
         finally:
@@ -178,15 +159,9 @@ class RecordSource:
         return info
 
     async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
-        operations, at, position = self._api.operations, cursor.at, cursor.position
         log = self.look(cursor)
-        info = await self._api.reading(
-            log,
-            lambda may_block: operations.fetch(
-                at.topic, at.partition, position, max_bytes, self.isolation, may_block=may_block
-            ),
-        )
-        self._api.metrics.traffic.observe_fetch(at.topic, len(info.data))
+        info = await self._api.fetch(log, cursor.position, max_bytes, self.isolation)
+        self._api.metrics.traffic.observe_fetch(cursor.at.topic, len(info.data))
         cursor.high_watermark = info.high_watermark
         cursor.log_start_offset = info.log_start_offset
         return info

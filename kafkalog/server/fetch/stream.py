@@ -60,7 +60,7 @@ class RecordStream:
         """
         self._api = api
         self._source = source
-        source.places = api.read_slots
+        source.slots = api.read_slots
         self._writer = writer
         writer.positions = {}
         self._max_wait_seconds = None if max_wait_ms is None else max_wait_ms / 1000
@@ -189,7 +189,7 @@ class RecordStream:
             if idle_left <= 0:
                 return self._finish()
             left = min(left, idle_left)
-        is_woken = await self._api.delayed_fetches.wait_in_place(
+        is_woken = await self._api.delayed_fetches.wait_in_slot(
             self._source.keys, min(left, KEEP_ALIVE_SECONDS)
         )
         return b"" if is_woken or left < KEEP_ALIVE_SECONDS else self._writer.keep_alive()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -24,9 +24,14 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.security.rate_limits import RATE_LIMITS, RateLimits
 
 if TYPE_CHECKING:
-    from kafkalog.format.wire.json_documents import Splitter
-    from kafkalog.server.api import Api
+    from collections.abc import Callable
 
+    from kafkalog.format.wire.json_documents import Splitter
+    from kafkalog.server.fetch.delayed_fetch import DelayedFetches
+    from kafkalog.settings import ServerConfig
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 IDENTITY = ("", "identity")
@@ -34,6 +39,27 @@ IDENTITY = ("", "identity")
 BROKEN_BODY = (web.RequestPayloadError, HttpProcessingError)
 # Inflated at most between two yields to the loop: some milliseconds.
 _INFLATE_STEP_BYTES = 1 << 20
+
+
+class BodyHost(Protocol):
+    """What a body needs of the Api."""
+
+    config: ServerConfig
+    in_flight: InFlightBytes
+    delayed_fetches: DelayedFetches
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the daemon stops."""
+        ...
+
+    def refusal(self) -> str:
+        """Why a request is not served in this phase."""
+        ...
+
+    async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the call on the control pool."""
+        ...
 
 
 class InFlightBytes:
@@ -111,7 +137,9 @@ class Body:
 
     __slots__ = ("_api", "_chunks", "_most_bytes", "_request", "_reserved", "_size")
 
-    def __init__(self, request: web.Request, api: Api, *, most_bytes: int | None = None) -> None:
+    def __init__(
+        self, request: web.Request, api: BodyHost, *, most_bytes: int | None = None
+    ) -> None:
         self._request = request
         self._api = api
         self._most_bytes = most_bytes
@@ -232,7 +260,7 @@ class BodyStream:
     """
 
     def __init__(
-        self, request: web.Request, api: Api, *, life_seconds: float = _LIFE_SECONDS
+        self, request: web.Request, api: BodyHost, *, life_seconds: float = _LIFE_SECONDS
     ) -> None:
         self._request = request
         self._content = request.content
@@ -244,14 +272,14 @@ class BodyStream:
         self._held_bytes = 0
         self._ends_at = asyncio.get_running_loop().time() + life_seconds
         self._patience: asyncio.Timeout | None = None  # of the wait for more
-        self._place = contextlib.ExitStack()
+        self._slot = contextlib.ExitStack()
 
     def __enter__(self) -> BodyStream:
-        self._place.enter_context(self._api.delayed_fetches.stream(self._stop_waiting))
+        self._slot.enter_context(self._api.delayed_fetches.stream(self._stop_waiting))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._place.close()
+        self._slot.close()
         self.release(self._held_bytes)
 
     async def chunk(self, deadline: float) -> bytes:
@@ -349,7 +377,7 @@ class DocumentStream:
     """
 
     def __init__(
-        self, request: web.Request, api: Api, body: BodyStream, splitter: Splitter
+        self, request: web.Request, api: BodyHost, body: BodyStream, splitter: Splitter
     ) -> None:
         self._body = body
         self._splitter = splitter
@@ -430,7 +458,7 @@ _INLINE_BYTES = 32 << 10
 class GzipStream:
     """One stream."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: BodyHost) -> None:
         self._api = api
         self._stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_BITS)
 
@@ -448,7 +476,7 @@ class GzipStream:
         return self._stream.flush()
 
 
-async def gzipped(api: Api, body: bytes) -> bytes:
+async def gzipped(api: BodyHost, body: bytes) -> bytes:
     """A whole body."""
     if len(body) > _INLINE_BYTES:
         return await api.blocking(zlib.compress, body, _LEVEL, _GZIP_BITS)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from kafkalog.server.api import Api
+    from kafkalog.server.protocol.endpoint import Endpoint
     from kafkalog.server.security.gate import Filters
 
 _log = structlog.get_logger("kafkalog.server")
@@ -77,6 +78,7 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
         started = time.perf_counter()
         request_id = ids.take(request)
         request[REQUEST_ID] = request_id
+        spec = endpoint_of(request.match_info.handler)
         api.requests_in_work += 1
         error: Exception | None = None
         try:
@@ -86,9 +88,9 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
                 _refuse_other_pages(filters, request)
                 if has_filters:
                     await _let_in(filters, request)
-                _check_query(request)
+                _check_query(request, spec)
                 if hdrs.EXPECT in request.headers:
-                    await _continue(request, api.config.socket_request_max_bytes)
+                    await _continue(request, spec, api.config.socket_request_max_bytes)
                 response = await handler(request)
             else:
                 response = preflight
@@ -96,7 +98,7 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
             raise
         except Exception as raised:  # noqa: BLE001 - the outermost frame of a request: a defect is 500, never a dead loop
             error = raised
-            response = await _answer_error(api, request, error, request_id)
+            response = await _answer_error(api, request, spec, error)
         finally:
             api.requests_in_work -= 1
         add_standard_headers(response, request_id)
@@ -104,7 +106,7 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
             cors.mark(request, response)
         if rates is not None:
             rates.answered(request, response)
-        audit(request, response.status, error)
+        audit(request, spec, response.status, error)
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unmatched"
         seconds = time.perf_counter() - started
@@ -161,17 +163,14 @@ async def _let_in(filters: Filters, request: web.Request) -> None:
         request[RATE_LIMITS] = filters.rates
 
 
-def _check_query(request: web.Request) -> None:
+def _check_query(request: web.Request, spec: Endpoint | None) -> None:
     """Of a native route; the proxies pass by what they do not know, and so do v2 and v3 here."""
-    if request.query_string and request.path.startswith(_STRICT_PREFIXES):
-        spec = endpoint_of(request.match_info.handler)
-        if spec is not None:
-            check_query(request, spec.parameters)
+    if request.query_string and spec is not None and request.path.startswith(_STRICT_PREFIXES):
+        check_query(request, spec.parameters)
 
 
-async def _continue(request: web.Request, body_limit_bytes: int) -> None:
+async def _continue(request: web.Request, spec: Endpoint | None, body_limit_bytes: int) -> None:
     """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
-    spec = endpoint_of(request.match_info.handler)
     declared = request.content_length or 0
     is_taken = declared <= body_limit_bytes or (spec is not None and spec.is_stream)
     if request.version == HttpVersion11 and is_taken:
@@ -179,19 +178,19 @@ async def _continue(request: web.Request, body_limit_bytes: int) -> None:
         request.writer.output_size = 0  # the answer itself has not begun
 
 
-def _is_event_source(request: web.Request) -> bool:
+def _is_event_source(request: web.Request, spec: Endpoint | None) -> bool:
     """Whether it is from a browser's EventSource, which reconnects only after a status of 200."""
     if request.headers.get(hdrs.ACCEPT, "").strip().lower() != EVENT_STREAM:
         return False
-    spec = endpoint_of(request.match_info.handler)
     answer = spec.answers.get(200) if spec is not None else None
     return answer is not None and EVENT_STREAM in answer.content
 
 
 async def _answer_error(
-    api: Api, request: web.Request, raised: Exception, request_id: str
+    api: Api, request: web.Request, spec: Endpoint | None, raised: Exception
 ) -> web.Response:
     """The answer to what a handler raised."""
+    request_id = request[REQUEST_ID]
     error: KafkalogError | ApiError
     if isinstance(raised, (ApiError, KafkalogError)):
         error = raised
@@ -203,7 +202,7 @@ async def _answer_error(
             "Unhandled error in a request", request_id=request_id, path=path, exc_info=raised
         )
         error = ApiError(50000, "Internal error; quote the request id.")
-    if isinstance(error, NotReady) and _is_event_source(request):
+    if isinstance(error, NotReady) and _is_event_source(request, spec):
         return retry_stream()
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
     response = error_reply(error, request_id, is_v2=is_v2)

@@ -32,6 +32,7 @@ _UNJOINED_BYTES = 64 << 10
 # What a request carries: whether it said another HTTP version than 1.0 or 1.1; its id.
 HAS_OTHER_VERSION = web.RequestKey("has_other_version", bool)
 REQUEST_ID = web.RequestKey("request_id", str)
+PRINCIPAL = web.RequestKey("principal", str)  # by the gate, if there is one
 
 
 class RequestIds:

@@ -14,15 +14,15 @@ import structlog
 from aiohttp import web
 
 from kafkalog.observe.logging import AUDIT
-from kafkalog.server.api import PRINCIPAL
-from kafkalog.server.protocol.endpoint import ADMINISTRATIVE, endpoint_of
+from kafkalog.server.protocol.endpoint import ADMINISTRATIVE
 from kafkalog.server.protocol.errors import entry_error
-from kafkalog.server.protocol.replies import REQUEST_ID
+from kafkalog.server.protocol.replies import PRINCIPAL, REQUEST_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.errors import KafkalogError
+    from kafkalog.server.protocol.endpoint import Endpoint
 
     Subject = dict[str, object]
 
@@ -75,13 +75,14 @@ def note_entries(request: web.Request, entries: Iterable[object], **common: obje
     request[_SUBJECTS] = subjects
 
 
-def audit(request: web.Request, status: int, error: Exception | None) -> None:
+def audit(
+    request: web.Request, spec: Endpoint | None, status: int, error: Exception | None
+) -> None:
     """Write the line of an answered request, if it gets one; its length is bounded.
 
     No credentials and no bodies are in it. Subjects that failed come first: a count replaces the
     rest. Handlers that noted a subject are on record whatever right their route asks for.
     """
-    spec = endpoint_of(request.match_info.handler)
     access = spec.right if spec is not None else None
     is_denied = status in _DENIALS
     is_administrative = access is not None and access.action in ADMINISTRATIVE

@@ -26,8 +26,9 @@ from kafkalog.broker.access_rules import (
 from kafkalog.broker.authorized import authorized
 from kafkalog.errors import NAMES_PATHS
 from kafkalog.format.disk.credentials import Credentials, decode_credentials
-from kafkalog.server.api import API_VIEW, PRINCIPAL
+from kafkalog.server.api import API_VIEW
 from kafkalog.server.protocol.endpoint import METRICS_PATH, endpoint_of
+from kafkalog.server.protocol.replies import PRINCIPAL
 from kafkalog.server.security.authenticators import JWT, NONE, Authenticators, FailedTries, Known
 from kafkalog.server.security.cors import Cors
 from kafkalog.server.security.hosts import Hosts

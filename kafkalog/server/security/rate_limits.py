@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.server.api import PRINCIPAL
 from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.replies import PRINCIPAL
 from kafkalog.server.security.authenticators import ANONYMOUS
 
 if TYPE_CHECKING:

@@ -30,16 +30,15 @@ from kafkalog.format.disk.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
 )
-from kafkalog.format.integers import FormatError
-from kafkalog.format.topic_names import DirectoryState, TopicPartition, parse_directory_name
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.logs.object_store import shown
-from kafkalog.spark.logs.partition_files import is_a_link, readable_offsets
+from kafkalog.spark.logs.partition_files import is_a_link, live_partition, readable_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.env.filesystem import Filesystem, ReadFilesystem
+    from kafkalog.format.topic_names import TopicPartition
 
     ConfigOf = Callable[[str, str], LogConfig]
 
@@ -137,7 +136,7 @@ def _partitions_in(
     except NotADirectoryError as error:
         raise UnusableDirectory(f"{shown(directory)} is not a directory") from error
     if any(each.is_file and each.name.endswith(LOG_SUFFIX) for each in entries):
-        partition = _live_partition(directory.rpartition("/")[2])
+        partition = live_partition(directory.rpartition("/")[2])
         if partition is None:
             raise UnusableDirectory(
                 f"{shown(directory)} holds segments but is not named TOPIC-PARTITION: rename it, "
@@ -150,7 +149,7 @@ def _partitions_in(
         return
     checkpoints, count = _Checkpoints(directory, filesystem), 0
     for entry in entries:
-        partition = None if entry.is_file else _live_partition(entry.name)
+        partition = None if entry.is_file else live_partition(entry.name)
         if partition is None:
             continue
         path = f"{directory.rstrip('/')}/{entry.name}"
@@ -169,15 +168,6 @@ def _partitions_in(
             f"{shown(directory)} is not a log directory: no directory in it is named "
             "TOPIC-PARTITION"
         )
-
-
-def _live_partition(name: str) -> TopicPartition | None:
-    """The partition in a directory of this name; None: none, or none that is served."""
-    try:
-        parsed = parse_directory_name(name)
-    except FormatError:
-        return None
-    return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
 
 
 class _Checkpoints:

@@ -205,7 +205,7 @@ def test_sources_that_cannot_be(tmp_path: Path) -> None:
         assert said in result.output
     result = run("spark", "compact", "--dirs", "s3://", "--out", tmp_path / "out")
     assert result.exit_code == 1
-    assert "s3:// names no directory: it has to be like s3://bucket/logs" in result.output
+    assert "s3:// names no directory: write it as s3://bucket/logs" in result.output
     dirs = f"{source},{tmp_path / 'b'}"
     result = run("spark", "compact", "--dirs", dirs, "--out", tmp_path / "out")
     assert "only one of them can become" in result.output

@@ -432,5 +432,5 @@ def test_a_store_that_cannot_be_had_says_what_to_do() -> None:
         filesystem_for(["nowhere://bucket/logs"])
     with pytest.raises(StoreMissing, match=r"refuses/logs cannot be reached: TypeError: connect"):
         filesystem_for(["hosts://refuses/logs"])
-    with pytest.raises(StoreMissing, match="one kind of place, not from a disk, memory://"):
+    with pytest.raises(StoreMissing, match="one kind of place, not on a disk, memory://"):
         filesystem_for(["/data", "memory://bucket"])

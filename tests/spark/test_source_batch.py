@@ -239,7 +239,7 @@ def test_a_corrupt_batch_is_never_skipped(spark: SparkSession, directory: LogDir
     file.write_bytes(data)
     directory.fill("a", 0, 20, 1)  # so that it is no torn tail
     message = failure_of(read(spark, directory, failOnDataLoss=False))
-    assert "a-0: the batch at offset 10 is no sound one: its CRC is wrong" in message
+    assert "a-0: the batch at offset 10 is not valid: its CRC is wrong" in message
     assert f"{file} at 0" in message
     unchecked = read(spark, directory, checkCrcs=False)
     assert offsets_of(unchecked)[0] == list(range(21))

@@ -170,7 +170,9 @@ def test_a_log_directory_that_is_none_is_named() -> None:
     disk = disk_with(b0=batches(0))
     disk.write_file_atomically("/file", b"")
     for path in ("/nowhere", "/file"):
-        with pytest.raises(UnusableLogDir, match=f"{path} is no directory here: path has to name"):
+        with pytest.raises(
+            UnusableLogDir, match=f"{path} is not a directory on this machine: path must name"
+        ):
             DirectoryLogs(Access(paths=(path,)), disk).topics()
 
 
@@ -441,7 +443,7 @@ def test_everything_that_travels_can_be_pickled() -> None:
 
 def test_an_access_names_directories_or_daemons() -> None:
     for paths, urls in (((), ()), (("/a",), ("http://h:1",))):
-        with pytest.raises(ValueError, match="Name either"):
+        with pytest.raises(ValueError, match="Give either"):
             Access(paths=paths, urls=urls)
     assert "secret" not in repr(Access(urls=("http://h:1",), credentials=Bearer("secret")))
     with pytest.raises(ValueError, match="host:port"):

@@ -86,7 +86,7 @@ def test_a_corrupt_batch_ends_it_in_any_case(logs: LogDirectory) -> None:
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    with pytest.raises(CorruptLog, match="the batch at offset 10 is no sound one"):
+    with pytest.raises(CorruptLog, match="the batch at offset 10 is not valid"):
         offsets(logs, 0, 30, failondataloss="false")
 
 

@@ -1,13 +1,12 @@
-"""DaemonLogs: topics, bounds and pieces of one daemon or of a fleet of them, over HTTP.
+"""Logs of one or several daemons, over HTTP: topics, bounds and pieces, and the batches of a piece.
 
-A topic lives at one daemon, with all of its partitions: which one is asked of each, once, and again
-when the answer no longer holds. One thread; connections are kept between calls.
+One daemon has all partitions of a topic. `DaemonLogs` asks all daemons for their topics once, and
+again when a daemon no longer has a topic. It is for one thread, and keeps connections between
+calls.
 
-Batches of a range of offsets from a daemon, one answer ahead of whoever takes them.
-
-While a chunk is decoded the next one is on its way, by a thread of its own. The client tries a
-request again when a connection breaks or the daemon is away for less than its patience; each
-request begins behind what was delivered, so nothing comes twice.
+`read_daemon_piece` requests the next chunk, in a second thread, while a chunk is processed. The
+client repeats a request when a connection breaks or a daemon does not answer, up to its deadline.
+Each request begins after the delivered offsets, so that nothing is delivered twice.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ if TYPE_CHECKING:
 
 
 def client_of(access: Access, url: str) -> daemons.Client:
-    """A client with the credentials and the patience of an access."""
+    """A client with the credentials and retries of an access."""
     retries = daemons.Retries(deadline_seconds=access.retry_seconds)
     return daemons.Client(url, credentials=access.credentials, tls=access.tls, retries=retries)
 
 
 def isolation_of(access: Access) -> Isolation:
-    """As the daemon names it."""
+    """The isolation level in the words of the daemon."""
     return "read_committed" if access.read_committed else "read_uncommitted"
 
 
@@ -85,7 +84,7 @@ class DaemonLogs:
         return Bounds(start, max(start, end))
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """See Logs. Times before 1970 are 1970: in the protocol, negative ones name places."""
+        """See Logs. Times before 1970 are 1970: negative ones have another meaning in requests."""
         client = self._clients[self._home(topic)]
         try:
             found = client.offset_at(
@@ -96,7 +95,7 @@ class DaemonLogs:
         return found.offset if found.offset >= 0 else None
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
-        """See Logs. Within a segment offsets are taken to be of equal size."""
+        """See Logs. Assumes that the records of a segment are of equal size."""
         if wanted.from_offset >= wanted.to_offset:
             return []
         url = self._home(wanted.topic)
@@ -110,7 +109,7 @@ class DaemonLogs:
                 base, end, size = each["base_offset"], each["next_offset"], each["size_bytes"]
                 cuts.add_segment(base, size, _even_cuts(base, end, size, target_bytes))
         pieces = cut(url, wanted, cuts, target_bytes)
-        return [_without_position(piece) for piece in pieces]
+        return [replace(piece, start_position=None) for piece in pieces]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The current ids of these topics, without topics that do not exist. Raises ClientError."""
@@ -151,7 +150,7 @@ class DaemonLogs:
         raise UnknownTopic(f"There is no topic {topic} at {', '.join(self._clients)}")
 
     def _unknown(self, failure: daemons.NotFound, topic: str) -> UnknownTopic | UnknownPartition:
-        """What a daemon's 404 means here; where the topic lives is asked anew next time."""
+        """The error for a daemon's 404; the next call looks up the daemon of the topic again."""
         self._homes.pop(topic, None)
         kind = UnknownPartition if isinstance(failure, daemons.UnknownPartition) else UnknownTopic
         return kind(failure.message)
@@ -160,7 +159,7 @@ class DaemonLogs:
 def _even_cuts(
     base_offset: int, next_offset: int, size_bytes: int, target_bytes: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Places within a segment to cut at, as an index would have them: last offset, position."""
+    """Evenly spaced places to split a segment, like entries of an index: last offset, position."""
     count = min(size_bytes // max(target_bytes, 1), next_offset - base_offset - 1)
     steps = np.arange(1, max(count, 0) + 1, dtype=np.int64)
     table = np.empty((len(steps), 2), np.int64)
@@ -170,12 +169,8 @@ def _even_cuts(
     return table
 
 
-def _without_position(piece: Piece) -> Piece:
-    return replace(piece, start_position=None)
-
-
 SLACK_BYTES = 64 << 10
-"""More than a piece is said to have: its first batch begins below it, and sizes are estimates."""
+"""Added to the size of a piece, which is an estimate: its first batch may begin before it."""
 
 
 def read_daemon_piece(
@@ -200,7 +195,7 @@ def read_daemon_piece(
                     fetched = coming.result()
                 except daemons.ClientError as failure:
                     rest = wanted._replace(from_offset=next_offset)
-                    if _lies_behind(failure, rest):
+                    if _is_after(failure, rest):
                         return
                     loss = _loss(failure, rest)
                     if loss is None:
@@ -219,7 +214,7 @@ def read_daemon_piece(
 
 
 def _loss(failure: daemons.ClientError, rest: OffsetRange) -> DataLost | None:
-    """What of the rest is missing; None: only an answer is."""
+    """The offsets of the rest that are missing; None: it is another error."""
     if isinstance(failure, daemons.OffsetBelowLogStart):
         start = int(failure.details["log_start_offset"])
         end = min(start, rest.to_offset)
@@ -237,25 +232,25 @@ def _loss(failure: daemons.ClientError, rest: OffsetRange) -> DataLost | None:
 
 
 def _lost_range(failure: daemons.ClientError) -> tuple[int, int] | None:
-    """First and last offset that a daemon says are lost; a batch that is damaged is none."""
+    """First and last lost offset in a daemon's answer; None: nothing is lost."""
     details = failure.details
     if isinstance(failure, daemons.DaemonFault) and "first_offset" in details:
         return int(details["first_offset"]), int(details["last_offset"])
     return None
 
 
-def _lies_behind(failure: daemons.ClientError, rest: OffsetRange) -> bool:
-    """Whether only what lies behind the range is lost: nothing is left of the range itself."""
+def _is_after(failure: daemons.ClientError, rest: OffsetRange) -> bool:
+    """Whether the lost offsets are after the range, which then has no more records."""
     lost = _lost_range(failure)
     return lost is not None and lost[0] >= rest.to_offset
 
 
 def _checked(data: bytes, piece: Piece, offset: int, *, check_crcs: bool) -> memoryview:
-    """The batches of an answer that lie in the range. Raises CorruptLog."""
+    """The batches of an answer that are in the range. Raises CorruptLog."""
     rows = scan(data, check_crc=check_crcs)
     if rows.consumed_bytes != len(data):
         known = int(rows.table[-1, BatchColumn.LAST_OFFSET]) + 1 if rows.count else offset
-        problem = f"it arrived broken ({rows.stop.name.lower()})"
+        problem = f"it is damaged in the answer ({rows.stop.name.lower()})"
         position = rows.stop_position
         raise CorruptLog(piece.range, known, problem, file=piece.place, position=position)
     bases = rows.column(BatchColumn.BASE_OFFSET)

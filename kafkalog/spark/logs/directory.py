@@ -1,17 +1,16 @@
-"""DirectoryLogs: topics, bounds and pieces of log directories, offline or under a running daemon.
+"""Logs in log directories, also under a running daemon: topics, bounds, pieces, offsets by time.
 
-Where reading ends (`Bounds`): while a process holds the directory's ``.lock``, at the high
-watermark that it last wrote to ``replication-offset-checkpoint``, up to five seconds behind the
-truth. What lies behind may be taken back by a power cut, and other records would get the offsets
-that a reader has passed already: being late is the lesser evil, and who needs to be current asks
-the daemon. Without a daemon the log ends with its last valid batch, which a start would keep.
+The end of a log (`Bounds`) while a process holds the ``.lock`` of its directory is the high
+watermark in ``replication-offset-checkpoint``, which is up to five seconds old. A power cut may
+remove records above it, and other records would get their offsets after a reader has passed them:
+it is better to be late, and a reader that must be current asks the daemon. Without a daemon a log
+ends with its last valid batch, as after a start.
 
-One thread. Keeps no descriptor between calls.
+The first record at or after a time is looked up in the time indexes. An index entry (timestamp,
+offset) says that no record up to the offset is newer. It is a hint: the answer is a record that
+was read. Source: Kafka's LogSegment.findOffsetByTimestamp.
 
-The first record at or after a time, by the time indexes of a partition's directory.
-
-An index entry (timestamp, offset) says that nothing up to the offset is newer. It is a hint: the
-answer is a record that was read. Source: Kafka's LogSegment.findOffsetByTimestamp.
+One thread. No descriptor is kept between calls.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ from kafkalog.log.inspect.directory_proof import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.object_store import filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
-    LISTINGS_MAX,
     Checkpoints,
     PartitionFiles,
     offset_entries,
     partitions_in,
     place_of,
     readable_offsets,
+    retried,
     time_entries,
 )
 from kafkalog.spark.logs.pieces import Cuts, cut
@@ -77,22 +76,17 @@ def first_record_at(
     wanted: OffsetRange,
     timestamp_ms: int,
 ) -> int | None:
-    """Offset of the first record of the range that is not older; None: all are.
+    """The offset of the first record of the range that is not older; None: all are older.
 
-    Raises CorruptLog, DataLost when retention took the range meanwhile, and OSError.
+    Raises CorruptLog, DataLost if the range is deleted meanwhile, and OSError.
     """
     whole = LogWalk(filesystem, place, wanted, paths=paths)
-    for _ in range(LISTINGS_MAX):
-        files = whole.listed()
-        try:
-            candidates = list(_candidates(filesystem, files, wanted, timestamp_ms))
-        except FileNotFoundError:
-            continue  # a segment lost its name meanwhile
-        break
-    else:
-        raise FileNotFoundError(2, "Its segments vanish at every look", shown(place))
-    for candidate in candidates:
-        walk = LogWalk(filesystem, files.path, candidate, paths=paths, check_crcs=True)
+
+    def candidates() -> list[OffsetRange]:
+        return list(_candidates(filesystem, whole.listed(), wanted, timestamp_ms))
+
+    for candidate in retried(candidates, shown(place)):
+        walk = LogWalk(filesystem, place, candidate, paths=paths, check_crcs=True)
         for read in walk.chunks():
             found = _first_in(read, candidate, timestamp_ms)
             if found is not None:
@@ -103,9 +97,9 @@ def first_record_at(
 def _candidates(
     filesystem: ReadFilesystem, files: PartitionFiles, wanted: OffsetRange, timestamp_ms: int
 ) -> Iterator[OffsetRange]:
-    """Where it may be, segment by segment."""
+    """The ranges in which the record may be, in order."""
     for segment in files.segments:
-        following = files.behind(segment)
+        following = files.after(segment)
         end = wanted.to_offset if following is None else following.base_offset
         begin, end = max(wanted.from_offset, segment.base_offset), min(wanted.to_offset, end)
         if begin >= end:
@@ -114,7 +108,7 @@ def _candidates(
         entries = time_entries(filesystem, segment, file)
         slot = int(np.searchsorted(entries[:, 0], timestamp_ms)) - 1
         if slot >= 0 and slot == len(entries) - 1 and following is not None:
-            continue  # of a closed segment the last entry is the newest record
+            continue  # the last entry of an inactive segment is for its newest record
         if slot >= 0:
             begin = max(begin, int(entries[slot, 1]))
         if begin < end:
@@ -122,7 +116,7 @@ def _candidates(
 
 
 def _first_in(read: Walked, wanted: OffsetRange, timestamp_ms: int) -> int | None:
-    """The first record of a read that is not older, in the batches whose header promises one."""
+    """The first record of a read that is not older; decodes only batches that may have one."""
     rows = read.table[read.table[:, BatchColumn.MAX_TIMESTAMP] >= timestamp_ms]
     for row in rows.tolist():
         start = row[BatchColumn.POSITION]
@@ -159,7 +153,7 @@ class DirectoryLogs:
         self._warned = set[str]()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no descriptor is kept."""
 
     def topics(self) -> dict[str, list[int]]:
         """See Logs."""
@@ -175,16 +169,13 @@ class DirectoryLogs:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """See Logs. Raises CorruptCheckpoint, too."""
-        for _ in range(LISTINGS_MAX):
-            place = self._place(topic, partition)
-            with contextlib.suppress(FileNotFoundError):  # it moves to another directory
-                return self._bounds_at(place, TopicPartition(topic, partition))
-        raise FileNotFoundError(2, "It moves at every look", shown(place))
+        name = TopicPartition(topic, partition)
+        return retried(lambda: self._bounds_at(self._place(topic, partition), name), str(name))
 
     def _bounds_at(self, place: str, name: TopicPartition) -> Bounds:
         log_dir = place.rsplit("/", 1)[0]
         is_live = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
-        # Before the listing: what it says to be readable is in the files then.
+        # Before the listing, so that the files have everything below the high watermark.
         high_watermark = self._checkpoints.offsets(log_dir, HIGH_WATERMARK_CHECKPOINT).get(name, 0)
         start = self._checkpoints.offsets(log_dir, LOG_START_OFFSET_CHECKPOINT).get(name, 0)
         files = PartitionFiles.listed(self._filesystem, place)
@@ -197,18 +188,18 @@ class DirectoryLogs:
         return Bounds(start, max(start, end))
 
     def _first_offset(self, files: PartitionFiles) -> int:
-        """Of the first segment, or of what is lost in front of it and nobody gave up or deleted."""
+        """The first offset, or that of a loss before it that was neither accepted nor deleted."""
         first = files.segments[0].base_offset
         orphans = [each for each in files.orphans if each < first]
         if not orphans:
             return first
         proof = proof_of(self._filesystem, files.path)
-        begin = max(orphans[0], proof.log_start_offset)  # what retention moves is told there alone
+        begin = max(orphans[0], proof.log_start_offset)  # retention stores its log start there
         lost = not_accepted([(begin, first - 1)] if begin < first else [], proof.accepted_losses)
         return lost[0].first_offset if lost else first
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """See Logs. Raises CorruptLog where it meets what is no sound batch."""
+        """See Logs. Raises CorruptLog."""
         start, end = self.bounds(topic, partition)
         wanted = OffsetRange(topic, partition, start, end)
         place = self._place(topic, partition)
@@ -218,12 +209,13 @@ class DirectoryLogs:
         """See Logs."""
         if wanted.from_offset >= wanted.to_offset:
             return []
-        for _ in range(LISTINGS_MAX):
+
+        def pieces() -> list[Piece]:
             place = self._place(wanted.topic, wanted.partition)
-            with contextlib.suppress(FileNotFoundError):  # a segment or all lost their names
-                cuts = self._cuts(PartitionFiles.listed(self._filesystem, place), wanted)
-                return cut(place, wanted, cuts, target_bytes)
-        raise FileNotFoundError(2, "Its segments vanish at every look", shown(place))
+            cuts = self._cuts(PartitionFiles.listed(self._filesystem, place), wanted)
+            return cut(place, wanted, cuts, target_bytes)
+
+        return retried(pieces, f"{wanted.topic}-{wanted.partition}")
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of these topics in their partitions' directories, without topics that have none.
@@ -292,9 +284,9 @@ class DirectoryLogs:
         raise UnknownTopic(f"There is no topic {topic} in {paths}")
 
     def _valid_end(self, log_dir: str, files: PartitionFiles, wanted: OffsetRange) -> int:
-        """Behind the last valid batch: below the recovery point all were made durable.
+        """The end of the last valid batch; all below the recovery point are durable and valid.
 
-        Without one only the last segment is looked through.
+        Without a recovery point only the last segment is read.
         """
         if not files.segments:
             return wanted.from_offset
@@ -307,7 +299,7 @@ class DirectoryLogs:
             wanted._replace(from_offset=max(first, begin)),
             check_crcs=True,
         )
-        with contextlib.suppress(CorruptLog):  # a torn tail, or zeros: a start would cut it off
+        with contextlib.suppress(CorruptLog):  # a torn tail, or zeros: a start truncates it
             for _ in walk.chunks():
                 pass
         return walk.end_offset
@@ -319,7 +311,7 @@ class DirectoryLogs:
         return last_stable_offset(opened, (read.table for read in walk.chunks()), wanted.to_offset)
 
     def _cuts(self, files: PartitionFiles, wanted: OffsetRange) -> Cuts:
-        """Where the range may be cut: the beginnings of segments, and behind index entries."""
+        """The offsets to split the range at: first ones of segments, and those in indexes."""
         first = files.floor(wanted.from_offset) or next(iter(files.segments), None)
         cuts = Cuts()
         for segment in files.segments:

@@ -1,19 +1,17 @@
-"""Batches of a range of offsets from a partition's directory, whatever happens to it meanwhile.
+"""Reads a range of offsets from a partition's directory, whatever happens to its files meanwhile.
 
-Theory: `partition_files`. A walk goes by offset, not by file: behind the last batch of a file it
-asks where the next offset lies now. A segment is opened once, its size taken once, and read up to
-there; nothing that a range may hold is appended later, as its end was readable when it was planned.
-Between two segments offsets may be missing, after a cleaning; before a gap is believed the
-directory is listed again, and the file that was read must still have its name. What a daemon would
-refuse as lost is lost here, too: the log is gapless, or an index without a log is left. A record
-below the first segment is gone by retention, one below the log start by delete-records, though its
-segment may hold it still.
+`partition_files` describes how files change. A walk goes by offset, not by file: after the last
+batch of a file it looks up which file has the next offset. A segment is opened once and read up to
+the size that it had then: the end of the range was readable when it was planned, so that nothing of
+it is appended later. Offsets may be missing between two segments, after a cleaning. Before a walk
+accepts a gap it lists the directory again, and the file that it read must still have its name. A
+gap that a daemon reports as lost is DataLost here as well: in a log without gaps, or where an index
+without its log is left. A record below the first segment was deleted by retention; one below the
+log start by delete-records, though its segment may still have it.
 
-Of a partition's directory: which transactions were aborted, and up to where all are decided.
-
-A transaction index holds the aborts whose markers lie in its segment, and is written before anybody
-may read the marker. What it says stays true; a cleaning takes an entry when it took the data. So
-whoever reads the entries first and the data behind that leaves out all aborted records.
+Aborted transactions: a transaction index has the aborts whose markers are in its segment. An entry
+is written before any reader may see the marker, and stays valid; a cleaning removes it together
+with the data. So a reader of the entries, then of the data, can skip all aborted records.
 """
 
 from __future__ import annotations
@@ -71,7 +69,7 @@ def aborted_transactions(
 ) -> Table:
     """Those that may overlap the range: int64[n, 3] of producer id, first and last offset.
 
-    Their markers lie in the segment of ``from_offset`` or behind it. Raises CorruptIndex, OSError.
+    Their markers are in the segment of ``from_offset`` or later. Raises CorruptIndex, OSError.
     """
     files = listed()
     for _ in range(LISTINGS_MAX):
@@ -84,13 +82,13 @@ def aborted_transactions(
             overlaps = (entries[:, _LAST] >= from_offset) & (entries[:, _FIRST] < to_offset)
             return np.unique(entries[overlaps, :_LAST_STABLE], axis=0)
         files = again
-    raise OSError(f"The transaction indexes of {shown(files.path)} change with every look")
+    raise OSError(f"The transaction indexes of {shown(files.path)} change with every listing")
 
 
 def _entries(
     filesystem: ReadFilesystem, files: PartitionFiles, from_offset: int, to_offset: int
 ) -> Table:
-    """All entries from the segment of from_offset on, as far as they can matter."""
+    """All entries from the segment of ``from_offset`` on that may overlap the range."""
     segment = files.floor(from_offset)
     first = -1 if segment is None else segment.base_offset
     tables = [np.empty((0, 4), np.int64)]
@@ -105,16 +103,16 @@ def _entries(
             ) from error
         tables.append(table)
         if len(table) and int(table[:, _LAST_STABLE].max()) >= to_offset:
-            break  # later aborts began behind the range
+            break  # later transactions began after the range
     return np.concatenate(tables)
 
 
 def newest_snapshot(
     filesystem: ReadFilesystem, files: PartitionFiles, end_offset: int
 ) -> tuple[int, dict[int, int]]:
-    """The offset up to which a producer snapshot knows, and the open transactions there.
+    """The offset of the newest usable producer snapshot, and the open transactions there.
 
-    (Where the log begins, nothing) without one that can be used.
+    Without one: the first offset of the log, and no transactions.
     """
     for offset in reversed(files.snapshots):
         if offset > end_offset:
@@ -123,17 +121,17 @@ def newest_snapshot(
         try:
             entries = decode_snapshot(filesystem.read_file(f"{files.path}/{name}"))
         except (FileNotFoundError, FormatError):
-            continue  # as at a start: the next older one, and more to look through
+            continue  # as a start does: use the next older one, and read more
         opened = ((each.producer_id, each.current_txn_first_offset) for each in entries)
         return offset, {producer: first for producer, first in opened if first >= 0}
     return (files.segments[0].base_offset if files.segments else 0), {}
 
 
 def last_stable_offset(opened: dict[int, int], tables: Iterable[Table], end_offset: int) -> int:
-    """Behind what is decided: the first record of the first transaction that is open at the end.
+    """The first offset of the transactions that are open at ``end_offset``, or that offset.
 
-    opened  producer id -> first offset of those open where the tables begin
-    tables  `BatchColumn` of all batches from there up to end_offset, which is the high watermark
+    opened  producer id -> first offset of the transactions that are open where the tables begin
+    tables  `BatchColumn` of all batches from there up to the high watermark, ``end_offset``
     """
     opened = dict(opened)
     for table in tables:
@@ -149,16 +147,16 @@ def last_stable_offset(opened: dict[int, int], tables: Iterable[Table], end_offs
 
 
 WALK_BYTES = 1 << 20
-"""A read of who looks at headers, or for one record."""
+"""Bytes of a read for batch headers or a single record."""
 
 TRIES_MAX = 1000
-"""Of opening a segment whose name is gone at every try."""
+"""Tries to open a segment whose name is missing each time."""
 
 _SOUND_ENDS = (ScanStop.END, ScanStop.PARTIAL)
 
 
 class Walked(NamedTuple):
-    """Batches of one read that lie in the range: rows of `BatchColumn`, positions in ``data``."""
+    """The batches of one read in the range: rows of `BatchColumn`, positions in ``data``."""
 
     data: memoryview
     table: Table
@@ -167,7 +165,7 @@ class Walked(NamedTuple):
 
 
 class LogWalk:
-    """A walk through the batches of a range, once, by one thread; see the module."""
+    """One walk through the batches of a range, for one thread; see the module."""
 
     def __init__(
         self,
@@ -180,10 +178,10 @@ class LogWalk:
         check_crcs: bool = False,
         refuses_lost: bool = False,
     ) -> None:
-        """``path``: the partition's directory; ``paths``: where to look when it has moved.
+        """``path``: the partition's directory; ``paths``: log directories it may move to.
 
-        ``refuses_lost``: DataLost for what a missing ``.log`` held, until the loss is accepted;
-        else every gap is passed by.
+        ``refuses_lost``: a gap that is a loss raises DataLost until the loss is accepted; else gaps
+        are skipped.
         """
         self._filesystem = filesystem
         self._path = path
@@ -193,12 +191,12 @@ class LogWalk:
         self._check_crcs = check_crcs
         self._refuses_lost = refuses_lost
         self.next_offset = wanted.from_offset
-        """Behind the last batch that came, and behind the gap that follows it."""
+        """The offset after the last yielded batch, and after the gap that follows it."""
         self.end_offset = wanted.from_offset
-        """Behind the last sound batch that was looked at, in front of the range, too."""
+        """The offset after the last valid batch that was read, also before the range."""
 
     def chunks(self) -> Iterator[Walked]:
-        """The batches in order. Ends at the end of the log, too: see ``next_offset``.
+        """The batches in order, up to the end of range or log: see ``next_offset``.
 
         Raises DataLost for offsets below the first segment and lost ranges, CorruptLog, OSError.
         """
@@ -217,7 +215,7 @@ class LogWalk:
                 continue
             tries = 0
             yield from self._of_segment(segment, file)
-            following = files.behind(segment)
+            following = files.after(segment)
             if following is not None and following.base_offset == self.next_offset:
                 continue
             files = self.listed()
@@ -225,13 +223,13 @@ class LogWalk:
                 return
 
     def _is_end_of(self, segment: Segment, file: ReadableFile, files: PartitionFiles) -> bool:
-        """Behind a file, with a new listing: step over a gap; whether nothing follows."""
+        """At the end of a file: skip a gap, by a new listing; whether no segment follows."""
         now = files.floor(self.next_offset)
         if now is None or now.base_offset != segment.base_offset:
             return False
         if not self._filesystem.is_at(file, now.path()):
-            return False  # cleaned meanwhile: what is there now may reach further
-        following = files.behind(now)
+            return False  # cleaned meanwhile: the new file may have more offsets
+        following = files.after(now)
         if following is None:
             return True
         if self._refuses_lost and self.next_offset < following.base_offset:
@@ -240,9 +238,9 @@ class LogWalk:
         return False
 
     def _require_legal_gap(self, files: PartitionFiles, end_offset: int) -> None:
-        """DataLost when records were in the gap from the next offset on, and nobody gave them up.
+        """Raise DataLost if the gap after the next offset is a loss that was not accepted.
 
-        The proof is read behind the listing: who makes a legal gap says so before.
+        The proof is read after the listing: a daemon writes it before it makes a legal gap.
         """
         wanted = self._wanted
         proof = proof_of(self._filesystem, files.path)
@@ -292,7 +290,7 @@ class LogWalk:
                 return
 
     def _start(self, segment: Segment, file: ReadableFile, end: int) -> tuple[int, int | None]:
-        """(Position to begin at, last offset of the batch there as the index has it)."""
+        """(Position to begin at, last offset of the batch there by the index; None: unknown)."""
         if self.next_offset <= segment.base_offset:
             return 0, None
         entries = offset_entries(self._filesystem, segment, file, end)
@@ -302,7 +300,7 @@ class LogWalk:
         return int(entries[slot, 1]), int(entries[slot, 0])
 
     def _taken(self, rows: BatchRows) -> Table:
-        """The rows that lie in the range, which count as delivered."""
+        """The rows in the range; moves the next offset past them."""
         last_offsets = rows.column(BatchColumn.LAST_OFFSET)
         first = int(np.searchsorted(last_offsets, self.next_offset))
         end = int(np.searchsorted(rows.column(BatchColumn.BASE_OFFSET), self._wanted.to_offset))
@@ -313,7 +311,7 @@ class LogWalk:
         return rows.table[first:end]
 
     def listed(self) -> PartitionFiles:
-        """What the directory holds now, wherever the partition lies. Raises DataLost."""
+        """The files of the partition, wherever it is now. Raises DataLost."""
         try:
             return PartitionFiles.listed(self._filesystem, self._path)
         except FileNotFoundError:
@@ -329,7 +327,7 @@ class LogWalk:
         return self._wanted._replace(from_offset=self.next_offset)
 
     def _lost(self, files: PartitionFiles) -> DataLost:
-        """Below the first segment."""
+        """The error for an offset below the first segment."""
         if not files.segments:
             return DataLost(self._rest(), "the partition has no segment")
         start = files.segments[0].base_offset
@@ -343,17 +341,17 @@ class LogWalk:
 
 _PROBLEMS = {
     ScanStop.PARTIAL: "it is cut short",
-    ScanStop.BAD_SIZE: "its length is none",
-    ScanStop.LEGACY: "it is of magic 0 or 1",
-    ScanStop.BAD_MAGIC: "its magic is none",
+    ScanStop.BAD_SIZE: "its length is invalid",
+    ScanStop.LEGACY: "its magic is 0 or 1",
+    ScanStop.BAD_MAGIC: "its magic is invalid",
     ScanStop.SHORT_BATCH: "it is shorter than a header",
     ScanStop.BAD_CRC: "its CRC is wrong",
-    ScanStop.BAD_OFFSET: "its offsets lie before those in front of it",
+    ScanStop.BAD_OFFSET: "its offsets are not above those of the batch before it",
 }
 
 
 def _begins_at(rows: BatchRows, previous: int, hint: int) -> bool:
-    """Whether a batch begins where an index entry points, and can be the one that it means."""
+    """Whether a batch begins at the position of an index entry, and can be the batch of it."""
     if not rows.count:
         return False
     base, last = (int(rows.table[0, c]) for c in (BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET))
@@ -382,7 +380,7 @@ def read_directory_piece(
     )
     _check_log_start(filesystem, walk.listed().path, wanted)
     aborted = np.empty((0, 3), np.int64)
-    if access.read_committed:  # before the data: see `transactions`
+    if access.read_committed:  # before the data: see the module
         offsets = wanted.from_offset, wanted.to_offset
         aborted = aborted_transactions(filesystem, walk.listed, *offsets)
     for read in walk.chunks():
@@ -393,7 +391,7 @@ def read_directory_piece(
 
 
 def _check_log_start(filesystem: ReadFilesystem, place: str, wanted: OffsetRange) -> None:
-    """Raises DataLost for what is deleted as far as the log start was written down."""
+    """Raise DataLost for offsets below the checkpointed log start."""
     log_dir = place.rsplit("/", 1)[0]
     starts = Checkpoints(filesystem).offsets(log_dir, LOG_START_OFFSET_CHECKPOINT)
     start = starts.get(TopicPartition(wanted.topic, wanted.partition), 0)
@@ -403,6 +401,6 @@ def _check_log_start(filesystem: ReadFilesystem, place: str, wanted: OffsetRange
 
 
 def _runs(read: Walked, aborted: Table) -> Iterator[Chunk]:
-    """The batches of a read, without those of aborted transactions: what is left lies in runs."""
+    """The batches of a read without those of aborted transactions, in contiguous runs."""
     for start, end in spans_of(read.table, is_committed(read.table, aborted)):
         yield Chunk(read.data[start:end], read.file, read.position + start)

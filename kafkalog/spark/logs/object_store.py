@@ -1,13 +1,13 @@
-"""Log directories on an object store, for reading: backups and volumes that were copied there.
+"""Log directories on an object store, read-only: backups and volumes that were copied there.
 
 A path with a scheme (``s3://bucket/logs``, ``gs://``, ``abfs://``, ``hdfs://name-node/logs``) is
-read through fsspec and the library of that store, which has to be installed where tasks run. Host,
-account and user are those of the address; credentials, and what it leaves out, are those of that
-library's own configuration (environment, ``~/.config/fsspec``).
+read through fsspec and the library of that store, which must be installed where tasks run. Host,
+account and user come from the path; credentials and everything else from the configuration of
+that library (environment, ``~/.config/fsspec``).
 
-What differs from a disk: nobody serves a directory there, so a log ends with its last valid batch.
-Objects are read in ranges, and after each read the store is asked which object has the name now:
-one that was replaced or removed under a reader is an error, never other bytes. Nothing is written.
+Differences from a disk: no daemon serves a directory there, so that a log ends with its last valid
+batch. Objects are read in ranges, and after each read the store is asked which object has the name
+now: an object that was replaced or removed during a read is an error.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ _IDENTITIES = (
     *("generation", "VersionId", "version_id", "ETag", "etag"),
     *("mtime", "LastModified", "last_modified", "modificationTime", "created"),
 )
-"""What stores say of an object that another one of the same name and size would not have; the best
-first."""
+"""Attributes that differ for another object of the same name and size; the best first."""
 
 
 _NUMBERS: dict[type[OSError], int] = {
@@ -45,14 +44,14 @@ _NUMBERS: dict[type[OSError], int] = {
 
 
 class Store(Protocol):
-    """What is used of an fsspec file system. Its names have no scheme, and often no host."""
+    """The methods of an fsspec file system in use. Its names have no scheme, and often no host."""
 
     def info(self, path: str) -> dict[str, Any]:
-        """Of an object or a directory: name, size, type and whatever the store has."""
+        """Name, size and type of an object or directory, and the store's own attributes."""
         ...
 
     def ls(self, path: str, *, detail: bool) -> list[dict[str, Any]]:
-        """The same of everything in a directory."""
+        """The same for everything in a directory."""
         ...
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
@@ -69,13 +68,13 @@ class StoreMissing(KafkalogError):
 
 
 def scheme_of(path: str) -> str | None:
-    """Of a path on a store; None: it lies on a disk. Lower case."""
+    """The scheme of a path on a store, in lower case; None: the path is on a disk."""
     scheme, found, _ = path.partition("://")
     return scheme.lower() if found and scheme.lower() != "file" else None
 
 
 def shown(path: str) -> str:
-    """A path for messages, logs and rows: without the password that its address may hold."""
+    """A path for messages, logs and rows: without a password in its address."""
     scheme, found, rest = path.partition("://")
     host, slash, name = rest.partition("/")
     user, at, host = host.rpartition("@")
@@ -86,41 +85,41 @@ def shown(path: str) -> str:
 
 
 def _password_in(path: str) -> str:
-    """As it stands in the address; empty without one."""
+    """The password as written in the address; empty: there is none."""
     _, _, rest = path.partition("://")
     return rest.partition("/")[0].rpartition("@")[0].partition(":")[2]
 
 
 def _without(password: str, text: str) -> str:
-    """A library's text; it may name the password as it is in the address, or as it is meant."""
+    """A text of a library without the password, as it is in the address and decoded."""
     for each in {password, unquote(password)} - {""}:
         text = text.replace(each, "***")
     return text
 
 
 def filesystem_for(paths: Iterable[str]) -> ReadFilesystem:
-    """Where these directories are: on this machine's disk, or on one store. Raises StoreMissing."""
+    """The file system of these directories, a disk or a store. Raises StoreMissing."""
     addresses = list(paths)
     schemes = {scheme_of(each) for each in addresses}
     if schemes <= {None}:
         return SystemFilesystem()
     if len(schemes) > 1:
         names = ", ".join(sorted("a disk" if each is None else f"{each}://" for each in schemes))
-        raise StoreMissing(f"One run reads from one kind of place, not from {names}: run once each")
+        raise StoreMissing(f"All paths must be on one kind of place, not on {names}: run once each")
     return ObjectStore(addresses)
 
 
 def trimmed(path: str) -> str:
-    """A path with a scheme, without slashes at its end. StoreMissing when it names nothing."""
+    """A path with a scheme, without final slashes. Raises StoreMissing for a scheme alone."""
     address = path.rstrip("/")
     if scheme_of(address) is None:  # the slashes were those of the scheme
-        what = f"{shown(path)} names no directory: it has to be like {address}//bucket/logs"
+        what = f"{shown(path)} names no directory: write it as {address}//bucket/logs"
         raise StoreMissing(what)
     return address
 
 
 class StoredObject:
-    """See ReadableFile: an object as it was when it was opened."""
+    """See ReadableFile: the object that had the name when it was opened."""
 
     def __init__(self, place: _Place) -> None:
         """OSError."""
@@ -133,18 +132,18 @@ class StoredObject:
         return self._place.shown
 
     def is_in(self, info: dict[str, Any]) -> bool:
-        """Whether that is told of this very object: by the best that the store told both times.
+        """Whether these attributes are of this object, by the best attribute that both have.
 
-        A library may answer from a listing, which tells less than the object itself.
+        A library may answer from a listing, which has fewer attributes.
         """
         if info.get("size") != self._info.get("size"):
             return False
-        told = [name for name in _IDENTITIES if self._info.get(name) is not None]
-        both = next((name for name in told if info.get(name) is not None), None)
-        return not told if both is None else info[both] == self._info[both]
+        known = [name for name in _IDENTITIES if self._info.get(name) is not None]
+        both = next((name for name in known if info.get(name) is not None), None)
+        return not known if both is None else info[both] == self._info[both]
 
     def size(self) -> int:
-        """As it was opened."""
+        """The size when it was opened."""
         return int(self._info["size"] or 0)
 
     def pread(self, size: int, position: int) -> bytes:
@@ -153,7 +152,7 @@ class StoredObject:
         if end <= position:
             return b""
         data = self._place.read(position, end)
-        # Behind the read: whatever was read is this object's if it still has the name.
+        # After the read: the bytes are of this object if it still has the name.
         if not self.is_in(self._place.info()):
             raise OSError(errno.ESTALE, "The object was replaced while it was read", self.path)
         if len(data) != end - position:
@@ -165,12 +164,12 @@ class StoredObject:
         return data
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An address for messages, the password that they must not have, its store, its name there.
+    """A path on a store: its address without and its password, the store, its name there.
 
     All methods raise OSError.
     """
@@ -182,7 +181,7 @@ class _Place:
 
     @classmethod
     def of(cls, address: str) -> _Place:
-        """Raises StoreMissing. The library keeps one connection for all addresses of a store."""
+        """Raises StoreMissing. The library has one connection for all addresses of a store."""
         scheme = scheme_of(address)
         try:
             from fsspec.core import url_to_fs
@@ -194,27 +193,27 @@ class _Place:
                 f"Paths with {scheme}:// need fsspec and its library for that store (for example "
                 f"pip install 'kafkalog[spark]' s3fs), on every machine that runs tasks: {error}"
             ) from error
-        except ValueError as error:  # a scheme that nobody knows
+        except ValueError as error:  # an unknown scheme
             raise StoreMissing(f"There is no store {scheme}://: {error}") from error
         try:
             store, name = url_to_fs(address)
-        except Exception as error:  # each library has its own, with no base in common
+        except Exception as error:  # each library has its own errors, without a common base
             password = _password_in(address)
             what = f"cannot be reached: {type(error).__name__}: {_without(password, str(error))}"
             failure = StoreMissing(f"The store of {shown(address)} {what}")
             if password:
-                raise failure from None  # a traceback would tell the cause's text, too
+                raise failure from None  # a traceback would show the text of the cause
             raise failure from error
         return cls(shown(address), _password_in(address), store, name)
 
     def info(self) -> dict[str, Any]:
-        """Of what has the name now."""
+        """The attributes of the object that has the name now."""
         with _reaching(self):
-            self.store.invalidate_cache()  # a listing that was kept would hide what has changed
+            self.store.invalidate_cache()  # a cached listing would hide changes
             return self.store.info(self.name)
 
     def list(self) -> list[dict[str, Any]]:
-        """Of everything in the directory."""
+        """The attributes of everything in the directory."""
         with _reaching(self):
             self.store.invalidate_cache()
             return self.store.ls(self.name, detail=True)
@@ -229,7 +228,7 @@ class ObjectStore:
     """See ReadFilesystem: the stores of one scheme."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
-        """``addresses``: those that have to be reached. Raises StoreMissing."""
+        """``addresses``: paths to check. Raises StoreMissing if one cannot be reached."""
         for each in addresses:
             _Place.of(each)
 
@@ -277,7 +276,7 @@ class ObjectStore:
         return _Place.of(path).read()
 
     def is_locked(self, path: str) -> bool:
-        """See ReadFilesystem: nobody can hold a lock there."""
+        """See ReadFilesystem: there are no locks."""
         del path
         return False
 
@@ -288,16 +287,16 @@ class ObjectStore:
 
 @contextmanager
 def _reaching(place: _Place) -> Iterator[None]:
-    """What the library of a store raises, as the OSError of a disk, without the password."""
+    """Errors of a store's library become OSErrors as of a disk, without the password."""
     try:
         yield
     except OSError as error:
         if not place.password:
             raise
         what = _without(place.password, error.strerror or str(error))
-        # Without its cause, which a traceback would tell; OSError makes the kind of the number.
+        # Without the cause, which a traceback would show; OSError finds the subclass by the number.
         raise OSError(_number_of(error), what, place.shown) from None
-    except Exception as error:  # each library has its own, with no base in common
+    except Exception as error:  # each library has its own errors, without a common base
         text = _without(place.password, str(error))
         what = f"The store failed: {type(error).__name__}: {text}"
         failure = OSError(errno.EIO, what, place.shown)
@@ -307,7 +306,7 @@ def _reaching(place: _Place) -> Iterator[None]:
 
 
 def _number_of(error: OSError) -> int:
-    """Libraries leave it out, and tell by the kind."""
+    """The number of an error; some libraries only set its class."""
     if error.errno is not None:
         return error.errno
     return next((number for kind, number in _NUMBERS.items() if isinstance(error, kind)), errno.EIO)
@@ -324,9 +323,9 @@ def _mtime_ms(info: dict[str, Any]) -> int:
     if isinstance(of_webhdfs, int):
         return of_webhdfs
     for name in ("mtime", "LastModified", "last_modified", "created"):
-        moment = info.get(name)
-        if isinstance(moment, int | float):
-            return int(moment * 1000)
-        if moment is not None and hasattr(moment, "timestamp"):
-            return int(moment.timestamp() * 1000)
+        timestamp = info.get(name)
+        if isinstance(timestamp, int | float):
+            return int(timestamp * 1000)
+        if timestamp is not None and hasattr(timestamp, "timestamp"):
+            return int(timestamp.timestamp() * 1000)
     return 0

@@ -1,7 +1,7 @@
-"""The two questions of everything that reads logs: which ones there are, and what a piece holds.
+"""The two functions for all readers of logs, in directories or at daemons.
 
-A planner asks ``open_logs`` for topics, bounds and pieces; a task, maybe in another process or on
-another machine, asks ``read_piece`` for the batches of one piece. Both are given an `Access`.
+A planner gets topics, bounds and pieces from ``open_logs``. A task, also in another process or on
+another machine, gets the batches of a piece from ``read_piece``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kafkalog.spark.logs.directory import DirectoryLogs
 
     OpenedLogs = DirectoryLogs | DaemonLogs
-    """`Logs` that also tell topic ids and durable ends, and hear what is archived."""
+    """`Logs` with topic ids, durable ends and archived offsets, for archives."""
 
 
 def open_logs(access: Access) -> OpenedLogs:
-    """The logs of an access. Raises nothing for places that are away: their first use does.
+    """Open the logs of an access, which are first reached when they are used.
 
-    ValueError for URLs that are none, OSError for TLS files that cannot be read.
+    Raises ValueError for malformed URLs, OSError for TLS files that cannot be read.
     """
     if access.paths:
         from kafkalog.spark.logs.directory import DirectoryLogs
@@ -39,11 +39,11 @@ def read_piece(
 ) -> Generator[Chunk, None, None]:
     """The batches of a piece, in chunks of about ``chunk_bytes`` (a single batch may be larger).
 
-    With read_committed no batch of an aborted transaction is among them; control batches may be.
-    A CRC that is not checked here is never checked: of a daemon's answers, too.
+    With read_committed there are no batches of aborted transactions; there may be control batches.
+    CRCs are checked here only, also those of a daemon's answers.
 
-    Raises DataLost when offsets of the range lie below the log start or beyond the end of the log,
-    CorruptLog, and what `Logs` raises. Close the generator when it is not read to its end: it holds
+    Raises DataLost if offsets of the range are below the log start or above the end of the log,
+    CorruptLog, and the errors of `Logs`. Close the generator unless it is read to its end: it holds
     descriptors or a connection.
     """
     if access.paths:

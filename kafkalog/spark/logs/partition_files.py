@@ -19,10 +19,12 @@ mistake: AmbiguousPartition.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
     Table = npt.NDArray[np.int64]
 
 
+T = TypeVar("T")
+
 LISTINGS_MAX = 1000
 """Listings of a directory that shows other names each time: that is not the work of a daemon."""
 
@@ -72,26 +76,26 @@ _NO_ENTRIES = np.empty((0, 2), np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The ``.log`` of a segment. ``stage`` is empty, or .swap while it takes others' place."""
+    """The ``.log`` of a segment. ``stage`` is empty, or .swap while it replaces others."""
 
     directory: str
     base_offset: int
     stage: str
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
-        """Of one of its files."""
+        """The path of one of its files."""
         return f"{self.directory}/{segment_file_name(self.base_offset, suffix, self.stage)}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """One listing.
+    """One listing of a partition's directory.
 
-    segments              by rising base offset; of two with the same one the final name
-    transaction_indexes   paths, by rising base offset of their segments, with these
+    segments              by base offset; of two with the same one the one without .swap
+    transaction_indexes   base offset of the segment and path, by base offset
     snapshots             end offsets of the producer snapshots, rising
-    orphans               bases of indexes whose ``.log`` is gone, and nobody is deleting it: a
-                          daemon and a start leave them as the proof of a loss; rising
+    orphans               base offsets of indexes whose ``.log`` is missing and not being deleted,
+                          rising: a daemon keeps them as the proof of a loss
     """
 
     path: str
@@ -102,7 +106,7 @@ class PartitionFiles:
 
     @classmethod
     def listed(cls, filesystem: ReadFilesystem, path: str) -> PartitionFiles:
-        """Look. FileNotFoundError when the directory is not there (any more)."""
+        """List a directory. Raises FileNotFoundError if it does not exist (any more)."""
         names = stable(lambda: filesystem.list_dir(path))
         files = [parsed for name in names if (parsed := _parsed(name)) is not None]
         deleting = {
@@ -139,43 +143,51 @@ class PartitionFiles:
         )
 
     def floor(self, offset: int) -> Segment | None:
-        """The segment that an offset lies in, as far as names tell; None below the first one."""
+        """The segment with the offset, by the names; None below the first segment."""
         slot = bisect_right(self.segments, offset, key=_BASE_OFFSET)
         return self.segments[slot - 1] if slot else None
 
-    def behind(self, segment: Segment) -> Segment | None:
-        """The segment that follows."""
+    def after(self, segment: Segment) -> Segment | None:
+        """The next segment."""
         slot = bisect_right(self.segments, segment.base_offset, key=_BASE_OFFSET)
         return self.segments[slot] if slot < len(self.segments) else None
 
 
-def stable(look: Callable[[], list[str]]) -> list[str]:
-    """What two looks in a row agree on: a listing is no snapshot of its directory."""
-    seen = look()
+def stable(listing: Callable[[], list[str]]) -> list[str]:
+    """The names that two listings in a row agree on: one is not a snapshot of its directory."""
+    seen = listing()
     for _ in range(LISTINGS_MAX):
-        again = look()
+        again = listing()
         if again == seen:
             return seen
         seen = again
-    raise OSError(f"The names change with every look: {seen[:3]}")
+    raise OSError(f"The names change with every listing: {seen[:3]}")
+
+
+def retried(look_up: Callable[[], T], name: str) -> T:
+    """The result of a look-up, again while files that it lists are renamed before it opens them."""
+    for _ in range(LISTINGS_MAX):
+        with contextlib.suppress(FileNotFoundError):
+            return look_up()
+    raise FileNotFoundError(errno.ENOENT, "Its files change with every listing", name)
 
 
 def _parsed(name: str, stage: str = SWAP_SUFFIX) -> SegmentFileName | None:
-    """Of files that count: without a stage, or by default about to take others' place."""
+    """The parsed name of a log's file without a stage or in this one; None: another file."""
     try:
         parsed = parse_segment_file(name)
     except FormatError:
-        return None  # no file of a log's, whatever its ending says
+        return None  # not a file of a log
     return parsed if parsed is not None and parsed.stage in ("", stage) else None
 
 
 def offset_entries(
     filesystem: ReadFilesystem, segment: Segment, file: ReadableFile, end: int
 ) -> Table:
-    """Believable offset index entries of an open ``.log``: int64[n, 2] of last offset, position.
+    """Usable offset index entries of an open ``.log``: int64[n, 2] of last offset, position.
 
-    Both rise, absolute offsets, positions below ``end``. None when the index is missing, or may be
-    another file's.
+    Both rise; offsets are absolute, positions below ``end``. No entries if the index is missing or
+    may belong to another file.
     """
     entries = _entries(filesystem, segment, file, OFFSET_INDEX_SUFFIX, unpack_offset_entries)
     table = _rising(entries, np.diff(entries, axis=0, prepend=0).min(axis=1) > 0)
@@ -184,7 +196,7 @@ def offset_entries(
 
 
 def time_entries(filesystem: ReadFilesystem, segment: Segment, file: ReadableFile) -> Table:
-    """Believable time index entries: int64[n, 2] of largest timestamp so far, its offset."""
+    """Usable time index entries: int64[n, 2] of largest timestamp so far, its offset."""
     entries = _entries(filesystem, segment, file, TIME_INDEX_SUFFIX, unpack_time_entries)
     steps = np.diff(entries, axis=0, prepend=-1)
     table = _rising(entries, (steps[:, 0] > 0) & (steps[:, 1] >= 0) & (entries[:, 0] > 0))
@@ -207,7 +219,7 @@ def _entries(
 
 
 def _rising(entries: Table, is_good: npt.NDArray[np.bool_]) -> Table:
-    """Those in front of the first that is not good: padding, or rot. A table of its own."""
+    """A copy of the entries before the first bad one, which is padding or damage."""
     bad = np.flatnonzero(~is_good)
     return entries[: bad[0]].copy() if len(bad) else entries.copy()
 
@@ -250,67 +262,71 @@ def readable_offsets(
     return offsets, not damage
 
 
-_LOOKS = 3  # of a partition that is nowhere: a rename takes less time than these
+_TRIES = 3  # for a partition that is in no directory: a move has it in none for less time
 
 
 class ListedPartition(NamedTuple):
-    """A name in a log directory; ``problem`` says why what has it cannot be read, None: it can."""
+    """A partition in a log directory; ``problem``: why it cannot be read, None: it can."""
 
     topic_partition: TopicPartition
     problem: str | None
 
 
 def partitions_in(filesystem: ReadFilesystem, path: str) -> list[ListedPartition]:
-    """The partitions of clients in a log directory; what is deleted, moved in or stray is none.
+    """The served partitions in a log directory, without internal topics.
 
-    Raises UnusableLogDir: it is missing or no directory.
+    Raises UnusableLogDir if it is missing or not a directory.
     """
     found: list[ListedPartition] = []
     try:
         stats = filesystem.list_dir_stats(path)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UnusableLogDir(
-            f"{shown(path)} is no directory here: path has to name log directories that this "
-            "machine and every worker see"
+            f"{shown(path)} is not a directory on this machine: path must name log directories "
+            "that the driver and every worker can read"
         ) from error
     for stat in stats:
-        try:
-            parsed = None if stat.is_file else parse_directory_name(stat.name)
-        except FormatError:
-            continue  # lost+found and the like
-        if parsed is None or parsed.state is not DirectoryState.LIVE:
-            continue
-        if not is_internal(parsed.topic_partition.topic):
+        partition = None if stat.is_file else live_partition(stat.name)
+        if partition is not None and not is_internal(partition.topic):
             problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
-            found.append(ListedPartition(parsed.topic_partition, problem))
+            found.append(ListedPartition(partition, problem))
     return found
 
 
+def live_partition(name: str) -> TopicPartition | None:
+    """The served partition in a directory of this name; None: there is none."""
+    try:
+        parsed = parse_directory_name(name)
+    except FormatError:
+        return None
+    return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
+
+
 def is_a_link(path: str) -> str:
-    """Why a partition that is no directory of its own is not read: the daemon serves none."""
+    """Why a partition whose directory is a link is not read: the daemon does not serve it."""
     return (
-        f"{shown(path)} is a link or a device, which kafkalog does not serve: put the partition's "
-        "own directory in its place, or remove it"
+        f"{shown(path)} is a link or a device, which kafkalog does not serve: replace it with the "
+        "partition's directory, or remove it"
     )
 
 
 def place_of(
     filesystem: ReadFilesystem, paths: Sequence[str], topic: str, partition: int
 ) -> str | None:
-    """The directory of a partition in one of the log directories; None: it is nowhere.
+    """The directory of a partition in one of the log directories; None: it is in none.
 
     Raises AmbiguousPartition.
     """
     name = directory_name(TopicPartition(topic, partition))
 
-    def look() -> list[str]:
+    def existing() -> list[str]:
         places = [f"{path}/{name}" for path in paths]
         return [place for place in places if filesystem.exists(place)]
 
-    for _ in range(_LOOKS):
-        places = stable(look)
+    for _ in range(_TRIES):
+        places = stable(existing)
         if len(places) > 1:
-            raise AmbiguousPartition(f"{name} lies in {' and in '.join(map(shown, places))}")
+            raise AmbiguousPartition(f"{name} is in {' and in '.join(map(shown, places))}")
         if places:
             return places[0]
     return None

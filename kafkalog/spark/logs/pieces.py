@@ -1,4 +1,4 @@
-"""Pieces of a range of offsets: where it is cut so that each task reads about as much. Pure."""
+"""Splitting a range of offsets into pieces with about the same number of bytes. Pure."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     Table = npt.NDArray[np.int64]
 
 SHORT_SHARE = 4
-"""A last piece below a quarter of the target joins the one before it."""
+"""A last piece smaller than a quarter of the target is added to the one before it."""
 
 _OFFSET, _TOTAL, _BASE, _POSITION = range(4)
 
 
 class Cuts:
-    """Offsets at which a partition may be cut, and how many bytes of log lie in front of each."""
+    """Offsets at which a partition may be split, and the bytes of log before each."""
 
     def __init__(self) -> None:
         self._tables: list[Table] = [np.empty((0, 4), np.int64)]
         self.total_bytes = 0
 
     def add_segment(self, base_offset: int, size_bytes: int, entries: Table) -> None:
-        """The next segment; ``entries``: int64[n, 2] of a batch's last offset and position.
+        """The next segment; ``entries``: int64[n, 2] of last offset and position of a batch.
 
-        A cut behind a batch is one that the index finds again, without reading the batch.
+        A piece begins after such a batch, so that the index finds its position without reading.
         """
         table = np.empty((len(entries) + 1, 4), np.int64)
         table[0] = base_offset, 0, base_offset, 0
@@ -43,17 +43,17 @@ class Cuts:
         self.total_bytes += size_bytes
 
     def table(self) -> Table:
-        """By rising offset: of segments that overlap (during a swap) the later rows go."""
+        """Rows by rising offset, without later rows of overlapping segments (during a swap)."""
         table = np.concatenate(self._tables)
         highest = np.maximum.accumulate(table[:, _OFFSET])
         return table[np.diff(highest, prepend=-1) > 0]
 
 
 def cut(place: str, wanted: OffsetRange, cuts: Cuts, target_bytes: int) -> list[Piece]:
-    """The range, which is not empty, in pieces of about target_bytes: see `Logs.pieces`."""
+    """Split a range that is not empty: see `Logs.pieces`."""
     table = cuts.table()
     if not len(table):
-        return [Piece(wanted, place, None, 0)]  # nothing is known of it: reading will tell
+        return [Piece(wanted, place, None, 0)]  # no segment: the reader raises what is wrong
     offsets, totals = table[:, _OFFSET], table[:, _TOTAL]
     rows = [max(int(np.searchsorted(offsets, wanted.from_offset, side="right")) - 1, 0)]
     end = int(np.searchsorted(offsets, wanted.to_offset))

@@ -1,7 +1,7 @@
-"""Values and errors of everything that reads logs. Pickled with tasks: values only.
+"""The values and errors of all readers of logs. Most are pickled with tasks.
 
-Offsets are Kafka's: a range is half open, and may hold fewer records than offsets (compaction,
-control batches, aborted transactions). Times are ms since 1970.
+A range of offsets is half open, and may have fewer records than offsets (compaction, control
+batches, aborted transactions). Times are ms since 1970.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 CHUNK_BYTES = 8 << 20
-"""Of log in one read: from 1 to 8 MiB are as good in files, 8 are better over HTTP."""
+"""Bytes of log in one read: in files 1 to 8 MiB are equally fast, over HTTP 8 are faster."""
 
 
 TARGET_BYTES = 128 << 20
-"""Of log in a piece: a task costs Spark up to a tenth of a second."""
+"""Bytes of log in a piece: a task of Spark takes up to a tenth of a second by itself."""
 
 
 class OffsetRange(NamedTuple):
@@ -37,12 +37,12 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one task reads.
+    """The part of a partition that one task reads.
 
-    place           absolute path of the partition's directory, or the URL of a daemon, as it was
-                    when it was planned: a partition may have moved since, and is then looked up
-    start_position  (segment's base offset, byte in it) where the range was found to begin, None
-                    over HTTP; who reads looks it up again, because segments are exchanged
+    place           absolute path of the partition's directory or URL of a daemon, when it was
+                    planned; a partition that has moved since is looked up
+    start_position  (base offset of the segment, byte in it) where the range begins, None over HTTP;
+                    the reader looks it up again, because segments are replaced
     size_bytes      estimate
     """
 
@@ -53,10 +53,10 @@ class Piece:
 
 
 class Bounds(NamedTuple):
-    """What of a partition can be read.
+    """The readable offsets of a partition.
 
-    end_offset: the high watermark, or for read_committed the last stable offset; of a log
-    directory that no daemon has open, the end of the last valid batch.
+    end_offset: the high watermark, or for read_committed the last stable offset. The high watermark
+    of a log directory that no daemon has open is the end of its last valid batch.
     """
 
     log_start_offset: int
@@ -64,11 +64,11 @@ class Bounds(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Whole v2 batches in offset order, back to back.
+    """Complete v2 batches in offset order, without gaps in memory.
 
-    The first may begin below the range and the last end behind it: whoever wants records leaves
-    out what lies outside. ``place`` and ``position`` (0 over HTTP) say where the first byte was
-    read: a file or a URL, for messages.
+    The first may begin below the range, and the last may end above it: the reader of records skips
+    those outside. ``place`` (a file or URL) and ``position`` (0 over HTTP) are those of the first
+    byte, for messages.
     """
 
     batches: bytes | memoryview
@@ -78,15 +78,14 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the logs; either ``paths`` or ``urls``. Pickled with every task.
+    """How to reach the logs: either ``paths`` or ``urls``. Pickled with every task.
 
     paths           log directories, absolute
-    urls            daemons, ``http(s)://host:port``; several are a fleet: each partition is read
-                    from the one that has its topic
-    credentials     of the daemons
-    tls             files in PEM, at the same paths on every machine
-    read_committed  no records of open or aborted transactions
-    retry_seconds   how long a daemon that does not answer is tried again
+    urls            daemons, ``http(s)://host:port``; each topic is read from the daemon that has it
+    credentials     credentials for the daemons
+    tls             files in PEM, under the same paths on every machine
+    read_committed  skip records of open and aborted transactions
+    retry_seconds   time of the retries of requests to a daemon
     """
 
     paths: tuple[str, ...] = ()
@@ -98,46 +97,46 @@ class Access:
 
     def __post_init__(self) -> None:
         if bool(self.paths) == bool(self.urls):
-            raise ValueError("Name either log directories or daemons")
+            raise ValueError("Give either log directories or daemons")
 
 
 class Logs(Protocol):
-    """The logs of all directories or daemons of an `Access`. One thread at a time.
+    """The logs in all directories or daemons of an `Access`. One thread at a time.
 
-    Every method may raise what reaching them raises: OSError of directories, ClientError of
-    daemons. A partition that is nowhere is UnknownTopic or UnknownPartition; one that is in two
-    places is AmbiguousPartition.
+    Every method may raise OSError for directories and ClientError for daemons. A partition that
+    does not exist is UnknownTopic or UnknownPartition; one that is in two places is
+    AmbiguousPartition.
     """
 
     def topics(self) -> dict[str, list[int]]:
-        """Partitions of each topic, internal topics left out; both sorted."""
+        """The partitions of each topic, without internal topics; both sorted."""
         ...
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """From where to where it can be read at this moment."""
+        """The offsets that can be read now."""
         ...
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Offset of the first record at or after a time, within the bounds; None: there is none."""
+        """The offset of the first record at or after a time, within the bounds; None: none."""
         ...
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
-        """The range in pieces of about so many bytes of log: contiguous, in order, covering it.
+        """The range in pieces of about ``target_bytes`` of log, in order and without gaps.
 
-        Empty for an empty range. Does not ask whether its records are still there: reading does.
+        None for an empty range. Whether the records still exist is checked when they are read.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections and descriptors."""
+        """Close connections and descriptors."""
         ...
 
 
 class DataLost(KafkalogError):
-    """Offsets that were asked for are no longer there, or were cut off; ``missing`` is them all.
+    """Requested offsets were deleted or lost; ``missing`` is their range.
 
-    Everything below ``missing.from_offset`` was delivered; what lies at ``missing.to_offset`` and
-    behind may be asked for.
+    Everything below ``missing.from_offset`` was delivered; reading can continue at
+    ``missing.to_offset``.
     """
 
     def __init__(self, missing: OffsetRange, reason: str) -> None:
@@ -150,19 +149,19 @@ class DataLost(KafkalogError):
 
 
 class CorruptLog(CorruptData):
-    """Bytes of a log that are no sound batch or record: never skipped.
+    """Bytes of a log are not a valid batch or record; they are never skipped.
 
-    wanted       what was being read
-    base_offset  of the batch, as far as it can be told: where the batch before it ended
-    problem      in a few words
+    wanted       the range that was read
+    base_offset  base offset of the batch, or the end of the batch before it
+    problem      a short description
     """
 
     def __init__(
         self, wanted: OffsetRange, base_offset: int, problem: str, *, file: str, position: int
     ) -> None:
         super().__init__(
-            f"{wanted.topic}-{wanted.partition}: the batch at offset {base_offset} is no sound "
-            f"one: {problem}",
+            f"{wanted.topic}-{wanted.partition}: the batch at offset {base_offset} is not valid: "
+            f"{problem}",
             file=file,
             position=position,
             topic=wanted.topic,
@@ -186,13 +185,13 @@ class CorruptLog(CorruptData):
 def _corrupt_log(
     wanted: OffsetRange, base_offset: int, problem: str, file: str, position: int
 ) -> CorruptLog:
-    """For pickle, which knows no keyword parameters of exceptions."""
+    """For pickle, which cannot pass keyword arguments to exceptions."""
     return CorruptLog(wanted, base_offset, problem, file=file, position=position)
 
 
 class UnusableLogDir(KafkalogError):
-    """A log directory that is to be read is missing, or something in it cannot be."""
+    """A log directory is missing, or a partition in it cannot be read."""
 
 
 class AmbiguousPartition(KafkalogError):
-    """Two of the log directories or daemons have the same partition, and none is the right one."""
+    """Two log directories or daemons have the same partition, and neither has precedence."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.topics.deletion import LogDeletion
     from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import Readiness
-    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.cleaner.log_cleaner_manager import CleaningStatus
     from kafkalog.env.scheduler import ScheduledTask
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.segment.log_segment import LogSegment
@@ -399,7 +399,7 @@ class LogSnapshots:
         )
 
     def _samples(self) -> Iterator[PartitionSample]:
-        standings = {each.log.topic_partition: each for each in self._cleaning.states.standings}
+        statuses = {each.log.topic_partition: each for each in self._cleaning.states.statuses}
         for log in self._logs.table.logs():
             measured = self._stats.find(log) or MeasuredLog(log)
             sample = PartitionSample(  # at once: replacing fields costs as much again
@@ -418,9 +418,9 @@ class LogSnapshots:
                 lost = sum(last - first + 1 for first, last in log.losses.ranges)
                 sample = sample._replace(lost_offsets=lost)
             if log.config.is_compacted:
-                standing = standings.get(log.topic_partition)
-                if standing is not None and standing.log is log:
-                    sample = self._with_standing(sample, standing)
+                status = statuses.get(log.topic_partition)
+                if status is not None and status.log is log:
+                    sample = self._with_standing(sample, status)
                 sample = self._with_last_clean(sample, log.topic_partition)
             if log.config.archive_hold:
                 held = self._retention.held_of(log.topic_partition)
@@ -431,12 +431,12 @@ class LogSnapshots:
                 )
             yield sample
 
-    def _with_standing(self, sample: PartitionSample, standing: Standing) -> PartitionSample:
+    def _with_standing(self, sample: PartitionSample, status: CleaningStatus) -> PartitionSample:
         """With what a cleaner thread saw last."""
-        dirty_bytes = 0 if standing.to_clean is None else standing.to_clean.cleanable_bytes
-        failure = self._cleaning.states.failure_of(standing.log.topic_partition)
+        dirty_bytes = 0 if status.to_clean is None else status.to_clean.cleanable_bytes
+        failure = self._cleaning.states.failure_of(status.log.topic_partition)
         return sample._replace(
-            dirty_ratio=standing.ratio,
+            dirty_ratio=status.ratio,
             dirty_bytes=dirty_bytes,
             uncleanable_bytes=0 if failure is None else dirty_bytes,
         )

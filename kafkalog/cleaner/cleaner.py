@@ -58,7 +58,7 @@ from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop
 from kafkalog.format.records.control_record import read_batch_control_type
 from kafkalog.format.records.record_batch import Codec, pack_attributes
 from kafkalog.log.segment.cleaned_segment import CleanedSegment
-from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ class Cleaner:
         ends = [*(each.base_offset for each in dirty[1:]), end]
         for segment, segment_end in zip(dirty, ends, strict=True):
             round_.check_done()
-            for batches in self._chunks(round_, segment, sound_floor(segment, start).position):
+            for batches in self._chunks(round_, segment, verified_floor(segment, start).position):
                 skipped = needless_batches(batches, transactions) | control_flags(batches)
                 is_full = offset_map.index(batches, skipped, start)
                 stats.map_bytes_read += batches.rows.consumed_bytes

@@ -1,28 +1,23 @@
-"""LogCleaner: the cleaner threads, from start to shutdown, and what is asked of them.
+"""LogCleaner: the cleaner threads from start to shutdown, the requests they serve, their throttle.
 
-Owns the threads, the throttle that they share and the queue of requests; which log is whose is the
+Owns the threads, the rate that they share and the queue of requests; which log is whose is the
 LogCleanerManager's. Any thread; ``startup``, ``reconfigure`` and ``shutdown`` one at a time, by
-their caller. A change of the threads or their memory stops all of them, which aborts the cleans in
-work, and starts new ones, as in Kafka; the rate and the pause change under way.
-Source: Kafka 4.1 LogCleaner, log-lifecycle 12.9.
+their caller. A change of the number of threads or their memory stops all of them, which aborts the
+cleans in progress, and starts new ones, as in Kafka; the rate and the pause change while they run.
 
-CleanerThread: one thread of the cleaner, from waking up to going back to sleep.
+One turn of a ``CleanerThread`` serves a request or the filthiest log, then deletes old segments of
+compacted logs (which no other task does), and pauses when there was nothing to clean. What a clean
+raises is the log's failure, never the thread's end. A defect outside of a clean ends the turn, is
+counted, and the thread starts again after a pause. All waits end at once when the thread is to stop
+or the log it works on is wanted.
 
-Owns its place in the queue of work and nothing of a log: a turn serves one request or the filthiest
-log, then deletes old segments of compacted logs (which no other task does), and pauses when there
-was nothing to clean. What a clean raises is the log's failure, never the thread's end; a defect
-outside of a clean ends the turn, is counted, and the thread begins afresh after a pause. All waits
-end at once when the thread is to stop or the log it works on is wanted.
-Source: Kafka 4.1 LogCleaner.CleanerThread, log-lifecycle 12.9. Differs from Kafka: a dead thread is
-started again, and an uncleanable log still loses what retention deletes.
+``Throttler`` is one rate of bytes for all threads together. It never waits: it returns until when
+its caller does, so that a stop can end the wait. As Kafka's it checks every 300 ms and then lets
+every thread pause for as long as brings the average of the period down to the rate. A new rate
+begins a new period: a thread that waits for the former rate need not wait any longer.
 
-Throttler: one rate of bytes for all cleaner threads together.
-
-Owns the count and the rate; never waits itself: it says until when its caller does, so that a stop
-can end the wait. As Kafka's it looks every 300 ms and then lets everybody pause for as long as
-brings the average of the period down to the rate. A new rate begins a new period: who waits for
-the former rate need not wait any longer.
-Source: Kafka 4.1 Throttler (``cleaner-io``), log-lifecycle 12.7.
+Source: Kafka 4.1 LogCleaner, CleanerThread and Throttler, log-lifecycle 12.7, 12.9. Differs from
+Kafka: a dead thread is started again, and an uncleanable log still loses what retention deletes.
 """
 
 from __future__ import annotations
@@ -227,7 +222,7 @@ class CleanerThread:
         self._thread = self._threads.start(self.name, self._run, background=True)
 
     def stop(self) -> None:
-        """Let go of the log in work at the next chunk, then end; ``join`` waits for it."""
+        """Release the log in work at the next chunk, then end; ``join`` waits for it."""
         self._is_stopping = True
         self._signal.set()
 
@@ -237,7 +232,7 @@ class CleanerThread:
             self._thread.join()
 
     def wake(self) -> None:
-        """Look whether there is something to do or to let go of."""
+        """End a pause: there may be something to do or to release."""
         self._signal.set()
 
     def status(self) -> ThreadStatus:
@@ -266,7 +261,7 @@ class CleanerThread:
             self._serve(request)
             is_busy = True
         else:
-            to_clean = self._states.grab_filthiest_log(self._clock.wall_ms())
+            to_clean = self._states.acquire_filthiest_log(self._clock.wall_ms())
             is_busy = to_clean is not None and self._clean(to_clean, is_dry=False).is_fruitful
         self._retain_compacted()
         return is_busy
@@ -353,7 +348,7 @@ class CleanerThread:
         try:
             key = request.log.topic_partition
             pauses = self._host.operator_pauses(key) if request.is_dry else 0
-            to_clean = self._states.grab_log(request.log, now_ms, pauses=pauses)
+            to_clean = self._states.acquire_log(request.log, now_ms, pauses=pauses)
             if to_clean.cleanable_bytes:
                 run = self._clean(to_clean, is_dry=request.is_dry)
             else:
@@ -366,7 +361,7 @@ class CleanerThread:
             request.on_done(run)
 
     def _clean(self, to_clean: LogToClean, *, is_dry: bool) -> CleaningRun:
-        """Clean a log that this thread has grabbed, and let go of it."""
+        """Clean a log that this thread has acquired, and release it."""
         key, began_ms = to_clean.log.topic_partition, self._clock.wall_ms()
         run = CleaningRun(
             key, self.thread_id, is_dry, began_ms, began_ms, to_clean, to_clean.first_dirty_offset
@@ -467,7 +462,7 @@ class CleanerThread:
             self._beat()
             try:
                 planned = self._host.plan_retention(log, jump_ms)
-                if planned is not None and self._states.try_grab(log):
+                if planned is not None and self._states.try_acquire(log):
                     self._retain(log, planned)
             except KafkalogError as error:
                 _log.error(
@@ -524,7 +519,7 @@ class Throttler:
 
 
 NO_CLEANER = "No cleaner runs: log.cleaner.enable or log.cleaner.threads"
-"""Why an order to clean is refused."""
+"""Why a request to clean is refused."""
 
 
 class LogCleaner:
@@ -563,13 +558,13 @@ class LogCleaner:
     # ---- life
 
     def startup(self) -> None:
-        """Start the threads, all anew."""
+        """Start the threads."""
         _log.info("Starting the log cleaner")
         self._is_stopped = False
         self._start_threads()
 
     def shutdown(self) -> None:
-        """Abort what is in work and end all threads; who still waits gets NotReady."""
+        """Abort what is in work and end all threads; requests that wait get NotReady."""
         if self._is_stopped:
             return
         _log.info("Shutting down the log cleaner.")
@@ -635,7 +630,7 @@ class LogCleaner:
         return [thread.status() for thread in self._running]
 
     def wake(self) -> None:
-        """Let threads that pause look up: somebody waits for a log, or for a heartbeat."""
+        """End the pauses of threads: a caller waits for a log, or for a heartbeat."""
         for thread in self._running:
             thread.wake()
 

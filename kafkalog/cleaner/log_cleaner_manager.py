@@ -1,22 +1,18 @@
-"""LogCleanerManager: which log is cleaned next, who may touch it meanwhile, and how far each is.
+"""LogCleanerManager: which log is cleaned next, who owns it meanwhile, and how far each is.
 
-Owns the state of every log (the table of ``cleaning_state``), the first dirty offsets that
-``cleaner-offset-checkpoint`` holds, and the failures with what follows from them. Runs no thread
-and reads no record. Any thread; the one lock here covers dictionaries only, never the disk.
+Owns the state of every log, the first dirty offsets that ``cleaner-offset-checkpoint`` holds, and
+the failures with what follows from them. ``TRANSITIONS`` is the table of all legal changes of a
+state; a log without a state is ``NONE``. The thread that acquires a log owns it until DONE: no
+other one truncates, deletes, retains or cleans it meanwhile. Runs no thread and reads no record.
+Any thread; the one lock here covers dictionaries only, never the disk.
 
-Order that others rely on: a log is planned again after it was grabbed, so that a plan never speaks
-of segments that somebody deleted in between; and it is looked up among the served logs after that,
-so whoever removes it there first and then calls ``abort_cleaning`` has it for itself.
-Source: Kafka 4.1 LogCleanerManager, log-lifecycle 12.1, 12.2, 12.9. Differs from Kafka: a log that
-fails is tried again before it counts as uncleanable, and a full disk never makes it so for good.
+Order that others rely on: a log is planned again after it was acquired, so that a plan never refers
+to segments that were deleted in between. After that it is looked up among the served logs, so a
+caller that removes it there first and then calls ``abort_cleaning`` has it for itself.
 
-CleaningState: what the cleaner does with one log, and the table of all legal changes.
-
-Pure values; ``LogCleanerManager`` owns who is in which state and the lock around it. A log without
-an entry there is ``NONE``. Whoever grabs a log owns it until DONE: nobody else truncates, deletes,
-retains or cleans it meanwhile.
-Source: Kafka 4.1 LogCleaningState and LogCleanerManager, log-lifecycle 12.2. Differs from Kafka: a
-paused log may be looked at, which leaves its pauses as they are.
+Source: Kafka 4.1 LogCleanerManager and LogCleaningState, log-lifecycle 12.1, 12.2, 12.9. Differs
+from Kafka: a log that fails is tried again before it counts as uncleanable, and a full disk never
+makes it so for good; a paused log may be inspected, which leaves its pauses as they are.
 """
 
 from __future__ import annotations
@@ -50,22 +46,22 @@ class CleaningPhase(enum.Enum):
 
     NONE = "none"
     IN_PROGRESS = "in_progress"  # a cleaner thread cleans it, or deletes its old segments
-    ABORTED = "aborted"  # somebody waits for that thread to let go of it
+    ABORTED = "aborted"  # a caller waits until that thread releases it
     PAUSED = "paused"  # no cleaner thread takes it until every pause is taken back
 
 
 class CleaningEvent(enum.Enum):
     """What may happen to a log."""
 
-    GRAB = "grab"  # a cleaner thread takes it
-    LOOK = "look"  # the same although it is paused, for a dry run
+    ACQUIRE = "acquire"  # a cleaner thread takes it
+    INSPECT = "inspect"  # the same although it is paused, for a dry run
     PAUSE = "pause"  # abort and pause
     RESUME = "resume"  # takes one pause back
-    DONE = "done"  # the thread that grabbed it lets go
+    DONE = "done"  # the thread that acquired it releases it
 
 
 class CleaningState(NamedTuple):
-    """``pauses`` is n of Kafka's Paused(n); in another phase those that a dry run looks beside."""
+    """``pauses`` is n of Kafka's Paused(n); in another phase those that a dry run ignores."""
 
     phase: CleaningPhase
     pauses: int = 0
@@ -82,14 +78,14 @@ NONE = CleaningState(CleaningPhase.NONE)
 
 # (phase, event) -> (next phase, change of pauses); a PAUSED without pauses is NONE.
 TRANSITIONS: dict[tuple[CleaningPhase, CleaningEvent], tuple[CleaningPhase, int]] = {
-    (CleaningPhase.NONE, CleaningEvent.GRAB): (CleaningPhase.IN_PROGRESS, 0),
+    (CleaningPhase.NONE, CleaningEvent.ACQUIRE): (CleaningPhase.IN_PROGRESS, 0),
     (CleaningPhase.NONE, CleaningEvent.PAUSE): (CleaningPhase.PAUSED, 1),
     (CleaningPhase.IN_PROGRESS, CleaningEvent.PAUSE): (CleaningPhase.ABORTED, 0),
     (CleaningPhase.IN_PROGRESS, CleaningEvent.RESUME): (CleaningPhase.IN_PROGRESS, -1),
     (CleaningPhase.IN_PROGRESS, CleaningEvent.DONE): (CleaningPhase.PAUSED, 0),
     (CleaningPhase.ABORTED, CleaningEvent.RESUME): (CleaningPhase.ABORTED, -1),
     (CleaningPhase.ABORTED, CleaningEvent.DONE): (CleaningPhase.PAUSED, 1),
-    (CleaningPhase.PAUSED, CleaningEvent.LOOK): (CleaningPhase.IN_PROGRESS, 0),
+    (CleaningPhase.PAUSED, CleaningEvent.INSPECT): (CleaningPhase.IN_PROGRESS, 0),
     (CleaningPhase.PAUSED, CleaningEvent.PAUSE): (CleaningPhase.PAUSED, 1),
     (CleaningPhase.PAUSED, CleaningEvent.RESUME): (CleaningPhase.PAUSED, -1),
 }
@@ -133,7 +129,7 @@ class ServedLogs(Protocol):
 
 
 class CleaningFailure(NamedTuple):
-    """Why a log is left alone; ``retry_ns`` (monotonic) None: until somebody asks for it."""
+    """Why a log is not cleaned now; ``retry_ns`` (monotonic) None: until a clean is requested."""
 
     reason: str
     error_name: str
@@ -142,7 +138,7 @@ class CleaningFailure(NamedTuple):
 
     @property
     def is_uncleanable(self) -> bool:
-        """Whether nobody tries again by himself."""
+        """Whether it is tried again on request only."""
         return self.retry_ns is None
 
     def is_over(self, now_ns: int) -> bool:
@@ -150,12 +146,12 @@ class CleaningFailure(NamedTuple):
         return self.retry_ns is not None and self.retry_ns <= now_ns
 
 
-class Standing(NamedTuple):
-    """One compacted log at one moment: its state, what a clean would find, and what is wrong."""
+class CleaningStatus(NamedTuple):
+    """One compacted log at one moment: its state, the clean it needs, and what is wrong."""
 
     log: UnifiedLog
     state: CleaningState
-    to_clean: LogToClean | None  # None: it could not be looked at, ``fault`` says why
+    to_clean: LogToClean | None  # None: it could not be inspected, ``fault`` says why
     fault: KafkalogError | None
     failure: CleaningFailure | None
     checkpoint: int | None  # of the first dirty offset; None: no clean has begun
@@ -217,8 +213,8 @@ class LogCleanerManager:
         self._failures: dict[TopicPartition, CleaningFailure] = {}
         # published
         self.backoff_ms = backoff_ms
-        self.standings: tuple[Standing, ...] = ()  # as a thread saw them last
-        self.last_look_ms: int | None = None  # wall clock of that
+        self.statuses: tuple[CleaningStatus, ...] = ()  # when a thread inspected them last
+        self.last_inspected_ms: int | None = None  # wall clock of that
 
     # ---- checkpoints
 
@@ -242,7 +238,7 @@ class LogCleanerManager:
         return self._states.get(topic_partition, NONE)
 
     def abort_cleaning(self, topic_partition: TopicPartition) -> None:
-        """Return when no cleaner thread works on the log; it may be grabbed again at once."""
+        """Return when no cleaner thread works on the log; it may be acquired again at once."""
         self.abort_and_pause_cleaning(topic_partition)
         self.resume_cleaning([topic_partition])
 
@@ -259,10 +255,10 @@ class LogCleanerManager:
                     self._apply(topic_partition, CleaningEvent.PAUSE)
                 if before.phase not in (CleaningPhase.ABORTED, CleaningPhase.IN_PROGRESS):
                     return
-                is_let_go = self._threads.signal()
-                self._waiters.setdefault(topic_partition, []).append(is_let_go)
+                is_released = self._threads.signal()
+                self._waiters.setdefault(topic_partition, []).append(is_released)
             self.on_abort()
-            is_let_go.wait()
+            is_released.wait()
             if before.phase is CleaningPhase.IN_PROGRESS:
                 return  # the first pause is the one of who aborted
 
@@ -281,7 +277,7 @@ class LogCleanerManager:
                 self._apply(topic_partition, CleaningEvent.RESUME)
 
     def check_cleaning_aborted(self, topic_partition: TopicPartition) -> None:
-        """LogCleaningAborted when somebody waits for this log; for the thread that grabbed it."""
+        """LogCleaningAborted when a caller waits for this log; for the thread that acquired it."""
         if self.state_of(topic_partition).phase is CleaningPhase.ABORTED:
             raise LogCleaningAborted(f"The cleaning of {topic_partition} was aborted")
 
@@ -296,12 +292,14 @@ class LogCleanerManager:
 
     # ---- for cleaner threads
 
-    def survey(self, now_ms: int) -> list[Standing]:
-        """Every compacted log as it stands; may read indexes. A log that fails has its reason."""
-        return [self._look(log, now_ms) for log in self._served.logs() if log.config.is_compacted]
+    def inspect_all(self, now_ms: int) -> list[CleaningStatus]:
+        """The status of every compacted log; may read indexes. A log that fails has its reason."""
+        return [
+            self._inspect(log, now_ms) for log in self._served.logs() if log.config.is_compacted
+        ]
 
-    def look(self, log: UnifiedLog, now_ms: int) -> Standing:
-        """One log as it stands; may read indexes. Whatever is found, nothing is changed."""
+    def inspect(self, log: UnifiedLog, now_ms: int) -> CleaningStatus:
+        """The status of one log; may read indexes. Whatever is found, nothing is changed."""
         key = log.topic_partition
         state, checkpoint = self.state_of(key), self._first_dirty.get(key)
         to_clean: LogToClean | None = None
@@ -311,19 +309,19 @@ class LogCleanerManager:
                 to_clean = LogToClean.of(log, checkpoint, now_ms)
         except KafkalogError as error:
             fault = error
-        return Standing(log, state, to_clean, fault, self._failures.get(key), checkpoint)
+        return CleaningStatus(log, state, to_clean, fault, self._failures.get(key), checkpoint)
 
-    def grab_filthiest_log(self, now_ms: int) -> LogToClean | None:
+    def acquire_filthiest_log(self, now_ms: int) -> LogToClean | None:
         """The eligible log of the highest ratio, now in progress; None: there is none."""
-        standings = self.survey(now_ms)
-        self.standings, self.last_look_ms = tuple(standings), now_ms
-        candidates = filter(self.is_candidate, standings)
-        for standing in sorted(candidates, key=_ratio, reverse=True):
-            if self.try_grab(standing.log):
-                again = self._look_at_grabbed(standing.log, now_ms)
+        statuses = self.inspect_all(now_ms)
+        self.statuses, self.last_inspected_ms = tuple(statuses), now_ms
+        candidates = filter(self.is_candidate, statuses)
+        for status in sorted(candidates, key=_ratio, reverse=True):
+            if self.try_acquire(status.log):
+                again = self._inspect_acquired(status.log, now_ms)
                 if again.to_clean is not None and again.to_clean.is_eligible:
                     return again.to_clean
-                self.release(standing.log)
+                self.release(status.log)
         return None
 
     def check_not_in_work(self, topic_partition: TopicPartition) -> None:
@@ -336,7 +334,7 @@ class LogCleanerManager:
                 partition=topic_partition.partition,
             )
 
-    def grab_log(self, log: UnifiedLog, now_ms: int, *, pauses: int = 0) -> LogToClean:
+    def acquire_log(self, log: UnifiedLog, now_ms: int, *, pauses: int = 0) -> LogToClean:
         """The same for a log that somebody asked for: whatever its ratio, and a fresh start.
 
         ``pauses``: as many do not matter, for who changes nothing. CleaningConflict when it is not
@@ -351,17 +349,17 @@ class LogCleanerManager:
                 partition=key.partition,
             )
         self.retry(key)
-        if not self.try_grab(log, pauses=pauses):
+        if not self.try_acquire(log, pauses=pauses):
             message = f"The cleaning of {key} is {self.state_of(key)}, or it is moved or deleted"
             raise CleaningConflict(message, topic=key.topic, partition=key.partition)
-        found = self._look_at_grabbed(log, now_ms)
+        found = self._inspect_acquired(log, now_ms)
         if found.to_clean is None:
             self.release(log)
             assert found.fault is not None
             raise found.fault
         return found.to_clean
 
-    def try_grab(self, log: UnifiedLog, *, pauses: int = 0) -> bool:
+    def try_acquire(self, log: UnifiedLog, *, pauses: int = 0) -> bool:
         """Own a log that nobody works on; ends with done_cleaning or release.
 
         ``pauses``: also when it has as many, which must not be those of who works on it.
@@ -369,9 +367,9 @@ class LogCleanerManager:
         with self._mutex:
             state = self.state_of(log.topic_partition)
             if state == NONE:
-                self._apply(log.topic_partition, CleaningEvent.GRAB)
+                self._apply(log.topic_partition, CleaningEvent.ACQUIRE)
             elif state == CleaningState(CleaningPhase.PAUSED, pauses):
-                self._apply(log.topic_partition, CleaningEvent.LOOK)
+                self._apply(log.topic_partition, CleaningEvent.INSPECT)
             else:
                 return False
         if self._served.is_served(log):
@@ -398,33 +396,33 @@ class LogCleanerManager:
             raise
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
-        """Let go of the log; it is clean below ``end_offset``, durable unless it was aborted.
+        """Release the log; it is clean below ``end_offset``, durable unless it was aborted.
 
         StorageFault: it is remembered, but the file could not be written.
         """
-        if self._let_go(log.topic_partition, end_offset):
+        if self._release(log.topic_partition, end_offset):
             self._served.write_checkpoint(log)
 
     def release(self, log: UnifiedLog) -> None:
-        """Let go of the log as it is."""
-        self._let_go(log.topic_partition, None)
+        """Release the log as it is."""
+        self._release(log.topic_partition, None)
 
-    def is_candidate(self, standing: Standing) -> bool:
-        """Whether a thread would take it, were it the filthiest."""
-        failure, to_clean = standing.failure, standing.to_clean
+    def is_candidate(self, status: CleaningStatus) -> bool:
+        """Whether a thread would clean it if it were the filthiest."""
+        failure, to_clean = status.failure, status.to_clean
         if failure is not None and not failure.is_over(self._clock.monotonic_ns()):
             return False
-        return standing.state == NONE and to_clean is not None and to_clean.is_eligible
+        return status.state == NONE and to_clean is not None and to_clean.is_eligible
 
-    def _look_at_grabbed(self, log: UnifiedLog, now_ms: int) -> Standing:
+    def _inspect_acquired(self, log: UnifiedLog, now_ms: int) -> CleaningStatus:
         """What nobody can change any more; a defect in it must not keep the log."""
         try:
-            return self._look(log, now_ms)
+            return self._inspect(log, now_ms)
         except Exception:
             self.release(log)
             raise
 
-    def _let_go(self, topic_partition: TopicPartition, end_offset: int | None) -> bool:
+    def _release(self, topic_partition: TopicPartition, end_offset: int | None) -> bool:
         """DONE; whether the first dirty offset was set, which an abort forbids."""
         with self._mutex:
             is_set = self._apply(topic_partition, CleaningEvent.DONE) == NONE
@@ -436,22 +434,22 @@ class LogCleanerManager:
             waiter.set()
         return is_set
 
-    def _look(self, log: UnifiedLog, now_ms: int) -> Standing:
+    def _inspect(self, log: UnifiedLog, now_ms: int) -> CleaningStatus:
         """Plan one log. An offset outside of it is put right in the checkpoint at once."""
-        standing = self.look(log, now_ms)
-        to_clean, fault = standing.to_clean, standing.fault
+        status = self.inspect(log, now_ms)
+        to_clean, fault = status.to_clean, status.fault
         is_disputed = log.disputed_start_offset is not None
         if to_clean is not None and to_clean.checkpoint_fault is not None and not is_disputed:
             try:
-                self._put_right(to_clean, standing.checkpoint)
+                self._put_right(to_clean, status.checkpoint)
             except KafkalogError as error:
                 fault = error
         if fault is not None and not isinstance(fault, StorageFault):
             self.note_failure(log, fault)
-        return standing._replace(fault=fault, failure=self.failure_of(log.topic_partition))
+        return status._replace(fault=fault, failure=self.failure_of(log.topic_partition))
 
     def _put_right(self, to_clean: LogToClean, checkpoint: int | None) -> None:
-        """Once, not at every look (KAFKA-6266)."""
+        """Once, not at every inspection (KAFKA-6266)."""
         log, offset = to_clean.log, to_clean.first_dirty_offset
         key = log.topic_partition
         with self._mutex:
@@ -491,7 +489,7 @@ class LogCleanerManager:
             self._failures.pop(topic_partition, None)
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let the next look begin afresh with the log; whether something had failed."""
+        """Forget what failed, so that the log is tried at once; whether something had."""
         with self._mutex:
             return self._failures.pop(topic_partition, None) is not None
 
@@ -504,8 +502,8 @@ class LogCleanerManager:
         return self._failures.copy()
 
 
-def _ratio(standing: Standing) -> float:
-    return standing.ratio
+def _ratio(status: CleaningStatus) -> float:
+    return status.ratio
 
 
 def _reason_of(error: Exception) -> str:

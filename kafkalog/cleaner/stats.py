@@ -100,7 +100,7 @@ class CleaningRun(NamedTuple):
     is_dry: bool
     started_ms: int
     ended_ms: int
-    to_clean: LogToClean | None = None  # None: it was not even grabbed
+    to_clean: LogToClean | None = None  # None: it was not acquired
     end_offset: int = -1
     stats: CleanerStats | None = None
     error: KafkalogError | None = None

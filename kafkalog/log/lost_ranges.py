@@ -29,7 +29,7 @@ from kafkalog.errors import LostOffsets
 from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import LostRange, not_accepted
-from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_reader import has_whole_tail
 from kafkalog.log.values import WouldBlock
 
@@ -221,7 +221,7 @@ class LostRanges:
             raise WouldBlock(segment.log_file.path)
         first_offset = segment.base_offset
         if segment.size_bytes:
-            if not has_whole_tail(segment, sound_floor(segment, INT64_MAX).position):
+            if not has_whole_tail(segment, verified_floor(segment, INT64_MAX).position):
                 return None  # bytes are there: what they were is not lost, but damaged
             first_offset = segment.read_next_offset()
             if not self.proof.is_gapless and known_offset < first_offset:
@@ -311,7 +311,7 @@ def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
     if slot < 0:
         return False
     segment = segments.values[slot]
-    position = sound_floor(segment, INT64_MAX).position  # a wrong entry proves no loss
+    position = verified_floor(segment, INT64_MAX).position  # a wrong entry proves no loss
     return has_whole_tail(segment, position) and segment.read_next_offset() > offset
 
 

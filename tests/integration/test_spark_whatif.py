@@ -58,7 +58,7 @@ def test_facts_of_a_directory_are_those_of_its_log(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "a").iterdir()):
         loaded = copy_of(path, tmp_path / "copies" / path.name)
         log = load_log(str(loaded), COMPACT, tool_environment(FixedWallClock(TIME)), clean=True)
-        expected = execute.settled(execute.facts_of(log))
+        expected = execute.read_all(execute.facts_of(log))
         log.close()
         filesystem = SystemFilesystem()
         facts = directory_facts(str(path), filesystem, 0, None)

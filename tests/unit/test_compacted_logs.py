@@ -25,7 +25,7 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_reader import next_offset, position_of
 from kafkalog.log.values import Isolation, WouldBlock
 from tests.cleaning_daemon import keyed_batch
@@ -305,7 +305,7 @@ def test_who_looks_for_places_believes_them(gone: list[int]) -> None:
     for each in world.batches:
         assert position_of(segment, each.last_offset) == position
         position += len(each.encode())
-    floor = sound_floor(segment, INT64_MAX)
+    floor = verified_floor(segment, INT64_MAX)
     assert (floor.offset, floor.position) == world.entries[-1]
 
 

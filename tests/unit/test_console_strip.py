@@ -305,7 +305,7 @@ def test_a_page_is_the_cleaner_s_report() -> None:
     before = seen(sim)
     (log,) = before.logs
     (described,) = sim.operations.cleaning.describe().logs
-    plan = described.standing.to_clean
+    plan = described.status.to_clean
     assert plan is not None
     assert (log.cleanable_bytes, log.cleanable_ratio) == (
         plan.cleanable_bytes,

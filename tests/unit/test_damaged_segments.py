@@ -16,7 +16,7 @@ from kafkalog.cli.offline.scan import batches_of
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_reader import next_offset, position_of
 from kafkalog.log.values import Isolation, WouldBlock
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
@@ -365,7 +365,7 @@ def test_who_looks_for_places_believes_no_wrong_entry(wrong: int) -> None:
     assert next_offset(segment) == BATCHES * RECORDS
     last = BATCHES * RECORDS - 1
     assert position_of(segment, last) == (BATCHES - 1) * world.batch_bytes
-    assert sound_floor(segment, INT64_MAX).position == world.entries[-2][1]
+    assert verified_floor(segment, INT64_MAX).position == world.entries[-2][1]
 
 
 def test_an_entry_of_a_rotten_batch_is_believed_as_a_place() -> None:

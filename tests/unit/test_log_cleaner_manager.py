@@ -153,10 +153,10 @@ def test_several_abort_one_clean(seed: int) -> None:
 
 
 def test_check_cleaning_aborted() -> None:
-    """The thread that grabbed a log hears that it is wanted."""
+    """The thread that acquired a log hears that it is wanted."""
     world = CleaningDaemon()
     log = world.topic()
-    assert world.states.try_grab(log)
+    assert world.states.try_acquire(log)
     world.states.check_cleaning_aborted(T0)
     waiter = world.sim.threads.start("w", lambda: world.states.abort_and_pause_cleaning(T0))
     world.sim.threads.run_until_idle()
@@ -327,9 +327,9 @@ def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
     world = CleaningDaemon()
     world.topic()
     world.turn()
-    assert [each.log.topic_partition for each in world.states.standings] == [T0]
-    assert world.states.last_look_ms is not None
-    assert world.states.last_look_ms >= NOW_MS
+    assert [each.log.topic_partition for each in world.states.statuses] == [T0]
+    assert world.states.last_inspected_ms is not None
+    assert world.states.last_inspected_ms >= NOW_MS
 
 
 def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
@@ -388,7 +388,7 @@ STATES = (
     *(looked_at(2), looked_at(2, CleaningPhase.ABORTED)),
 )
 LEGAL = {
-    (NONE, CleaningEvent.GRAB): IN_PROGRESS,
+    (NONE, CleaningEvent.ACQUIRE): IN_PROGRESS,
     (NONE, CleaningEvent.PAUSE): paused(1),
     (IN_PROGRESS, CleaningEvent.PAUSE): ABORTED,
     (IN_PROGRESS, CleaningEvent.DONE): NONE,
@@ -399,9 +399,9 @@ LEGAL = {
     (paused(1), CleaningEvent.RESUME): NONE,
     (paused(2), CleaningEvent.RESUME): paused(1),
     (paused(7), CleaningEvent.RESUME): paused(6),
-    (paused(1), CleaningEvent.LOOK): looked_at(1),
-    (paused(2), CleaningEvent.LOOK): looked_at(2),
-    (paused(7), CleaningEvent.LOOK): looked_at(7),
+    (paused(1), CleaningEvent.INSPECT): looked_at(1),
+    (paused(2), CleaningEvent.INSPECT): looked_at(2),
+    (paused(7), CleaningEvent.INSPECT): looked_at(7),
     (looked_at(2), CleaningEvent.RESUME): looked_at(1),
     (looked_at(2), CleaningEvent.DONE): paused(2),
     (looked_at(2), CleaningEvent.PAUSE): looked_at(2, CleaningPhase.ABORTED),

@@ -165,13 +165,13 @@ def test_the_doctor_settles_it() -> None:
 def test_a_disputed_log_is_not_compacted() -> None:
     sim = disputed(cleanup_policy="compact,delete", min_cleanable_dirty_ratio="0")
     log, states = sim.manager.logs.log_of("t", 0), sim.manager.cleaning.states
-    standing = states.look(log, 0)
+    standing = states.inspect(log, 0)
     assert standing.to_clean is not None
     assert not standing.to_clean.is_eligible
     with pytest.raises(CleaningConflict, match="disputed where it starts: at 25 or at 9"):
-        states.grab_log(log, 0)
+        states.acquire_log(log, 0)
     assert sim.delete_records("t", 25).error is None
-    assert states.look(log, 0).to_clean.is_eligible  # type: ignore[union-attr]
+    assert states.inspect(log, 0).to_clean.is_eligible  # type: ignore[union-attr]
 
 
 def test_a_disputed_log_is_counted_and_explained() -> None:

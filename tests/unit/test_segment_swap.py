@@ -13,8 +13,8 @@ from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_swap import (
     SegmentSwap,
     plan_blanks,
+    plan_final_names,
     plan_retirement,
-    plan_settling,
 )
 from kafkalog.log.values import AbortedTransaction
 from tests.log_world import LogWorld, append, bytes_of, joined
@@ -79,7 +79,7 @@ def test_a_log_settles_before_its_indexes() -> None:
     world = LogWorld()
     new = [cleaned(world, 0), cleaned(world, 4)]
     new[1].transaction_index.append(AbortedTransaction(1, 4, 5, 4))
-    assert renames(plan_settling(new)) == [
+    assert renames(plan_final_names(new)) == [
         ["0.log .swap>"],
         ["0.index .swap>", "0.timeindex .swap>", "4.log .swap>"],
         ["4.index .swap>", "4.timeindex .swap>", "4.txnindex .swap>"],

@@ -48,7 +48,11 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner import CleanerMaker, ThreadStatus
-    from kafkalog.cleaner.log_cleaner_manager import CleaningState, LogCleanerManager, Standing
+    from kafkalog.cleaner.log_cleaner_manager import (
+        CleaningState,
+        CleaningStatus,
+        LogCleanerManager,
+    )
     from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.env.threads import Mutex
     from kafkalog.format.topic_names import TopicPartition
@@ -297,13 +301,13 @@ class Cleaning(CleanerLogs):
 
     def _facts(self) -> CleanerFacts:
         """As the threads saw the logs last; no log is inspected."""
-        looked_ms, now_ms = self.states.last_look_ms, self._clock.wall_ms()
+        looked_ms, now_ms = self.states.last_inspected_ms, self._clock.wall_ms()
         return CleanerFacts(
             threads=[thread_facts(status) for status in self.cleaner.threads()],
             logs=[
-                log_facts(standing, self.states.failure_of(standing.log.topic_partition))
-                for standing in self.states.standings
-                if self._logs.table.serves(standing.log)
+                log_facts(status, self.states.failure_of(status.log.topic_partition))
+                for status in self.states.statuses
+                if self._logs.table.serves(status.log)
             ],
             log_dirs=[unit.log_dir.path for unit in self._logs.online_units],
             since_look_ms=0 if looked_ms is None else max(now_ms - looked_ms, 0),
@@ -375,7 +379,7 @@ class CompactedLog(NamedTuple):
     why_not     None: it is cleaned when its turn comes, which ``rank`` says, from 1
     """
 
-    standing: Standing
+    status: CleaningStatus
     rank: int | None
     why_not: WhyNot | None
     operator_pauses: int
@@ -420,14 +424,14 @@ class CleaningOperations:
         if topic is not None:
             self._logs.registered(topic)
         cleaning, now_ms = self._cleaning, self._clock.wall_ms()
-        standings = sorted(cleaning.states.survey(now_ms), key=_ratio, reverse=True)
+        statuses = sorted(cleaning.states.inspect_all(now_ms), key=_ratio, reverse=True)
         logs, rank = list[CompactedLog](), 0
-        for standing in standings:
-            key, why_not = standing.log.topic_partition, self._why_not(standing)
+        for status in statuses:
+            key, why_not = status.log.topic_partition, self._why_not(status)
             rank += why_not is None
             logs.append(
                 CompactedLog(
-                    standing,
+                    status,
                     rank if why_not is None else None,
                     why_not,
                     cleaning.operator_pauses(key),
@@ -442,7 +446,7 @@ class CleaningOperations:
             [
                 each
                 for each in logs
-                if topic is None or each.standing.log.topic_partition.topic == topic
+                if topic is None or each.status.log.topic_partition.topic == topic
             ],
         )
 
@@ -459,12 +463,12 @@ class CleaningOperations:
         return self._cleaning.observer.history.cleans(self._clock.wall_ms())
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def look(self, topic: str, partition: int) -> Standing | None:
+    def look(self, topic: str, partition: int) -> CleaningStatus | None:
         """How one log stands with the cleaner; None: it is not compacted. May read indexes."""
         log = self._logs.log_of(topic, partition)
         if not log.config.is_compacted:
             return None
-        return self._cleaning.states.look(log, self._clock.wall_ms())
+        return self._cleaning.states.inspect(log, self._clock.wall_ms())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def pause(self, topic: str, partition: int) -> CleaningState:
@@ -579,23 +583,23 @@ class CleaningOperations:
             )
         return log
 
-    def _why_not(self, standing: Standing) -> WhyNot | None:
+    def _why_not(self, status: CleaningStatus) -> WhyNot | None:
         """The first obstacle in the order of an operator's remedies."""
-        cleaning, state = self._cleaning, standing.state
+        cleaning, state = self._cleaning, status.state
         if not cleaning.cleaner.is_enabled:
             return WhyNot.CLEANER_OFF
-        if not cleaning.is_served(standing.log):
+        if not cleaning.is_served(status.log):
             return WhyNot.MOVING
         if state != NONE:
             return WhyNot.PAUSED if state.pauses else WhyNot.IN_PROGRESS
-        failure = standing.failure
+        failure = status.failure
         if failure is not None and failure.is_uncleanable:
             return WhyNot.UNCLEANABLE
         if failure is not None and not failure.is_over(self._clock.monotonic_ns()):
             return WhyNot.WAITS_FOR_RETRY
-        if standing.to_clean is None:
+        if status.to_clean is None:
             return WhyNot.UNREADABLE
-        obstacle = standing.to_clean.plan.obstacle
+        obstacle = status.to_clean.plan.obstacle
         return None if obstacle is None else _OBSTACLES[obstacle]
 
 
@@ -605,5 +609,5 @@ _OBSTACLES = {
 }
 
 
-def _ratio(standing: Standing) -> float:
-    return standing.ratio
+def _ratio(status: CleaningStatus) -> float:
+    return status.ratio

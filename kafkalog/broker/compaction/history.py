@@ -19,7 +19,7 @@ from kafkalog.observe.cleaner_metrics import CleanerThreadFacts, CompactedLogFac
 if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.cleaner.log_cleaner import ThreadStatus
-    from kafkalog.cleaner.log_cleaner_manager import CleaningFailure, Standing
+    from kafkalog.cleaner.log_cleaner_manager import CleaningFailure, CleaningStatus
     from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.env.threads import Mutex
     from kafkalog.format.topic_names import TopicPartition
@@ -165,14 +165,14 @@ class CleaningObserver:
         return self._horizons.get(topic_partition)
 
 
-def log_facts(standing: Standing, failure: CleaningFailure | None) -> CompactedLogFacts:
+def log_facts(status: CleaningStatus, failure: CleaningFailure | None) -> CompactedLogFacts:
     """One log as a thread saw it last, for the scrape."""
-    log, to_clean = standing.log, standing.to_clean
+    log, to_clean = status.log, status.to_clean
     return CompactedLogFacts(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
         log_dir=log.parent_dir,
-        dirty_ratio=standing.ratio,
+        dirty_ratio=status.ratio,
         dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,
         min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
         failure=None if failure is None else failure.error_name,

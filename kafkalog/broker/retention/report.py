@@ -215,7 +215,7 @@ class RetentionReport:
         start = now_ms if start_ms is None else start_ms
         with self._logs.unit_of(log).log_dir.guard():
             facts = execute.facts_of(log, self._hold_of(log, config))
-            facts = execute.settled(facts)
+            facts = execute.read_all(facts)
         policy = execute.policy_of(config)
         schedule = self.schedule_of(config)
         if schedule is not None and start_ms is not None:

@@ -245,12 +245,12 @@ def _clean(clean: PastClean) -> CleanView:
 
 
 def _log(each: CompactedLog) -> CompactedLogView:
-    standing = each.standing
-    log, plan, failure = standing.log, standing.to_clean, standing.failure
+    status = each.status
+    log, plan, failure = status.log, status.to_clean, status.failure
     return CompactedLogView(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
-        state=standing.state.phase.value,
+        state=status.state.phase.value,
         operator_pauses=each.operator_pauses,
         rank=each.rank,
         why_not=each.why_not and each.why_not.value,
@@ -268,18 +268,18 @@ def _log(each: CompactedLog) -> CompactedLogView:
 
 def why_of(each: CompactedLog) -> str:
     """Why no thread takes the log now, or when one does."""
-    plan, why_not = each.standing.to_clean, each.why_not
+    plan, why_not = each.status.to_clean, each.why_not
     if why_not is None:
         overdue_ms = plan.plan.overdue_ms if plan is not None else 0
         due = f", its compaction is due since {span(overdue_ms)}" if overdue_ms > 0 else ""
         return f"cleaned when its turn comes: number {each.rank}{due}"
     if why_not is WhyNot.BELOW_RATIO and plan is not None:
-        least = each.standing.log.config.min_cleanable_dirty_ratio
+        least = each.status.log.config.min_cleanable_dirty_ratio
         return f"{plan.cleanable_ratio:.1%} dirty; cleaned above {least:.1%}"
-    failure = each.standing.failure
+    failure = each.status.failure
     if why_not in _FAILED and failure is not None:
         return f"{_FAILED[why_not]} {plural(failure.attempts, 'time')}: {failure.reason}"
-    fault = each.standing.fault
+    fault = each.status.fault
     if why_not is WhyNot.UNREADABLE and fault is not None:
         return f"could not be looked at: {fault.public_message}"
     return _WORDS[why_not]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.report import SegmentReport
-    from kafkalog.cleaner.log_cleaner_manager import Standing
+    from kafkalog.cleaner.log_cleaner_manager import CleaningStatus
     from kafkalog.console.drawings import Strip
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
@@ -161,9 +161,9 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     # First: of no later topic than what is shown.
     topic_id = operations.topics.describe(topic).topic_id
     described = operations.describe_log(topic, partition)
-    standing = operations.cleaning.look(topic, partition)
+    status = operations.cleaning.look(topic, partition)
     report = operations.describe_segments(topic, partition)
-    states = _states_of(report, clean_range(standing))
+    states = _states_of(report, clean_range(status))
     pages = page_count(len(states), SEGMENTS_A_PAGE)
     shown = min(page, pages)
     first = (shown - 1) * SEGMENTS_A_PAGE
@@ -194,7 +194,7 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
         segment_count=len(report.segments),
         policy=policy_view(report.policy),
         schedule=schedule_view(report.schedule),
-        compaction=_compaction(standing),
+        compaction=_compaction(status),
         states=_state_counts(report, states),
         page=shown,
         pages=pages,
@@ -203,14 +203,14 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     )
 
 
-def clean_range(standing: Standing | None) -> CleanRange | None:
+def clean_range(status: CleaningStatus | None) -> CleanRange | None:
     """Of a compacted log; None of another, and where the disk failed at the look."""
-    if standing is None or standing.to_clean is None:
+    if status is None or status.to_clean is None:
         return None
     return CleanRange(
-        standing.to_clean.first_dirty_offset,
-        standing.to_clean.first_uncleanable_offset,
-        standing.state.phase is CleaningPhase.IN_PROGRESS,
+        status.to_clean.first_dirty_offset,
+        status.to_clean.first_uncleanable_offset,
+        status.state.phase is CleaningPhase.IN_PROGRESS,
     )
 
 
@@ -300,18 +300,18 @@ def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
     return ScheduleView(**known._asdict())
 
 
-def _compaction(standing: Standing | None) -> CompactionView | None:
-    if standing is None:
+def _compaction(status: CleaningStatus | None) -> CompactionView | None:
+    if status is None:
         return None
-    plan = standing.to_clean
+    plan = status.to_clean
     return CompactionView(
-        state=standing.state.phase.value,
-        pauses=standing.state.pauses,
+        state=status.state.phase.value,
+        pauses=status.state.pauses,
         first_dirty_offset=plan and plan.first_dirty_offset,
         first_uncleanable_offset=plan and plan.first_uncleanable_offset,
         cleanable_ratio=plan and plan.cleanable_ratio,
-        min_cleanable_ratio=standing.log.config.min_cleanable_dirty_ratio,
-        fault=standing.fault and standing.fault.public_message,
+        min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
+        fault=status.fault and status.fault.public_message,
     )
 
 

@@ -68,8 +68,8 @@ def list_segments(
     log: UnifiedLog, hold: Hold | None = None
 ) -> tuple[LogFacts, list[ListedSegment]]:
     """The log as it is published now and all its segments, oldest first; OSError."""
-    segments, published = execute.look(log, hold)
-    facts = execute.settled(published)
+    segments, published = execute.inspect(log, hold)
+    facts = execute.read_all(published)
     following = [each.base_offset for each in segments[1:]]
     next_offsets = [*following, facts.log_end_offset]
     listed = [

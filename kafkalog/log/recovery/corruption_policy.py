@@ -48,8 +48,8 @@ from kafkalog.log.recovery.prefix_repair import (
     KnownEnds,
     bridge,
     later_batches,
-    sound_base,
     true_prefix,
+    verified_base,
 )
 from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
@@ -290,7 +290,7 @@ def _span_of_pair(file: File, position: int) -> int | None:
         follower = read_header(file.pread(HEADER_BYTES, position + size)).size_bytes
     except MalformedBatch:
         return None
-    is_sound = _sound_base_at(file, position + size, INT64_MAX) is not None
+    is_sound = _verified_base_at(file, position + size, INT64_MAX) is not None
     return size + follower if is_sound else None
 
 
@@ -316,7 +316,7 @@ def _over_rot(
     follower: int | None = end_offset
     is_told_end = is_plausible and header.next_offset == end_offset
     if after < file.size():
-        follower = _sound_base_at(file, after, end_offset)
+        follower = _verified_base_at(file, after, end_offset)
     elif bad.why is BadBatch.BAD_CRC and not is_durable and not is_told_end:
         return None  # the end of a file may be torn
     if follower in (None, INT64_MAX) and bad.why is BadBatch.BAD_OFFSET:
@@ -373,7 +373,7 @@ def _bridge(
     return StepOver(size, next_offset)
 
 
-def _sound_base_at(file: File, position: int, end_offset: int) -> int | None:
+def _verified_base_at(file: File, position: int, end_offset: int) -> int | None:
     """Base offset of the sound batch at a position of the file."""
     try:
         size = read_header(file.pread(HEADER_BYTES, position)).size_bytes
@@ -381,7 +381,7 @@ def _sound_base_at(file: File, position: int, end_offset: int) -> int | None:
         return None
     if size > file.size() - position:
         return None
-    return sound_base(memoryview(file.pread(size, position)), 0, end_offset)
+    return verified_base(memoryview(file.pread(size, position)), 0, end_offset)
 
 
 def keep_torn_bytes(filesystem: Filesystem, segment: LogSegment, bad: BadSpot) -> str:

@@ -74,7 +74,7 @@ class LoaderFiles:
         self.names: dict[str, SegmentFileName] = {}
         self._list()
 
-    def settle(self) -> None:
+    def reconcile(self) -> None:
         """Steps 1 to 4 and indexes of deleted logs; afterwards no stage suffix is left."""
         for file_name in _TEMPORARY_FILES & self.stats.keys():
             self._delete(file_name)  # a process ended in the middle of replacing the file
@@ -93,7 +93,7 @@ class LoaderFiles:
         if self._has_changed:
             self._sync_names()
 
-    def settle_orphans(
+    def reconcile_orphans(
         self, lost: Iterable[LostRange], accepted: Iterable[tuple[int, int]]
     ) -> None:
         """Indexes without a log stay while they prove a loss; a loss without one gets an empty one.

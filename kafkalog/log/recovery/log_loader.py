@@ -168,7 +168,7 @@ class _Loader:
         self._durable_end = INT64_MAX if clean else recovery_point
         self._ends.clear()
         self._found_epochs = RecoveredEpochs()
-        self._files.settle()
+        self._files.reconcile()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
         # Those from the recovery point on are not known to be durable: a name may have come back
         # whose records another life lost.
@@ -210,7 +210,7 @@ class _Loader:
             log_start_offset=self._start,
             topic_id=topic_id,
             proof=replace(self._proof, end_offset=None),  # from here on it moves
-            disputed_start_offset=None if is_deleted else self._tell_start(),
+            disputed_start_offset=None if is_deleted else self._log_start_conflict(),
         )
         for each in lost:
             log.losses.note(*each)
@@ -225,7 +225,7 @@ class _Loader:
         else:
             self._recover_from(recovery_point)
         maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
-        self._settle_epochs()
+        self._reconcile_epochs()
         self._drop_when_below_start()
 
     def _trust_proof(self) -> None:
@@ -249,7 +249,7 @@ class _Loader:
         )
         self._start = self._log_start.offset
 
-    def _tell_start(self) -> int | None:
+    def _log_start_conflict(self) -> int | None:
         """The line for a contradiction; the lower log start while it is disputed, or None."""
         start = self._log_start
         if start.other is None:
@@ -301,7 +301,7 @@ class _Loader:
         if is_kept and end < log_end:
             self._told.append(LostRange(max(end, self._start), log_end - 1))
         ends_elsewhere = log_end != active.read_next_offset()
-        lost = self._settle_lost(log_end)
+        lost = self._reconcile_lost(log_end)
         if is_kept and ends_elsewhere:
             _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
             self._segments.add(
@@ -413,7 +413,7 @@ class _Loader:
             may_have_gaps=self._has_gaps,
         )
 
-    def _settle_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
+    def _reconcile_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
         """Tell what is lost and was not accepted, and keep it known; those ranges.
 
         None with 'kafka': what a missing segment leaves behind is removed and proves nothing.
@@ -426,7 +426,7 @@ class _Loader:
         lost = not_accepted(holes, self._proof.accepted_losses)
         log_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
         kept = lost if self._corruption == "keep" else ()
-        self._files.settle_orphans(kept, self._proof.accepted_losses)
+        self._files.reconcile_orphans(kept, self._proof.accepted_losses)
         for first, _ in kept:
             # Of an empty segment the index alone stays: as of one whose log is gone, it is a proof.
             segment = self._segments.get(first)
@@ -657,7 +657,7 @@ class _Loader:
         self._segments.close_handles()
         orphans = self._files.orphans
         self._files = LoaderFiles(self._environment, self._directory, self._config)
-        self._files.settle()
+        self._files.reconcile()
         self._files.orphans |= orphans
         if pieces[0].base_offset != segment.base_offset:
             self._files.remove_segment(segment.base_offset)
@@ -686,7 +686,7 @@ class _Loader:
             return
         adopt_as_kafka(self._epochs, rows)
 
-    def _settle_epochs(self) -> None:
+    def _reconcile_epochs(self) -> None:
         """What the batches say of epochs: to the cache, and rot in the batches back."""
         if self._corruption == "keep":
             rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)

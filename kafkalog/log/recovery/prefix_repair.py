@@ -150,7 +150,7 @@ def _ends(
 
     def follower_at(size: int) -> int | None:
         at_end = is_whole and size == len(window)
-        return end_offset if at_end else sound_base(window, size, end_offset)
+        return end_offset if at_end else verified_base(window, size, end_offset)
 
     declared = _int(window, LENGTH_AT, LEADER_EPOCH_AT) + LOG_OVERHEAD
     if HEADER_BYTES <= declared <= len(window):
@@ -174,7 +174,7 @@ def later_batches(
     for position in (found + HEADER_BYTES).tolist():
         base = _int(window, position, position + LENGTH_AT)
         is_near = 0 < base - expected_offset <= INT32_MAX
-        if is_near and sound_base(window, position, end_offset) is not None:
+        if is_near and verified_base(window, position, end_offset) is not None:
             yield position, base
 
 
@@ -190,7 +190,7 @@ def bridge(window: memoryview, base_offset: int, next_offset: int) -> bytes:
     return encode_header(fields._replace(crc=crc ^ 0xFFFFFFFF))
 
 
-def sound_base(window: memoryview, position: int, end_offset: int) -> int | None:
+def verified_base(window: memoryview, position: int, end_offset: int) -> int | None:
     """Base offset of the whole batch at a position whose CRC is right and that ends in time."""
     try:
         header = read_header(window[position : position + HEADER_BYTES])

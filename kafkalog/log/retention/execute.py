@@ -75,10 +75,10 @@ class _Segments(Sequence[SegmentFacts]):
 
 def facts_of(log: UnifiedLog, hold: Hold | None = None) -> LogFacts:
     """The log as it is published now."""
-    return look(log, hold)[1]
+    return inspect(log, hold)[1]
 
 
-def look(
+def inspect(
     log: UnifiedLog, hold: Hold | None = None, *, may_block: bool = True
 ) -> tuple[tuple[LogSegment, ...], LogFacts]:
     """The published segments and the facts of these very segments.
@@ -98,7 +98,7 @@ def look(
     )
 
 
-def settled(facts: LogFacts) -> LogFacts:
+def read_all(facts: LogFacts) -> LogFacts:
     """All segments looked at now: they no longer grow, and their sum is the log's size."""
     segments = tuple(facts.segments)
     size_bytes = sum(map(attrgetter("size_bytes"), segments))
@@ -114,7 +114,7 @@ def plan_of(
     log: UnifiedLog, now_ms: int, hold: Hold | None = None, *, may_block: bool = True
 ) -> RetentionPlan:
     """What a pass over the log deletes now; WouldBlock only when ``may_block`` is False."""
-    return plan(look(log, hold, may_block=may_block)[1], policy_of(log.config), now_ms)
+    return plan(inspect(log, hold, may_block=may_block)[1], policy_of(log.config), now_ms)
 
 
 class Deleted(NamedTuple):
@@ -144,7 +144,7 @@ def raise_start(
     """
     planned = _plan_below(log, now_ms, flushed_base, hold)
     assert not planned.is_rolled, "the active segment lies above its own base"
-    _tell(log, planned.deletions)
+    _log_deletions(log, planned.deletions)
     if planned.deletions:
         log.increment_log_start_offset(planned.log_start_offset, "segment deletion")
     return planned.deletions
@@ -175,7 +175,7 @@ def take_oldest(
     """
     flushed_base = min(log.local.recovery_point, log.local.active_segment.base_offset)
     oldest = _plan_below(log, now_ms, flushed_base, hold).deletions[:1]
-    _tell(log, oldest)
+    _log_deletions(log, oldest)
     gone = log.segments.values[: len(oldest)]
     log.delete_segments(gone, "segment deletion")
     return oldest, tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
@@ -189,7 +189,7 @@ def _plan_below(
     return plan(facts, policy_of(log.config), now_ms)
 
 
-def _tell(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
+def _log_deletions(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
     """Kafka's sentences, so that what searches for them finds them."""
     size_bytes, below_start = log.size_bytes, []
     for deletion in deletions:

@@ -1,17 +1,28 @@
-"""Entries of an offset index held against the ``.log``: which to begin at when one leads astray.
+"""Where a read or a walk goes on when an index entry or bytes of the ``.log`` mislead.
 
-An index has no checksum. An entry is believed when the batch it points to ends with its offset; or
-when that batch is whole, its CRC holds and it ends earlier (a set of batches may have one entry, of
-its last offset), or its last record has the entry's offset: Kafka's cleaner wrote one entry a set
-with the offset of the last record it kept, where the batch may go on. All else shows that the entry
-or the log is damaged. An entry that points to an earlier batch costs a longer walk only. Asked when
-something did not fit, never on the way of a sound fetch. Any thread that may block; changes no
-file. Cost: one batch an entry tried, which are the 1st, 2nd, 4th... before; then each byte from
-there to the target once.
+``verified_floor`` and ``place_past`` compare entries of the offset index with the ``.log``. An
+index has no checksum. An entry is believed when the batch it points to ends with its offset. It is
+also believed when that batch is whole, its CRC is right and it ends earlier (a set of batches may
+have one entry, of its last offset), or when its last record has the entry's offset: Kafka's cleaner
+wrote one entry a set with the offset of the last record it kept, where the batch may go on.
+Anything else shows that the entry or the log is damaged. An entry that points to an earlier batch
+costs only a longer walk. Cost: one batch for each entry tried, which are the 1st, 2nd, 4th...
+before; then each byte from there to the target once.
+
+``next_verified_batch`` finds where batches go on after bytes that are no batch. Those bytes were
+one batch when its CRC is right up to a sound batch of later offsets, or to the end of the segment,
+or when that batch begins at the offset where the header says that it ended. Otherwise the next
+index entry that leads to its batch is believed. A sound batch alone proves nothing: a record may
+hold the bytes of one. Cost: the bytes up to the next index entry once, and a CRC over them for at
+most ``FOLLOWERS_TRIED`` sound batches among them.
+
+Asked when something did not fit, never on the way of a sound fetch. Any thread that may block;
+changes no file.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,7 +32,15 @@ from kafkalog.errors import CorruptIndex, InvalidRequest
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record import read_records
-from kafkalog.format.records.record_batch import MAGIC_AT, MAGIC_V2
+from kafkalog.format.records.record_batch import (
+    BASE_TIMESTAMP_AT,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    MAGIC_AT,
+    MAGIC_V2,
+    is_crc_valid,
+)
+from kafkalog.log.recovery.prefix_repair import FOLLOWERS_TRIED, later_batches
 from kafkalog.log.segment.segment_files import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
@@ -30,11 +49,12 @@ from kafkalog.log.segment.segment_files import (
     scan_chunks,
 )
 from kafkalog.log.segment.segment_recovery import remember_entries
+from kafkalog.log.values import OffsetPosition
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import File
     from kafkalog.log.segment.segment_files import SegmentFiles
-    from kafkalog.log.values import OffsetPosition, TimestampOffset
+    from kafkalog.log.values import TimestampOffset
 
 _log = structlog.get_logger(__name__)
 
@@ -95,16 +115,16 @@ def agrees(rows: BatchRows, data: memoryview, entry: OffsetPosition) -> bool:
     return len(offsets) > 0 and int(offsets[-1]) == entry.offset
 
 
-def sound_floor(segment: SegmentFiles, offset: int) -> OffsetPosition:
+def verified_floor(segment: SegmentFiles, offset: int) -> OffsetPosition:
     """An entry at or below offset that leads to a sound batch, else the segment's beginning.
 
     The floor entry itself, but for damage. Reads that batch.
     """
     floor = floor_entry(segment, offset)
     file = segment.log_file.acquire()
-    if floor.position == 0 or vouched_last(file, floor, segment.size_bytes) is not None:
+    if floor.position == 0 or verified_last(file, floor, segment.size_bytes) is not None:
         return floor
-    return _sound_before(segment, file, floor, segment.size_bytes)
+    return _verified_before(segment, file, floor, segment.size_bytes)
 
 
 def place_past(
@@ -121,12 +141,12 @@ def place_past(
     file = segment.log_file.acquire()
     if floor.position == 0:
         return None
-    last_offset = vouched_last(file, floor, end)
+    last_offset = verified_last(file, floor, end)
     if last_offset is not None:
         if last_offset <= floor.offset:
             return None
         return BatchPlace(floor.position, -1, segment.base_offset - 1)
-    start = _sound_before(segment, file, floor, end)
+    start = _verified_before(segment, file, floor, end)
     place = _walk(segment, file, start.position, floor, offset, end, end_offset)
     if place is None or (place.position == end and _may_grow(segment, end)):
         return place
@@ -146,7 +166,7 @@ def _may_grow(segment: SegmentFiles, end: int) -> bool:
     return segment.offset_index.is_active or segment.size_bytes != end
 
 
-def vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
+def verified_last(file: File, entry: OffsetPosition, end: int) -> int | None:
     """The last offset of the batch that the entry points to; None: it can be of none there."""
     head = file.pread(HEADER.size, entry.position)
     if len(head) < HEADER.size:
@@ -161,14 +181,14 @@ def vouched_last(file: File, entry: OffsetPosition, end: int) -> int | None:
     return base_offset + delta if agrees(scan(data), data, entry) else None
 
 
-def _sound_before(
+def _verified_before(
     segment: SegmentFiles, file: File, floor: OffsetPosition, end: int
 ) -> OffsetPosition:
     """A sound entry in front of the floor; the segment's beginning, which needs none."""
     count = 1
     while True:
         entry = segment.offset_index.entry_before(floor.position, count)
-        if entry.position == 0 or vouched_last(file, entry, end) is not None:
+        if entry.position == 0 or verified_last(file, entry, end) is not None:
             return entry
         count *= 2
 
@@ -224,3 +244,55 @@ def _is_isolated(rows: BatchRows, row: int, walked: int) -> bool:
     if bases[row] == before + 1:
         return False
     return bool(row + 1 >= rows.count or bases[row + 1] != last_offsets[row] + 1)
+
+
+class BatchStart(NamedTuple):
+    """Where a batch begins, and its base offset; or the segment ends, and the next one's base."""
+
+    position: int
+    base_offset: int
+
+
+def next_verified_batch(
+    segment: SegmentFiles, position: int, first_offset: int, *, end: int, end_offset: int
+) -> BatchStart | None:
+    """The first place behind ``position`` that is proven to begin a batch; None: there is none.
+
+    ``first_offset``: the least that the bytes at position can hold. ``end`` and ``end_offset``: of
+    the segment as the caller sees it.
+    """
+    file = segment.log_file.acquire()
+    known = _next_known(segment, file, position, first_offset, end)
+    reach = end if known is None else known.position
+    window = read_chunk(
+        file, position, min(reach - position, LARGEST_UNDOUBTED_BYTES), may_block=True
+    )
+    told_end = first_offset + 1 + _int(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
+    later = later_batches(window, first_offset, end_offset)
+    for size, base_offset in islice(later, FOLLOWERS_TRIED):
+        if base_offset == told_end or is_crc_valid(window[:size]):
+            return BatchStart(position + size, base_offset)
+    if known is not None:
+        return known
+    if position + len(window) == end and is_crc_valid(window):
+        return BatchStart(end, end_offset)
+    return None
+
+
+def _next_known(
+    segment: SegmentFiles, file: File, position: int, first_offset: int, end: int
+) -> BatchStart | None:
+    """The batch of the next index entry that leads to its batch."""
+    while True:
+        entry = segment.offset_index.lookup_upper_bound(OffsetPosition(0, position), 1)
+        if entry is None:
+            return None
+        position = entry.position
+        if verified_last(file, entry, end) is not None:
+            base_offset = _int(file.pread(LENGTH_AT, position), 0, LENGTH_AT)
+            if first_offset < base_offset <= entry.offset:
+                return BatchStart(position, base_offset)
+
+
+def _int(window: bytes | memoryview, start: int, end: int) -> int:
+    return int.from_bytes(window[start:end], "big", signed=True)

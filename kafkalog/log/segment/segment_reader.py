@@ -6,7 +6,7 @@ in front of the target, so one read of the bytes asked for plus that distance no
 kernel call walks the headers in it, checks that their offsets are in order (the base offset lies
 outside the CRC) and the CRC of what will be returned. One copy: the answer is a view of the chunk.
 An index entry that leads to no batch, or to a later one, shows there: the read goes round it, over
-the batches from an earlier entry on (``sound_floor``).
+the batches from an earlier entry on (``verified_floor``).
 Bytes that are no batch are never passed by: a read gets to the end of a segment, or to offsets
 behind the one asked for, only over a batch whose CRC vouches for its size.
 Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
@@ -31,8 +31,9 @@ from kafkalog.log.segment.index_repair import (
     agrees,
     floor_entry,
     floor_timestamp,
+    next_verified_batch,
     place_past,
-    sound_floor,
+    verified_floor,
 )
 from kafkalog.log.segment.segment_files import (
     HEADER,
@@ -41,7 +42,6 @@ from kafkalog.log.segment.segment_files import (
     scan_chunks,
 )
 from kafkalog.log.segment.segment_recovery import remember_entries
-from kafkalog.log.segment.sound_behind import sound_behind
 from kafkalog.log.values import OffsetPosition, TimestampOffset, WouldBlock
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class _Walk:
         if not self.may_block:
             raise WouldBlock(self.segment.log_file.path)
         self.is_lost = False
-        floor = sound_floor(self.segment, start_offset - 1)
+        floor = verified_floor(self.segment, start_offset - 1)
         if floor.position < self.floor.position:
             self._begin_at(floor)
             return
@@ -176,7 +176,7 @@ class _Walk:
             if not is_crc_valid(batch):
                 delta = HEADER.unpack_from(batch)[2]
                 position, first_offset = before, self.walked_offset - max(delta, 0)
-        place = sound_behind(
+        place = next_verified_batch(
             self.segment, position, first_offset, end=self.end, end_offset=self.end_offset
         )
         if place is not None and place.base_offset <= start_offset and place.position < self.end:
@@ -342,7 +342,7 @@ def _no_batch(
     """The error for a place from where no batch leads on; its offsets reach to where one does."""
     if not may_block:
         raise WouldBlock(segment.log_file.path)
-    place = sound_behind(
+    place = next_verified_batch(
         segment, position, first_offset, end=segment.size_bytes, end_offset=end_offset
     )
     next_offset = end_offset if place is None else place.base_offset
@@ -364,7 +364,7 @@ def first_batch_timestamp_ms(segment: SegmentFiles, *, may_block: bool) -> int |
 
 def next_offset(segment: SegmentFiles) -> int:
     """Last offset + 1, the base offset when empty."""
-    position = sound_floor(segment, INT64_MAX).position
+    position = verified_floor(segment, INT64_MAX).position
     result = segment.base_offset
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         if chunk.rows.count:
@@ -391,7 +391,7 @@ def has_whole_tail(
 
 def position_of(segment: SegmentFiles, offset: int) -> int | None:
     """Where the first batch starts whose last offset is >= offset; None when there is none."""
-    position = sound_floor(segment, offset).position
+    position = verified_floor(segment, offset).position
     for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
         hit = _first_row_ending_at(chunk.rows, offset)
         if hit is not None:

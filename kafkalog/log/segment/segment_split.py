@@ -6,8 +6,8 @@ thread; blocks for syncs. Source: Kafka's LocalLog.splitOverflowedSegment.
 
 Crash safety is the suffix protocol alone: the copies are ``.cleaned`` until all are durable, then
 ``.swap``, the highest base first, each name durable before the next one (a lower ``.swap`` says
-that all above it are there). What is left is what ``LoaderFiles.settle`` does after any crash, and
-the split ends by running it. The new segments have no indexes: the loader makes them.
+that all above it are there). What is left is what ``LoaderFiles.reconcile`` does after any crash,
+and the split ends by running it. The new segments have no indexes: the loader makes them.
 """
 
 from __future__ import annotations

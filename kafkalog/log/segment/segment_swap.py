@@ -11,7 +11,7 @@ file system), so the cleaner's thread syncs between the turns of the writer, whi
 | prepare | cleaner | sync ``.cleaned``; rename to ``.swap``, sync, the lowest last | old |
 | publish | writer | replace the segments of the log | new |
 | retire | writer | rename the old files to ``.deleted``; then the cleaner syncs | new |
-| settle | writer | final names, rising: ``.log``, sync, indexes with the next ``.log`` | new |
+| rename | writer | final names, rising: ``.log``, sync, indexes with the next ``.log`` | new |
 | end | any | ``delete-file`` after the delay | new |
 
 A ``.log`` gets its final name before its indexes: beside a ``.log.swap`` the loader takes a final
@@ -110,7 +110,7 @@ def plan_retirement(old: Sequence[LogSegment], renames_max: int) -> tuple[Turn, 
     )
 
 
-def plan_settling(new: Sequence[LogSegment]) -> tuple[Turn, ...]:
+def plan_final_names(new: Sequence[LogSegment]) -> tuple[Turn, ...]:
     """The new files get their final names; each turn is durable before the next one begins."""
     turns: list[tuple[StagedFile, ...]] = []
     indexes: tuple[StagedFile, ...] = ()
@@ -156,7 +156,7 @@ class SegmentSwap:
             for base, suffix in plan_blanks(self._new, new_end, self._old)
         )
         self._retirement = plan_retirement(self._old, renames_max)
-        self._settling = plan_settling(self._new)
+        self._final_names = plan_final_names(self._new)
         self._gone: tuple[LogSegment, ...] | None = None  # None: not published
 
     def run(self, on_writer: OnWriter) -> tuple[LogSegment, ...]:
@@ -187,7 +187,7 @@ class SegmentSwap:
         self._sync_names()  # no old file beside final names, neither its index nor its records
         for blank in self._blanks:
             blank.file.unlink()
-        for turn in self._settling:
+        for turn in self._final_names:
             on_writer(turn.run)
             self._sync_names()  # rising: what is left of the range holds no final file
         assert self._gone is not None, "not published"

@@ -22,7 +22,7 @@ from kafkalog.format.records.record_batch import (
     is_control,
     is_transactional,
 )
-from kafkalog.log.segment.index_repair import sound_floor
+from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.state.producer_state import BATCHES_TO_RETAIN, ProducerBatch
 from kafkalog.log.values import AppendOrigin
@@ -145,7 +145,7 @@ def rebuild(
             manager.end_offset = start
             if segment.base_offset in snapshot_at and start == segment.base_offset:
                 manager.take_snapshot(sync=False)
-            position = sound_floor(segment, start).position
+            position = verified_floor(segment, start).position
             for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
                 if before_chunk is not None:
                     before_chunk()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.compaction.cleaning import CleanEnd, CleanerReport, CompactedLog
     from kafkalog.broker.operations import Operations
     from kafkalog.cleaner.log_cleaner import ThreadStatus
-    from kafkalog.cleaner.log_cleaner_manager import CleaningState, Standing
+    from kafkalog.cleaner.log_cleaner_manager import CleaningState, CleaningStatus
     from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.server.api import Api
 
@@ -115,13 +115,13 @@ def _thread(status: ThreadStatus) -> CleanerThreadAnswer:
 
 
 def _log(each: CompactedLog) -> CompactedLogAnswer:
-    standing = each.standing
-    log, plan, failure = standing.log, standing.to_clean, standing.failure
+    status = each.status
+    log, plan, failure = status.log, status.to_clean, status.failure
     return CompactedLogAnswer(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
         log_dir=log.directory.rpartition("/")[0],
-        **structs.asdict(standing_answer(standing)),
+        **structs.asdict(standing_answer(status)),
         operator_pauses=each.operator_pauses,
         rank=each.rank,
         why_not=each.why_not and each.why_not.value,
@@ -137,20 +137,20 @@ def _log(each: CompactedLog) -> CompactedLogAnswer:
     )
 
 
-def standing_answer(standing: Standing) -> StandingAnswer:
+def standing_answer(status: CleaningStatus) -> StandingAnswer:
     """How far a log is cleaned, and what a clean would find."""
-    plan = standing.to_clean
+    plan = status.to_clean
     return StandingAnswer(
-        state=standing.state.phase,
-        pauses=standing.state.pauses,
-        checkpoint=standing.checkpoint,
+        state=status.state.phase,
+        pauses=status.state.pauses,
+        checkpoint=status.checkpoint,
         first_dirty_offset=None if plan is None else plan.first_dirty_offset,
         first_uncleanable_offset=None if plan is None else plan.first_uncleanable_offset,
         clean_bytes=None if plan is None else plan.clean_bytes,
         cleanable_bytes=None if plan is None else plan.cleanable_bytes,
         cleanable_ratio=None if plan is None else plan.cleanable_ratio,
-        min_cleanable_ratio=standing.log.config.min_cleanable_dirty_ratio,
-        fault=None if standing.fault is None else standing.fault.public_message,
+        min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
+        fault=None if status.fault is None else status.fault.public_message,
     )
 
 
@@ -286,10 +286,10 @@ def _cleanable(operations: Operations) -> list[TopicPartition]:
     if not report.is_enabled:
         raise CleaningConflict(NO_CLEANER)
     for each in report.logs:
-        to_clean = each.standing.to_clean
+        to_clean = each.status.to_clean
         is_free = each.why_not is None or each.why_not.value == "below_ratio"
         if is_free and to_clean is not None and to_clean.cleanable_bytes:
-            found.append(each.standing.log.topic_partition)
+            found.append(each.status.log.topic_partition)
     return found
 
 

@@ -47,6 +47,6 @@ def test_a_lost_end_is_refused_after_a_crash_of_the_load(kept: int) -> None:
         check,
         new_disk=lambda: before.crash(CrashMode.DROP_ALL),
         modes=(CrashMode.DROP_ALL, CrashMode.SUBSET),
-        seeds=1,
+        seeds=2,
     )
     assert checked > 50

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.broker_config import ConfigRules
     from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
+    from kafkalog.broker.values import Acks
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
@@ -71,6 +72,10 @@ class PartitionTable:
     def find(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """The log; None when there is none, whatever the reason."""
         return self._logs.get(_key(topic_partition))
+
+    def find_log(self, topic: str, partition: int) -> UnifiedLog | None:
+        """As ``find``."""
+        return self._logs.get((topic, partition))
 
     def serves(self, log: UnifiedLog) -> bool:
         """Whether this very log serves its partition."""
@@ -158,6 +163,29 @@ class _Resolved:
     topic: RegisteredTopic
     dynamic: Mapping[str, str]
     config: LogConfig
+
+
+class OpenTopic:
+    """A topic that a request has looked up, for all that it asks of it."""
+
+    __slots__ = ("_logs", "default_acks", "name", "partition_count")
+
+    def __init__(self, logs: Logs, topic: RegisteredTopic, default_acks: Acks) -> None:
+        """``default_acks``: of a produce that names none."""
+        # constant after construction
+        self._logs = logs
+        self.name = topic.name
+        self.partition_count = topic.partition_count
+        self.default_acks = default_acks
+
+    def log_of(self, partition: int) -> UnifiedLog:
+        """The log of a partition; errors as ``Logs.served``."""
+        return self._logs.served(self.name, partition)
+
+    def serves(self, partition: int) -> bool:
+        """Whether an append would find a log in an online directory."""
+        log = self._logs.table.find_log(self.name, partition)
+        return log is not None and self._logs.is_online(log)
 
 
 class Logs:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import lists, open_to_all, operation_class, requires
 from kafkalog.broker.backup.backup import Backup, BackupRequest
+from kafkalog.broker.catalog import OpenTopic
 from kafkalog.broker.compaction.cleaning import CleaningOperations
 from kafkalog.broker.directory.commands import AppendCommand, DeleteRecordsCommand
 from kafkalog.broker.directory.cordon import LogDirOperations
@@ -34,7 +35,6 @@ from kafkalog.broker.values import (
     Readiness,
 )
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
-from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect import segment_listing
 
 if TYPE_CHECKING:
@@ -50,9 +50,11 @@ if TYPE_CHECKING:
         RetentionSimulation,
         SegmentReport,
     )
+    from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.broker.values import ConfigEntry
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.format.offset_ranges import LostRange
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment, OffsetPlace
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import (
@@ -68,7 +70,7 @@ __all__ = ["Acks", "ConfigChange", "Operations"]
 BACKUP: Final = "backup"
 
 
-@operation_class("node_id", "max_decompressed_bytes")
+@operation_class("broker_acks", "node_id", "max_decompressed_bytes")
 class Operations:
     """See the module."""
 
@@ -118,7 +120,7 @@ class Operations:
         self._fetch_seconds = fetch_seconds.labels("ok")
         self._fetch_error_seconds = fetch_seconds.labels("error")
         self._backup_mutex = runtime.threads.mutex()
-        self._broker_acks = Acks(config.http_produce_acks)
+        self.broker_acks = Acks(config.http_produce_acks)
         self.node_id = config.node_id
         self.max_decompressed_bytes = config.max_decompressed_batch_bytes
 
@@ -143,10 +145,10 @@ class Operations:
         return log
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def is_served(self, topic: str, partition: int) -> bool:
-        """Whether an append would find a log in an online directory; costs two look-ups."""
-        log = self._logs.table.find(TopicPartition(topic, partition))
-        return log is not None and self._logs.is_online(log)
+    def open_topic(self, topic: str) -> OpenTopic:
+        """The topic for all that a request asks of it; UnknownTopic, NotReady."""
+        registered = self._logs.registered(topic)
+        return OpenTopic(self._logs, registered, self._acks_of(registered))
 
     @requires(Action.WRITE, Resource.TOPIC, "log")
     def submit_produce(
@@ -228,11 +230,16 @@ class Operations:
         understood: its partitions refuse the append themselves.
         """
         try:
-            registered = self._logs.registered(topic)
-            fixed = self._logs.topic_config(registered).http_produce_acks
-        except (UnknownTopic, InvalidTopicConfig):
-            return self._broker_acks
-        return self._broker_acks if fixed is None else Acks(fixed)
+            return self._acks_of(self._logs.registered(topic))
+        except UnknownTopic:
+            return self.broker_acks
+
+    def _acks_of(self, topic: RegisteredTopic) -> Acks:
+        try:
+            fixed = self._logs.topic_config(topic).http_produce_acks
+        except InvalidTopicConfig:
+            return self.broker_acks
+        return self.broker_acks if fixed is None else Acks(fixed)
 
     @lists(Action.DESCRIBE, Resource.TOPIC)
     def topic_names(self) -> list[str]:

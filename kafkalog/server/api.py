@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
+    from kafkalog.broker.catalog import OpenTopic
     from kafkalog.broker.directory.commands import Command
     from kafkalog.broker.operations import Acks, Operations
     from kafkalog.log.unified_log import UnifiedLog
@@ -151,16 +152,17 @@ class Api:
             "partitions are loaded; nothing was appended."
         )
 
-    def null_key_partition(self, topic: str, partition_count: int) -> int:
+    def null_key_partition(self, topic: OpenTopic | None, partition_count: int) -> int:
         """The partition of one request's records without key: the next one, round robin.
 
-        Only one that is served, as Java's producer does, unless none is.
+        Only one that is served, as Java's producer does, unless none is. ``topic`` None: it is
+        still to be created.
         """
         round_number, partition = divmod(next(self._shared.null_key_turns), partition_count)
-        if self.operations.is_served(topic, partition):
+        if topic is None or topic.serves(partition):
             return partition
         every = range(partition_count)
-        served = [number for number in every if self.operations.is_served(topic, number)] or every
+        served = [number for number in every if topic.serves(number)] or every
         return served[(round_number + partition) % len(served)]
 
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -30,9 +30,9 @@ BUDGETS = {
     START: Budget(32, 60),
 }
 # Of the same kind: how often the flow does what it shall do less often.
-PLANS = Budget(2, 5)
-TOPIC_LOOK_UPS = Budget(1, 4)
-PATH_CUTS = Budget(0, 3)
+PLANS = Budget(2, 3)  # of two logs: one of them deletes nothing
+TOPIC_LOOK_UPS = Budget(1, 1)
+PATH_CUTS = Budget(0, 0)
 
 
 @pytest.fixture(scope="module")

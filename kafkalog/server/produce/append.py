@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from aiohttp import web
 
+    from kafkalog.broker.catalog import OpenTopic
     from kafkalog.format.records.batch_builder import RecordColumns
     from kafkalog.log.log_config import LogConfig
     from kafkalog.server.api import Api
@@ -159,15 +160,19 @@ def mixed_receipts(
     ]
 
 
-def refuse_unknown(api: Api, topic: str, partition: int | None) -> None:
-    """UnknownTopic when ``prepare_for`` would say so of any body: before one is read."""
+def default_acks(api: Api, topic: str, partition: int | None) -> Acks:
+    """Acks of a produce that names none, before a body is read.
+
+    UnknownTopic when ``prepare_for`` would say so of any body.
+    """
     try:
-        api.operations.partition_count(topic)
+        return api.operations.open_topic(topic).default_acks
     except UnknownTopic:
         default_count = api.operations.topics.default_partition_count
         is_outside = partition is not None and partition >= default_count
         if is_outside or not api.config.auto_create_topics_enable:
             raise
+        return api.operations.broker_acks
 
 
 async def prepare_for(
@@ -175,8 +180,10 @@ async def prepare_for(
     topic: str,
     partition: int | None,
     prepare: Callable[[PartitionTarget], Awaitable[tuple[T, list[PartitionBatch]]]],
-) -> tuple[T, list[PartitionBatch]]:
-    """What ``prepare`` makes for the place where records may go; theirs exists on return.
+) -> tuple[T, list[PartitionBatch], OpenTopic | None]:
+    """What ``prepare`` makes for the place where records may go, and their topic.
+
+    None: there is no topic, and nothing to append to it.
 
     The topic is created when the configuration says so (auto.create.topics.enable), but not for a
     body that is refused or brings nothing, nor for one that names only partitions that the new
@@ -185,38 +192,42 @@ async def prepare_for(
     """
     operations = api.operations
     try:
-        count = operations.partition_count(topic)
+        opened = operations.open_topic(topic)
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
             raise
         expected_count = operations.topics.default_partition_count
-        prepared = await prepare(_target(api, topic, partition, expected_count))
+        prepared = await prepare(_target(api, None, partition, expected_count))
         batches = prepared[1]
         if not batches:
-            return prepared
+            return *prepared, None
         if all(batch.partition >= expected_count for batch in batches):
             raise
         await api.blocking(operations.topics.ensure, topic)
-        count = operations.partition_count(topic)
-        if count == expected_count:
-            return prepared
-    return await prepare(_target(api, topic, partition, count))
+        opened = operations.open_topic(topic)
+        if opened.partition_count == expected_count:
+            return *prepared, opened
+    return *await prepare(_target(api, opened, partition, opened.partition_count)), opened
 
 
-def _target(api: Api, topic: str, partition: int | None, partition_count: int) -> PartitionTarget:
+def _target(
+    api: Api, topic: OpenTopic | None, partition: int | None, partition_count: int
+) -> PartitionTarget:
     if partition is not None:
         return PartitionTarget(partition_count, partition, partition)  # the last is not used then
     return PartitionTarget(partition_count, None, api.null_key_partition(topic, partition_count))
 
 
 async def append_all(
-    api: Api, topic: str, batches: list[PartitionBatch], terms: Terms
+    api: Api, topic: OpenTopic | None, batches: list[PartitionBatch], terms: Terms
 ) -> list[Appended]:
     """Every batch's outcome; one that fails does not hold back the others."""
     return await settle([await try_submit(api, topic, batch, terms) for batch in batches])
 
 
-async def try_submit(api: Api, topic: str, batch: PartitionBatch, terms: Terms) -> Submitted:
+async def try_submit(
+    api: Api, topic: OpenTopic | None, batch: PartitionBatch, terms: Terms
+) -> Submitted:
     """``submit``; what it raises is the outcome."""
     try:
         outcome: asyncio.Future[LogAppendInfo] | Fault = await submit(api, topic, batch, terms)
@@ -226,7 +237,7 @@ async def try_submit(api: Api, topic: str, batch: PartitionBatch, terms: Terms) 
 
 
 async def submit(
-    api: Api, topic: str, batch: PartitionBatch, terms: Terms
+    api: Api, topic: OpenTopic | None, batch: PartitionBatch, terms: Terms
 ) -> asyncio.Future[LogAppendInfo]:
     """Check a batch by the topic's rules and hand it to the writer.
 
@@ -234,7 +245,8 @@ async def submit(
     """
     if terms.expected_offset is not None and batch.partition != terms.partition:
         raise ApiError(422, "With expected_offset every record goes to the partition in the path.")
-    log = api.operations.partition_log(topic, batch.partition)
+    assert topic is not None, "what is to be appended has a topic"
+    log = topic.log_of(batch.partition)
     try:
         arguments = log.config, api.operations.now_ms(), api.operations.max_decompressed_bytes
         if _is_short(log.config, batch):
@@ -242,17 +254,17 @@ async def submit(
         else:
             records = await api.blocking(batch.validate, *arguments)
     except (KafkalogError, ApiError) as refusal:
-        api.metrics.traffic.observe_refusal(topic, refusal, len(batch.built.data))
+        api.metrics.traffic.observe_refusal(topic.name, refusal, len(batch.built.data))
         raise
     future = api.append(log, records, terms.acks, terms.expected_offset)
     if terms.expected_offset is not None:
         terms.expected_offset += records.record_count
-    api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
+    api.metrics.traffic.observe_append(topic.name, records.record_count, records.size_bytes)
     return future
 
 
 async def submit_each(
-    api: Api, topic: str, columns: RecordColumns, batch: PartitionBatch, terms: Terms
+    api: Api, topic: OpenTopic | None, columns: RecordColumns, batch: PartitionBatch, terms: Terms
 ) -> list[Submitted]:
     """Submit independent records: an error fails only the records that caused it.
 

@@ -106,12 +106,12 @@ class ArrowStream(AppendStream):
 
     async def _submit_piece(self, piece: ArrowRecords, first_number: int) -> list[Submitted]:
         """A batch a partition."""
-        api, topic, columns = self._api, self._topic, piece.columns
+        api, columns = self._api, piece.columns
 
         async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
             return None, await api.blocking(make_batches, DecodedRecords(*piece), target)
 
-        _, batches = await prepare_for(api, topic, self._terms.partition, prepared)
+        _, batches, topic = await prepare_for(api, self._topic, self._terms.partition, prepared)
         submitted: list[Submitted] = []
         for batch in batches:
             submitted += await submit_each(api, topic, columns, batch, self._terms)

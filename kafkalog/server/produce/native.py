@@ -21,10 +21,10 @@ from kafkalog.server.produce.append import (
     INLINE_BYTES,
     Terms,
     append_all,
+    default_acks,
     durability_header,
     prepare_for,
     producer_of,
-    refuse_unknown,
     results_of,
     try_submit,
 )
@@ -187,8 +187,7 @@ async def _produce(
     acks = acks_of(request)
     if acks is Acks.NONE and is_told_by_line:
         raise ApiError(40005, "acks=0 has no receipts; ask for JSON, or for acks=1.")
-    refuse_unknown(api, topic, partition)
-    acks = acks or api.operations.default_acks(topic)
+    acks = acks or default_acks(api, topic, partition)
     if acks is Acks.NONE and is_told_by_line:
         acks = Acks.LEADER  # only the topic's default: receipts have offsets
     formats = Formats(
@@ -312,12 +311,12 @@ async def _append(
     async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
         return None, [] if records is None else make_batches(records, target, terms.producer)
 
-    _, batches = await prepare_for(api, topic, terms.partition, prepared)
+    _, batches, opened = await prepare_for(api, topic, terms.partition, prepared)
     if terms.acks is Acks.NONE:
         for batch in batches:
-            await try_submit(api, topic, batch, terms)
+            await try_submit(api, opened, batch, terms)
         return silent_reply()
-    appended = await append_all(api, topic, batches, terms)
+    appended = await append_all(api, opened, batches, terms)
     results = results_of(0 if records is None else len(records), appended)
     if wish.is_told_by_line:
         headers = durability_header(terms.acks)

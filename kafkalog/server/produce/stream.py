@@ -184,14 +184,14 @@ class ProduceStream(AppendStream, Generic[R]):
         async def prepared(target: PartitionTarget) -> tuple[DecodedGroup, list[PartitionBatch]]:
             return await self._prepared(documents, target, splitter)
 
-        decoded, batches = await prepare_for(
+        decoded, batches, topic = await prepare_for(
             self._api, self._topic, self._terms.partition, prepared
         )
         submitted: list[Submitted] = []
         for batch in batches:
             assert decoded.records is not None
             columns = decoded.records.columns
-            submitted += await submit_each(self._api, self._topic, columns, batch, self._terms)
+            submitted += await submit_each(self._api, topic, columns, batch, self._terms)
         return decoded, renumbered(submitted, decoded.numbers)
 
     async def _prepared(

@@ -104,13 +104,14 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
                 return prepare(*arguments)
             return await api.blocking(prepare, *arguments)
 
-        count, batches = await prepare_for(api, topic, partition, prepared)
-        terms = Terms(acks or api.operations.default_acks(topic), partition)
+        count, batches, opened = await prepare_for(api, topic, partition, prepared)
+        default_acks = api.operations.broker_acks if opened is None else opened.default_acks
+        terms = Terms(acks or default_acks, partition)
         if terms.acks is Acks.NONE:
             for batch in batches:
-                await try_submit(api, topic, batch, terms)
+                await try_submit(api, opened, batch, terms)
             return _nobody_waited(is_async=is_async)
-        results = results_of(count, await append_all(api, topic, batches, terms))
+        results = results_of(count, await append_all(api, opened, batches, terms))
     if not results.faults:
         body = results.receipts()
     else:

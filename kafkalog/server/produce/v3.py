@@ -23,10 +23,10 @@ from kafkalog.server.produce.answers import V3BatchAnswer, V3NotAppended, V3Rece
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
     Terms,
+    default_acks,
     durability_header,
     prepare_for,
     refuse_producer,
-    refuse_unknown,
     renumbered,
     results_of,
     settle,
@@ -326,10 +326,10 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
             return None, [] if records is None else make_batches(records, target)
 
         with v3_numbers():
-            _, batches = await prepare_for(api, topic, None, prepared)
+            _, batches, opened = await prepare_for(api, topic, None, prepared)
         for batch in batches:
             assert records is not None
-            submitted += await submit_each(api, topic, records.columns, batch, terms)
+            submitted += await submit_each(api, opened, records.columns, batch, terms)
         appended = await settle(renumbered(submitted, decoded.numbers))
     if terms.acks is Acks.NONE:
         return silent_reply()
@@ -358,8 +358,7 @@ def _terms(request: web.Request, api: Api, topic: str) -> Terms:
     refuse_producer(request)
     acks = ACKS.read(request)
     with v3_numbers():
-        refuse_unknown(api, topic, None)
-        return Terms(acks or api.operations.default_acks(topic))
+        return Terms(acks or default_acks(api, topic, None))
 
 
 def _parse_entries(data: bytes, most: int) -> list[V3Entry]:

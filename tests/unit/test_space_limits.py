@@ -513,14 +513,14 @@ def test_a_topic_made_again_starts_from_nothing() -> None:
 
 def test_appends_far_from_the_quota_do_not_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """M16: one look at the segments, whatever their number."""
-    sim = started(quota=1 << 30)
-    sums: list[str] = []
+    sums, whole = list[str](), PartitionTable.size_bytes_of
 
-    def counted(topic: str) -> int:
+    def counted(table: PartitionTable, topic: str) -> int:
         sums.append(topic)
-        return PartitionTable.size_bytes_of(sim.manager.logs.table, topic)
+        return whole(table, topic)
 
-    monkeypatch.setattr(sim.manager.logs.table, "size_bytes_of", counted)
+    monkeypatch.setattr(PartitionTable, "size_bytes_of", counted)
+    sim = started(quota=1 << 30)
     for _ in range(200):
         assert append_values(sim).error is None
     assert sums == ["t"]

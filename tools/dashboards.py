@@ -1,8 +1,8 @@
 """The two dashboards of ``deploy/grafana``: ``python -m tools.pages``.
 
-Owns what their panels ask and how that is shown; the form of the JSON is ``grafana``'s. The second
-dashboard has panels of the aliases (``kafka_*``) alone: it shows that those of other deployments
-find their series here. ``make docs`` writes both, and a test keeps them current.
+Owns the queries of the panels and their presentation; ``tools/grafana.py`` owns the form of the
+JSON. The second dashboard uses only the aliases (``kafka_*``), which shows that dashboards of other
+deployments find their series here. ``make docs`` writes both, and a test keeps them current.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARTITION = f'{_TOPIC},partition=~"$partition"'
 _RATE = "[$__rate_interval]"
 _STACKED = {"stacking": {"mode": "normal"}, "fillOpacity": 30}
 _LIMIT_LINES = {"thresholdsStyle": {"mode": "line"}}
-_ANY = Limits(1, 1)  # one is bad already
+_ANY = Limits(1, 1)  # one is too many
 _FREE = f"kafkalog_log_dir_free_bytes{{{_DIR}}}"
 _CAPACITY = f"kafkalog_log_dir_capacity_bytes{{{_DIR}}}"
 _PHASE = f"kafkalog_cleaner_phase_seconds_total{{{_HERE}}}"
@@ -42,7 +42,7 @@ def _line(title: str, unit: str, *queries: Query, stacked: bool = False) -> Pane
 
 
 def _quantiles(series: str, labels: str = _HERE) -> list[Query]:
-    """Half of all, and all but one of a hundred, by instance."""
+    """Median and 99th percentile, by instance."""
     buckets = f"sum by (instance, le) (rate({series}_bucket{{{labels}}}{_RATE}))"
     return [
         Query(f"histogram_quantile({share}, {buckets})", f"{{{{instance}}}} p{percent}")
@@ -64,7 +64,7 @@ _HEALTH = Row("Health", [
           Query(f"sum(kafkalog_cleaner_quarantined{{{_TOPIC}}}) or vector(0)"), _ANY),
     _stat("Overdue bytes", Query(f"sum(kafkalog_log_deletable_bytes{{{_TOPIC}}}) or vector(0)"),
           Limits(1, 1 << 30), "bytes"),
-    _stat("Full in, at least", Query(
+    _stat("Time until full", Query(
         f"clamp_max(min({_FREE} / clamp_min(-deriv({_FREE}[6h]), 1)), "
         "31536000)"
     ), Limits(7 * 86_400, 86_400), "s"),
@@ -73,7 +73,7 @@ _HEALTH = Row("Health", [
 _DISK = Row("Disk", [
     Panel("Free", "timeseries", [Query(f"{_FREE} / {_CAPACITY}", "{{log_dir}}")], "percentunit",
           limits=Limits(0.15, 0.05), custom=_LIMIT_LINES),
-    Panel("What uses it", "timeseries", [
+    Panel("Usage", "timeseries", [
         Query(f"sum(kafkalog_log_size_bytes{{{_HERE}}})", "segments"),
         Query(f"sum(kafkalog_log_awaiting_delete_bytes{{{_DIR}}})", "awaiting deletion"),
         Query(f"sum(kafkalog_log_reserved_index_bytes{{{_DIR}}})", "reserved for indexes"),
@@ -81,11 +81,11 @@ _DISK = Row("Disk", [
               f" - sum(kafkalog_log_size_bytes{{{_HERE}}})"
               f" - sum(kafkalog_log_awaiting_delete_bytes{{{_DIR}}})"
               f" - sum(kafkalog_log_reserved_index_bytes{{{_DIR}}}), 0)", "other"),
-    ], "bytes", custom=_STACKED, description="Other: indexes in use, what the cleaner writes now, "
-        "other programs. A file system that holds several log directories counts for each."),
-    _line("Free in a day, if it goes on", "bytes",
+    ], "bytes", custom=_STACKED, description="Other: indexes in use, files that the cleaner is "
+        "writing, other programs. A file system with several log directories counts for each."),
+    _line("Free in a day at this rate", "bytes",
           Query(f"clamp_min(predict_linear({_FREE}[6h], 86400), 0)", "{{log_dir}}")),
-    _line("Bytes in, bytes gone", "Bps",
+    _line("Bytes appended and deleted", "Bps",
           _rate("instance", "kafkalog_append_bytes_total", _TOPIC, "{{instance}} appended"),
           _rate("instance", "kafkalog_retention_deleted_bytes_total", _TOPIC,
                 "{{instance}} retention"),
@@ -107,40 +107,40 @@ _RETENTION = Row("Retention", [
         f"time() - min by (topic) (kafkalog_log_oldest_record_timestamp_seconds{{{_PARTITION}}})",
         "{{topic}}",
     )], "s", options={"orientation": "horizontal"}),
-    Panel("Length of a check", "timeseries", _quantiles("kafkalog_retention_duration_seconds"),
+    Panel("Duration of a check", "timeseries", _quantiles("kafkalog_retention_duration_seconds"),
           "s"),
-    _line("Since the last check", "s", Query(
+    _line("Time since the last check", "s", Query(
         f"time() - kafkalog_retention_last_run_timestamp_seconds{{{_HERE}}}", "{{instance}}")),
     _line("Held for archives", "bytes", Query(
         f"sum by (topic) (kafkalog_archive_held_bytes{{{_PARTITION}}})", "{{topic}}")),
 ])  # fmt: skip
 
 _COMPACTION = Row("Compaction", [
-    _line("Dirty ratio, and where a clean begins", "percentunit",
+    _line("Dirty ratio and threshold", "percentunit",
           Query(f"kafkalog_cleaner_dirty_ratio{{{_PARTITION}}}", "{{topic}}-{{partition}}"),
           Query(f"kafkalog_cleaner_min_cleanable_ratio{{{_TOPIC}}}", "{{topic}} threshold")),
-    Panel("What the threads do", "state-timeline", [
+    Panel("Phases of the threads", "state-timeline", [
         Query(f"sum by (instance, thread, phase) (rate({_PHASE}{_RATE}))", "{{thread}} {{phase}}"),
     ], "percentunit", width=16, limits=Limits(0.05, 0.5), options={"mergeValues": True}),
     _line("Read, written, removed", "Bps",
           *(_rate("instance", f"kafkalog_cleaner_{name}_bytes_total", _TOPIC,
                   f"{{{{instance}}}} {name}") for name in ("read", "written", "removed"))),
-    _line("Saved, by topic", "percentunit", Query(
+    _line("Share of bytes removed, by topic", "percentunit", Query(
         f"sum by (topic) (increase(kafkalog_cleaner_removed_bytes_total{{{_TOPIC}}}[$__range]))"
         f" / sum by (topic) (increase(kafkalog_cleaner_read_bytes_total{{{_TOPIC}}}[$__range]))",
         "{{topic}}")),
     _line("Records removed, by reason", "cps",
           _rate("reason", "kafkalog_cleaner_records_removed_total", _TOPIC, "{{reason}}"),
           stacked=True),
-    Panel("Map of keys", "timeseries", [
+    Panel("Offset map", "timeseries", [
         Query(f"kafkalog_cleaner_map_utilization_ratio{{{_HERE}}}", "{{thread}}"),
     ], "percentunit", limits=Limits(0.7, 0.855), custom=_LIMIT_LINES),
-    _line("Batches that keep tombstones", "short", Query(
+    _line("Batches with retained tombstones", "short", Query(
         f"sum by (topic) (kafkalog_cleaner_tombstone_batches{{{_PARTITION}}})", "{{topic}}")),
-    _line("Until the first of them may go", "s", Query(
+    _line("Time until the first tombstones may be deleted", "s", Query(
         f"min by (topic) (kafkalog_cleaner_next_horizon_timestamp_seconds{{{_PARTITION}}})"
         " - time()", "{{topic}}")),
-    Panel("Since the last clean", "table", [Query(
+    Panel("Time since the last clean", "table", [Query(
         "time() - min by (topic, partition)"
         f" (kafkalog_cleaner_last_success_timestamp_seconds{{{_PARTITION}}})")], "s"),
 ])  # fmt: skip
@@ -165,13 +165,14 @@ _TOPICS = Row("Topic $topic", [
 _OK = f'{_HERE},outcome="ok"'
 _SERVICE = Row("Service", [
     Panel("Append", "timeseries", _quantiles("kafkalog_append_seconds", _OK), "s"),
-    Panel("Append, all of them", "heatmap", [Query(
+    Panel("Append, distribution", "heatmap", [Query(
         f"sum by (le) (increase(kafkalog_append_seconds_bucket{{{_OK}}}{_RATE}))", "{{le}}")], "s"),
     Panel("Fetch", "timeseries", _quantiles("kafkalog_fetch_seconds", _OK), "s"),
     Panel("Sync", "timeseries", _quantiles("kafkalog_flush_seconds", _OK), "s"),
     _line("Answers, by status", "reqps",
           _rate("code", "kafkalog_http_requests_total", _HERE, "{{code}}"), stacked=True),
-    _line("In flight", "short", Query(f"kafkalog_http_in_flight{{{_HERE}}}", "{{instance}}")),
+    _line("Requests in progress", "short",
+          Query(f"kafkalog_http_in_flight{{{_HERE}}}", "{{instance}}")),
     Panel("Lag of the event loop", "timeseries", _quantiles("kafkalog_event_loop_lag_seconds"),
           "s", limits=Limits(0.1, 0.25), custom=_LIMIT_LINES),
     _line("Memory", "bytes", Query(
@@ -185,7 +186,7 @@ _SERVICE = Row("Service", [
     _line("Garbage collections", "cps",
           _rate("generation", "python_gc_collections_total", f'{_HERE},job="kafkalog"',
                 "generation {{generation}}")),
-    _line("Background tasks that failed", "short", Query(
+    _line("Failed background tasks", "short", Query(
         f"sum by (task) (increase(kafkalog_scheduler_task_errors_total{{{_HERE}}}[$__range]))",
         "{{task}}")),
 ])  # fmt: skip
@@ -207,7 +208,7 @@ LOGS = Dashboard(
                    "{{instance}} started", "blue", is_time=True),
         Annotation("Changed configuration",
                    f"{_CONFIG} unless on (instance, config_sha256) {_CONFIG} offset 5m",
-                   "{{instance}} has another configuration", "purple"),
+                   "{{instance}} has a changed configuration", "purple"),
         Annotation("Deletions", "sum by (topic, reason) (increase("
                    f"kafkalog_retention_deleted_segments_total{{{_TOPIC}}}[$__interval])) > 0",
                    "{{topic}}: segments deleted by {{reason}}", "orange"),
@@ -270,10 +271,10 @@ _ALIAS_LOGS = Row("Logs", [
     _line("Log flushes", "cps", Query(
         f"rate(kafka_log_logflushstats_logflushrateandtimems_count_total{{{_HERE}}}{_RATE})",
         "{{instance}}")),
-    _line("Disk of the process", "Bps", *(
+    _line("Disk bytes of the process", "Bps", *(
         Query(f"rate(kafka_server_kafkaserver_linux_disk_{way}_bytes{{{_HERE}}}{_RATE})",
               f"{{{{instance}}}} {way}") for way in ("read", "write"))),
-    _line("Left to recover", "short",
+    _line("Remaining recovery", "short",
           Query(f"kafka_log_logmanager_remaininglogstorecover{{{_HERE}}}", "{{dir}} logs"),
           Query(f"kafka_log_logmanager_remainingsegmentstorecover{{{_HERE}}}",
                 "{{dir}} segments")),
@@ -283,13 +284,13 @@ _ALIAS_CLEANER = Row("Log cleaner", [
     *(_stat(title, Query(f"{name}{{{_HERE}}}", "{{instance}}"), limits, unit)
       for title, name, limits, unit in (
           ("Dead threads", f"{_CLEANER}deadthreadcount", _ANY, "short"),
-          ("Key map", f"{_CLEANER}max_buffer_utilization_percent", Limits(70, 86), "percent"),
+          ("Offset map", f"{_CLEANER}max_buffer_utilization_percent", Limits(70, 86), "percent"),
           ("Recopied", f"{_CLEANER}cleaner_recopy_percent", None, "percent"),
           ("Longest clean", f"{_CLEANER}max_clean_time_secs", None, "s"),
           ("Beyond max.compaction.lag.ms", f"{_CLEANER}max_compaction_delay_secs", _ANY, "s"),
           ("Dirtiest log", f"{_MANAGER}max_dirty_percent", None, "percent"),
       )),
-    _line("Since a thread looked for work", "ms",
+    _line("Time since a thread looked for work", "ms",
           Query(f"{_MANAGER}time_since_last_run_ms{{{_HERE}}}", "{{instance}}")),
     _line("Uncleanable partitions", "short",
           Query(f"{_MANAGER}uncleanable_partitions_count{{{_HERE}}}", "{{logDirectory}}")),
@@ -300,7 +301,7 @@ _ALIAS_CLEANER = Row("Log cleaner", [
 ALIASES = Dashboard(
     uid="kafkalog-strimzi-compat",
     title="kafkalog by Kafka's metric names",
-    description="Panels of Kafka's usual dashboards, on the series kafka_* alone.",
+    description="Panels of common Kafka dashboards, with the series kafka_* only.",
     variables=[
         Variable("instance", "kafka_server_kafkaserver_brokerstate"),
         Variable("topic", f"kafka_log_log_size{{{_HERE}}}"),
@@ -313,5 +314,5 @@ FILES = {"kafkalog.json": LOGS, "kafkalog-strimzi-compat.json": ALIASES}
 
 
 def text_of(dashboard: Dashboard) -> str:
-    """What its file holds."""
+    """The content of its file."""
     return json.dumps(dashboard_json(dashboard), indent=1) + "\n"

@@ -46,8 +46,8 @@ QUIET = frozenset(
         "Overdue, by topic A",
         "Held for archives A",
         "Changed configuration",
-        "Left to recover A",
-        "Left to recover B",
+        "Remaining recovery A",
+        "Remaining recovery B",
     }
 )
 SETTINGS: dict[str, Any] = {

@@ -7,8 +7,8 @@ is completed, because a shell that waits for a word has no place for a message.
 
 from __future__ import annotations
 
-import datetime
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from click.shell_completion import get_completion_class
 from kafkalog.client import ONE_TRY, Client, ClientError
 from kafkalog.client.messages import DEFAULT_URL
 from kafkalog.format.disk.file_names import LOG_SUFFIX
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.timestamps import is_before_1970, timestamp_ms
 
 if TYPE_CHECKING:
@@ -24,26 +25,20 @@ if TYPE_CHECKING:
 
     from kafkalog.cli.connection import Command
 
-
-def require_partition_directory(directory: str) -> None:
-    """Usage error when nothing in the directory is a segment; says where segments are, if below."""
-    names = os.listdir(directory)
-    if any(name.endswith(LOG_SUFFIX) for name in names):
-        return
-    inside = sorted(
-        name
-        for name in names
-        if os.path.isdir(os.path.join(directory, name))
-        and any(entry.endswith(LOG_SUFFIX) for entry in os.listdir(os.path.join(directory, name)))
-    )
-    hint = f"; it holds partitions, for example {inside[0]}" if inside else ""
-    raise click.UsageError(f"{directory} is no partition directory: no {LOG_SUFFIX} file{hint}")
+PROGRAM = "kafkalog"
+_COMPLETION_VARIABLE = "_KAFKALOG_COMPLETE"  # click's name for it, of the program's
+_COMPLETION_SECONDS = 1.0
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
 
 
-class Moment(click.ParamType[int]):
+# ---- types of values
+
+
+class Timestamp(click.ParamType[int]):
     """Milliseconds since 1970, or ISO-8601 with a zone; gives milliseconds."""
 
-    name = "moment"
+    name = "timestamp"
     kinds = "ms since 1970 or ISO-8601 with a zone, as 2026-01-31T12:00:00Z"
 
     def convert(
@@ -57,27 +52,36 @@ class Moment(click.ParamType[int]):
             return value
         found = timestamp_ms(value)
         if found is None and is_before_1970(value):
-            self.fail(f"'{value}' lies before 1970, where timestamps begin", param, ctx)
+            self.fail(f"'{value}' is before 1970, where timestamps begin", param, ctx)
         if found is None:
             self.fail(f"'{value}' is not {self.kinds}", param, ctx)
         return found
 
 
-def moment_text(moment_ms: int | None) -> str:
-    """ISO-8601 in UTC; milliseconds where the calendar ends; - without."""
-    if moment_ms is None:
-        return "-"
-    try:
-        moment = datetime.datetime.fromtimestamp(moment_ms // 1000, datetime.UTC)
-    except (OverflowError, OSError, ValueError):
-        return f"{moment_ms} ms"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment_ms % 1000:03}Z"
+class Duration(click.ParamType[int]):
+    """A number with a unit, as milliseconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """30d, 12h, 45m, 30s or 250ms."""
+        if isinstance(value, int):
+            return value
+        found = _DURATION.fullmatch(value)
+        if found is None:
+            self.fail(f"'{value}' is not a duration like 30d, 12h, 45m, 30s or 250ms", param, ctx)
+        duration_ms = int(found[1]) * _UNITS_MS[found[2]]
+        if duration_ms > INT64_MAX:
+            self.fail(f"'{value}' is more milliseconds than 64 bits can hold", param, ctx)
+        return duration_ms
 
 
 def config_pairs(
     texts: Iterable[str], option: str = "--config", hint: str = ""
 ) -> list[tuple[str, str]]:
-    """Names and values in the order given; usage error for what is no key=value."""
+    """Names and values of key=value texts in their order; usage error for any other text."""
     pairs = []
     for text in texts:
         name, separator, value = text.partition("=")
@@ -89,15 +93,12 @@ def config_pairs(
 
 # ---- completion
 
-PROGRAM = "kafkalog"
-_VARIABLE = "_KAFKALOG_COMPLETE"  # click's name for it, of the program's
-
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes SHELL complete commands, options, topics and topic configs.
+    """Print the script with which SHELL completes commands, options, topics and topic configs.
 
     bash and zsh: source <(kafkalog completion bash) in the start file. fish: into
     ~/.config/fish/completions/kafkalog.fish.
@@ -107,14 +108,11 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     root = ctx.find_root().command
-    click.echo(kind(root, {}, PROGRAM, _VARIABLE).source())
-
-
-_COMPLETION_SECONDS = 1.0
+    click.echo(kind(root, {}, PROGRAM, _COMPLETION_VARIABLE).source())
 
 
 def topic_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Topics that begin so; a daemon that wants a name or a certificate tells nothing."""
+    """Topics that begin so; none of a daemon that requires credentials or a certificate."""
     url = ctx.params.get("url") or DEFAULT_URL
     try:
         with Client(url, timeout_seconds=_COMPLETION_SECONDS, retries=ONE_TRY) as client:
@@ -124,7 +122,7 @@ def topic_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 
 def topic_config_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Keys that begin so, each with the sign that its value follows."""
+    """Topic configs that begin so, each with the = before its value."""
     from kafkalog.settings.tables import TOPIC_LEVEL
 
     return _beginning([f"{key}=" for key in TOPIC_LEVEL], incomplete)
@@ -132,6 +130,9 @@ def topic_config_names(_: click.Context, __: click.Parameter, incomplete: str) -
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in sorted(names) if name.startswith(incomplete)]
+
+
+# ---- arguments and options
 
 
 def topic_argument(name: str = "topic", *, required: bool = True) -> Callable[[Command], Command]:
@@ -148,3 +149,35 @@ def topic_configs_option() -> Callable[[Command], Command]:
         shell_complete=topic_config_names,
         help="Topic config key=value; repeatable.",
     )
+
+
+partition_option = click.option(
+    "--partition", type=click.IntRange(min=0), help="Default: all partitions of the topic."
+)
+partitions_option = click.option(
+    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, help="Default: all."
+)
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="read_committed: ignore records of open and aborted transactions.",
+)
+acks_option = click.option(
+    "--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's."
+)
+execute_option = click.option("--execute", is_flag=True, help="Do it. Default: only show it.")
+
+
+def check_partition_directory(directory: str) -> None:
+    """Usage error for a directory without segments; it names one below that has some."""
+    names = os.listdir(directory)
+    if any(name.endswith(LOG_SUFFIX) for name in names):
+        return
+    partitions = sorted(
+        name
+        for name in names
+        if os.path.isdir(os.path.join(directory, name))
+        and any(entry.endswith(LOG_SUFFIX) for entry in os.listdir(os.path.join(directory, name)))
+    )
+    hint = f"; it holds partitions, for example {partitions[0]}" if partitions else ""
+    raise click.UsageError(f"{directory} is not a partition directory: no {LOG_SUFFIX} file{hint}")

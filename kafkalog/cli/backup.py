@@ -1,17 +1,14 @@
-"""``kafkalog backup DIR``: a consistent copy of a running daemon's log directories.
+"""``kafkalog backup``, ``restore`` and ``auth``.
 
-``kafkalog restore DIR --to LOGDIR``: log directories from a backup, without a server.
-
-``kafkalog auth``: lines for the credentials file (``http.auth.file``), without a server.
-
-The line goes to standard output, so that it can be appended to the file; what only the owner may
-see goes to standard error, once.
+``backup DIR`` makes a consistent copy of a running daemon's log directories. ``restore DIR --to
+LOGDIR`` makes log directories from a backup, without a daemon. ``auth`` prints lines for the
+credentials file (``http.auth.file``), without a daemon: the line goes to standard output, so that
+it can be appended to the file, and a secret that only its owner may see to standard error.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import secrets
 import sys
@@ -22,7 +19,7 @@ import click
 
 from kafkalog.broker.backup.restore import Restore
 from kafkalog.cli.connection import RequestFailed, output_option, with_client
-from kafkalog.cli.output import progress
+from kafkalog.cli.output import is_printed_as_json, progress
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -47,7 +44,7 @@ _POLL_SECONDS_MAX = 1.0
 @click.command()
 @click.argument("directory")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable; default: all.")
-@click.option("--copy", "is_copied", is_flag=True, help="Copy every file, make no hard links.")
+@click.option("--copy", "is_copied", is_flag=True, help="Copy every file; make no hard links.")
 @with_client
 @output_option
 def backup(
@@ -55,10 +52,11 @@ def backup(
 ) -> None:
     """Back up all topics, or some, into DIRECTORY, an absolute path on the daemon's machine.
 
-    The daemon serves on meanwhile. DIRECTORY must be empty or not exist. On the file system of the
-    logs, closed segments become hard links: quick and without room of their own, but no protection
-    from a dying disk; elsewhere, and with --copy, they are copied. The backup is complete when this
-    command says so and ends with status 0; interrupting it does not stop the daemon's work.
+    The daemon continues to serve. DIRECTORY must be empty or not exist. On the file system of the
+    logs, closed segments become hard links: this is fast and needs no space, but does not protect
+    from a failure of the disk. On another file system, and with --copy, they are copied. The backup
+    is complete when this command says so and exits with 0. Interrupting the command does not stop
+    the backup.
 
     Example: kafkalog backup /backup/2026-11-21
     """
@@ -69,20 +67,19 @@ def backup(
             time.sleep(wait_seconds)
             wait_seconds = min(wait_seconds * 2, _POLL_SECONDS_MAX)
             operation = client.describe_operation(operation["id"])
-            shown.show(_so_far(operation["progress"]))
-    if output == "json":
-        click.echo(json.dumps(operation))
+            shown.show(_progress_text(operation["progress"]))
+    is_json = is_printed_as_json(output, operation)
     if operation["state"] != "succeeded":
         error = operation["error"] or {"message": "the daemon's log has the reason"}
         raise RequestFailed(f"The backup is not complete: {error['message']}")
-    if output == "text":
+    if not is_json:
         _print(operation)
 
 
-def _so_far(counts: dict[str, int]) -> str:
-    """Nothing is counted before the first partition."""
+def _progress_text(counts: dict[str, int]) -> str:
+    """There are no counts before the first partition."""
     if not counts:
-        return "Beginning"
+        return "Starting"
     done, count = counts["partitions_done"], counts["partitions"]
     return f"{done} of {count} partitions, {_bytes(counts)}"
 
@@ -106,14 +103,14 @@ def _bytes(counts: dict[str, int]) -> str:
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--to", "targets", required=True, help="Log directories to make, as a,b.")
+@click.option("--to", "targets", required=True, help="Log directories to create, as a,b.")
 @output_option
 def restore(directory: str, targets: str, output: str) -> None:
-    """Make log directories from the backup in DIRECTORY; start the daemon on them afterwards.
+    """Create log directories from the backup in DIRECTORY, for a daemon to start on.
 
-    The log directories must be empty or not exist. All is copied, never linked, and the backup
-    stays as it is. With another number of log directories than the backup has, partitions are
-    spread over them by size.
+    The log directories must be empty or not exist. All files are copied, never linked; the backup
+    is not changed. If their number is not that of the backup, partitions are distributed over them
+    by size.
 
     Example: kafkalog restore /backup/2026-11-21 --to /data/a,/data/b
     """
@@ -127,9 +124,10 @@ def restore(directory: str, targets: str, output: str) -> None:
     except KafkalogError as error:
         raise click.ClickException(error.message) from error
     for name in report.left_out:
-        click.echo(f"{name} has changed since the backup; the start makes it anew", err=True)
-    if output == "json":
-        click.echo(json.dumps(dataclasses.asdict(report)))
+        click.echo(
+            f"{name} has changed since the backup; the daemon recreates it at its start", err=True
+        )
+    if is_printed_as_json(output, dataclasses.asdict(report)):
         return
     for each in report.log_dirs:
         click.echo(f"{each.path}: {each.partitions} partitions, {each.size_bytes} bytes")
@@ -146,7 +144,7 @@ def _principal(_context: click.Context, _parameter: click.Parameter, value: str)
 @click.command()
 @click.argument("principal", callback=_principal)
 def hash_password(principal: str) -> None:
-    """Print the line of a password, which is asked for or read from standard input.
+    """Print the line for a password, which is prompted for or read from standard input.
 
     Example: kafkalog auth hash-password alice >> credentials
     """
@@ -163,7 +161,7 @@ def hash_password(principal: str) -> None:
 @click.command()
 @click.argument("principal", callback=_principal)
 def new_token(principal: str) -> None:
-    """Draw a token, print its line, and show the token itself on standard error.
+    """Create a token; print its line, and the token itself on standard error.
 
     Example: kafkalog auth new-token ci >> credentials
     """

@@ -1,54 +1,51 @@
-"""``kafkalog compact``: what a clean would save and why a log is not picked; cleans by hand.
+"""``kafkalog compact``: what cleaning would save, why a log is not cleaned, and cleaning by hand.
 
-The daemon answers; this module asks and prints. Moments are UTC.
+The daemon does the work; this module asks and prints. Times are UTC.
 """
 
 from __future__ import annotations
 
-import datetime
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kafkalog.cli.connection import message_of, output_option, with_client
+from kafkalog.cli.arguments import partition_option
+from kafkalog.cli.connection import (
+    exit_on_failures,
+    failed_entry,
+    is_failed,
+    name_of,
+    output_option,
+    with_client,
+)
+from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
 from kafkalog.client import ClientError
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
 
-_PARTIAL_FAILURE = 3
-_NONE = "-"
 _MIB = 1024 * 1024
 _WHY_NOT = {
     "cleaner_off": "the cleaner is off (log.cleaner.enable, log.cleaner.threads)",
     "moving": "it moves to another log directory",
-    "in_progress": "a cleaner thread has it",
+    "in_progress": "a cleaner thread is cleaning it",
     "paused": "paused",
     "uncleanable": "uncleanable; see `kafkalog compact status`",
-    "waits_for_retry": "failed, is tried again soon",
+    "waits_for_retry": "failed, waits for a retry",
     "unreadable": "its log directory failed",
     "nothing_cleanable": "nothing: what is dirty is active, too young or in a transaction",
     "below_ratio": "below min.cleanable.dirty.ratio",
 }
-_PLAN_HEAD = (
-    "PARTITION",
-    "DIRTY",
-    "NEEDS",
-    "RANK",
-    "BYTES",
-    "AFTER",
-    "RECORDS",
-    "AFTER",
-    "WHY NOT",
-)
-_RUN_HEAD = ("PARTITION", "OUTCOME", "BYTES", "AFTER", "RECORDS", "AFTER", "SECONDS")
-_THREAD_HEAD = ("THREAD", "STATE", "SINCE", "LAST CLEAN", "MB/S", "MAP", "RESTARTS")
-_LOG_HEAD = ("PARTITION", "STATE", "CLEAN TO", "CLEANABLE TO", "DIRTY", "LAST CLEAN", "FAILURE")
+_SIZES = ("bytes_before", "bytes_after", "records_before", "records_after")
+_SIZE_HEADINGS = ("BYTES", "AFTER", "RECORDS", "AFTER")
+_PLAN_HEADINGS = ("PARTITION", "DIRTY", "NEEDS", "RANK", *_SIZE_HEADINGS, "WHY NOT")
+_RUN_HEADINGS = ("PARTITION", "OUTCOME", *_SIZE_HEADINGS, "SECONDS")
+_THREAD_HEADINGS = ("THREAD", "STATE", "SINCE", "LAST CLEAN", "MB/S", "MAP", "RESTARTS")
+_LOG_HEADINGS = (
+    "PARTITION", "STATE", "CLEAN TO", "CLEANABLE TO", "DIRTY", "LAST CLEAN", "FAILURE"
+)  # fmt: skip
 
-partition_option = click.option(
-    "--partition", type=click.IntRange(min=0), help="Default: all of the topic."
-)
+Entries = list[dict[str, Any]]
 
 
 @click.command()
@@ -56,27 +53,23 @@ partition_option = click.option(
 @partition_option
 @with_client
 @output_option
-@click.pass_context
-def plan(
-    ctx: click.Context, topic: str | None, partition: int | None, client: Client, output: str
-) -> None:
-    """What a clean would take of each compacted log, and why none begins.
+def plan(topic: str | None, partition: int | None, client: Client, output: str) -> None:
+    """Show what cleaning would save in each compacted log, and why a log is not cleaned.
 
-    The figures come from a clean that writes nothing: it reads what a real one reads.
+    The figures come from a dry run, which reads what a clean reads and writes nothing.
 
     Example: kafkalog compact plan orders
     """
     logs = _logs(client, topic, partition)
-    wanted = [each for each in logs if each["cleanable_bytes"]]
-    runs = _clean(client, wanted, dry_run=True)
+    runs = _clean(client, [each for each in logs if each["cleanable_bytes"]], dry_run=True)
+    found = {name_of(run): run for run in runs}
     if output == "json":
-        found = {(run["topic"], run["partition"]): run for run in runs}
         for each in logs:
-            each["dry_run"] = found.get((each["topic"], each["partition"]))
-        click.echo(json.dumps(logs))
-    else:
-        _print_plan(logs, runs)
-    _end(ctx, runs)
+            each["dry_run"] = found.get(name_of(each))
+    if not is_printed_as_json(output, logs):
+        rows = [_plan_row(each, found.get(name_of(each), {})) for each in logs]
+        _print_rows(_PLAN_HEADINGS, rows, "No topic is compacted.")
+    exit_on_failures(runs)
 
 
 @click.command()
@@ -84,26 +77,19 @@ def plan(
 @partition_option
 @with_client
 @output_option
-@click.pass_context
-def run(
-    ctx: click.Context, topic: str | None, partition: int | None, client: Client, output: str
-) -> None:
-    """Clean now, one topic or all that have something to clean. Exit 3 when a partition failed.
+def run(topic: str | None, partition: int | None, client: Client, output: str) -> None:
+    """Clean one topic, or all logs that have something to clean. Exit 3 when a partition failed.
 
     Example: kafkalog compact run orders --partition 0
     """
     if topic is None:
-        _need_topic(partition)
+        _check_partition(partition)
         runs = client.run_cleaner()
     else:
         runs = _clean(client, _logs(client, topic, partition), dry_run=False)
-    if output == "json":
-        click.echo(json.dumps(runs))
-    elif not runs:
-        click.echo("Nothing to clean.")
-    else:
-        _print_table(_RUN_HEAD, [_run_row(each) for each in runs])
-    _end(ctx, runs)
+    if not is_printed_as_json(output, runs):
+        _print_rows(_RUN_HEADINGS, list(map(_run_row, runs)), "Nothing to clean.")
+    exit_on_failures(runs)
 
 
 @click.command()
@@ -111,30 +97,30 @@ def run(
 @with_client
 @output_option
 def status(topic: str | None, client: Client, output: str) -> None:
-    """The cleaner's threads, and how far each compacted log is.
+    """Show the cleaner threads, and how far each compacted log is cleaned.
 
     Example: kafkalog compact status --output json
     """
     report = client.cleaner_status(topic)
-    if output == "json":
-        click.echo(json.dumps(report))
+    if is_printed_as_json(output, report):
         return
     if not report["enabled"]:
         click.echo("The cleaner is off (log.cleaner.enable, log.cleaner.threads).")
     rate = report["throttle_bytes_per_second"]
     if rate is not None:
-        click.echo(f"All threads together read and write {rate:.0f} bytes a second at most.")
+        click.echo(f"All threads together read and write at most {rate:.0f} bytes per second.")
     if report["threads"]:
-        _print_table(_THREAD_HEAD, [_thread_row(each) for each in report["threads"]])
+        print_table([_THREAD_HEADINGS, *map(_thread_row, report["threads"])])
     if topic is not None and not report["logs"]:
         click.echo(_not_compacted(topic))
     if report["logs"]:
-        _print_table(_LOG_HEAD, [_log_row(each) for each in report["logs"]])
+        print_table([_LOG_HEADINGS, *map(_log_row, report["logs"])])
     for each in report["logs"]:
         if each["failure"] is not None:
             failure = each["failure"]
-            what = "uncleanable" if failure["uncleanable"] else "is tried again"
-            click.echo(f"{_name(each)} {what} after {failure['attempts']}: {failure['reason']}")
+            state = "is uncleanable" if failure["uncleanable"] else "will be tried again"
+            attempts = f"failed {failure['attempts']} times"
+            click.echo(f"{name_of(each)} {attempts} and {state}: {failure['reason']}")
 
 
 @click.command()
@@ -143,19 +129,18 @@ def status(topic: str | None, client: Client, output: str) -> None:
 @with_client
 @output_option
 def retry(topic: str | None, partition: int | None, client: Client, output: str) -> None:
-    """Try partitions again that failed to be cleaned: of one topic or all.
+    """Clear the failures of partitions, of one topic or all, so that they are cleaned again.
 
     Example: kafkalog compact retry orders
     """
     failed = [each for each in _logs(client, topic, partition) if each["failure"]]
     answers = [client.steer_cleaner(each["topic"], each["partition"], "retry") for each in failed]
-    if output == "json":
-        click.echo(json.dumps(answers))
-    elif not failed:
-        click.echo("Nothing failed.")
-    else:
-        for each in failed:
-            click.echo(f"{_name(each)} is tried again.")
+    if is_printed_as_json(output, answers):
+        return
+    for each in failed:
+        click.echo(f"{name_of(each)} will be tried again.")
+    if not failed:
+        click.echo("No partition has failed.")
 
 
 @click.command()
@@ -163,17 +148,14 @@ def retry(topic: str | None, partition: int | None, client: Client, output: str)
 @partition_option
 @with_client
 @output_option
-@click.pass_context
-def pause(
-    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
-) -> None:
-    """End cleans of the topic and begin none, until they are resumed or the daemon restarts.
+def pause(topic: str, partition: int | None, client: Client, output: str) -> None:
+    """Abort cleans of the topic and start none, until they are resumed or the daemon restarts.
 
-    Pauses add up: each needs a resume of its own. `plan` works meanwhile.
+    Pauses are counted: each needs its own resume. `plan` works while a partition is paused.
 
     Example: kafkalog compact pause orders --partition 0
     """
-    _order(ctx, client, "pause", _logs(client, topic, partition), output)
+    _steer(client, "pause", _logs(client, topic, partition), output)
 
 
 @click.command()
@@ -181,19 +163,15 @@ def pause(
 @partition_option
 @with_client
 @output_option
-@click.pass_context
-def resume(
-    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
-) -> None:
-    """Take back one pause of each partition that was paused.
+def resume(topic: str, partition: int | None, client: Client, output: str) -> None:
+    """Take back one pause of each paused partition.
 
     Example: kafkalog compact resume orders
     """
-    logs = _logs(client, topic, partition)
-    paused = [each for each in logs if each["operator_pauses"]]
+    paused = [each for each in _logs(client, topic, partition) if each["operator_pauses"]]
     if not paused:
-        raise click.ClickException(f"Nobody paused the cleaning of topic {topic}.")
-    _order(ctx, client, "resume", paused, output)
+        raise click.ClickException(f"No partition of topic {topic} was paused by an operator.")
+    _steer(client, "resume", paused, output)
 
 
 @click.command()
@@ -201,30 +179,28 @@ def resume(
 @partition_option
 @with_client
 @output_option
-@click.pass_context
-def abort(
-    ctx: click.Context, topic: str, partition: int | None, client: Client, output: str
-) -> None:
-    """End cleans of the topic that run now, if any; the next turn may begin them again.
+def abort(topic: str, partition: int | None, client: Client, output: str) -> None:
+    """Abort running cleans of the topic, if any; the cleaner may start them again.
 
     Example: kafkalog compact abort orders
     """
-    _order(ctx, client, "abort", _logs(client, topic, partition), output)
+    _steer(client, "abort", _logs(client, topic, partition), output)
 
 
-# ---- asking
+# ---- requests
 
 
-def _need_topic(partition: int | None) -> None:
+def _check_partition(partition: int | None) -> None:
+    """Usage error for a partition without a topic."""
     if partition is not None:
         raise click.UsageError("--partition needs a topic")
 
 
-def _logs(client: Client, topic: str | None, partition: int | None) -> list[dict[str, Any]]:
-    """The compacted logs that were named."""
+def _logs(client: Client, topic: str | None, partition: int | None) -> Entries:
+    """The compacted logs that the arguments name, sorted."""
     if topic is None:
-        _need_topic(partition)
-    logs: list[dict[str, Any]] = client.cleaner_status(topic)["logs"]
+        _check_partition(partition)
+    logs: Entries = client.cleaner_status(topic)["logs"]
     if topic is not None and not logs:
         raise click.ClickException(_not_compacted(topic))
     if partition is not None:
@@ -244,146 +220,97 @@ def _not_compacted(topic: str) -> str:
     )
 
 
-def _order(
-    ctx: click.Context,
+def _steer(
     client: Client,
-    verb: Literal["pause", "resume", "abort"],
-    logs: list[dict[str, Any]],
+    action: Literal["pause", "resume", "abort"],
+    logs: Entries,
     output: str,
 ) -> None:
-    """Give the order to each, and tell the state after it; exit 3 when one was refused."""
-    states: list[dict[str, Any]] = []
+    """Send the action for each log and print its state afterwards; exit 3 when one was refused."""
+    states: Entries = []
     for each in logs:
-        topic, partition = each["topic"], each["partition"]
+        at = each["topic"], each["partition"]
         try:
-            states.append(client.steer_cleaner(topic, partition, verb))
+            states.append(client.steer_cleaner(*at, action))
         except ClientError as refusal:
-            why = {"error_code": refusal.error_code, "error": message_of(refusal)}
-            states.append({"topic": topic, "partition": partition, **why})
-    if output == "json":
-        click.echo(json.dumps(states))
-    else:
+            states.append(failed_entry(*at, refusal))
+    if not is_printed_as_json(output, states):
         for state in states:
-            if "error" not in state:
-                is_free = state["state"] == "none"
-                click.echo(
-                    f"{_name(state)} {'may be cleaned' if is_free else f'is {_state(state)}'}."
-                )
-    _end(ctx, states)
+            if not is_failed(state):
+                shown = "may be cleaned" if state["state"] == "none" else f"is {_state(state)}"
+                click.echo(f"{name_of(state)} {shown}.")
+    exit_on_failures(states)
 
 
-def _clean(client: Client, logs: list[dict[str, Any]], *, dry_run: bool) -> list[dict[str, Any]]:
-    """The runs of these; a clean takes its time, so each is asked for by itself."""
-    runs: list[dict[str, Any]] = []
+def _clean(client: Client, logs: Entries, *, dry_run: bool) -> Entries:
+    """The runs of these logs. One request each, because a clean may take long."""
+    runs: Entries = []
     for each in logs:
         runs += client.run_cleaner([(each["topic"], each["partition"])], dry_run=dry_run)
     return runs
 
 
-def _end(ctx: click.Context, runs: list[dict[str, Any]]) -> None:
-    """Tell failures; exit 3 when there were some."""
-    failed = [run for run in runs if "error" in run]
-    for each in failed:
-        click.echo(f"Error: {_name(each)}: {each['error']}", err=True)
-    if failed:
-        ctx.exit(_PARTIAL_FAILURE)
+# ---- rows
 
 
-# ---- printing
+def _print_rows(headings: tuple[str, ...], rows: list[tuple[object, ...]], if_empty: str) -> None:
+    if rows:
+        print_table([headings, *rows])
+    else:
+        click.echo(if_empty)
 
 
-def _name(entry: dict[str, Any]) -> str:
-    return f"{entry['topic']}-{entry['partition']}"
+def _plan_row(log: dict[str, Any], dry_run: dict[str, Any]) -> tuple[object, ...]:
+    why_not = log["why_not"]
+    return (
+        name_of(log),
+        _percent(log["cleanable_ratio"]),
+        _percent(log["min_cleanable_ratio"]),
+        log["rank"],
+        *map(dry_run.get, _SIZES),
+        _WHY_NOT.get(why_not, why_not),
+    )
 
 
-def _print_plan(logs: list[dict[str, Any]], runs: list[dict[str, Any]]) -> None:
-    if not logs:
-        click.echo("No topic is compacted.")
-        return
-    found = {(run["topic"], run["partition"]): run for run in runs}
-    rows = []
-    for each in logs:
-        sizes = _sizes(found.get((each["topic"], each["partition"]), {}))
-        why = each["why_not"]
-        rows.append(
-            (
-                _name(each),
-                _ratio(each["cleanable_ratio"]),
-                _ratio(each["min_cleanable_ratio"]),
-                _text(each["rank"]),
-                *sizes,
-                _NONE if why is None else _WHY_NOT.get(why, why),
-            )
-        )
-    _print_table(_PLAN_HEAD, rows)
-
-
-def _sizes(run: dict[str, Any]) -> tuple[str, ...]:
-    keys = ("bytes_before", "bytes_after", "records_before", "records_after")
-    return tuple(_text(run.get(key)) for key in keys)
-
-
-def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
+def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
     seconds = run.get("seconds")
-    took = _NONE if seconds is None else f"{seconds:.1f}"
-    return (_name(run), run["outcome"], *_sizes(run), took)
+    took = None if seconds is None else f"{seconds:.1f}"
+    return (name_of(run), run["outcome"], *map(run.get, _SIZES), took)
+
+
+def _thread_row(thread: dict[str, Any]) -> tuple[object, ...]:
+    last = thread["last_run"] or {}
+    seconds, before = last.get("seconds"), last.get("bytes_before")
+    is_busy = thread["topic"] is not None
+    ended = timestamp_text(last.get("ended_ms"))
+    if last and last["outcome"] != "cleaned":
+        ended += f" ({last['outcome']} {name_of(last)})"
+    return (
+        thread["thread"],
+        f"cleans {name_of(thread)}" if is_busy else "idle" if thread["alive"] else "dead",
+        timestamp_text(thread["busy_since_ms"]),
+        ended,
+        f"{before / _MIB / seconds:.1f}" if seconds and before is not None else None,
+        _percent(last.get("map_utilization"), 0),
+        thread["restarts"],
+    )
+
+
+def _log_row(log: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        name_of(log),
+        _state(log),
+        log["checkpoint"],
+        log["first_uncleanable_offset"],
+        _percent(log["cleanable_ratio"]),
+        timestamp_text(log["last_success_ms"]),
+        None if log["failure"] is None else log["failure"]["error"],
+    )
 
 
 def _state(entry: dict[str, Any]) -> str:
     return f"{entry['state']}({entry['pauses']})" if entry["pauses"] else str(entry["state"])
 
 
-def _thread_row(thread: dict[str, Any]) -> tuple[str, ...]:
-    last = thread["last_run"] or {}
-    seconds, before = last.get("seconds"), last.get("bytes_before")
-    speed = f"{before / _MIB / seconds:.1f}" if seconds and before is not None else _NONE
-    busy = thread["topic"] is not None
-    state = f"cleans {_name(thread)}" if busy else "idle" if thread["alive"] else "dead"
-    ended = _moment(last.get("ended_ms"))
-    if last and last["outcome"] != "cleaned":
-        ended += f" ({last['outcome']} {_name(last)})"
-    utilization = last.get("map_utilization")
-    return (
-        thread["thread"],
-        state,
-        _moment(thread["busy_since_ms"]),
-        ended,
-        speed,
-        _NONE if utilization is None else f"{100 * utilization:.0f}%",
-        str(thread["restarts"]),
-    )
-
-
-def _log_row(log: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        _name(log),
-        _state(log),
-        _text(log["checkpoint"]),
-        _text(log["first_uncleanable_offset"]),
-        _ratio(log["cleanable_ratio"]),
-        _moment(log["last_success_ms"]),
-        _NONE if log["failure"] is None else log["failure"]["error"],
-    )
-
-
-def _print_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    lines = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
-
-
-def _text(value: int | None) -> str:
-    return _NONE if value is None else str(value)
-
-
-def _ratio(value: float | None) -> str:
-    return _NONE if value is None else f"{100 * value:.1f}%"
-
-
-def _moment(wall_ms: int | None) -> str:
-    if wall_ms is None:
-        return _NONE
-    moment = datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _percent(ratio: float | None, digits: int = 1) -> str | None:
+    return None if ratio is None else f"{100 * ratio:.{digits}f}%"

@@ -7,7 +7,6 @@ started with: a properties file, the environment and --override.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -18,7 +17,7 @@ import click
 from kafkalog.cli.arguments import config_pairs, topic_names
 from kafkalog.cli.connection import Command, output_option, with_client
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import print_table
+from kafkalog.cli.output import is_printed_as_json, print_table
 from kafkalog.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _BRACKETS = re.compile(r"^\[(.*)\]$")
 
 
 def pairs_of(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
-    """``k=v,k=[a,b]``, as kafka-configs takes them; repeatable."""
+    """Names and values of ``k=v,k=[a,b]`` texts, as kafka-configs takes them."""
     texts = tuple(pair for text in texts for pair in _BETWEEN_PAIRS.split(text))
     pairs = config_pairs(
         texts, option, hint="; a value with commas is written in brackets: key=[a,b]"
@@ -42,7 +41,7 @@ def pairs_of(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def print_configs(entity: str, entries: list[dict[str, Any]], *, is_all: bool) -> None:
-    """Kafka's lines; without is_all only what was set at run time."""
+    """Kafka's lines; without is_all only of configs that were set at run time."""
     click.echo(f"{'All' if is_all else 'Dynamic'} configs for {entity} are:")
     for entry in entries:
         if is_all or entry["source"].startswith("DYNAMIC_"):
@@ -58,9 +57,9 @@ def _text(value: str | None) -> str:
 
 
 def _entity(client: Client, topic: str | None, is_broker: bool) -> str:
-    """Kafka's name of the entity; exactly one was asked for."""
+    """Kafka's name of the entity. Usage error unless exactly one is given."""
     if (topic is None) is not is_broker:
-        raise click.UsageError("Name one entity: --topic NAME or --broker")
+        raise click.UsageError("Give either --topic NAME or --broker")
     return f"topic {topic}" if topic is not None else f"broker {client.broker_id()}"
 
 
@@ -70,25 +69,23 @@ _broker_option = click.option("--broker", "is_broker", is_flag=True, help="Confi
 
 @click.group(cls=CommandGroup)
 def configs() -> None:
-    """Describe and alter configs of a topic or of the broker, while it runs."""
+    """Describe and alter configs of a topic or of the broker while the daemon runs."""
 
 
 @configs.command()
 @_topic_option
 @_broker_option
-@click.option("--all", "is_all", is_flag=True, help="Also those that nobody set at run time.")
+@click.option("--all", "is_all", is_flag=True, help="Also configs that were not set at run time.")
 @with_client
 @output_option
 def describe(topic: str | None, is_broker: bool, is_all: bool, client: Client, output: str) -> None:
-    """Values, and where each comes from.
+    """Print the value of each config and its sources.
 
     Example: kafkalog configs describe --topic orders --all
     """
     entity = _entity(client, topic, is_broker)
     entries = client.broker_configs() if topic is None else client.topic_configs(topic)
-    if output == "json":
-        click.echo(json.dumps(entries))
-    else:
+    if not is_printed_as_json(output, entries):
         print_configs(entity, entries, is_all=is_all)
 
 
@@ -105,7 +102,7 @@ def alter(
     deleted: tuple[str, ...],
     client: Client,
 ) -> None:
-    """Set or reset configs; they count at once and survive a restart.
+    """Set configs or reset them to their defaults; in force at once, kept over a restart.
 
     Example: kafkalog configs alter --topic orders --add-config retention.ms=86400000
     """
@@ -125,7 +122,7 @@ def alter(
 
 # ---- without a daemon
 
-_MAY_BE_MISSING = "-"  # in front of a path
+_MAY_BE_MISSING = "-"  # before a path
 
 
 def with_settings_source(command: Command) -> Command:
@@ -143,9 +140,9 @@ def with_settings_source(command: Command) -> Command:
 
 
 def settings_from(properties: tuple[str, ...], overrides: tuple[str, ...]) -> Settings:
-    """The settings of a daemon that is started with the same arguments, in this environment.
+    """The settings of a daemon that is started with the same arguments in this environment.
 
-    InvalidConfig; click's errors for what is no key=value and for a file that cannot be read.
+    Raises InvalidConfig, and click's errors for a wrong --override or an unreadable file.
     """
     from kafkalog.settings import load_settings
 
@@ -166,23 +163,23 @@ def _read(path: str) -> bytes:
 
 
 def _read_text(path: str) -> str:
-    """The value in a file that a variable names: as the variable's own would be."""
+    """The value in a file that an environment variable names, as text."""
     try:
         return _read(path).decode()
     except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path} is no UTF-8 text: {error.reason}") from error
+        raise click.ClickException(f"{path} is not UTF-8 text: {error.reason}") from error
 
 
 @click.group(cls=CommandGroup)
 def config() -> None:
-    """Look at the configuration, without a daemon."""
+    """List config keys and show the configuration, without a daemon."""
 
 
 @config.command("list")
-@click.option("--topics", "of_topics", is_flag=True, help="The keys of topics, not the daemon's.")
+@click.option("--topics", "of_topics", is_flag=True, help="Topic configs instead of the daemon's.")
 @output_option
 def list_keys(of_topics: bool, output: str) -> None:
-    """Every key with its default, in the order of the alphabet; --output json says what it means.
+    """List every key with its default, sorted; --output json includes what it means.
 
     Example: kafkalog config list | grep retention
     """
@@ -190,10 +187,9 @@ def list_keys(of_topics: bool, output: str) -> None:
 
     table = TOPIC_LEVEL if of_topics else BROKER_LEVEL
     settings = [table[key] for key in sorted(table) if not table[key].internal]
-    if output == "json":
-        click.echo(json.dumps([_key_document(setting) for setting in settings]))
+    if is_printed_as_json(output, list(map(_key_document, settings))):
         return
-    rows = [(one.key, _shown(_default(one)), one.kind.value, one.unit) for one in settings]
+    rows = [(one.key, _default(one), one.kind.value, one.unit) for one in settings]
     print_table([("KEY", "DEFAULT", "TYPE", "UNIT"), *rows])
 
 
@@ -217,8 +213,8 @@ def _key_document(setting: Setting) -> dict[str, Any]:
 
 @config.command()
 @with_settings_source
-@click.option("--source", "with_source", is_flag=True, help="Say where each value comes from.")
-@click.option("--all", "is_all", is_flag=True, help="Also what nobody set.")
+@click.option("--source", "with_source", is_flag=True, help="Print where each value comes from.")
+@click.option("--all", "is_all", is_flag=True, help="Also the defaults.")
 @output_option
 def show(
     properties: tuple[str, ...],
@@ -227,9 +223,10 @@ def show(
     is_all: bool,
     output: str,
 ) -> None:
-    """What a daemon would be started with: --override over environment over PROPERTIES.
+    """Show the configuration that a daemon would start with.
 
-    What is strange about it goes to standard error. Exit 1 when a daemon would refuse it.
+    --override takes precedence over the environment, and that over PROPERTIES. Warnings go to
+    standard error. Exit 1 when a daemon would refuse the configuration.
 
     Example: kafkalog config show config/server.properties --source
     """
@@ -246,10 +243,10 @@ def show(
         for key in sorted(settings.values)
         if is_all or settings.values[key].source is not Source.DEFAULT
     ]
-    if output == "json":
-        click.echo(json.dumps([_value_document(one) for one in values]))
-    elif with_source:
-        rows = [(one.setting.key, _shown(one.shown_text), _place(one)) for one in values]
+    if is_printed_as_json(output, list(map(_value_document, values))):
+        return
+    if with_source:
+        rows = [(one.setting.key, one.shown_text, _source(one)) for one in values]
         print_table([("KEY", "VALUE", "SOURCE"), *rows])
     else:
         for one in values:
@@ -257,7 +254,7 @@ def show(
 
 
 def _value_document(one: ResolvedValue) -> dict[str, Any]:
-    """``origin``: the variable or file that gave it."""
+    """``origin``: the environment variable or file with the value."""
     return {
         "name": one.setting.key,
         "value": one.shown_text,
@@ -266,9 +263,5 @@ def _value_document(one: ResolvedValue) -> dict[str, Any]:
     }
 
 
-def _place(one: ResolvedValue) -> str:
+def _source(one: ResolvedValue) -> str:
     return f"{one.source.value} {one.origin}" if one.origin else one.source.value
-
-
-def _shown(value: str | None) -> str:
-    return "-" if value is None else value

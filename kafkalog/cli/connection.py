@@ -1,10 +1,10 @@
-"""Where the daemon is and who asks: options of every command that speaks to one.
+"""How commands reach the daemon: its address, credentials, TLS; and how they report its errors.
 
-Secrets come from files, or from the terminal; never from the command line, which others can read.
+Secrets come from files or from the terminal, never from the command line, which others can read. A
+client makes one try of each request, so that a person or a script sees the reason of a failure at
+once. In an answer about several partitions each failure is an entry; the exit status is then 3.
 
-Answers about several partitions some of which failed: who and why, and the exit status.
-
-``kafkalog health``: the probe of the container image and of scripts; exit 0 or 1.
+``kafkalog health`` is the probe of the container image and of scripts; exit 0 or 1.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, Unwritable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 TIMEOUT_SECONDS = 60.0
+_HEALTH_SECONDS = 3.0
+PARTIAL_FAILURE = 3
+"""The exit status when some of the work was done and some failed."""
 _CORRUPT_MESSAGE = 50010  # docs/errors.md
 Command = Callable[..., None]
 
 
 class RequestFailed(click.ClickException):
-    """The daemon refused, or cannot be reached; the message says what to do."""
+    """The daemon refused the request or cannot be reached; the message says what to do."""
 
     exit_code = 1
 
@@ -51,50 +53,57 @@ url_option = click.option(
     envvar="KAFKALOG_URL",
     default=DEFAULT_URL,
     show_default=True,
-    help="Where the daemon listens: http(s)://host:port.",
+    help="Address of the daemon: http(s)://host:port.",
 )
 _file = click.Path(exists=True, dir_okay=False)
 _access_options = (
     click.option(
-        "--user", envvar="KAFKALOG_USER", help="With a password: asked for, or of a file."
+        "--user",
+        envvar="KAFKALOG_USER",
+        help="User name; the password comes from a prompt or from --password-file.",
     ),
     click.option(
         "--password-file",
         envvar="KAFKALOG_PASSWORD_FILE",
         type=_file,
-        help="Holds the password of --user.",
+        help="File with the password of --user.",
     ),
     click.option(
-        "--token-file", envvar="KAFKALOG_TOKEN_FILE", type=_file, help="Holds a bearer token."
+        "--token-file", envvar="KAFKALOG_TOKEN_FILE", type=_file, help="File with a bearer token."
     ),
     click.option(
         "--ca-file",
         envvar="KAFKALOG_CA_FILE",
         type=_file,
-        help="Whom to believe with https, in PEM. Default: the machine's authorities.",
+        help="CA certificates to trust with https, in PEM. Default: those of the system.",
     ),
     click.option(
         "--client-cert",
         envvar="KAFKALOG_CLIENT_CERT",
         type=_file,
-        help="A certificate of our own, in PEM, with its key or with --client-key.",
+        help="Client certificate in PEM; its key is in the same file or in --client-key.",
     ),
-    click.option("--client-key", envvar="KAFKALOG_CLIENT_KEY", type=_file, help="Its key."),
+    click.option(
+        "--client-key",
+        envvar="KAFKALOG_CLIENT_KEY",
+        type=_file,
+        help="Private key of --client-cert, in PEM.",
+    ),
 )
 output_option = click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Lines for people, or one JSON document.",
+    help="Text for people, or one JSON document.",
 )
 
 
 def with_credentials(command: Command) -> Command:
-    """Add who asks; the command gets ``credentials`` and ``tls``, each None without."""
+    """Add the options; the command gets ``credentials`` and ``tls``, None when not given."""
 
     @functools.wraps(command)
-    def asked(
+    def with_access(
         *args: object,
         user: str | None,
         password_file: str | None,
@@ -113,8 +122,8 @@ def with_credentials(command: Command) -> Command:
         )
 
     for option in reversed(_access_options):
-        asked = option(asked)
-    return asked
+        with_access = option(with_access)
+    return with_access
 
 
 def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
@@ -147,7 +156,7 @@ def open_client(
     tls: Tls | None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Iterator[Client]:
-    """A client whose errors, when they reach the end of the block, are click's."""
+    """A client; its errors leave the block as click's."""
     with _client(url, credentials, tls, timeout_seconds) as client:
         try:
             yield client
@@ -158,7 +167,7 @@ def open_client(
 
 
 def message_of(error: ClientError) -> str:
-    """What a person reads of it."""
+    """The message, with what an operator can do about it."""
     if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
         return f"{error.message} Is the daemon running? (kafkalog server)"
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
@@ -168,7 +177,7 @@ def message_of(error: ClientError) -> str:
         return error.message
     where = f"offset {first}" if last == first else f"offsets {first} to {last or 'the end'}"
     return (
-        f"{error.message.rstrip('.')}: {where}. `kafkalog segments verify` looks at its files,"
+        f"{error.message.rstrip('.')}: {where}. `kafkalog segments verify` checks its files,"
         " docs/runbooks/rotten-record.md says what to do."
     )
 
@@ -176,11 +185,12 @@ def message_of(error: ClientError) -> str:
 def _client(
     url: str, credentials: Basic | Bearer | None, tls: Tls | None, timeout_seconds: float
 ) -> Client:
-    """One try of each request: a person, or a script, sees at once what is the matter."""
     try:
         Address.of(url)
     except ValueError as error:
-        raise click.UsageError(f"The daemon's address is http://host:port, not '{url}'") from error
+        raise click.UsageError(
+            f"The address of a daemon is http://host:port, not '{url}'"
+        ) from error
     try:
         return Client(
             url,
@@ -208,14 +218,14 @@ def _credentials(
         if password_file is not None:
             return Basic(user, _secret(password_file))
         if not sys.stdin.isatty():
-            raise click.UsageError("--user needs --password-file when nobody can be asked")
+            raise click.UsageError("--user needs --password-file when there is no terminal")
         return Basic(user, click.prompt("Password", hide_input=True, err=True))
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
 def _secret(file: str) -> str:
-    """Its first line."""
+    """The first line of the file."""
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -225,36 +235,41 @@ def _secret(file: str) -> str:
     return lines[0]
 
 
-PARTIAL_FAILURE = 3  # exit status: something was done, something was not
-
-
 def is_failed(entry: dict[str, Any]) -> bool:
     """Whether the entry of a partition is an error entry."""
     return "error_code" in entry
 
 
-def tell_failures(entries: Iterable[dict[str, Any]]) -> bool:
-    """Every failure in a line of its own on standard error; whether there is one."""
+def name_of(entry: dict[str, Any]) -> str:
+    """The partition of an entry, as orders-0."""
+    return f"{entry['topic']}-{entry['partition']}"
+
+
+def report_failures(entries: Iterable[dict[str, Any]]) -> bool:
+    """Print each failed entry on standard error; whether there is one."""
     failed = [entry for entry in entries if is_failed(entry)]
     for entry in failed:
-        click.echo(f"Error: {entry['topic']}-{entry['partition']}: {entry['error']}", err=True)
+        click.echo(f"Error: {name_of(entry)}: {entry['error']}", err=True)
     return bool(failed)
 
 
-def end_with_failures(ctx: click.Context, entries: Iterable[dict[str, Any]]) -> None:
-    """Tell every failure; with one the command ends here, partly failed."""
-    if tell_failures(entries):
-        ctx.exit(PARTIAL_FAILURE)
+def exit_on_failures(entries: Iterable[dict[str, Any]]) -> None:
+    """Report failed entries; with one the command ends here with PARTIAL_FAILURE."""
+    if report_failures(entries):
+        raise click.exceptions.Exit(PARTIAL_FAILURE)
 
 
-_TIMEOUT_SECONDS = 3.0
+def failed_entry(topic: str, partition: int, error: ClientError) -> dict[str, Any]:
+    """The entry of a partition whose own request failed."""
+    name = {"topic": topic, "partition": partition}
+    return {**name, "error_code": error.error_code, "error": message_of(error)}
 
 
 @click.command()
 @click.option("--ready", is_flag=True, help="Ask whether it is ready, not only alive.")
-@client_within(_TIMEOUT_SECONDS)
+@client_within(_HEALTH_SECONDS)
 def health(ready: bool, client: Client) -> None:
-    """Exit 0 when the daemon is alive (or, with --ready, ready).
+    """Exit 0 when the daemon is alive, or with --ready when it is ready.
 
     Example: kafkalog health --ready
     """

@@ -1,4 +1,4 @@
-"""``kafkalog consume``: records of a topic to standard output, following its end."""
+"""``kafkalog consume``: prints records of a topic, and follows its end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import topic_argument
+from kafkalog.cli.arguments import isolation_option, topic_argument
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
     RequestFailed,
     is_failed,
     message_of,
-    tell_failures,
+    report_failures,
     with_client,
 )
 from kafkalog.client import DaemonFault
@@ -28,7 +28,7 @@ _WAIT_MS = 1000
 
 
 def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
-    """earliest, latest, a number, or -n: n before the end."""
+    """The offset to start at; -n is n before the end."""
     if wanted.isascii() and wanted.isdigit():
         return int(wanted)
     first, end = client.offset_range(topic, partition)
@@ -46,7 +46,7 @@ def _encoded(field: bytes | None) -> str | None:
 
 
 def _document(record: ConsumerRecord) -> dict[str, Any]:
-    """As the daemon's own binary format has it."""
+    """The record in the binary format of the HTTP API."""
     document: dict[str, Any] = {
         "topic": record.topic,
         "key": _encoded(record.key),
@@ -63,7 +63,7 @@ def _document(record: ConsumerRecord) -> dict[str, Any]:
 
 
 class Printer:
-    """Writes records as the options ask, bytes untouched."""
+    """Prints records in the form that the options ask for; bytes are not changed."""
 
     def __init__(self, *, as_json: bool, print_key: bool, key_separator: str) -> None:
         self._as_json = as_json
@@ -72,8 +72,8 @@ class Printer:
         self.count = 0
 
     def write(self, record: ConsumerRecord) -> None:
-        """One record, one line."""
-        self.count += 1  # first: what a reader has seen is counted when an interrupt comes
+        """One record per line."""
+        self.count += 1  # first, so that an interrupt while writing counts the record
         out = sys.stdout.buffer
         if self._as_json:
             out.write(json.dumps(_document(record)).encode() + b"\n")
@@ -87,27 +87,23 @@ class Printer:
 @topic_argument()
 @click.option("--partition", type=int, help="Default: all partitions.")
 @click.option("--offset", help="earliest, latest, a number, or -n.  [default: latest]")
-@click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
-@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after so many records.")
-@click.option("--exit-at-end", "-e", is_flag=True, help="Stop at the end instead of waiting.")
-@click.option("--print-key", is_flag=True, help="Print the key before the value.")
-@click.option("--key-separator", default="\t", help="Between key and value; default TAB.")
+@click.option("--from-beginning", is_flag=True, help="Same as --offset earliest.")
+@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
-    "--isolation",
-    type=click.Choice(["read_uncommitted", "read_committed"]),
-    help="read_committed: no records of open and aborted transactions.",
+    "--exit-at-end", "-e", is_flag=True, help="Stop at the end of the log instead of waiting."
 )
+@click.option("--print-key", is_flag=True, help="Print the key before the value.")
+@click.option("--key-separator", default="\t", help="Text between key and value; default TAB.")
+@isolation_option
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Values, or a JSON document for each record, in base64.",
+    help="Values, or a JSON document for each record with base64 fields.",
 )
 @with_client
-@click.pass_context
 def consume(
-    ctx: click.Context,
     topic: str,
     partition: int | None,
     offset: str | None,
@@ -120,20 +116,20 @@ def consume(
     output: str,
     client: Client,
 ) -> None:
-    """Print records, by default those that arrive from now on.
+    """Print records of a topic, by default those appended from now on.
 
-    Without --partition those of the partitions that are served; exit 3 when one is not.
+    Without --partition, reads all partitions that are served; exit 3 when one is not.
 
     Example: kafkalog consume orders --from-beginning -e
     """
     if from_beginning and offset is not None:
-        raise click.UsageError("--from-beginning is an --offset: give one of them")
+        raise click.UsageError("Give either --from-beginning or --offset")
     is_partial = False
     if partition is not None:
         partitions = [partition]
     else:
         entries = [{"topic": topic, **entry} for entry in client.partitions(topic)]
-        is_partial = tell_failures(entries)
+        is_partial = report_failures(entries)
         partitions = [int(entry["partition"]) for entry in entries if not is_failed(entry)]
     if not partitions:
         raise RequestFailed(f"No partition of topic {topic} is served.")
@@ -146,16 +142,16 @@ def consume(
         sys.stdout.buffer.flush()
         click.echo(f"Processed a total of {printer.count} messages", err=True)
     if is_partial:
-        ctx.exit(PARTIAL_FAILURE)
+        raise click.exceptions.Exit(PARTIAL_FAILURE)
 
 
-def _of_partition(topic: str, partition: int, error: DaemonFault) -> str:
-    """What is the matter with it, and where records are behind damage."""
+def _fault_message(topic: str, partition: int, error: DaemonFault) -> str:
+    """Names the partition, and the offset at which reading can go on after damage."""
     message = f"Partition {topic}-{partition}: {message_of(error)}"
     last = error.details.get("last_offset")
     if last is None:
         return message
-    return f"{message} To read on behind it: --partition {partition} --offset {last + 1}"
+    return f"{message} To read on after it: --partition {partition} --offset {last + 1}"
 
 
 def _follow(
@@ -167,7 +163,7 @@ def _follow(
     exit_at_end: bool,
     isolation: Isolation | None,
 ) -> None:
-    """Round after round over the partitions; only a round that found nothing waits."""
+    """Read the partitions in turn; wait only after a round without records."""
     waiting = False
     while True:
         found = False
@@ -178,7 +174,7 @@ def _follow(
                     topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
                 )
             except DaemonFault as error:
-                raise RequestFailed(_of_partition(topic, partition, error)) from error
+                raise RequestFailed(_fault_message(topic, partition, error)) from error
             for record in page.records:
                 printer.write(record)
                 if max_messages is not None and printer.count >= max_messages:

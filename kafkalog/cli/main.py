@@ -1,13 +1,8 @@
 """The command tree: ``kafkalog <noun> <verb>``. ``server`` is added by ``kafkalog/__main__.py``.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly failed, 130 interrupted. Data goes to
-standard output, messages to standard error. Commands are imported when they are called, so that one
-which needs no kernel does not wait for numba.
-
-CommandGroup: a group of commands whose help tells each with a whole sentence.
-
-Click cuts the lines of a list of commands where the terminal ends, which loses just what a command
-does with the data.
+standard output, messages to standard error. Commands are imported when they are called, so that a
+command without kernels does not wait for numba.
 """
 
 from __future__ import annotations
@@ -20,13 +15,17 @@ import click
 from kafkalog import __version__
 
 _SENTENCE_MAX = 1_000
+_INTERRUPTED = 130
 
 
 class CommandGroup(click.Group):
-    """See the module."""
+    """A group whose help prints the whole first sentence of each command.
+
+    Click cuts the sentence at the width of the terminal, and with it what the command does.
+    """
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command with its first sentence, on as many lines as that takes."""
+        """Each command with its first sentence, on as many lines as needed."""
         named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         rows = [
             (name, command.get_short_help_str(limit=_SENTENCE_MAX))
@@ -37,8 +36,6 @@ class CommandGroup(click.Group):
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
-
-_INTERRUPTED = 130
 
 # group -> command -> module:attribute
 COMMANDS: dict[str, dict[str, str]] = {
@@ -118,20 +115,20 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
 }
 _GROUP_HELP = {
-    "compact": "What compaction would save, why it does not run, and cleans by hand.",
-    "auth": "Lines for the file of passwords and tokens, without a server.",
+    "compact": "Show what compaction would save and why it does not run; clean by hand.",
+    "auth": "Create lines for the credentials file, without a daemon.",
     "records": "Delete records below an offset.",
-    "retention": "Why segments are still here, when they go, and a pass by hand.",
-    "segments": "Look into segment files, without a server; lost offsets, with one.",
-    "compat": "Kafka's own tools: their options, their output to the byte, their exit status.",
+    "retention": "Show why segments are kept and when they are deleted; run a pass now.",
+    "segments": "Inspect segment files without a daemon; list and accept lost offsets with one.",
+    "compat": "Kafka's command line tools, with their options, output and exit status.",
     "perf": "Measure how fast the daemon appends and returns records.",
-    "spark": "Jobs over whole directories of logs, in processes or on Spark.",
-    "offline": "Work on copies of partition directories, without a server.",
+    "spark": "Run jobs over directories of logs, in processes or on Spark.",
+    "offline": "Work on copies of partition directories, without a daemon.",
 }
 
 
 class LazyGroup(CommandGroup):
-    """A group whose commands are imported when they are needed."""
+    """A group that imports its commands when they are used."""
 
     def __init__(self, name: str, help_text: str, lazy: dict[str, str]) -> None:
         super().__init__(name, help=help_text)
@@ -142,7 +139,7 @@ class LazyGroup(CommandGroup):
         return sorted({*super().list_commands(ctx), *self._lazy})
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
-        """Run the command; one that the operator interrupts ends as a shell expects it."""
+        """Run the command; an interrupt exits with 130, as shells expect."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -1,15 +1,16 @@
-"""Rows of cells as columns of text.
+"""What commands print: tables, JSON documents, times, and progress.
 
-How far a command is: a line of the terminal that is drawn anew, or a plain one now and then.
-
-Always on standard error, so that data stays data. Nothing is left of the line in the end.
+Data goes to standard output. Progress goes to standard error, so that data stays data: one line of
+the terminal that is drawn again and removed in the end, or plain lines at intervals.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,22 +18,57 @@ from kafkalog.env.clock import SystemClock
 from kafkalog.observe.terminal_line import TerminalLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from kafkalog.env.clock import Clock
 
+Columns = tuple[tuple[str, str], ...]
+"""The heading of each column, and the field of an entry that it shows."""
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Each column as wide as its widest cell; the headings are the first row."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+
+def cell(value: object) -> str:
+    """One value as text; - for None."""
+    return "-" if value is None else str(value)
+
+
+def print_table(rows: Sequence[Sequence[object]]) -> None:
+    """Print each column as wide as its widest cell; the headings are the first row."""
+    lines = [list(map(cell, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
 
 
-_DRAWN_NS = 100_000_000
-_PLAIN_NS = 10_000_000_000
+def print_entries(columns: Columns, entries: Iterable[Mapping[str, Any]]) -> None:
+    """Print fields of entries as a table."""
+    rows = [[entry[field] for _, field in columns] for entry in entries]
+    print_table([[heading for heading, _ in columns], *rows])
+
+
+def is_printed_as_json(output: str, document: object) -> bool:
+    """Print the document if --output asks for JSON; whether it does."""
+    if output == "json":
+        click.echo(json.dumps(document))
+    return output == "json"
+
+
+def timestamp_text(timestamp_ms: int | None) -> str:
+    """ISO-8601 in UTC; milliseconds for a year above 9999; - for None."""
+    if timestamp_ms is None:
+        return "-"
+    try:
+        time = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{timestamp_ms} ms"
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z"
+
+
+# ---- progress
+
+_TERMINAL_INTERVAL_NS = 100_000_000
+_PLAIN_INTERVAL_NS = 10_000_000_000
 
 
 class Progress:
@@ -41,11 +77,11 @@ class Progress:
     def __init__(self, stream: TextIO, clock: Clock) -> None:
         self._clock = clock
         self._line = TerminalLine(stream) if stream.isatty() else None
-        self._interval_ns = _PLAIN_NS if self._line is None else _DRAWN_NS
+        self._interval_ns = _PLAIN_INTERVAL_NS if self._line is None else _TERMINAL_INTERVAL_NS
         self._shown_ns = clock.monotonic_ns()
 
     def show(self, text: str) -> None:
-        """Say it, unless something was said just now: any number of calls is cheap."""
+        """Print the text, unless another one was printed just before: calls are cheap."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._shown_ns < self._interval_ns:
             return
@@ -56,16 +92,16 @@ class Progress:
             self._line.show(text)
 
     def clear(self) -> None:
-        """Take the terminal's line away, before anything else is printed."""
+        """Remove the line of the terminal, before anything else is printed."""
         if self._line is not None:
             self._line.show("")
 
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Of one piece of work."""
-    one = Progress(sys.stderr, SystemClock())
+    """The progress of one piece of work, cleared at its end."""
+    shown = Progress(sys.stderr, SystemClock())
     try:
-        yield one
+        yield shown
     finally:
-        one.clear()
+        shown.clear()

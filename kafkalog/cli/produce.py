@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkalog.cli.arguments import topic_argument
+from kafkalog.cli.arguments import acks_option, topic_argument
 from kafkalog.cli.connection import PARTIAL_FAILURE, message_of, with_client
 from kafkalog.cli.output import progress
 from kafkalog.client import ClientError, path_of
@@ -26,7 +26,7 @@ _BATCH_BYTES = 512 << 10
 
 
 class _BadLine(Exception):
-    """A line of the input that is no record; the message names its number."""
+    """A line of the input that is not a record; the message names its number."""
 
 
 def _base64(data: bytes | None) -> str | None:
@@ -44,7 +44,7 @@ def _from_line(line: bytes, number: int, key_separator: bytes | None) -> dict[st
 
 
 def _from_json(line: bytes, number: int) -> dict[str, Any]:
-    """JSONL as the daemon's own records: key and value as text, or base64 with --binary fields."""
+    """A record of the HTTP API: key and value in base64."""
     try:
         record = json.loads(line)
     except ValueError as error:
@@ -59,9 +59,9 @@ def _from_json(line: bytes, number: int) -> dict[str, Any]:
 def _batches(
     stream: BinaryIO, key_separator: bytes | None, is_jsonl: bool
 ) -> Iterator[list[dict[str, Any]]]:
-    """Records in groups; a group ends early when its bytes are enough, or the input pauses.
+    """Records in groups of at most _BATCH_RECORDS, or about _BATCH_BYTES.
 
-    _BadLine at the first line that is no record, behind all that stand before it.
+    Raises _BadLine at the first line that is not a record, after all records before it.
     """
     batch: list[dict[str, Any]] = []
     size = 0
@@ -73,7 +73,7 @@ def _batches(
             )
         except _BadLine:
             if batch:
-                yield batch  # else how much is appended would depend on where a group ends
+                yield batch  # otherwise the end of a group would decide how much is appended
             raise
         batch.append(record)
         size += len(line)
@@ -86,8 +86,12 @@ def _batches(
 
 @click.command()
 @topic_argument()
-@click.option("--partition", type=int, help="Default: by key, or one for all when there is none.")
-@click.option("--key-separator", "-K", help="Split each line into key and value here.")
+@click.option(
+    "--partition",
+    type=int,
+    help="Default: by key; records without a key go together to one partition.",
+)
+@click.option("--key-separator", "-K", help="Split each line into key and value at this text.")
 @click.option(
     "--format",
     "input_format",
@@ -96,12 +100,10 @@ def _batches(
     show_default=True,
     help="jsonl: base64 records {key, value, headers, timestamp} as in the HTTP API.",
 )
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
-@click.option("--verbose", "-v", is_flag=True, help="Print where each record went.")
+@acks_option
+@click.option("--verbose", "-v", is_flag=True, help="Print partition and offset of each record.")
 @with_client
-@click.pass_context
 def produce(
-    ctx: click.Context,
     topic: str,
     partition: int | None,
     key_separator: str | None,
@@ -110,10 +112,10 @@ def produce(
     verbose: bool,
     client: Client,
 ) -> None:
-    """Append standard input to a topic, a line a record. Exit 3 when some were not appended.
+    """Append lines of standard input to a topic as records. Exit 3 when some were not appended.
 
-    A request that fails whole is the last one; "N of M" counts what was sent until then. A line
-    that is no record is the end, too: those before it are appended, and their number is told.
+    Stops at a request that fails as a whole; "N of M" counts the records sent until then. Stops
+    also at a line that is not a record; the records before it are appended and counted.
 
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
@@ -122,7 +124,7 @@ def produce(
     names = ("topics", topic) if partition is None else ("topics", topic, "partitions", partition)
     path, query = path_of(*names), {} if acks is None else {"acks": acks}
     separator = key_separator.encode() if key_separator is not None else None
-    sent, is_told = 0, True
+    sent, is_answered = 0, True
     reasons: Counter[str] = Counter()
     bad_line: _BadLine | None = None
     try:
@@ -134,12 +136,12 @@ def produce(
                     ).json
                 except ClientError as error:
                     if sent == reasons.total():
-                        raise  # nothing was appended: its reason is the command's
+                        raise  # nothing was appended
                     sent += len(batch)
                     reasons[message_of(error)] += len(batch)
-                    break  # what ends a whole request would meet the next one, too
+                    break  # the next request would fail for the same reason
                 sent += len(batch)
-                is_told = answer is not None
+                is_answered = answer is not None
                 reasons += _report(topic, answer, verbose)
                 if not verbose:
                     shown.show(f"{sent} records sent")
@@ -153,13 +155,13 @@ def produce(
         click.echo(f"Error: {failed} of {sent} records were not appended.", err=True)
     if bad_line is not None:
         click.echo(f"Error: {bad_line}", err=True)
-        click.echo(f"{'Appended' if is_told else 'Sent'} before it: {sent - failed}", err=True)
+        click.echo(f"{'Appended' if is_answered else 'Sent'} before it: {sent - failed}", err=True)
     if failed or bad_line is not None:
-        ctx.exit(PARTIAL_FAILURE if failed < sent else 1)
+        raise click.exceptions.Exit(PARTIAL_FAILURE if failed < sent else 1)
 
 
 def _report(topic: str, answer: dict[str, Any] | None, verbose: bool) -> Counter[str]:
-    """Print receipts; return failed records by reason. acks=0 answers nothing to report."""
+    """Print offsets if verbose; the number of failed records by reason. None: acks=0."""
     reasons: Counter[str] = Counter()
     for receipt in (answer or {}).get("offsets", ()):
         if receipt["error_code"] is not None:

@@ -1,6 +1,7 @@
-"""``kafkalog records delete``: kafka-delete-records' file and printed lines, honest exit status.
+"""``kafkalog records delete`` and ``kafkalog offsets get``.
 
-``kafkalog offsets get``: where partitions begin and end, and where a moment is in them.
+``records delete`` takes the file of Kafka's kafka-delete-records and prints its lines; unlike the
+tool, it exits with 3 when a partition failed.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import Moment, topic_names
+from kafkalog.cli.arguments import Timestamp, isolation_option, partitions_option, topic_names
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
     RequestFailed,
-    end_with_failures,
+    exit_on_failures,
+    failed_entry,
     is_failed,
     message_of,
+    name_of,
     output_option,
     with_client,
 )
 from kafkalog.cli.main import CommandGroup
+from kafkalog.cli.output import is_printed_as_json
 from kafkalog.client import InvalidRequest, TooLarge
 from kafkalog.client.admin import HIGH_WATERMARK
 from kafkalog.client.records import NO_OFFSET
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.client.fetch import OffsetAt
     from kafkalog.client.records import Isolation, Place
 
-
 TOOL_HEAD = "Executing records delete operation\nRecords delete operation completed:\n"
 
 
@@ -38,28 +41,27 @@ TOOL_HEAD = "Executing records delete operation\nRecords delete operation comple
 @click.option(
     "--offset-json-file",
     type=click.File("rb"),
-    help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1}; -1: all.',
+    help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1};'
+    " offset -1: the high watermark.",
 )
 @click.option("--topic", help="Instead of a file, with --before-offset or --before-time.")
 @click.option("--partition", type=click.IntRange(min=0), help="Default: 0.")
 @click.option(
     "--before-offset",
     type=click.IntRange(min=-1),
-    help="Records below it go; -1 is the high watermark.",
+    help="Delete records below it; -1: the high watermark.",
 )
 @click.option(
     "--before-time",
-    type=Moment(),
-    help="What lies in front of the first record at or after it goes.",
+    type=Timestamp(),
+    help="Delete records before the first one at or after this time.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="With --topic: show the new log start, delete nothing."
+    "--dry-run", is_flag=True, help="With --topic: show the new log start; delete nothing."
 )
 @with_client
 @output_option
-@click.pass_context
 def delete(
-    ctx: click.Context,
     offset_json_file: Any,  # noqa: ANN401 - click's open file
     topic: str | None,
     partition: int | None,
@@ -75,10 +77,10 @@ def delete(
 
     Example: kafkalog records delete --topic orders --before-offset 40000
     """
-    places = (before_offset, before_time)
-    if offset_json_file is not None and (topic, partition, *places) == (None,) * 4 and not dry_run:
+    bounds = (before_offset, before_time)
+    if offset_json_file is not None and (topic, partition, *bounds) == (None,) * 4 and not dry_run:
         body: bytes = offset_json_file.read()
-    elif offset_json_file is None and topic is not None and places.count(None) == 1:
+    elif offset_json_file is None and topic is not None and bounds.count(None) == 1:
         number = partition or 0
         offset = before_offset
         if before_time is not None:
@@ -91,22 +93,20 @@ def delete(
             " --before-time."
         )
     if dry_run:
-        answer = _would_be(client, entry)
+        answer = _dry_run(client, entry)
     else:
-        answer = _done(client, body, None if offset_json_file is None else offset_json_file.name)
+        answer = _deleted(client, body, None if offset_json_file is None else offset_json_file.name)
     entries = answer["partitions"]
-    if output == "json":
-        click.echo(json.dumps(answer))
-    else:
+    if not is_printed_as_json(output, answer):
         _print_tool_lines(entries)
     if any(map(is_failed, entries)):
-        ctx.exit(PARTIAL_FAILURE)
+        raise click.exceptions.Exit(PARTIAL_FAILURE)
 
 
-def _done(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
-    """The daemon's answer. RequestFailed names the file whose text it does not take.
+def _deleted(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
+    """The daemon's answer. The text of the file is sent unchanged, because the daemon checks it.
 
-    The file goes as it is: what is wrong in it is the daemon's to say.
+    Raises RequestFailed with the name of a file that the daemon refuses.
     """
     try:
         answer: dict[str, Any] = client.call("POST", "/v1/records:delete", body).json
@@ -117,34 +117,37 @@ def _done(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
     return answer
 
 
-def _offset_at(client: Client, topic: str, partition: int, moment_ms: int) -> int:
-    """Of the first record at or after it; without one, behind all that can be read now."""
-    found = client.offset_at(topic, partition, moment_ms).offset
+def _offset_at(client: Client, topic: str, partition: int, timestamp_ms: int) -> int:
+    """The offset of the first record at or after the time; without one, the high watermark."""
+    found = client.offset_at(topic, partition, timestamp_ms).offset
     return client.offset_range(topic, partition)[1] if found == NO_OFFSET else found
 
 
-def _would_be(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
-    """What the daemon would answer. RequestFailed for an offset that it would refuse."""
+def _dry_run(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
+    """What the daemon would answer. Raises RequestFailed for an offset that it would refuse."""
     topic, partition, offset = entry["topic"], entry["partition"], entry["offset"]
     start, end = client.offset_range(topic, partition)
     if offset > end:
-        raise RequestFailed(f"{topic}-{partition} can be read up to {end}, not up to {offset}.")
+        raise RequestFailed(
+            f"Offset {offset} is above the high watermark of {topic}-{partition}, {end}."
+        )
     click.echo("Nothing was deleted: this is a dry run.", err=True)
     low_watermark = end if offset == HIGH_WATERMARK else max(offset, start)
-    name = {"topic": topic, "partition": partition}
-    return {"partitions": [{**name, "low_watermark": low_watermark}], "dry_run": True}
+    found = {"topic": topic, "partition": partition, "low_watermark": low_watermark}
+    return {"partitions": [found], "dry_run": True}
 
 
 def _print_tool_lines(entries: list[dict[str, Any]]) -> None:
-    """In the form of kafka-delete-records.sh, with our own reasons, which name the offsets."""
+    """The form of kafka-delete-records.sh, with the daemon's reasons, which name the offsets."""
     click.echo(TOOL_HEAD, nl=False)
     for entry in entries:
-        name = f"{entry['topic']}-{entry['partition']}"
         if is_failed(entry):
-            click.echo(f"partition: {name}\terror: {entry['error']}")
+            click.echo(f"partition: {name_of(entry)}\terror: {entry['error']}")
         else:
-            click.echo(f"partition: {name}\tlow_watermark: {entry['low_watermark']}")
+            click.echo(f"partition: {name_of(entry)}\tlow_watermark: {entry['low_watermark']}")
 
+
+# ---- offsets
 
 _PLACES: dict[str, Place] = {
     "latest": "latest",
@@ -153,10 +156,10 @@ _PLACES: dict[str, Place] = {
 }
 
 
-class PlaceOrMoment(Moment):
-    """A named place, or a moment."""
+class PlaceOrTimestamp(Timestamp):
+    """A named place in the log, or a time."""
 
-    kinds = f"{', '.join(_PLACES)}, {Moment.kinds}"
+    kinds = f"{', '.join(_PLACES)}, {Timestamp.kinds}"
 
     def convert(
         self,
@@ -170,32 +173,24 @@ class PlaceOrMoment(Moment):
 
 @click.group(cls=CommandGroup)
 def offsets() -> None:
-    """Where partitions begin and end, and where a moment is in them."""
+    """Look up offsets: where partitions start and end, and the first offset at a time."""
 
 
 @offsets.command()
 @click.argument("topics", nargs=-1, shell_complete=topic_names)
-@click.option(
-    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, help="Default: all."
-)
+@partitions_option
 @click.option(
     "--at",
-    type=PlaceOrMoment(),
+    type=PlaceOrTimestamp(),
     default="latest",
     show_default=True,
-    help="latest, earliest, max-timestamp, or the first record at or after a moment: ms since 1970"
-    " or ISO-8601.",
+    help="latest, earliest, max-timestamp, or the first record at or after a time: ms since 1970 or"
+    " ISO-8601.",
 )
-@click.option(
-    "--isolation",
-    type=click.Choice(["read_uncommitted", "read_committed"]),
-    help="read_committed: in front of the first open transaction.",
-)
+@isolation_option
 @with_client
 @output_option
-@click.pass_context
 def get(
-    ctx: click.Context,
     topics: tuple[str, ...],
     numbers: tuple[int, ...],
     at: Place | int,
@@ -203,9 +198,9 @@ def get(
     client: Client,
     output: str,
 ) -> None:
-    """Offsets of TOPICS, of all without one: topic:partition:offset, "none" where nothing is.
+    """Print offsets of TOPICS, or of all topics, as topic:partition:offset.
 
-    Exit 3 when a partition has no answer.
+    Prints "none" for a partition without such a record. Exit 3 when a partition failed.
 
     Example: kafkalog offsets get orders --at 2026-01-31T12:00:00Z
     """
@@ -217,21 +212,19 @@ def get(
     ]
     found = client.list_offsets(wanted, at, isolation=isolation or "read_uncommitted")
     entries = [offset_entry(each) for each in found]
-    if output == "json":
-        click.echo(json.dumps(entries))
-    else:
+    if not is_printed_as_json(output, entries):
         for entry in entries:
             if not is_failed(entry):
-                place = "none" if entry["offset"] is None else entry["offset"]
-                click.echo(f"{entry['topic']}:{entry['partition']}:{place}")
-    end_with_failures(ctx, entries)
+                offset = "none" if entry["offset"] is None else entry["offset"]
+                click.echo(f"{entry['topic']}:{entry['partition']}:{offset}")
+    exit_on_failures(entries)
 
 
 def offset_entry(found: OffsetAt) -> dict[str, Any]:
-    """As a document; None for an offset or a timestamp that there is not, or why it is unknown."""
-    name = {"topic": found.topic, "partition": found.partition}
+    """As a JSON object: None for -1, or a failed entry."""
     if found.error is not None:
-        return {**name, "error_code": found.error.error_code, "error": message_of(found.error)}
+        return failed_entry(found.topic, found.partition, found.error)
+    name = {"topic": found.topic, "partition": found.partition}
     offset, timestamp_ms = (
         None if number == NO_OFFSET else number for number in (found.offset, found.timestamp_ms)
     )

@@ -1,142 +1,41 @@
-"""``kafkalog topics``: create, list, describe, alter, delete. Text is Kafka's.
+"""``kafkalog topics``: create, list, describe, alter, trim and delete. The text is Kafka's.
 
-``kafkalog topics trim``: records that are older than an offset or a moment, of whole topics.
-
-Shown first, done with --execute. What goes is a prefix of each log: timestamps need not rise with
-offsets, so records that are older than the moment stay where they lie behind one that is not.
+``trim`` deletes the oldest records of all partitions of a topic, up to an offset or a time. It only
+shows the new log starts without --execute. A prefix of each log is deleted. Timestamps need not
+rise with offsets, so records older than the given time are retained after one that is not older.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import Moment, config_pairs, topic_argument, topic_configs_option
+from kafkalog.cli.arguments import (
+    Timestamp,
+    config_pairs,
+    execute_option,
+    partitions_option,
+    topic_argument,
+    topic_configs_option,
+)
 from kafkalog.cli.configs import print_configs
 from kafkalog.cli.connection import (
-    end_with_failures,
+    exit_on_failures,
+    failed_entry,
     is_failed,
-    message_of,
     output_option,
     with_client,
 )
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import print_table
+from kafkalog.cli.output import is_printed_as_json, print_table
 from kafkalog.cli.records import offset_entry
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
 
 
-_HEADINGS = ("TOPIC", "PARTITION", "LOG-START", "NEW-START", "OFFSETS GONE")
-
-
-@click.command()
-@topic_argument()
-@click.option(
-    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, help="Default: all."
-)
-@click.option("--before-offset", type=click.IntRange(min=0), help="What lies below it goes.")
-@click.option(
-    "--before-time", type=Moment(), help="What lies in front of the first record at or after it."
-)
-@click.option("--execute", is_flag=True, help="Do it; without, it is only shown.")
-@with_client
-@output_option
-@click.pass_context
-def trim(
-    ctx: click.Context,
-    topic: str,
-    numbers: tuple[int, ...],
-    before_offset: int | None,
-    before_time: int | None,
-    execute: bool,
-    client: Client,
-    output: str,
-) -> None:
-    """Delete the oldest records of a topic; shows each partition's new log start.
-
-    With --before-time a partition whose records are all older loses all of them; one that is out of
-    order keeps older records behind newer ones. Exit 3 when a partition failed; others are done.
-
-    Example: kafkalog topics trim orders --before-time 2026-01-31T00:00:00Z --execute
-    """
-    if (before_offset is None) is (before_time is None):
-        raise click.UsageError("Give either --before-offset or --before-time")
-    partitions = numbers or range(client.describe_topic(topic)["partitions_count"])
-    entries = _planned(
-        client, [(topic, number) for number in partitions], before_offset, before_time
-    )
-    if execute:
-        entries = _executed(client, entries)
-    if output == "json":
-        click.echo(json.dumps({"dry_run": not execute, "partitions": entries}))
-    else:
-        print_table([_HEADINGS, *(_row(each) for each in entries if not is_failed(each))])
-    if not execute:
-        click.echo("Nothing was deleted; add --execute.", err=True)
-    end_with_failures(ctx, entries)
-
-
-def _planned(
-    client: Client,
-    partitions: list[tuple[str, int]],
-    before_offset: int | None,
-    before_time_ms: int | None,
-) -> list[dict[str, Any]]:
-    """Of each partition its log start and the one that it shall have, or why that is unknown."""
-    starts = [offset_entry(each) for each in client.list_offsets(partitions, "earliest")]
-    ends = [offset_entry(each) for each in client.list_offsets(partitions, "latest")]
-    if before_time_ms is None:
-        places = [{"offset": before_offset}] * len(partitions)
-    else:
-        places = [offset_entry(one) for one in client.list_offsets(partitions, before_time_ms)]
-    return [
-        _plan(start, end, place) for start, end, place in zip(starts, ends, places, strict=True)
-    ]
-
-
-def _plan(start: dict[str, Any], end: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
-    """Nothing at or after the moment: all that can be read now. A log start never goes back."""
-    for entry in (start, end, place):
-        if is_failed(entry):
-            return entry
-    wanted = end["offset"] if place["offset"] is None else place["offset"]
-    name = {"topic": start["topic"], "partition": start["partition"]}
-    new_start = max(start["offset"], wanted)
-    return {**name, "log_start_offset": start["offset"], "new_log_start_offset": new_start}
-
-
-def _executed(client: Client, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries with the log starts that came of it, and the failures of those that failed."""
-    wanted = {
-        (entry["topic"], entry["partition"]): entry["new_log_start_offset"]
-        for entry in entries
-        if not is_failed(entry) and entry["new_log_start_offset"] > entry["log_start_offset"]
-    }
-    if not wanted:
-        return entries
-    outcomes = {(one.topic, one.partition): one for one in client.delete_records(wanted)}
-    done = []
-    for entry in entries:
-        outcome = outcomes.get((entry["topic"], entry["partition"]))
-        if outcome is None:
-            done.append(entry)
-        elif outcome.error is not None:
-            name = {"topic": entry["topic"], "partition": entry["partition"]}
-            error = outcome.error
-            done.append({**name, "error_code": error.error_code, "error": message_of(error)})
-        else:
-            done.append({**entry, "new_log_start_offset": outcome.low_watermark})
-    return done
-
-
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    start, new_start = entry["log_start_offset"], entry["new_log_start_offset"]
-    numbers = (entry["partition"], start, new_start, new_start - start)
-    return (entry["topic"], *map(str, numbers))
+_HEADINGS = ("TOPIC", "PARTITION", "LOG-START", "NEW-START", "OFFSETS DELETED")
 
 
 COLLISION_WARNING = (
@@ -150,16 +49,15 @@ def topics() -> None:
     """Create, list, describe, alter, trim and delete topics."""
 
 
-topics.add_command(trim)
-
-
 @topics.command()
 @click.argument("name")
 @click.option(
-    "--partitions", type=click.IntRange(min=1), help="Default: num.partitions of the daemon."
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions. Default: num.partitions of the daemon.",
 )
 @topic_configs_option()
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @with_client
 @output_option
 def create(
@@ -178,8 +76,7 @@ def create(
     if if_not_exists and name in client.list_topics():
         return
     entity = client.create_topic(name, partitions=partitions, configs=pairs)
-    if output == "json":
-        click.echo(json.dumps(entity))
+    if is_printed_as_json(output, entity):
         return
     if "." in name or "_" in name:
         click.echo(COLLISION_WARNING)
@@ -191,16 +88,14 @@ def create(
 @with_client
 @output_option
 def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
-    """Names of all topics, one a line.
+    """List the names of all topics, one per line.
 
     Example: kafkalog topics list --exclude-internal
     """
     names = client.list_topics()
     if exclude_internal:
         names = [name for name in names if not name.startswith("__")]
-    if output == "json":
-        click.echo(json.dumps(names))
-    else:
+    if not is_printed_as_json(output, names):
         for name in names:
             click.echo(name)
 
@@ -210,7 +105,7 @@ def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
-    help="How many it shall have; more than it has now.",
+    help="The new number of partitions; must be higher than now.",
 )
 @topic_configs_option()
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
@@ -222,9 +117,10 @@ def alter(
     deleted: tuple[str, ...],
     client: Client,
 ) -> None:
-    """Change configs or add partitions; at once, and for good. Says nothing when done.
+    """Change configs or add partitions. Prints nothing when done.
 
-    Configs first: a refused one leaves the partitions as they are.
+    Changes are in force at once and survive a restart. Configs are changed first: when one is
+    refused, no partitions are added.
 
     Example: kafkalog topics alter orders --partitions 6 --config retention.ms=86400000
     """
@@ -239,13 +135,13 @@ def alter(
 
 @topics.command()
 @topic_argument("name", required=False)
-@click.option("--configs", "with_configs", is_flag=True, help="Every config and its sources.")
+@click.option("--configs", "with_configs", is_flag=True, help="Print every config and its sources.")
 @with_client
 @output_option
 def describe(name: str | None, with_configs: bool, client: Client, output: str) -> None:
-    """Id, partitions and configs of one topic, or of all.
+    """Print id, partitions and configs of one topic, or of all.
 
-    As in Kafka, a partition that is not served has no leader; why goes to standard error.
+    As in Kafka, a partition that is not served has no leader; the reason goes to standard error.
 
     Example: kafkalog topics describe orders --configs
     """
@@ -253,8 +149,7 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
     if with_configs:
         for entity in entities:
             entity["configs"] = client.topic_configs(entity["topic_name"])
-    if output == "json":
-        click.echo(json.dumps(entities))
+    if is_printed_as_json(output, entities):
         return
     node = client.broker_id()
     for entity in entities:
@@ -274,7 +169,7 @@ def _print_description(entity: dict[str, Any], node: int) -> None:
 
 
 def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[str]:
-    """Kafka's: one of the topic, then one of each partition."""
+    """Kafka's lines: one of the topic, then one of each partition."""
     topic = entity["topic_name"]
     lines = [
         f"Topic: {topic}\tTopicId: {entity['topic_id']}\tPartitionCount:"
@@ -295,8 +190,109 @@ def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[s
 @topic_argument("name")
 @with_client
 def delete(name: str, client: Client) -> None:
-    """Delete a topic and, after its delay, its files. Says nothing when done.
+    """Delete a topic, and its files after file.delete.delay.ms. Prints nothing when done.
 
     Example: kafkalog topics delete orders
     """
     client.delete_topic(name)
+
+
+# ---- trim
+
+
+@topics.command()
+@topic_argument()
+@partitions_option
+@click.option("--before-offset", type=click.IntRange(min=0), help="Delete records below it.")
+@click.option(
+    "--before-time",
+    type=Timestamp(),
+    help="Delete records before the first one at or after this time.",
+)
+@execute_option
+@with_client
+@output_option
+def trim(
+    topic: str,
+    numbers: tuple[int, ...],
+    before_offset: int | None,
+    before_time: int | None,
+    execute: bool,
+    client: Client,
+    output: str,
+) -> None:
+    """Delete the oldest records of a topic; shows the new log start of each partition.
+
+    With --before-time all records of a partition are deleted if all are older. A partition whose
+    timestamps are not in order retains older records after newer ones. Exit 3 when a partition
+    failed; the others are trimmed.
+
+    Example: kafkalog topics trim orders --before-time 2026-01-31T00:00:00Z --execute
+    """
+    if (before_offset is None) is (before_time is None):
+        raise click.UsageError("Give either --before-offset or --before-time")
+    partitions = numbers or range(client.describe_topic(topic)["partitions_count"])
+    entries = _planned(
+        client, [(topic, number) for number in partitions], before_offset, before_time
+    )
+    if execute:
+        entries = _executed(client, entries)
+    if not is_printed_as_json(output, {"dry_run": not execute, "partitions": entries}):
+        print_table([_HEADINGS, *(_row(each) for each in entries if not is_failed(each))])
+    if not execute:
+        click.echo("Nothing was deleted; add --execute.", err=True)
+    exit_on_failures(entries)
+
+
+def _planned(
+    client: Client,
+    partitions: list[tuple[str, int]],
+    before_offset: int | None,
+    before_time_ms: int | None,
+) -> list[dict[str, Any]]:
+    """The log start of each partition and the new one, or a failed entry."""
+    starts = [offset_entry(each) for each in client.list_offsets(partitions, "earliest")]
+    ends = [offset_entry(each) for each in client.list_offsets(partitions, "latest")]
+    if before_time_ms is None:
+        targets = [{"offset": before_offset}] * len(partitions)
+    else:
+        targets = [offset_entry(one) for one in client.list_offsets(partitions, before_time_ms)]
+    return list(map(_plan, starts, ends, targets))
+
+
+def _plan(start: dict[str, Any], end: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
+    """Without a record at or after the time, the log end. A log start never moves back."""
+    for entry in (start, end, target):
+        if is_failed(entry):
+            return entry
+    wanted = end["offset"] if target["offset"] is None else target["offset"]
+    name = {"topic": start["topic"], "partition": start["partition"]}
+    new_start = max(start["offset"], wanted)
+    return {**name, "log_start_offset": start["offset"], "new_log_start_offset": new_start}
+
+
+def _executed(client: Client, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries with the log starts after the deletion, or failed entries."""
+    wanted = {
+        (entry["topic"], entry["partition"]): entry["new_log_start_offset"]
+        for entry in entries
+        if not is_failed(entry) and entry["new_log_start_offset"] > entry["log_start_offset"]
+    }
+    if not wanted:
+        return entries
+    outcomes = {(one.topic, one.partition): one for one in client.delete_records(wanted)}
+    done = []
+    for entry in entries:
+        outcome = outcomes.get((entry["topic"], entry["partition"]))
+        if outcome is None:
+            done.append(entry)
+        elif outcome.error is not None:
+            done.append(failed_entry(outcome.topic, outcome.partition, outcome.error))
+        else:
+            done.append({**entry, "new_log_start_offset": outcome.low_watermark})
+    return done
+
+
+def _row(entry: dict[str, Any]) -> tuple[object, ...]:
+    start, new_start = entry["log_start_offset"], entry["new_log_start_offset"]
+    return (entry["topic"], entry["partition"], start, new_start, new_start - start)

@@ -7,10 +7,10 @@
         for record in client.tail("orders", 0, start="earliest", is_endless=False):
             print(record.offset, record.value)
 
-The modules, in the order one reads them: `messages` (what is sent and answered), `failures` (what
-is raised), `conversation` (when a request is sent again: the one core of both clients), `records`,
-`methods`, `appends`, `producer`, `fetches`, `tail`, `sinks`, `administration`, `operations`, then
-`client` and `async_client`, which alone know sockets. `batches` is imported at the first record.
+The modules in reading order: `messages` (requests, answers, addresses), `errors`, `retry` (when a
+request is sent again; the core of both clients), `records`, `produce`, `producer`, `fetch`,
+`sinks`, `admin`, `operations`, then `client` and `async_client`, which alone use sockets. `batches`
+is imported at the first record.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _OF_ASYNCIO = ("AsyncClient", "AsyncProducer", "AsyncTail")
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
-    """The classes for asyncio, when they are asked for: aiohttp takes a quarter of a second."""
+    """The classes for asyncio at their first use: importing aiohttp takes a quarter of a second."""
     if name not in _OF_ASYNCIO:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from kafkalog.client import async_client

@@ -1,12 +1,8 @@
-"""Topics, configs, groups, delete-records and everything an operator asks a daemon.
+"""Topics, configs, groups, deletion of records, logs, transactions and the daemon itself.
 
-Answers that are documents stay what docs/http.md says of them. Each may raise a ClientError;
-docstrings name those that a caller will want to tell apart. What is not repeated after a lost
-answer (OutcomeUnknown) says so: look before you call again.
-
-What a job that archives topics tells the daemon: how far it has come.
-
-Transactions that are open in a partition, and an end to one that nobody else ends.
+Documents are those of docs/http.md. Every operation may raise a ClientError; docstrings name those
+that a caller may want to distinguish. An operation that is not repeated after a lost answer
+(OutcomeUnknown) says so: check its outcome before you call it again.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
 
 Partition = tuple[str, int]
 HIGH_WATERMARK = -1
-_CLEAN_SECONDS = 86_400.0  # a clean of a large log takes its time
+_CLEAN_SECONDS = 86_400.0  # a clean of a large log takes long
 
 
 def call(
@@ -41,12 +37,12 @@ def call(
     repeat: Repeat | None = None,
     wait_seconds: float = 0.0,
 ) -> Steps[Answer]:
-    """Any route of the API: for what has no method here.
+    """Any route of the API, for those without a method here.
 
     path          quoted, see ``path_of``
     body          bytes as they are, anything else as JSON
-    repeat        None: a GET always, anything else only if nothing was done
-    wait_seconds  how long the daemon may take beyond the client's time-out
+    repeat        None: a GET always, other methods only if nothing was done
+    wait_seconds  how long the daemon may take beyond the client's timeout
     """
     if repeat is None:
         repeat = Repeat.ALWAYS if method == "GET" else Repeat.IF_NOTHING_WAS_DONE
@@ -94,7 +90,7 @@ def _entries(document: Json, name: str) -> list[Any]:
     """The list of a document. Raises BadAnswer."""
     entries = document.get(name) if isinstance(document, dict) else None
     if not isinstance(entries, list):
-        raise BadAnswer(f"The answer has no {name}: it is not the daemon's.")
+        raise BadAnswer(f"The answer has no {name}: it is not from the daemon.")
     return entries
 
 
@@ -133,7 +129,7 @@ def partitions(topic: str) -> Steps[list[Json]]:
 def create_topic(
     topic: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
 ) -> Steps[Json]:
-    """Make a topic, durable when this returns. Not repeated after a lost answer.
+    """Create a topic; durable when this returns. Not repeated after a lost answer.
 
     partitions  None: num.partitions of the daemon
 
@@ -148,11 +144,11 @@ def create_topic(
 
 
 def grow_topic(topic: str, partitions: int) -> Steps[None]:
-    """Give it more partitions, all or none. Not repeated after a lost answer.
+    """Add partitions, all or none. Not repeated after a lost answer.
 
-    partitions  how many it shall have
+    partitions  the new number of partitions
 
-    Raises UnknownTopic, InvalidRequest when it has as many.
+    Raises UnknownTopic, InvalidRequest when the number is not higher.
     """
     path = path_of(*(yield from _cluster()), "topics", topic)
     yield from _post(path, {"partitions_count": partitions}, method="PATCH")
@@ -179,7 +175,7 @@ def topic_configs(topic: str) -> Steps[list[Json]]:
 def alter_topic_configs(
     topic: str, to_set: Mapping[str, str] | None = None, *, to_delete: Iterable[str] = ()
 ) -> Steps[None]:
-    """Set configs and put others back to their default: all or none, durable, at once in force.
+    """Set configs and reset others to their defaults: all or none, durable, in force at once.
 
     Raises UnknownTopic, InvalidRequest.
     """
@@ -188,7 +184,7 @@ def alter_topic_configs(
 
 
 def broker_id() -> Steps[int]:
-    """The number of the one node."""
+    """The id of the node."""
     (node,) = _entries((yield from _get("/brokers")), "brokers")
     return int(node)
 
@@ -220,7 +216,7 @@ def _alteration(to_set: Mapping[str, str] | None, to_delete: Iterable[str]) -> J
 
 @dataclass(frozen=True, slots=True)
 class LowWatermark:
-    """The new log start of a partition whose records were deleted, or why they were not."""
+    """The new log start of a partition after a deletion, or why there is none."""
 
     topic: str
     partition: int
@@ -231,8 +227,9 @@ class LowWatermark:
 def delete_records(offsets: Mapping[Partition, int]) -> Steps[list[LowWatermark]]:
     """Delete records below an offset of each (topic, partition); durable when this returns.
 
-    ``HIGH_WATERMARK`` (-1) stands for all that can be read, and is not repeated after a lost
-    answer: it would take what came meanwhile. A partition's failure is the ``error`` of its entry.
+    ``HIGH_WATERMARK`` (-1) deletes all that can be read. It is not repeated after a lost answer,
+    because it would delete records appended meanwhile. The failure of a partition is the ``error``
+    of its entry.
     """
     wanted = [
         {"topic": topic, "partition": number, "offset": offset}
@@ -259,17 +256,17 @@ def delete_records(offsets: Mapping[Partition, int]) -> Steps[list[LowWatermark]
 
 
 def list_groups() -> Steps[list[Json]]:
-    """Groups that have commits or members."""
+    """Groups that have committed offsets or members."""
     return _entries((yield from _get("/v1/groups")), "groups")
 
 
 def describe_group(group: str) -> Steps[Json]:
-    """Members and commits beside the logs, with lags. Raises UnknownGroup."""
+    """Members and committed offsets of a group, with lags. Raises UnknownGroup."""
     return (yield from _get(path_of("v1", "groups", group)))
 
 
 def delete_group(group: str) -> Steps[None]:
-    """All commits of a group without members.
+    """Delete a group without members, with all its committed offsets.
 
     Raises NonEmptyGroup, UnknownGroup, also when the answer of the try that deleted it was lost.
     """
@@ -277,7 +274,7 @@ def delete_group(group: str) -> Steps[None]:
 
 
 def group_offsets(group: str) -> Steps[dict[Partition, int]]:
-    """What a group has committed: the next record that it wants. Nothing of an unknown one."""
+    """The committed offsets of a group: the next records it will read. Empty if it is unknown."""
     answer = yield from _get(path_of("v1", "groups", group, "offsets"))
     commits = _entries(answer, "offsets")
     return {(each["topic"], each["partition"]): each["offset"] for each in commits}
@@ -306,12 +303,12 @@ def reset_group_offsets(
     topics: Iterable[str] | None = None,
     dry_run: bool = True,
 ) -> Steps[list[Json]]:
-    """Set the offsets of a group without members, or say what they would be.
+    """Reset the offsets of a group without members, or show what they would be.
 
     value   of a timestamp (ms since 1970 or ISO-8601), an offset or a shift
     topics  None: all that it has committed
 
-    Not repeated after a lost answer unless ``dry_run``. A partition's failure is its entry's.
+    Not repeated after a lost answer unless ``dry_run``. The failure of a partition is its entry.
     Raises UnknownGroup, NonEmptyGroup, InvalidRequest.
     """
     wanted: Json = {"to": to, "dry_run": dry_run}
@@ -330,17 +327,17 @@ def reset_group_offsets(
 
 
 def describe_log(topic: str, partition: int) -> Steps[Json]:
-    """Where a log begins and ends, what of it is durable, its size."""
+    """Start, end, recovery point and size of a log."""
     return (yield from _get(_log(topic, partition, "log")))
 
 
 def explain_retention(topic: str, partition: int) -> Steps[Json]:
-    """Every segment: why it is still here, and when it goes."""
+    """Every segment: why it is kept, and when it is deleted."""
     return (yield from _get(_log(topic, partition, "segments")))
 
 
 def roll_log(topic: str, partition: int) -> Steps[Json]:
-    """Close the active segment; an empty one stays."""
+    """Roll the active segment, unless it is empty."""
     return (yield from _post(_log(topic, partition, "log:roll"), {}, Repeat.ALWAYS))
 
 
@@ -355,7 +352,7 @@ def losses(topic: str, partition: int) -> Steps[Json]:
 
 
 def accept_loss(topic: str, partition: int, first_offset: int, last_offset: int) -> Steps[Json]:
-    """Give up a lost range as ``losses`` names it, for good; what is left. Raises InvalidRequest.
+    """Accept the loss of a range of ``losses``, permanently; the losses left. InvalidRequest.
 
     Durable when this returns; accepting it again changes nothing.
     """
@@ -370,7 +367,7 @@ def _log(topic: str, partition: int, what: str) -> str:
 def run_retention(
     partitions: Iterable[Partition] | None = None, *, dry_run: bool = False
 ) -> Steps[Json]:
-    """A retention pass now, over these partitions or over all; dry: what would go."""
+    """Run a retention pass over these partitions or all; dry_run: show what it would delete."""
     wanted: Json = {"dry_run": dry_run}
     if partitions is not None:
         wanted["partitions"] = _named(partitions)
@@ -385,7 +382,7 @@ def simulate_retention(
     at: str | None = None,
     partition: int | None = None,
 ) -> Steps[Json]:
-    """What would go within so many ms if these were the topic's configs. Changes nothing."""
+    """What retention would delete within the horizon with these configs. Changes nothing."""
     wanted: Json = {"topic": topic, "configs": dict(configs), "horizon_ms": horizon_ms}
     if at is not None:
         wanted["at"] = at
@@ -395,7 +392,7 @@ def simulate_retention(
 
 
 def cleaner_status(topic: str | None = None) -> Steps[Json]:
-    """The cleaner's threads and logs, of one topic or all."""
+    """The cleaner threads, and the logs of one topic or all."""
     query: dict[str, str | int] = {} if topic is None else {"topic": topic}
     return (yield from _get("/v1/cleaner", **query))
 
@@ -403,9 +400,9 @@ def cleaner_status(topic: str | None = None) -> Steps[Json]:
 def run_cleaner(
     partitions: Iterable[Partition] | None = None, *, dry_run: bool = False
 ) -> Steps[list[Json]]:
-    """Clean now; None: all that have something to clean. May take hours.
+    """Clean now; None: all logs that have something to clean. May take hours.
 
-    Not repeated after a lost answer. A partition's failure is its entry's.
+    Not repeated after a lost answer. The failure of a partition is its entry.
     """
     wanted: Json = {} if partitions is None else {"partitions": _named(partitions)}
     if dry_run:
@@ -417,7 +414,7 @@ def run_cleaner(
 def steer_cleaner(
     topic: str, partition: int, action: Literal["pause", "resume", "abort", "retry"]
 ) -> Steps[Json]:
-    """One partition's cleaning; pauses are counted, so none is repeated after a lost answer."""
+    """Control the cleaning of a partition. Not repeated after a lost answer: pauses are counted."""
     document = {"topic": topic, "partition": partition}
     return (yield from _post(f"/v1/cleaner:{action}", document))
 
@@ -441,14 +438,14 @@ def describe_log_dirs(topics: str = "") -> Steps[Json]:
 
 
 def describe_tasks() -> Steps[Json]:
-    """The background tasks: when each ran, runs next, what failed."""
+    """The background tasks: when each ran and runs next, and what failed."""
     return (yield from _get("/v1/tasks"))
 
 
 def begin_backup(
     directory: str, *, topics: Iterable[str] | None = None, is_linked: bool = True
 ) -> Steps[Json]:
-    """Begin to copy the logs into a directory of the daemon's machine: an operation to follow.
+    """Start a backup into a directory of the daemon's machine; returns an operation to follow.
 
     Not repeated after a lost answer. Raises InvalidRequest, Conflict when one is running.
     """
@@ -459,12 +456,12 @@ def begin_backup(
 
 
 def describe_operation(operation_id: str) -> Steps[Json]:
-    """How far work is that outlasts its request. Raises NotFound when it is forgotten."""
+    """The progress of an operation. Raises NotFound when the daemon has forgotten it."""
     return (yield from _get(path_of("v1", "operations", operation_id)))
 
 
 def begin_moves(moves: Mapping[Partition, str]) -> Steps[list[Json]]:
-    """Move each (topic, partition) to another log directory. A refusal is its entry's."""
+    """Move each (topic, partition) to another log directory. A refusal is its entry."""
     wanted = [
         {"topic": topic, "partition": number, "log_dir": log_dir}
         for (topic, number), log_dir in moves.items()
@@ -474,88 +471,64 @@ def begin_moves(moves: Mapping[Partition, str]) -> Steps[list[Json]]:
 
 
 def list_moves() -> Steps[list[Json]]:
-    """Moves under way, and the last one of each partition that ended since the start."""
+    """Moves in progress, and the last ended one of each partition since the start."""
     return _entries((yield from _get("/v1/partition-moves")), "moves")
 
 
 def cancel_move(topic: str, partition: int) -> Steps[Json]:
-    """Give a move up; the partition stays where it is. Raises NotFound when there is none."""
+    """Cancel a move; the partition stays in its log directory. Raises NotFound without a move."""
     answer = yield Request("DELETE", path_of("v1", "partition-moves", topic, partition))
     entry: Json = document_of(answer)
     return entry
 
 
 def archived_offsets(topic: str) -> Steps[list[Json]]:
-    """How far each served partition of a topic is archived, with its lag and what is held for it.
+    """The archived offset of each served partition of a topic, its lag, and what is held for it.
 
     Raises UnknownTopic.
     """
-    answer = yield Request("GET", path_of("v1", "topics", topic, "archived-offsets"))
-    return _partitions_of(document_of(answer))
+    return _entries(
+        (yield from _get(path_of("v1", "topics", topic, "archived-offsets"))), "partitions"
+    )
 
 
 def raise_archived_offsets(
     topic: str, offsets: Mapping[int, int], topic_id: str | None = None
 ) -> Steps[dict[int, int]]:
-    """An archive has everything below these offsets of partitions: all or none; what holds now.
+    """Record that all records below these offsets of partitions are archived: all or none.
 
-    topic_id   of the topic that was archived (`describe_topic`): another one that was made under
-               the name meanwhile is UnknownTopic
+    topic_id   of the topic that was archived (`describe_topic`): a topic that was recreated under
+               the name is UnknownTopic
 
-    Durable when this returns; an offset below the one in force changes nothing. Raises
-    UnknownTopic, UnknownPartition, OffsetAboveHighWatermark.
+    Returns the offsets in force. Durable when this returns; a lower offset than the one in force
+    changes nothing. Raises UnknownTopic, UnknownPartition, OffsetAboveHighWatermark.
     """
     entries = [{"partition": number, "offset": offset} for number, offset in offsets.items()]
     body: Json = {"partitions": entries}
     if topic_id is not None:
         body["topic_id"] = topic_id
-    answer = yield Request(
-        "POST",
-        path_of("v1", "topics", topic, "archived-offsets:raise"),
-        body=json_body(body),
-        repeat=Repeat.ALWAYS,
-    )
-    partitions = _partitions_of(document_of(answer))
-    return {each["partition"]: each["archived_offset"] for each in partitions}
+    path = path_of("v1", "topics", topic, "archived-offsets:raise")
+    answer = yield from _post(path, body, Repeat.ALWAYS)
+    return {each["partition"]: each["archived_offset"] for each in _entries(answer, "partitions")}
 
 
-def _partitions_of(document: Json) -> list[Json]:
-    """The entries of an answer. Raises BadAnswer."""
-    entries = document.get("partitions") if isinstance(document, dict) else None
-    if not isinstance(entries, list):
-        raise BadAnswer("The answer has no partitions: it is not the daemon's.")
-    return entries
+# ---- transactions
 
 
 def describe_producers(topic: str, partition: int) -> Steps[list[Json]]:
-    """What the log of a partition remembers of its producers, by id.
+    """The producers that the log of a partition remembers, by id.
 
     ``current_transaction_start_offset`` is where the producer's open transaction begins, or None.
     Raises UnknownTopic, UnknownPartition.
     """
-    answer = yield Request("GET", _path(topic, partition, "producers"))
-    document = document_of(answer)
-    producers = document.get("producers") if isinstance(document, dict) else None
-    if not isinstance(producers, list):
-        raise BadAnswer("The answer has no producers: it is not the daemon's.")
-    return producers
+    return _entries((yield from _get(_log(topic, partition, "producers"))), "producers")
 
 
 def abort_transaction(topic: str, partition: int, start_offset: int) -> Steps[Json]:
-    """Abort the transaction that begins at an offset, which an adopted directory brought along.
+    """Abort the transaction that begins at an offset, which came with an adopted directory.
 
-    Durable when this returns. Raises UnknownTopic, UnknownPartition, Conflict when none that is
-    open begins there, or when it is a sink's.
+    Durable when this returns. Raises UnknownTopic, UnknownPartition, and Conflict when no open
+    transaction begins there, or when it is a sink's.
     """
-    answer = yield Request(
-        "POST",
-        _path(topic, partition, "transactions:abort"),
-        body=json_body({"start_offset": start_offset}),
-        repeat=Repeat.IF_NOTHING_WAS_DONE,
-    )
-    aborted: Json = document_of(answer)
-    return aborted
-
-
-def _path(topic: str, partition: int, what: str) -> str:
-    return path_of("v1", "topics", topic, "partitions", partition, what)
+    body = {"start_offset": start_offset}
+    return (yield from _post(_log(topic, partition, "transactions:abort"), body))

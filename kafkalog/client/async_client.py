@@ -1,48 +1,41 @@
-"""The client for asyncio: the same operations, HTTP by aiohttp."""
+"""The client for asyncio: the same operations, over HTTP with aiohttp."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import aiohttp
 from yarl import URL
 
-from kafkalog.client.client import MAX_WAIT_MS, reason_of
-from kafkalog.client.fetch import MAX_BYTES, OutOfRange, TailState
+from kafkalog.client.client import reason_of
+from kafkalog.client.fetch import Reader, TailState
 from kafkalog.client.messages import (
     Answer,
     NoAnswer,
     Request,
 )
 from kafkalog.client.operations import Awaiting, Operations
-from kafkalog.client.producer import ProducerIdentity, ProducerState
-from kafkalog.client.retry import Pause, Steps, played
+from kafkalog.client.producer import Appender, ProducerState
+from kafkalog.client.retry import Pause, Steps, with_retries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
 
-    from kafkalog.client.records import (
-        Acks,
-        AppendReceipt,
-        CodecName,
-        ConsumerRecord,
-        Isolation,
-        ProducerRecord,
-    )
+    from kafkalog.client.records import AppendReceipt, ConsumerRecord, ProducerRecord
 
 T = TypeVar("T")
 
 _WHOLE_BYTES = 1 << 20
 
 
-class AsyncClient(Awaiting, Operations):
+class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
     """A daemon at a URL (`Operations` has the parameters), for tasks of one event loop.
 
-    Close it, or use it in ``async with``. A call that is cancelled may have been carried out all
-    the same, as one with OutcomeUnknown.
+    Close it, or use it in ``async with``. A cancelled call may have been carried out, as after
+    OutcomeUnknown.
     """
 
     _session: aiohttp.ClientSession | None
@@ -67,37 +60,15 @@ class AsyncClient(Awaiting, Operations):
         if session is not None:
             await session.close()
 
-    def producer(
-        self,
-        identity: ProducerIdentity | None = None,
-        *,
-        acks: Acks | None = None,
-        codec: CodecName = "none",
-    ) -> AsyncProducer:
-        """See `Client.producer`."""
-        return AsyncProducer(self, ProducerState(identity, acks=acks, codec=codec))
+    def _new_producer(self, state: ProducerState) -> AsyncProducer:
+        return AsyncProducer(self, state)
 
-    def tail(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        start: int | Literal["earliest", "latest"] = "latest",
-        on_out_of_range: OutOfRange = "error",
-        is_endless: bool = True,
-        max_wait_ms: int = MAX_WAIT_MS,
-        max_bytes: int = MAX_BYTES,
-        isolation: Isolation = "read_uncommitted",
-    ) -> AsyncTail:
-        """See `Client.tail`."""
-        state = TailState(
-            topic, partition, start, on_out_of_range, is_endless, max_wait_ms, max_bytes, isolation
-        )
+    def _new_tail(self, state: TailState) -> AsyncTail:
         return AsyncTail(self, state)
 
     async def run(self, steps: Steps[T]) -> T:
         """Carry out an operation. Raises ClientError."""
-        effects = played(steps, self._manner)
+        effects = with_retries(steps, self._retry_context)
         outcome: Answer | NoAnswer | None = None
         try:
             while True:
@@ -112,7 +83,7 @@ class AsyncClient(Awaiting, Operations):
             return result
 
     async def _try(self, request: Request) -> Answer | NoAnswer:
-        """One try. aiohttp itself repeats a GET, PUT or DELETE whose kept connection was closed."""
+        """One try. aiohttp itself repeats a GET, PUT or DELETE whose idle connection was closed."""
         timeout = aiohttp.ClientTimeout(
             sock_connect=self._timeout_seconds,
             sock_read=self._timeout_seconds + request.wait_seconds,
@@ -140,7 +111,7 @@ class AsyncClient(Awaiting, Operations):
         return Answer(response.status, named, body)
 
     def _open_session(self) -> aiohttp.ClientSession:
-        """Made at the first call, because it belongs to the loop that runs then."""
+        """Created at the first call, because it belongs to the event loop that runs then."""
         if self._session is None:
             connector = aiohttp.TCPConnector(ssl=self._context or True, limit=0)
             self._session = aiohttp.ClientSession(
@@ -150,50 +121,40 @@ class AsyncClient(Awaiting, Operations):
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Large bodies in pieces: aiohttp would write one in a single step of the event loop."""
+    """Large bodies as a file, which aiohttp writes in several steps of the event loop."""
     return body if body is None or len(body) <= _WHOLE_BYTES else io.BytesIO(body)
 
 
-class AsyncProducer:
-    """Appends each record exactly once (`ProducerState`). Tasks take turns.
+class AsyncProducer(Appender):
+    """Appends each record exactly once (`ProducerState`). Tasks may share it; a lock orders them.
 
-    Kept in memory only: another process, or this one after a restart, is another producer.
+    Its state is only in memory: another process, or this one after a restart, is another producer.
     """
 
     def __init__(self, client: AsyncClient, state: ProducerState) -> None:
+        super().__init__(state)
         self._client = client
-        self._state = state
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def send(
         self, topic: str, records: Sequence[ProducerRecord], *, partition: int | None = None
     ) -> tuple[AppendReceipt, ...]:
         """See `ProducerState.send`."""
-        async with self._turn:
+        async with self._lock:
             return await self._client.run(self._state.send(topic, records, partition=partition))
 
     async def resend(self, topic: str, partition: int) -> AppendReceipt | None:
         """See `ProducerState.resend`."""
-        async with self._turn:
+        async with self._lock:
             return await self._client.run(self._state.resend(topic, partition))
 
-    @property
-    def identity(self) -> ProducerIdentity | None:
-        """None before the first send."""
-        return self._state.identity
 
-    @property
-    def unanswered(self) -> list[tuple[str, int]]:
-        """Topic and partition of the batches whose fate is open."""
-        return self._state.unanswered
-
-
-class AsyncTail:
-    """An asynchronous iterable of records; each iteration goes on at ``position``. For one task."""
+class AsyncTail(Reader):
+    """An asynchronous iterable of records; iterations continue at ``position``. For one task."""
 
     def __init__(self, client: AsyncClient, state: TailState) -> None:
+        super().__init__(state)
         self._client = client
-        self._state = state
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         self._state.is_at_end = False
@@ -201,8 +162,3 @@ class AsyncTail:
             page = await self._client.run(self._state.next_page())
             for record in self._state.taken(page):
                 yield record
-
-    @property
-    def position(self) -> int | None:
-        """Behind the last record that was taken; None before the first fetch."""
-        return self._state.position

@@ -1,7 +1,7 @@
-"""Records to v2 batches and back, by the format ring.
+"""Conversion of records to v2 batches and back, by the format ring.
 
-Imported at the first record only: the kernels behind it take most of a second. The event
-loop of an ``AsyncClient`` stands still while a call's records are turned: microseconds each.
+Imported only at the first record, because its kernels take most of a second. The event loop of an
+``AsyncClient`` is blocked while the records of a call are converted: microseconds each.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from kafkalog.format.records.record import RecordTable
 
 INFLATED_BYTES_MAX = 1 << 30
-"""The daemon bounds what it takes; this only keeps a broken batch from taking all memory."""
+"""The daemon has its own limits; this keeps a corrupt batch from using all memory."""
 
-_RECORD_BYTES = 24  # lengths and deltas of one record, generously
-_NOBODY = -1
+_RECORD_BYTES = 24  # upper bound of the lengths and deltas of one record
+_NO_PRODUCER = -1
 
 
 class OutgoingRecords:
-    """The records of one call as columns. ``now_ms`` is for those without a timestamp."""
+    """The records of one call as columns; those without a timestamp get ``now_ms``."""
 
     def __init__(self, records: Sequence[ProducerRecord], now_ms: int) -> None:
         stamps = [now_ms if r.timestamp_ms is None else r.timestamp_ms for r in records]
@@ -53,9 +53,9 @@ class OutgoingRecords:
     def by_partition(
         self, partition_count: int, served: Sequence[int], chance: float
     ) -> list[tuple[int, Int64s]]:
-        """Rows of each partition, ascending: by murmur2 of the key, as Java's producer.
+        """The rows of each partition, ascending: by murmur2 of the key, as Java's producer.
 
-        Those without key go to one partition together, which ``chance`` [0, 1) picks of the served.
+        Records without a key go together to one served partition, chosen by ``chance`` in [0, 1).
         """
         chosen = self._columns.partitions(partition_count)
         if served:
@@ -69,9 +69,9 @@ class OutgoingRecords:
         return np.arange(len(self._columns), dtype=np.int64)
 
     def slices(self, rows: Int64s, batch_bytes: int) -> Iterator[Int64s]:
-        """The rows cut into batches of at most so many bytes before compression.
+        """The rows in batches of at most this many bytes before compression.
 
-        A record that alone is larger is a batch of its own.
+        A larger record is alone in its batch.
         """
         ends = np.cumsum(self._sizes[rows])
         first = 0
@@ -86,9 +86,9 @@ class OutgoingRecords:
         self,
         rows: Int64s,
         codec: CodecName,
-        producer_id: int = _NOBODY,
-        producer_epoch: int = _NOBODY,
-        base_sequence: int = _NOBODY,
+        producer_id: int = _NO_PRODUCER,
+        producer_epoch: int = _NO_PRODUCER,
+        base_sequence: int = _NO_PRODUCER,
     ) -> bytes:
         """One batch of these rows."""
         return build_batch(
@@ -106,8 +106,8 @@ def consumer_records(
 ) -> list[ConsumerRecord]:
     """The records of whole batches from an offset on, without control records.
 
-    Raises BadAnswer for bytes that are no sound batches: the network's or a proxy's doing, because
-    the daemon checks each batch before it sends it.
+    Raises BadAnswer for corrupt bytes. The network or a proxy damaged them, because the daemon
+    checks each batch before it sends it.
     """
     view = memoryview(data)
     records: list[ConsumerRecord] = []
@@ -118,12 +118,12 @@ def consumer_records(
             batch = view[position : position + header.size_bytes]
             position += header.size_bytes
             if len(batch) != header.size_bytes or not is_crc_valid(batch):
-                raise BadAnswer(f"{topic}-{partition}: a batch arrived broken at {position}.")
+                raise BadAnswer(f"{topic}-{partition}: a batch arrived corrupt at {position}.")
             if not is_control(header.attributes):
                 table = read_records(batch, max_bytes=INFLATED_BYTES_MAX)
                 records += _of_table(topic, partition, table, from_offset)
     except (FormatError, KafkalogError) as error:
-        raise BadAnswer(f"{topic}-{partition}: a batch arrived broken: {error}") from error
+        raise BadAnswer(f"{topic}-{partition}: a batch arrived corrupt: {error}") from error
     return records
 
 
@@ -149,6 +149,6 @@ def _as_bytes(field: bytes | str | None) -> bytes | None:
 
 
 def _size(record: ProducerRecord) -> int:
-    """Bytes of the fields; text counts its characters, which is near enough for a bound."""
+    """Bytes of the fields; text counts as its characters, which is close enough."""
     headers = sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers

@@ -8,37 +8,28 @@ import select
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from kafkalog.client.fetch import MAX_BYTES, OutOfRange, TailState
+from kafkalog.client.fetch import Reader, TailState
 from kafkalog.client.messages import (
     Answer,
     NoAnswer,
     Request,
 )
 from kafkalog.client.operations import Blocking, Operations
-from kafkalog.client.producer import ProducerIdentity, ProducerState
-from kafkalog.client.retry import Pause, Steps, played
+from kafkalog.client.producer import Appender, ProducerState
+from kafkalog.client.retry import Pause, Steps, with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
-    from kafkalog.client.records import (
-        Acks,
-        AppendReceipt,
-        CodecName,
-        ConsumerRecord,
-        Isolation,
-        ProducerRecord,
-    )
+    from kafkalog.client.records import AppendReceipt, ConsumerRecord, ProducerRecord
 
 T = TypeVar("T")
 
-MAX_WAIT_MS = 10_000
 
-
-class Client(Blocking, Operations):
+class Client(Blocking, Operations["Producer", "Tail"]):
     """A daemon at a URL (`Operations` has the parameters). Any thread may call any method.
 
     Close it, or use it in ``with``.
@@ -65,46 +56,15 @@ class Client(Blocking, Operations):
         while self._idle:
             self._idle.pop().close()
 
-    def producer(
-        self,
-        identity: ProducerIdentity | None = None,
-        *,
-        acks: Acks | None = None,
-        codec: CodecName = "none",
-    ) -> Producer:
-        """A producer that appends each record exactly once.
+    def _new_producer(self, state: ProducerState) -> Producer:
+        return Producer(self, state)
 
-        identity  of a producer id that you have; None: the daemon draws one at the first send
-        acks      all or 1; None: the daemon's default
-        """
-        return Producer(self, ProducerState(identity, acks=acks, codec=codec))
-
-    def tail(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        start: int | Literal["earliest", "latest"] = "latest",
-        on_out_of_range: OutOfRange = "error",
-        is_endless: bool = True,
-        max_wait_ms: int = MAX_WAIT_MS,
-        max_bytes: int = MAX_BYTES,
-        isolation: Isolation = "read_uncommitted",
-    ) -> Tail:
-        """Records of a partition one by one, by default as they come, for ever.
-
-        Parameters: see `TailState`. A daemon that is away for less than the deadline of ``retries``
-        is waited for; behind that a ClientError is raised, and iterating again goes on at
-        ``position``.
-        """
-        state = TailState(
-            topic, partition, start, on_out_of_range, is_endless, max_wait_ms, max_bytes, isolation
-        )
+    def _new_tail(self, state: TailState) -> Tail:
         return Tail(self, state)
 
     def run(self, steps: Steps[T]) -> T:
         """Carry out an operation. Raises ClientError."""
-        effects = played(steps, self._manner)
+        effects = with_retries(steps, self._retry_context)
         outcome: Answer | NoAnswer | None = None
         try:
             while True:
@@ -135,7 +95,7 @@ class Client(Blocking, Operations):
             connection.close()
             return NoAnswer(reason_of(error), was_sent=True)
         except BaseException:
-            connection.close()  # interrupted half way: its answer must not meet another request
+            connection.close()  # interrupted: its answer must not be read for another request
             raise
 
     def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> Answer:
@@ -146,7 +106,7 @@ class Client(Blocking, Operations):
                 request.method, request.target, request.body, self._headers_of(request)
             )
         except (BrokenPipeError, ConnectionResetError):
-            is_whole = False  # who refuses a body closes before it came whole: the answer says why
+            is_whole = False  # a server that refuses a body may close early; the answer says why
         response = connection.getresponse()
         body = response.read()
         if is_whole and not response.will_close:
@@ -157,7 +117,7 @@ class Client(Blocking, Operations):
         return Answer(response.status, named, body)
 
     def _take(self) -> http.client.HTTPConnection:
-        """An idle connection that still stands, or one that is yet to be opened."""
+        """An idle connection that is still open, or a new one that is not opened yet."""
         while True:
             try:
                 connection = self._idle.pop()
@@ -175,9 +135,9 @@ class Client(Blocking, Operations):
 
 
 def _is_silent(connection: http.client.HTTPConnection) -> bool:
-    """Whether nothing came since its last answer: an end, usually, as the daemon closed it.
+    """Whether nothing arrived since its last answer; usually that is the end of the connection.
 
-    A request that is sent there all the same would be one whose fate nobody knows.
+    The outcome of a request on a closed connection would be unknown.
     """
     poll = select.poll()
     poll.register(connection.sock, select.POLLIN)
@@ -185,7 +145,7 @@ def _is_silent(connection: http.client.HTTPConnection) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """Why there is no answer, in a few words."""
+    """Why there is no answer."""
     if isinstance(error, TimeoutError):
         return "it took too long"
     if isinstance(error, ConnectionError) and error.errno:
@@ -193,53 +153,38 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-class Producer:
-    """Appends each record exactly once (`ProducerState`). Threads take turns.
+class Producer(Appender):
+    """Appends each record exactly once (`ProducerState`). Threads may share it; a lock orders them.
 
-    Kept in memory only: another process, or this one after a restart, is another producer.
+    Its state is only in memory: another process, or this one after a restart, is another producer.
     """
 
     def __init__(self, client: Client, state: ProducerState) -> None:
+        super().__init__(state)
         self._client = client
-        self._state = state
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def send(
         self, topic: str, records: Sequence[ProducerRecord], *, partition: int | None = None
     ) -> tuple[AppendReceipt, ...]:
         """See `ProducerState.send`."""
-        with self._turn:
+        with self._lock:
             return self._client.run(self._state.send(topic, records, partition=partition))
 
     def resend(self, topic: str, partition: int) -> AppendReceipt | None:
         """See `ProducerState.resend`."""
-        with self._turn:
+        with self._lock:
             return self._client.run(self._state.resend(topic, partition))
 
-    @property
-    def identity(self) -> ProducerIdentity | None:
-        """None before the first send."""
-        return self._state.identity
 
-    @property
-    def unanswered(self) -> list[tuple[str, int]]:
-        """Topic and partition of the batches whose fate is open."""
-        return self._state.unanswered
-
-
-class Tail:
-    """An iterable of records; each iteration goes on at ``position``. For one thread."""
+class Tail(Reader):
+    """An iterable of records; each iteration continues at ``position``. For one thread."""
 
     def __init__(self, client: Client, state: TailState) -> None:
+        super().__init__(state)
         self._client = client
-        self._state = state
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         self._state.is_at_end = False
         while not self._state.is_at_end:
             yield from self._state.taken(self._client.run(self._state.next_page()))
-
-    @property
-    def position(self) -> int | None:
-        """Behind the last record that was taken; None before the first fetch."""
-        return self._state.position

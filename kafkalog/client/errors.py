@@ -1,11 +1,11 @@
-"""What a call raises: one class a kind, told by the daemon's error number.
+"""The errors of the client: a class for each kind, chosen by the daemon's error number.
 
 ClientError
-├── ConnectFailed            nobody answered at the address: nothing was sent
-├── OutcomeUnknown           it was sent, and no answer tells what came of it
+├── ConnectFailed            no connection to the address: nothing was sent
+├── OutcomeUnknown           it was sent, but its outcome is not known
 │   └── NotMadeDurable       500/50003: written, but not made durable
-├── BadAnswer                an answer that is not the daemon's, or not whole
-└── Refused                  the daemon said no; any number without a class of its own
+├── BadAnswer                an answer that is not from the daemon, or not complete
+└── Refused                  an error of the daemon; every number without its own class
     ├── InvalidRequest, NotAuthenticated, AccessDenied, DaemonFault
     ├── NotFound             UnknownTopic, UnknownPartition, UnknownGroup
     ├── Conflict             TopicExists, OutOfOrderSequence, ProducerFenced, InvalidTxnState,
@@ -37,11 +37,11 @@ class ClientError(Exception):
     status       of HTTP; None when there was no answer
     error_code   the daemon's number (docs/errors.md); None when it named none
     kafka_error  the Kafka protocol's name for it, likewise
-    details      numbers that go with it, such as log_start_offset
+    details      numbers of the error, such as log_start_offset
     retriable    whether the same request may succeed later
     nothing_was_done     whether it is certain that nothing was appended or changed
     retry_after_seconds  how long the daemon asks to wait
-    request_id   what its log calls the request
+    request_id   of the request in the daemon's log
     appended     receipts of what the same call had appended before it failed
     """
 
@@ -70,23 +70,23 @@ class ClientError(Exception):
 
 
 class ConnectFailed(ClientError):
-    """No connection could be made, so nothing was sent."""
+    """There was no connection, so nothing was sent."""
 
 
 class OutcomeUnknown(ClientError):
-    """The request went out, and no answer tells whether it was carried out."""
+    """The request was sent, but it is not known whether it was carried out."""
 
 
 class NotMadeDurable(OutcomeUnknown):
-    """The records were written and could not be made durable: kept or lost."""
+    """The records were written and could not be made durable: they may be kept or lost."""
 
 
 class BadAnswer(ClientError):
-    """Not an answer of the daemon's: a proxy in between, or broken bytes."""
+    """The answer is not from the daemon (but a proxy), or its bytes are corrupt."""
 
 
 class Refused(ClientError):
-    """The daemon's error."""
+    """An error of the daemon."""
 
 
 class InvalidRequest(Refused):
@@ -114,11 +114,11 @@ class UnknownPartition(NotFound):
 
 
 class UnknownGroup(NotFound):
-    """No group of that name has a commit or a member."""
+    """No group of that name has committed offsets or members."""
 
 
 class Conflict(Refused):
-    """409 and 412: it does not fit to what is there."""
+    """409 and 412: the request conflicts with the current state."""
 
 
 class TopicExists(Conflict):
@@ -126,7 +126,7 @@ class TopicExists(Conflict):
 
 
 class OutOfOrderSequence(Conflict):
-    """409/40905: records of this producer that went before are not in the log."""
+    """409/40905: earlier records of this producer are not in the log."""
 
 
 class ProducerFenced(Conflict):
@@ -162,7 +162,7 @@ class OffsetAboveLogEnd(OffsetOutOfRange):
 
 
 class OffsetAboveHighWatermark(OffsetOutOfRange):
-    """Records that nobody may read yet cannot be deleted."""
+    """Records above the high watermark cannot be deleted."""
 
 
 class TooLarge(Refused):
@@ -174,7 +174,7 @@ class InvalidRecord(Refused):
 
 
 class Throttled(Refused):
-    """429: too much at once; nothing was done."""
+    """429: too many requests or bytes; nothing was done."""
 
 
 class Unavailable(Refused):
@@ -194,7 +194,7 @@ class QuotaExceeded(NoRoom):
 
 
 class DaemonFault(Refused):
-    """500: its log has the request id; whether anything was done is not known."""
+    """500: see the request id in the daemon's log; it is not known whether anything was done."""
 
 
 _BY_STATUS: dict[int, type[ClientError]] = {
@@ -239,18 +239,18 @@ _BY_CODE: dict[int, type[ClientError]] = {
     50701: DiskFull,
     50702: QuotaExceeded,
 }
-# v3 keeps Confluent's numbers, which say less than these names.
+# v3 has Confluent's numbers, which are less specific than these names.
 _BY_KAFKA_ERROR: dict[str, type[ClientError]] = {
     "TOPIC_ALREADY_EXISTS": TopicExists,
     "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopic,
 }
-# Said of these is that nothing was appended: the request was refused before, or cut off again.
+# With these statuses nothing was appended: the request was refused, or its records removed again.
 _NOTHING_DONE = (503, 507)
 _SERVER_ERRORS_FROM = 500
 
 
 def class_of(status: int, error_code: int | None, kafka_error: str | None) -> type[ClientError]:
-    """The class for an error of the daemon's: by its number, its name, its status."""
+    """The class of a daemon's error, by its number, its name or its status."""
     return (
         _BY_CODE.get(error_code or 0)
         or _BY_KAFKA_ERROR.get(kafka_error or "")
@@ -259,7 +259,7 @@ def class_of(status: int, error_code: int | None, kafka_error: str | None) -> ty
 
 
 def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | None:
-    """What a try came to: None for an answer below 400, otherwise what to raise."""
+    """The error of a try; None for an answer below 400."""
     if isinstance(outcome, NoAnswer):
         kind = OutcomeUnknown if outcome.was_sent else ConnectFailed
         return kind(
@@ -271,7 +271,7 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
         return None
     body = _error_body(outcome)
     if body is None:
-        # Somebody in between answered, and may have passed the request on before.
+        # A proxy answered, which may have passed the request on before.
         return BadAnswer(f"The daemon answered {outcome.status}.", status=outcome.status)
     return class_of(outcome.status, body["error_code"], body.get("kafka_error"))(
         str(body["message"]),
@@ -286,7 +286,7 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
 def document_of(answer: Answer, *names: str) -> Any:  # noqa: ANN401 - what the daemon sent
     """The JSON of an answer; with names, an object that has them. Raises BadAnswer.
 
-    Something between us and the daemon may have answered in its place, with a 200, too.
+    A proxy may have answered instead of the daemon, also with a 200.
     """
     try:
         document = answer.json
@@ -299,14 +299,14 @@ def document_of(answer: Answer, *names: str) -> Any:  # noqa: ANN401 - what the 
 
 def _not_the_daemons(answer: Answer) -> BadAnswer:
     start = answer.body[:60].decode("utf-8", "replace")
-    return BadAnswer(f"This is no answer of the daemon's: {start!r}.", status=answer.status)
+    return BadAnswer(f"This is not an answer of the daemon: {start!r}.", status=answer.status)
 
 
 def position_of(answer: Answer, offset: int) -> Position:
     """Where a fetch from ``offset`` left off, from the headers of its answer. Raises BadAnswer.
 
-    One that did not move found nothing readable, below the high watermark too: the records there
-    are of open transactions.
+    A fetch that did not move found nothing readable: the records below the high watermark are then
+    of open transactions.
     """
     try:
         next_offset = int(answer.headers["kafka-next-offset"])
@@ -319,7 +319,7 @@ def position_of(answer: Answer, offset: int) -> Position:
 
 
 def entry_failure(entry: Mapping[str, Any]) -> ClientError | None:
-    """The error of one partition's entry in an answer about several, None when it has none."""
+    """The error of the entry of one partition in an answer about several; None without one."""
     if entry.get("error_code") is None:
         return None
     message = entry.get("error") or entry.get("message") or "It failed."
@@ -329,7 +329,7 @@ def entry_failure(entry: Mapping[str, Any]) -> ClientError | None:
 
 
 def _error_body(answer: Answer) -> dict[str, Any] | None:
-    """The one error shape, None for anything else."""
+    """The body of an error of the daemon; None for any other body."""
     try:
         body = answer.json
     except ValueError:

@@ -1,8 +1,6 @@
-"""Fetches and look-ups of offsets. All of them change nothing and are tried again.
+"""Fetches, offset look-ups and tails. They change nothing, so they are always retried.
 
-Reading on and on: where it begins, what it does when the log moved away, where it is.
-
-One state for both clients: `client.Tail` and `async_client.AsyncTail` drive it.
+TailState is a continuous read of a partition; `client.Tail` and `async_client.AsyncTail` use it.
 """
 
 from __future__ import annotations
@@ -55,11 +53,11 @@ def fetch_batches(
     """Raw batches from the one that holds ``offset`` on; at least one when there is one.
 
     max_bytes    of the answer; a single batch may be larger
-    min_bytes    wait until so much is there ...
+    min_bytes    wait until there are as many bytes ...
     max_wait_ms  ... but no longer than this; then the answer may be empty
 
-    With read_committed the answer ends before the first open transaction, and batches of aborted
-    ones are left out: it may be empty and move on all the same. Raises OffsetBelowLogStart,
+    With read_committed the answer ends before the first open transaction, without batches of
+    aborted ones: it may be empty although the position moves. Raises OffsetBelowLogStart,
     OffsetAboveLogEnd and other ClientErrors.
     """
     answer = yield Request(
@@ -90,8 +88,8 @@ def fetch(
 ) -> Steps[FetchedRecords]:
     """Records from ``offset`` on; parameters and errors as ``fetch_batches``.
 
-    With read_committed neither records of open transactions nor of aborted ones are there, and
-    ``min_bytes`` is 1: only the daemon knows which were aborted, so it decodes them.
+    With read_committed there are no records of open and aborted transactions, and ``min_bytes`` is
+    1: only the daemon knows which were aborted, so the daemon decodes the records.
     """
     if isolation == "read_committed":
         return (
@@ -114,7 +112,7 @@ def fetch(
     )
     if not fetched.data:
         return FetchedRecords((), fetched.position)
-    from kafkalog.client.batches import consumer_records  # see there: late, because it is slow
+    from kafkalog.client.batches import consumer_records  # late: its import takes long
 
     records = consumer_records(topic, partition, fetched.data, offset)
     return FetchedRecords(tuple(records), fetched.position)
@@ -129,9 +127,9 @@ def fetch_page(
     max_wait_ms: int = 0,
     isolation: Isolation | None = None,
 ) -> Steps[FetchedRecords]:
-    """Records from ``offset`` on that the daemon decodes: for short-lived programs.
+    """Records from ``offset`` on, decoded by the daemon: for short-lived programs.
 
-    Slower by the record than ``fetch``, but nothing is imported for it. Errors as there.
+    Slower per record than ``fetch``, but imports nothing. Errors as there.
     """
     query: dict[str, str | int] = {"offset": offset, "max_bytes": max_bytes, "timeout": max_wait_ms}
     if isolation is not None:
@@ -153,7 +151,7 @@ def fetch_page(
 
 
 def _out_of_range(failure: Refused, offset: int) -> ClientError:
-    """The route of pages answers 400/40002 for an offset outside the log, as the REST proxies."""
+    """The error for 400/40002, with which this route, as REST proxies, answers such an offset."""
     bounds = failure.details
     kind = OffsetBelowLogStart if offset < bounds["log_start_offset"] else OffsetAboveLogEnd
     body = {
@@ -189,7 +187,7 @@ def _decoded(text: str | None) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class OffsetAt:
-    """What a look-up by time found; offset, timestamp and epoch are -1 when nothing was."""
+    """The result of a look-up; offset, timestamp and epoch are -1 when nothing was found."""
 
     topic: str
     partition: int
@@ -200,7 +198,7 @@ class OffsetAt:
 
 
 def offset_range(topic: str, partition: int) -> Steps[tuple[int, int]]:
-    """Log start offset and high watermark: the first record, and where the next one will be read.
+    """Log start offset and high watermark: the first record, and the end for readers.
 
     Raises UnknownTopic, UnknownPartition and other ClientErrors.
     """
@@ -232,7 +230,7 @@ def list_offsets(
 ) -> Steps[list[OffsetAt]]:
     """``offset_at`` of several (topic, partition) in one request, in their order.
 
-    A partition's failure is the ``error`` of its entry. Raises ClientError when all failed at once.
+    The failure of a partition is the ``error`` of its entry. Raises ClientError when all failed.
     """
     timestamp = _TIMESTAMP_OF[at] if isinstance(at, str) else at
     wanted = [
@@ -263,11 +261,11 @@ OutOfRange = Literal["error", "earliest", "latest"]
 class TailState:
     """One reader of one partition.
 
-    start            an offset, or earliest or latest as of the first fetch
-    on_out_of_range  when the position is no longer in the log (retention, delete-records, a topic
-                     made anew): raise OffsetOutOfRange, or go on at its begin or end
-    is_endless       False: end where the partition ends
-    max_wait_ms      how long one fetch waits for records; no record is later for it
+    start            an offset, or earliest or latest at the time of the first fetch
+    on_out_of_range  when the position is not in the log any more (retention, delete-records, a
+                     recreated topic): raise OffsetOutOfRange, or continue at its start or end
+    is_endless       False: end at the end of the partition
+    max_wait_ms      how long one fetch waits for records; it delays no record
     """
 
     topic: str
@@ -279,11 +277,11 @@ class TailState:
     max_bytes: int = MAX_BYTES
     isolation: Isolation = "read_uncommitted"
     position: int | None = None
-    """Behind the last record that was taken: where another tail goes on. None before the begin."""
+    """After the last record that was taken, where another tail can start; None before the first."""
     is_at_end: bool = False
 
     def next_page(self) -> Steps[FetchedRecords]:
-        """The next records, maybe none. Raises ClientError; the same call may then be repeated."""
+        """The next records, or none. Raises ClientError; the call may then be repeated."""
         if self.position is None:
             self.position = yield from self._place(self.start)
         while True:
@@ -316,3 +314,15 @@ class TailState:
             return place
         first, end = yield from offset_range(self.topic, self.partition)
         return first if place == "earliest" else end
+
+
+class Reader:
+    """Base of the tails of both clients."""
+
+    def __init__(self, state: TailState) -> None:
+        self._state = state
+
+    @property
+    def position(self) -> int | None:
+        """After the last record that was taken; None before the first fetch."""
+        return self._state.position

@@ -1,6 +1,6 @@
-"""What goes to the daemon and what comes back, as values; who we are, and where it is.
+"""Requests, answers, addresses, credentials and TLS as values.
 
-No socket, clock or chance: `client.py` and `async_client.py` carry these values over HTTP.
+No sockets, clocks and randomness: `client.py` and `async_client.py` carry the values over HTTP.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Repeat(Enum):
     """When a request whose try failed may be sent again."""
 
     ALWAYS = "always"
-    """Twice does what once does: reads, absolute changes, appends with a producer id."""
+    """Idempotent requests: reads, absolute changes, appends with a producer id."""
     IF_NOTHING_WAS_DONE = "if nothing was done"
-    """Only when the failed try certainly changed nothing."""
+    """Only when it is certain that the failed try changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``path`` is quoted; ``body`` goes out as it is."""
+    """One request. ``path`` is quoted; ``body`` is sent unchanged."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class Request:
     accept: str = JSON
     repeat: Repeat = Repeat.ALWAYS
     wait_seconds: float = 0.0
-    """How long the daemon may think before its answer begins, beyond the client's time-out."""
+    """How long the daemon may take to answer, beyond the client's timeout."""
 
     @property
     def target(self) -> str:
@@ -62,11 +62,11 @@ class Request:
 
     @property
     def is_read(self) -> bool:
-        """Whether it changes nothing whatever comes of it."""
+        """Whether it cannot change anything."""
         return self.method == "GET"
 
     def headers(self) -> dict[str, str]:
-        """Without credentials and length."""
+        """The headers except credentials and length."""
         headers = {"Accept": self.accept, "User-Agent": "kafkalog-client"}
         if self.body is not None:
             headers["Content-Type"] = self.content_type
@@ -89,10 +89,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """What a transport gives instead of an answer.
+    """The outcome of a try without an answer.
 
-    was_sent     whether the daemon can have seen any of the request
-    is_hopeless  trying again would meet the same: the certificate is not to be believed
+    was_sent     whether the daemon may have received a part of the request
+    is_hopeless  a retry would fail for the same reason: the certificate is not trusted
     """
 
     reason: str
@@ -101,11 +101,11 @@ class NoAnswer:
 
 
 class EmptyName(ValueError):
-    """A topic or group without a name: its path would lead elsewhere."""
+    """An empty name of a topic or group: its path would be another one."""
 
 
 class UnwritableName(ValueError):
-    """A name that UTF-8 cannot write: half of a surrogate pair, or bytes of a command line."""
+    """A name that UTF-8 cannot encode: half of a surrogate pair, or bytes of a command line."""
 
 
 def path_of(*names: str | int) -> str:
@@ -119,11 +119,11 @@ def path_of(*names: str | int) -> str:
 
 
 def _unwritable(error: UnicodeEncodeError) -> UnwritableName:
-    return UnwritableName(f"{error.object!a} is no name: it is not UTF-8")
+    return UnwritableName(f"{error.object!a} is not a name: it is not UTF-8")
 
 
 def json_body(document: object) -> bytes:
-    """A document as the daemon reads it."""
+    """A JSON document as a body."""
     return json.dumps(document).encode()
 
 
@@ -137,9 +137,9 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """``http://host:port`` or ``https://host:port``; port 8082 when none is named.
+        """``http://host:port`` or ``https://host:port``; the default port is 8082.
 
-        Raises ValueError for a path, a query or credentials in it: those would be ignored.
+        Raises ValueError for a path, a query or credentials, which would be ignored.
         """
         parts = urlsplit(url if "//" in url else f"http://{url}")
         port = parts.port or _DEFAULT_PORT
@@ -150,7 +150,7 @@ class Address:
 
     @property
     def is_secure(self) -> bool:
-        """Whether TLS is spoken there."""
+        """Whether it uses TLS."""
         return self.scheme == "https"
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ class Basic:
 
     def __post_init__(self) -> None:
         if ":" in self.user:
-            raise ValueError("A user's name has no colon")
+            raise ValueError("A user name cannot contain a colon")
 
     def authorization(self) -> str:
         """The value of the header."""
@@ -176,13 +176,13 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """A token. Raises ValueError for one that no header can carry."""
+    """A token. Raises ValueError for one that a header cannot carry."""
 
     token: str = field(repr=False)
 
     def __post_init__(self) -> None:
         if not (self.token.isascii() and self.token.isprintable() and self.token.strip()):
-            raise ValueError("A token is printable ASCII")  # says nothing of the token itself
+            raise ValueError("A token is printable ASCII")  # without the token itself
 
     def authorization(self) -> str:
         """The value of the header."""
@@ -194,9 +194,9 @@ Credentials = Basic | Bearer
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM. ``ca_file``: whom to believe instead of the machine's authorities.
+    """Files in PEM. ``ca_file``: CA certificates to trust instead of the system's.
 
-    ``key_file`` may be left out when ``certificate_file`` holds the key, too.
+    ``key_file`` is not needed when ``certificate_file`` contains the key.
     """
 
     ca_file: str | None = None

@@ -1,13 +1,13 @@
-"""What both clients can do: every operation as a method, in the order of docs/client.md.
+"""The operations of both clients, in the order of docs/client.md.
 
-An operation written once as steps becomes a method of both clients.
+An operation is written once, as steps, and becomes a method of both clients:
 
     class Operations:
-        list_topics = Method(administration.list_topics)
+        list_topics = Method(admin.list_topics)
 
-``Client.list_topics(...)`` gives the result, ``AsyncClient.list_topics(...)`` an awaitable of it,
-with the parameters and the docstring of the function; type checkers see both. Of the class it is
-the function itself, for ``help`` and for ``run``.
+``Client.list_topics(...)`` returns the result, ``AsyncClient.list_topics(...)`` an awaitable of it,
+with the parameters and the docstring of the function; type checkers see both. As an attribute of
+the class it is the function itself, for ``help`` and for ``run``.
 """
 
 from __future__ import annotations
@@ -16,24 +16,31 @@ import functools
 import random
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from kafkalog.client import admin, sinks
 from kafkalog.client import fetch as fetches
 from kafkalog.client import produce as appends
+from kafkalog.client.fetch import MAX_BYTES, OutOfRange, TailState
 from kafkalog.client.messages import DEFAULT_URL, Address, context_for
-from kafkalog.client.retry import Manner, Retries
+from kafkalog.client.producer import ProducerIdentity, ProducerState
+from kafkalog.client.retry import Retries, RetryContext
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
     from kafkalog.client.messages import Credentials, Request, Tls
+    from kafkalog.client.records import Acks, CodecName, Isolation
     from kafkalog.client.retry import Steps
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
+ProducerT = TypeVar("ProducerT")
+TailT = TypeVar("TailT")
+
+MAX_WAIT_MS = 10_000
 
 
 class Blocking(ABC):
@@ -53,7 +60,7 @@ class Awaiting(ABC):
 
 
 class Method(Generic[P, T]):
-    """See the module."""
+    """A descriptor: the function of an operation as a method."""
 
     def __init__(self, steps: Callable[P, Steps[T]]) -> None:
         self._steps = steps
@@ -81,13 +88,13 @@ class Method(Generic[P, T]):
 TIMEOUT_SECONDS = 30.0
 
 
-class Operations(ABC):
+class Operations(ABC, Generic[ProducerT, TailT]):
     """`Client` returns the results, `AsyncClient` awaitables of them.
 
-    credentials      Basic or Bearer; they cross the network as they are, so use https
-    tls              for https: files, or a context of your own; None: the machine's authorities
-    timeout_seconds  of silence, for connecting and for each answer
-    retries          see `conversation.py`; ``ONE_TRY`` for none
+    credentials      Basic or Bearer; sent unencrypted, so use https
+    tls              for https: files, or your own context; None: the system's CA certificates
+    timeout_seconds  without data, for connecting and for each answer
+    retries          see `retry.py`; ``ONE_TRY`` for none
 
     Raises ValueError for a URL that is not http(s)://host:port, OSError for files of ``tls``.
     """
@@ -105,12 +112,20 @@ class Operations(ABC):
         self._context = context_for(self.address, tls)
         self._authorization = None if credentials is None else credentials.authorization()
         self._timeout_seconds = timeout_seconds
-        self._manner = Manner(self.address, retries or Retries(), time.monotonic, random.random)
+        self._retry_context = RetryContext(
+            self.address, retries or Retries(), time.monotonic, random.random
+        )
         self._open()
 
     @abstractmethod
     def _open(self) -> None:
-        """Make a place for connections; none is opened before the first call."""
+        """Prepare for connections; none is opened before the first call."""
+
+    @abstractmethod
+    def _new_producer(self, state: ProducerState) -> ProducerT: ...
+
+    @abstractmethod
+    def _new_tail(self, state: TailState) -> TailT: ...
 
     def _headers_of(self, request: Request) -> dict[str, str]:
         """All but those that the transport adds."""
@@ -118,6 +133,43 @@ class Operations(ABC):
         if self._authorization is not None:
             headers["Authorization"] = self._authorization
         return headers
+
+    # producers and tails
+    def producer(
+        self,
+        identity: ProducerIdentity | None = None,
+        *,
+        acks: Acks | None = None,
+        codec: CodecName = "none",
+    ) -> ProducerT:
+        """A producer that appends each record exactly once.
+
+        identity  a producer id to use; None: the daemon assigns one at the first send
+        acks      all or 1; None: the daemon's default
+        """
+        return self._new_producer(ProducerState(identity, acks=acks, codec=codec))
+
+    def tail(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: int | Literal["earliest", "latest"] = "latest",
+        on_out_of_range: OutOfRange = "error",
+        is_endless: bool = True,
+        max_wait_ms: int = MAX_WAIT_MS,
+        max_bytes: int = MAX_BYTES,
+        isolation: Isolation = "read_uncommitted",
+    ) -> TailT:
+        """Records of a partition one by one, by default as they arrive, indefinitely.
+
+        Parameters: see `TailState`. An unavailable daemon is waited for until the deadline of
+        ``retries``. After that a ClientError is raised; iterating again continues at ``position``.
+        """
+        state = TailState(
+            topic, partition, start, on_out_of_range, is_endless, max_wait_ms, max_bytes, isolation
+        )
+        return self._new_tail(state)
 
     # records
     produce = Method(appends.produce)

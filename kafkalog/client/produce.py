@@ -1,7 +1,6 @@
-"""Appends without a producer id: one try more only where nothing was appended.
+"""Appends without a producer id, of batches or of records; retried only if nothing was appended.
 
-Whole batches, or records that become batches here. `producer.py` is the way to append each record
-exactly once.
+Use `producer.py` to append each record exactly once.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ def append_batches(
 ) -> Steps[AppendReceipt]:
     """Append whole v2 record batches back to back, all or none.
 
-    acks             all: durable; 1: in the page cache; 0: nobody knows; None: the daemon's default
+    acks             all: durable; 1: in the page cache; 0: no answer; None: the daemon's default
     expected_offset  append only when this is the log end offset
 
-    A single batch that carries a producer id is tried again after a lost answer: the daemon knows
-    it. Anything else is not. Raises ClientError; after OutcomeUnknown with an ``expected_offset``
+    A single batch with a producer id is retried after a lost answer, because the daemon recognizes
+    it; other appends are not. Raises ClientError. After OutcomeUnknown with an ``expected_offset``,
     a call with the same one cannot append twice (ExpectedOffsetMismatch).
     """
     query: dict[str, str | int] = {}
@@ -55,13 +54,13 @@ def append_batches(
         query,
         batches,
         BATCHES,
-        repeat=Repeat.ALWAYS if is_known_again(batches) else Repeat.IF_NOTHING_WAS_DONE,
+        repeat=Repeat.ALWAYS if is_idempotent(batches) else Repeat.IF_NOTHING_WAS_DONE,
     )
     return _receipt(topic, partition, answer)
 
 
-def is_known_again(batches: bytes) -> bool:
-    """Whether the daemon would take the same bytes for a repetition: one batch with an id."""
+def is_idempotent(batches: bytes) -> bool:
+    """Whether the daemon would recognize a repetition: one batch with a producer id."""
     from kafkalog.format.records.record_batch import (  # not for a `topics list`
         MalformedBatch,
         read_header,
@@ -70,7 +69,7 @@ def is_known_again(batches: bytes) -> bool:
     try:
         header = read_header(batches)
     except MalformedBatch:
-        return False  # the daemon says what is wrong with it
+        return False  # the daemon will refuse it
     return header.has_producer_id and header.size_bytes == len(batches)
 
 
@@ -97,14 +96,14 @@ def produce(
     codec: CodecName = "none",
     batch_bytes: int = BATCH_BYTES,
 ) -> Steps[tuple[AppendReceipt, ...]]:
-    """Append records: one receipt for each batch that they became, in the order of the appends.
+    """Append records; returns one receipt for each batch, in the order of the appends.
 
-    partition    None: by murmur2 of the key as Java's producer; those without key together to one
-                 partition that is served. Costs one request more, for the number of partitions
-    batch_bytes  where a batch ends, before compression; at most the topic's max.message.bytes
+    partition    None: by murmur2 of the key, as Java's producer; records without a key go together
+                 to one partition that is served. Needs one more request
+    batch_bytes  limit of a batch before compression; at most the topic's max.message.bytes
 
-    Order is kept within a partition. Raises ClientError; what was appended before is in its
-    ``appended``. A lost answer is raised as OutcomeUnknown and not tried again: use a producer.
+    The order within a partition is kept. Raises ClientError, with the earlier receipts in
+    ``appended``. A lost answer is raised as OutcomeUnknown and not retried; a producer retries.
     """
     found: Partitions | None = None
     if partition is None and records:
@@ -122,14 +121,14 @@ def produce(
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """How many a topic has, and which of them are served."""
+    """The number of partitions of a topic, and which of them are served."""
 
     count: int
     served: tuple[int, ...]
 
 
 def partitions_of(topic: str) -> Steps[Partitions]:
-    """What choosing a partition needs to know."""
+    """The partitions of a topic. Raises UnknownPartition for a topic without any."""
     answer = yield Request("GET", path_of("topics", topic, "partitions"))
     entries = document_of(answer)
     served = tuple(int(each["partition"]) for each in entries if "error_code" not in each)
@@ -144,10 +143,10 @@ def planned(
     found: Partitions | None,
     batch_bytes: int,
 ) -> Iterator[tuple[int, OutgoingRecords, Int64s]]:
-    """Partition, columns and rows of every batch that the records become."""
+    """Partition, columns and rows of each batch."""
     if not records:
         return
-    from kafkalog.client.batches import OutgoingRecords  # see there: late, because it is slow
+    from kafkalog.client.batches import OutgoingRecords  # late: its import takes long
 
     outgoing = OutgoingRecords(records, time.time_ns() // 1_000_000)
     if partition is not None:

@@ -1,10 +1,10 @@
-"""Exactly once from one process: a producer id, and a sequence for each partition.
+"""Exactly-once appends from one process: a producer id, and a sequence for each partition.
 
-The daemon knows the last batches of an id, so a batch whose answer was lost is sent again and comes
-back as a duplicate. One batch is in flight at a time, and it is noted before it goes out: whatever
-interrupts the call, the producer knows that the fate of this one is open.
+The daemon knows the last batches of an id, so a batch whose answer was lost can be sent again and
+is answered as a duplicate. One batch is in flight at a time, and it is recorded before it is sent:
+if anything interrupts the call, the producer knows that the outcome of this batch is open.
 
-One state for both clients; `client.Producer` and `async_client.AsyncProducer` take turns on it.
+`client.Producer` and `async_client.AsyncProducer` both use ProducerState, under a lock.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What the daemon knows a producer by."""
+    """The id and epoch by which the daemon knows a producer."""
 
     producer_id: int
     producer_epoch: int
 
 
 def new_producer() -> Steps[ProducerIdentity]:
-    """Draw a producer id. Raises ClientError. An id that nobody uses costs nothing."""
+    """Get a producer id. Raises ClientError. An unused id costs nothing."""
     answer = yield Request("POST", "/v1/producers", body=json_body({}))
     given = document_of(answer, "producer_id", "producer_epoch")
     return ProducerIdentity(given["producer_id"], given["producer_epoch"])
@@ -47,7 +47,7 @@ def new_producer() -> Steps[ProducerIdentity]:
 
 @dataclass(slots=True)
 class _Unanswered:
-    """A batch that went out, or was about to. Once open, only the daemon's yes settles its fate."""
+    """A batch that was sent, or was about to be; only the daemon's success closes it."""
 
     batch: bytes
     record_count: int
@@ -66,12 +66,14 @@ class ProducerState:
         batch_bytes: int = BATCH_BYTES,
     ) -> None:
         if acks == "0":
-            raise ValueError("acks=0 answers nothing that could tell a lost batch from a kept one")
+            raise ValueError(
+                "With acks=0 there is no answer that tells a lost batch from an appended one"
+            )
         # constant after construction
         self._acks = acks
         self._codec: CodecName = codec
         self._batch_bytes = batch_bytes
-        # owned by whose turn it is
+        # guarded by the lock of the producer
         self.identity = identity
         self._next_sequences: dict[tuple[str, int], int] = {}
         self._unanswered: dict[tuple[str, int], _Unanswered] = {}
@@ -83,15 +85,15 @@ class ProducerState:
     ) -> Steps[tuple[AppendReceipt, ...]]:
         """Append records exactly once: one receipt for each batch, in the order of the appends.
 
-        Partitions are chosen as by ``produce``; how many there are is asked once for each topic.
-        What it raises:
+        Partitions are chosen as by ``produce``; their number is requested once for each topic.
 
-        OutcomeUnknown      the deadline came before an answer. The batch is kept: ``resend`` tells
-                            its fate, and nothing else is sent to this partition before
+        Raises:
+        OutcomeUnknown      the deadline passed without an answer. The batch is kept: ``resend``
+                            finds its outcome, and nothing else is sent to this partition before
         OutOfOrderSequence  earlier records of this producer are missing in the log, as after a
                             power cut with acks=1. This producer is finished
-        ProducerFenced      another one took over its id. This producer is finished
-        other ClientErrors  with ``nothing_was_done`` the batch at hand is not in the log, and the
+        ProducerFenced      another producer has taken over its id. This producer is finished
+        other ClientErrors  with ``nothing_was_done`` the current batch is not in the log, and the
                             same call may be repeated without the records in ``appended``;
                             otherwise as OutcomeUnknown
         """
@@ -122,9 +124,9 @@ class ProducerState:
         return tuple(receipts)
 
     def resend(self, topic: str, partition: int) -> Steps[AppendReceipt | None]:
-        """Find out what became of the batch of a partition that had no answer.
+        """Find the outcome of the batch of a partition that had no answer.
 
-        Sends it again, with the sequence that it had: in the log once, whatever happened before.
+        Sends it again with the same sequence, so that it is in the log once, whatever happened.
         None when no batch is open. Raises as ``send``.
         """
         self._check_alive()
@@ -133,7 +135,7 @@ class ProducerState:
 
     @property
     def unanswered(self) -> list[tuple[str, int]]:
-        """Topic and partition of the batches whose fate is open."""
+        """Topic and partition of the batches whose outcome is open."""
         return sorted(self._unanswered)
 
     def _identified(self) -> Steps[ProducerIdentity]:
@@ -142,7 +144,7 @@ class ProducerState:
         return self.identity
 
     def _settled(self, at: tuple[str, int]) -> Steps[AppendReceipt]:
-        """Send the open batch until its fate is known."""
+        """Send the open batch until its outcome is known."""
         open_batch = self._unanswered[at]
         was_open, open_batch.may_be_appended = open_batch.may_be_appended, True
         try:
@@ -155,7 +157,7 @@ class ProducerState:
                 del self._unanswered[at]
             raise
         del self._unanswered[at]
-        from kafkalog.format.records.record_batch import add_to_sequence  # as in `appends`
+        from kafkalog.format.records.record_batch import add_to_sequence  # see `produce`
 
         sequence = self._next_sequences.get(at, 0)
         self._next_sequences[at] = add_to_sequence(sequence, open_batch.record_count)
@@ -164,7 +166,7 @@ class ProducerState:
     def _check_alive(self) -> None:
         if self._end is not None:
             raise type(self._end)(
-                f"This producer is finished, make a new one: {self._end.message}",
+                f"This producer is finished, create a new one: {self._end.message}",
                 nothing_was_done=True,
             ) from self._end
 
@@ -174,3 +176,20 @@ class ProducerState:
                 f"A batch to {at[0]}-{at[1]} has no answer yet: resend it first.",
                 nothing_was_done=True,
             )
+
+
+class Appender:
+    """Base of the producers of both clients."""
+
+    def __init__(self, state: ProducerState) -> None:
+        self._state = state
+
+    @property
+    def identity(self) -> ProducerIdentity | None:
+        """None before the first send."""
+        return self._state.identity
+
+    @property
+    def unanswered(self) -> list[tuple[str, int]]:
+        """Topic and partition of the batches whose outcome is open."""
+        return self._state.unanswered

@@ -1,4 +1,4 @@
-"""Records in and out, receipts, positions: what calls take and give. Times are ms since 1970."""
+"""Records, receipts and positions: arguments and results of calls. Times are ms since 1970."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_OFFSET = -1
 class ProducerRecord(NamedTuple):
     """A record to append. Text is stored as UTF-8, None is a real null.
 
-    timestamp_ms  None: the moment of the call, by the clock of this machine
+    timestamp_ms  None: the time of the call, by the clock of this machine
     """
 
     value: bytes | str | None
@@ -27,7 +27,7 @@ class ProducerRecord(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record of a partition. Header names that are no UTF-8 keep their bytes as surrogates."""
+    """A record of a partition. Header names that are not UTF-8 keep their bytes as surrogates."""
 
     topic: str
     partition: int
@@ -40,10 +40,10 @@ class ConsumerRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendReceipt:
-    """Where an append went. With acks=0 nobody knows: the offsets are -1.
+    """The result of an append. With acks=0 it is not known: the offsets are -1.
 
-    log_append_time_ms  -1 unless the topic stamps with LogAppendTime
-    is_duplicate        it was there already, from an earlier try of the same producer
+    log_append_time_ms  -1 unless the topic uses LogAppendTime
+    is_duplicate        it was already in the log, from an earlier try of the same producer
     durability          synced, os (page cache) or none
     """
 
@@ -59,9 +59,9 @@ class AppendReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a fetch left off. ``next_offset`` is where the next one begins.
+    """The end of a fetch. ``next_offset`` is where the next one starts.
 
-    is_up_to_date  nothing was readable behind it at that moment
+    is_up_to_date  nothing after it was readable at that time
     """
 
     next_offset: int
@@ -72,7 +72,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """Whole v2 batches back to back; the first may begin below the offset that was asked for."""
+    """Whole v2 batches back to back; the first may begin below the requested offset."""
 
     data: bytes
     position: Position
@@ -80,9 +80,9 @@ class FetchedBatches:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """Records from the offset on that was asked for; control records are left out.
+    """Records from the requested offset on, without control records.
 
-    May be empty although the position moved: the batches held nothing but those.
+    May be empty although the position moved, when the batches had only control records.
     """
 
     records: tuple[ConsumerRecord, ...]

@@ -1,25 +1,25 @@
 """When a request is sent again, and how steps become requests, pauses and a result.
 
-The one core of both clients, without a socket: an operation is a generator that yields requests
-and is given answers (`Steps`). `played` adds the tries and yields what is to be done: send this,
-pause so long. A client does it in its own way and passes back what came of it.
+This is the core of both clients, without a socket. An operation is a generator that yields
+requests and receives answers (`Steps`). `with_retries` adds the retries: it yields effects (send
+this request, pause for this time), and the client carries them out and passes back the outcomes.
 
 | a try ended with | Repeat.ALWAYS | Repeat.IF_NOTHING_WAS_DONE |
 |---|---|---|
 | an answer below 400 | done | done |
 | no connection (refused, no such host) | again | again |
-| a certificate that is not believed | raised | raised |
+| an untrusted certificate | raised | raised |
 | 429 or 503 with ``retriable`` | again | again |
 | no answer, or half of one | again | raised: OutcomeUnknown |
 | 500 with ``retriable`` (50003) | again | raised: NotMadeDurable |
 | 507: a full disk does not empty in seconds | raised | raised |
 | anything else | raised | raised |
 
-The pause doubles from `backoff_seconds` to `backoff_seconds_max`, is cut by chance to between half
-and all of it, and is never shorter than the daemon's Retry-After. When the next pause would end
-behind the deadline, which counts from the first failure, the last one is raised. A change that
-had a try without an answer may be done whatever later tries say: their refusal for a passing
-reason is raised as OutcomeUnknown, any other one with ``nothing_was_done`` taken back.
+The pause doubles from `backoff_seconds` to `backoff_seconds_max`, has a random jitter of up to half
+of it, and is never shorter than the daemon's Retry-After. When the next pause would end after the
+deadline, which counts from the first failure, the last failure is raised. A change whose answer was
+lost once may have been made, whatever later tries say: a later refusal for a passing reason is
+raised as OutcomeUnknown, and any other one without ``nothing_was_done``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from kafkalog.client.messages import Answer, NoAnswer, Repeat, Request
 T = TypeVar("T")
 
 Steps = Generator[Request, Answer, T]
-"""An operation: yields requests, is given their answers, returns its result."""
+"""An operation: yields requests, receives their answers, returns its result."""
 
 _PASSING = (None, 429, 500, 503)
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How long and how often. ``deadline_seconds`` counts from the first failure; 0: one try."""
+    """How long to retry. ``deadline_seconds`` counts from the first failure; 0: one try."""
 
     deadline_seconds: float = 30.0
     backoff_seconds: float = 0.05
@@ -53,19 +53,19 @@ ONE_TRY = Retries(deadline_seconds=0)
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing for so long."""
+    """Wait."""
 
     seconds: float
 
 
 Effect = Request | Pause
 Outcome = Answer | NoAnswer | None
-"""What came of an effect; None of a pause."""
+"""The outcome of an effect; None of a pause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """What one client needs to decide: its daemon, its patience, a clock (s) and chance [0, 1)."""
+class RetryContext:
+    """Of one client: its daemon, its retries, a clock in seconds, and a random number in [0, 1)."""
 
     address: object
     retries: Retries
@@ -83,29 +83,31 @@ def may_repeat(repeat: Repeat, failure: ClientError) -> bool:
 def pause_seconds(
     retries: Retries, failure: ClientError, tries: int, elapsed_seconds: float, chance: float
 ) -> float | None:
-    """How long to wait before the try after ``tries``, None when the deadline says no. Pure."""
+    """The wait before the next try; None when it would pass the deadline. Pure."""
     ceiling = min(retries.backoff_seconds * 2.0 ** min(tries - 1, 60), retries.backoff_seconds_max)
     seconds = max(ceiling * (1 + chance) / 2, failure.retry_after_seconds)
     return seconds if elapsed_seconds + seconds <= retries.deadline_seconds else None
 
 
-def exchange(request: Request, manner: Manner) -> Generator[Effect, Outcome, Answer]:
-    """One request until it is answered or given up. Raises ClientError."""
+def send_with_retries(
+    request: Request, context: RetryContext
+) -> Generator[Effect, Outcome, Answer]:
+    """Send one request until it is answered or the deadline passes. Raises ClientError."""
     began: float | None = None
     tries, unanswered = 0, None
     while True:
         outcome = yield request
-        assert outcome is not None, "a request comes to something"
-        failure = failure_of(outcome, manner.address)
+        assert outcome is not None, "a request has an outcome"
+        failure = failure_of(outcome, context.address)
         if failure is None:
             assert isinstance(outcome, Answer)
             return outcome
         tries += 1
-        now = manner.clock()
+        now = context.clock()
         began = now if began is None else began
         pause = None
         if may_repeat(request.repeat, failure):
-            pause = pause_seconds(manner.retries, failure, tries, now - began, manner.chance())
+            pause = pause_seconds(context.retries, failure, tries, now - began, context.chance())
         if pause is None:
             raise failure if request.is_read else _final(failure, unanswered)
         if not failure.nothing_was_done:
@@ -114,22 +116,22 @@ def exchange(request: Request, manner: Manner) -> Generator[Effect, Outcome, Ans
 
 
 def _final(failure: ClientError, unanswered: ClientError | None) -> ClientError:
-    """What is raised of a change: no later refusal says that an unanswered try did nothing."""
+    """What is raised for a change: no later refusal proves that an unanswered try did nothing."""
     if unanswered is None or not failure.nothing_was_done:
         return failure
     if not failure.retriable:
         failure.nothing_was_done = False
         return failure
     unknown = OutcomeUnknown(
-        f"{unanswered.message} Later tries did not tell what came of it: {failure.message}",
+        f"{unanswered.message} Later tries did not show its outcome: {failure.message}",
         retriable=True,
     )
     unknown.__cause__ = failure
     return unknown
 
 
-def played(steps: Steps[T], manner: Manner) -> Generator[Effect, Outcome, T]:
-    """The operation with its tries; a failure is raised inside the operation, which may catch it.
+def with_retries(steps: Steps[T], context: RetryContext) -> Generator[Effect, Outcome, T]:
+    """The operation with retries; a failure is raised inside the operation, which may catch it.
 
     Raises ClientError, and whatever the operation itself raises.
     """
@@ -137,7 +139,7 @@ def played(steps: Steps[T], manner: Manner) -> Generator[Effect, Outcome, T]:
         request = next(steps)
         while True:
             try:
-                answer = yield from exchange(request, manner)
+                answer = yield from send_with_retries(request, context)
             except ClientError as failure:
                 request = steps.throw(failure)
             else:

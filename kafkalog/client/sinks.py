@@ -1,7 +1,7 @@
-"""Exactly-once sinks: one query's batches, each written by many producers and committed at once.
+"""Exactly-once sinks: the batches of a query, each written by many producers and committed at once.
 
-What an attempt appends between its begin and the commit are whole transactional batches
-(``append_batches``), with its producer and epoch, sequences from 0 in each partition.
+Between its begin and the commit an attempt appends whole transactional batches
+(``append_batches``) with its producer id and epoch; sequences start at 0 in each partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkProducer:
-    """What an attempt writes into its batches."""
+    """The producer id and epoch of the batches of an attempt."""
 
     producer_id: int
     producer_epoch: int
@@ -30,10 +30,10 @@ class SinkProducer:
 
 @dataclass(frozen=True, slots=True)
 class SinkWinner:
-    """A producer whose batches are committed, and all (topic, partition) that it appended to.
+    """A producer whose batches are to be committed, and every (topic, partition) it appended to.
 
-    last_sequences   of its last record in each: nothing is committed then unless the daemon has it
-                     and, sequences having no gaps, all before it
+    last_sequences   of its last record in each: nothing is committed unless the daemon has that
+                     record and, as sequences have no gaps, all before it
     """
 
     producer_id: int
@@ -45,14 +45,14 @@ class SinkWinner:
 def begin_sink(
     query: str, batch_id: int, partition_id: int, attempt: int = 0, *, run_id: str | None = None
 ) -> Steps[SinkProducer | None]:
-    """Begin an attempt to write one partition of a batch; None: the batch is committed.
+    """Begin an attempt to write one partition of a batch; None: the batch is committed already.
 
-    run_id   of this life of who writes the query: what another run left open is aborted, and that
-             run is refused from then on
+    run_id   of this run of the query: what another run left open is aborted, and that run is
+             refused from then on
 
-    Each begin fences the former ones of the same attempt, but its own repetitions after a lost
-    answer do not. Raises ProducerFenced when a later batch is open or committed, or another run has
-    begun since.
+    Each begin fences the earlier ones of the same attempt; its own retries after a lost answer do
+    not. Raises ProducerFenced when a later batch is open or committed, or another run has begun
+    since.
     """
     wanted = {
         "batch_id": batch_id,
@@ -61,14 +61,14 @@ def begin_sink(
         "run_id": run_id,
         "call_id": str(uuid.uuid4()),
     }
-    answer = yield from _called(query, "begin", wanted)
+    answer = yield from _call(query, "begin", wanted)
     document = document_of(answer, "state")
     if document["state"] == "committed":
         return None
     try:
         return SinkProducer(int(document["producer_id"]), int(document["producer_epoch"]))
     except KeyError as error:
-        raise BadAnswer(f"A begin was answered without {error}.") from error
+        raise BadAnswer(f"The answer to a begin has no {error}.") from error
 
 
 def commit_sink(
@@ -79,13 +79,13 @@ def commit_sink(
     is_last: bool = False,
     run_id: str | None = None,
 ) -> Steps[None]:
-    """Show what the winners appended, and abort whatever else was begun of the batch.
+    """Commit what the winners appended, and abort everything else that was begun of the batch.
 
     is_last   no batch of the query follows: the daemon keeps its name for some hours, no producer
-    run_id    as its begins told it
+    run_id    that of its begins
 
-    Of a batch that is committed nothing happens. Raises ProducerFenced, for a former run, too, and
-    InvalidTxnState: nothing was committed.
+    Committing a batch again changes nothing. Raises ProducerFenced, also for an earlier run, and
+    InvalidTxnState; nothing was committed then.
     """
     entries = [
         {
@@ -101,18 +101,17 @@ def commit_sink(
         "is_last": is_last,
         "run_id": run_id,
     }
-    yield from _called(query, "commit", document)
+    yield from _call(query, "commit", document)
 
 
 def abort_sink(query: str, batch_id: int, *, run_id: str | None = None) -> Steps[None]:
-    """Abort what was begun of a batch.
+    """Abort everything that was begun of a batch.
 
-    run_id   as its begins told it
+    run_id   that of its begins
 
-    Raises InvalidTxnState when it is committed, ProducerFenced for a former run: what is open is
-    another's.
+    Raises InvalidTxnState when it is committed, and ProducerFenced for an earlier run.
     """
-    yield from _called(query, "abort", {"batch_id": batch_id, "run_id": run_id})
+    yield from _call(query, "abort", {"batch_id": batch_id, "run_id": run_id})
 
 
 def list_sinks() -> Steps[list[Json]]:
@@ -130,7 +129,7 @@ def describe_sink(query: str) -> Steps[Json]:
 
 
 def _partitions_of(winner: SinkWinner) -> list[Json]:
-    """``last_sequence`` only where it was told."""
+    """``last_sequence`` only where the winner has one."""
     entries: list[Json] = []
     for at in winner.partitions:
         entry: Json = {"topic": at[0], "partition": at[1]}
@@ -140,7 +139,7 @@ def _partitions_of(winner: SinkWinner) -> list[Json]:
     return entries
 
 
-def _called(query: str, action: str, document: Json) -> Steps[Answer]:
-    """Twice does what once does, so it is repeated after a lost answer, too."""
+def _call(query: str, action: str, document: Json) -> Steps[Answer]:
+    """The call is idempotent, so it is also repeated after a lost answer."""
     path = path_of("v1", "sinks", f"{query}:{action}")
     return (yield Request("POST", path, body=json_body(document), repeat=Repeat.ALWAYS))

@@ -1,8 +1,8 @@
-"""The console's static files, by name, with the digest that stands in their address.
+"""The console's static files, by name, with the digest in their address.
 
-An address holds a digest of the bytes behind it: it may be kept for ever, and a new version of a
-file has another one. Files of other projects are under ``static/vendor``; its manifest says whose,
-which version and licence, and the SHA-256 of each, which a test computes anew.
+An address contains a digest of the file, so caches may keep it indefinitely: a new version of the
+file has another address. Files of other projects are in ``static/vendor``; its manifest has their
+name, version, licence and SHA-256, which a test verifies.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Asset(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """As it stands in the address."""
+        """The part of the SHA-256 that is in the address."""
         return self.sha256[:_DIGEST_CHARACTERS]
 
 
 class VendoredPackage(NamedTuple):
-    """What the manifest says of a package: files by name with their SHA-256."""
+    """A package in the manifest; ``files``: names with their SHA-256."""
 
     name: str
     version: str
@@ -73,5 +73,5 @@ def vendored_packages() -> list[VendoredPackage]:
 
 
 def asset_address(name: str) -> str:
-    """Where a file is served; KeyError for one that there is not."""
+    """The address of a file. Raises KeyError for an unknown name."""
     return f"{ASSETS_PATH}/{all_assets()[name].digest}/{name}"

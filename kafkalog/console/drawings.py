@@ -31,7 +31,7 @@ _GAP = 8.0
 
 
 class Cell(Protocol):
-    """What a strip needs of a segment."""
+    """The fields of a segment that the strip needs."""
 
     @property
     def base_offset(self) -> int:
@@ -40,7 +40,7 @@ class Cell(Protocol):
 
     @property
     def next_offset(self) -> int | None:
-        """Where the next one begins; None of one that is being deleted."""
+        """Where the next one starts; None of a segment that is being deleted."""
         ...
 
     @property
@@ -50,12 +50,12 @@ class Cell(Protocol):
 
     @property
     def state(self) -> SegmentState:
-        """What it is drawn as."""
+        """How it is drawn."""
         ...
 
 
 class Block(NamedTuple):
-    """One rectangle: ``segments`` of them, from number ``first`` on."""
+    """One rectangle for ``segments`` segments from number ``first`` on."""
 
     x: float
     width: float
@@ -68,7 +68,7 @@ class Block(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """An offset that has a name."""
+    """A named offset."""
 
     name: str
     offset: int
@@ -76,7 +76,7 @@ class Marker(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """The whole picture."""
+    """The whole drawing."""
 
     width: float
     blocks: list[Block]
@@ -86,8 +86,8 @@ class Strip(NamedTuple):
 def lay_out_strip(cells: Sequence[Cell], offsets: Mapping[str, int]) -> Strip:
     """Blocks from left to right, oldest first; ``offsets`` by the name of their marker.
 
-    A marker that lies outside the served ones of these segments is left out: what is being deleted
-    may have been replaced by compaction, and then its offsets are another segment's too.
+    Markers outside the served segments are left out. Segments that are being deleted do not count:
+    compaction may have replaced them, and then another segment has their offsets.
     """
     groups = _groups(cells)
     width = max(WIDTH, LEAST_BLOCK_WIDTH * len(groups))
@@ -109,7 +109,7 @@ def lay_out_strip(cells: Sequence[Cell], offsets: Mapping[str, int]) -> Strip:
 
 
 def _groups(cells: Sequence[Cell]) -> list[tuple[int, int]]:
-    """Runs of one state as [first, last), each of so few that the picture has place for all."""
+    """Runs of one state as [first, last), each short enough that all blocks fit."""
     most = max(1, -(-len(cells) // _BLOCKS_MAX))
     groups, first = list[tuple[int, int]](), 0
     for index in range(1, len(cells) + 1):
@@ -121,7 +121,7 @@ def _groups(cells: Sequence[Cell]) -> list[tuple[int, int]]:
 
 
 def _place(blocks: Sequence[Block], offset: int) -> float | None:
-    """Where an offset lies: within its block by its share of the offsets."""
+    """The x of an offset: in its block by its share of the offsets."""
     at = bisect_right(blocks, offset, key=lambda block: block.base_offset) - 1
     if at < 0:
         return None
@@ -140,7 +140,7 @@ def _place(blocks: Sequence[Block], offset: int) -> float | None:
 
 
 class OffsetTick(NamedTuple):
-    """A named offset: where it stands, and its label, which ends there when ``is_left``."""
+    """A named offset: its x, and its label, which is left of it when ``is_left``."""
 
     name: str
     offset: int
@@ -151,7 +151,7 @@ class OffsetTick(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """The whole picture."""
+    """The whole drawing."""
 
     width: float
     rows: int
@@ -159,7 +159,7 @@ class Axis(NamedTuple):
 
 
 def lay_out_axis(offsets: Sequence[tuple[str, int]], low: int, high: int) -> Axis:
-    """Offsets by name, of [low, high]; what lies outside is left out."""
+    """Offsets by name; those outside [low, high] are left out."""
     ticks, row_ends = list[OffsetTick](), list[float]()
     for name, offset in sorted(offsets, key=lambda each: each[1]):
         if not low <= offset <= high:
@@ -182,7 +182,7 @@ def lay_out_axis(offsets: Sequence[tuple[str, int]], low: int, high: int) -> Axi
 
 
 class Phase(enum.Enum):
-    """What a thread does; between its phases it is idle."""
+    """What a thread does; it is idle between its phases."""
 
     MAP = "map"
     COPY = "copy"
@@ -194,7 +194,7 @@ class Phase(enum.Enum):
 
     @property
     def letter(self) -> str:
-        """Beside its colour and pattern."""
+        """On the drawing, beside its colour and pattern."""
         return _LETTERS[self]
 
     @property
@@ -224,7 +224,7 @@ _STYLES = {
 
 
 class Stretch(NamedTuple):
-    """A phase of a thread; ``clean`` is the number of its clean. Moments in ms."""
+    """A phase of a thread; ``clean`` is the number of its clean. Times in ms."""
 
     thread: str
     clean: int
@@ -234,7 +234,7 @@ class Stretch(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A stretch as it is drawn."""
+    """A stretch in the drawing."""
 
     x: float
     width: float
@@ -250,14 +250,14 @@ class Lane(NamedTuple):
 
 
 class TimeTick(NamedTuple):
-    """A moment of the axis."""
+    """A time on the axis."""
 
     x: float
-    moment_ms: int
+    timestamp_ms: int
 
 
 class Timeline(NamedTuple):
-    """The whole picture."""
+    """The whole drawing."""
 
     width: float
     lanes: list[Lane]
@@ -267,11 +267,11 @@ class Timeline(NamedTuple):
 def lay_out_timeline(
     threads: Sequence[str], stretches: Sequence[Stretch], from_ms: int, to_ms: int
 ) -> Timeline:
-    """Lanes in the order of ``threads``; what ended before from_ms is left out, the rest cut."""
+    """Lanes in the order of ``threads``; stretches are cut to [from_ms, to_ms]."""
     span_ms = max(to_ms - from_ms, 1)
 
-    def place(moment_ms: float) -> float:
-        return WIDTH * min(max((moment_ms - from_ms) / span_ms, 0.0), 1.0)
+    def place(timestamp_ms: float) -> float:
+        return WIDTH * min(max((timestamp_ms - from_ms) / span_ms, 0.0), 1.0)
 
     lanes = {thread: Lane(thread, []) for thread in threads}
     for each in stretches:
@@ -282,6 +282,4 @@ def lay_out_timeline(
         width = max(place(each.ended_ms) - x, LEAST_BAR_WIDTH)
         lane.bars.append(Bar(min(x, WIDTH - width), width, each.clean, each.phase))
     steps = (from_ms + span_ms * number // _TIME_TICKS for number in range(_TIME_TICKS + 1))
-    return Timeline(
-        WIDTH, list(lanes.values()), [TimeTick(place(moment), moment) for moment in steps]
-    )
+    return Timeline(WIDTH, list(lanes.values()), [TimeTick(place(at), at) for at in steps])

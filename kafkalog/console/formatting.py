@@ -1,20 +1,20 @@
-"""Numbers in words for people: sizes, spans, moments. Pure; never raises for an int64."""
+"""Numbers as text for people: sizes, spans, timestamps. Pure; never raises for an int64."""
 
 from __future__ import annotations
 
 import datetime
 import re
 
-# What nobody could see, or what changes how the text around it is read: C0 and C1 but for tab and
-# line ends, soft hyphens, spaces of no width, orders of writing (bidi), separators of lines, tags.
-# Not the joiners (U+200C, U+200D): Persian, Hindi and families of emoji are written with them.
+# Characters that are invisible or change how the text around them is read: C0 and C1 except tab and
+# line ends, soft hyphens, zero-width spaces, bidirectional controls, line separators, tags. The
+# joiners (U+200C, U+200D) are allowed: Persian, Hindi and emoji sequences need them.
 _UNPRINTABLE_TEXT = (
     "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e"
     "\u2060-\u206f\ufeff\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e007f"
 )
 UNPRINTABLE = re.compile(f"[{_UNPRINTABLE_TEXT}]")
-"""A character that a page does not show as itself."""
+"""A character that a page shows as an escape."""
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _SPANS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
@@ -56,30 +56,30 @@ def span(length_ms: int) -> str:
     raise AssertionError("a second is the smallest unit")
 
 
-def moment(moment_ms: int | None) -> str:
-    """Absolute, in UTC: 2026-11-26 04:10:00 UTC. None: never; what no calendar holds: its ms."""
-    if moment_ms is None:
+def timestamp(timestamp_ms: int | None) -> str:
+    """2026-11-26 04:10:00 UTC. None: never; outside the calendar: its ms."""
+    if timestamp_ms is None:
         return "never"
-    if not 0 <= moment_ms <= _LAST_MS:
-        return f"{moment_ms} ms"
-    shown = _EPOCH + datetime.timedelta(milliseconds=moment_ms)
+    if not 0 <= timestamp_ms <= _LAST_MS:
+        return f"{timestamp_ms} ms"
+    shown = _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
     return shown.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def iso(moment_ms: int) -> str:
-    """For machines, as ISO-8601; what no calendar holds stands at its end."""
-    shown = _EPOCH + datetime.timedelta(milliseconds=min(max(moment_ms, 0), _LAST_MS))
+def iso(timestamp_ms: int) -> str:
+    """For machines, as ISO-8601; a time outside the calendar becomes its first or last one."""
+    shown = _EPOCH + datetime.timedelta(milliseconds=min(max(timestamp_ms, 0), _LAST_MS))
     return shown.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def field(moment_ms: int | None) -> str:
-    """What a field for a time says that was asked about: read again, it is the same moment."""
-    if moment_ms is None:
+def field(timestamp_ms: int | None) -> str:
+    """The text of an input field for a time; parsed again it is the same timestamp."""
+    if timestamp_ms is None:
         return ""
-    if not 0 <= moment_ms <= _LAST_MS:
-        return str(moment_ms)
-    milliseconds = f".{moment_ms % 1000:03d}Z" if moment_ms % 1000 else "Z"
-    return iso(moment_ms).removesuffix("Z") + milliseconds
+    if not 0 <= timestamp_ms <= _LAST_MS:
+        return str(timestamp_ms)
+    milliseconds = f".{timestamp_ms % 1000:03d}Z" if timestamp_ms % 1000 else "Z"
+    return iso(timestamp_ms).removesuffix("Z") + milliseconds
 
 
 def offset_range(first: int, end: int) -> str:
@@ -91,21 +91,21 @@ def offset_range(first: int, end: int) -> str:
     return f"offsets {number(first)} to {number(end - 1)}"
 
 
-def relative(moment_ms: int | None, now_ms: int) -> str:
+def relative(timestamp_ms: int | None, now_ms: int) -> str:
     """From now: in 4 min 18 s, 42 s ago, now. None: never."""
-    if moment_ms is None:
+    if timestamp_ms is None:
         return "never"
-    distance_ms = moment_ms - now_ms
+    distance_ms = timestamp_ms - now_ms
     if abs(distance_ms) < 1_000:
         return "now"
     return f"in {span(distance_ms)}" if distance_ms > 0 else f"{span(-distance_ms)} ago"
 
 
 def visible(text: str) -> str:
-    r"""With an escape (``\u202e``) in the place of each character that is not printable."""
+    r"""With an escape (``\u202e``) instead of each character that is not printable."""
     return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """1 segment, 2 segments; ``nouns`` where an s is not the plural."""
+    """1 segment, 2 segments; ``nouns``: a plural that does not end with s."""
     return f"{number(count)} {noun if count == 1 else nouns or noun + 's'}"

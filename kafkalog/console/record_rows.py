@@ -1,8 +1,8 @@
-"""Batches as rows for people: what of a record is shown, and what became of its transaction. Pure.
+"""Batches as rows of a page: the fields of a record, and the outcome of its transaction. Pure.
 
-Keys, values and headers are somebody's bytes: as text where they are printable UTF-8, else in hex,
-never more than ``SHOWN_BYTES`` of one. A batch that cannot be decoded, or whose bytes are no longer
-those that were written, is one row that says so.
+Keys, values and headers may be any bytes: printable UTF-8 is shown as text, others in hex, at most
+``SHOWN_BYTES`` of each. A batch that cannot be decoded, or that is corrupt, is one row with the
+reason.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _HEX_BYTES = 256
 
 
 class Show(enum.Enum):
-    """How bytes are shown; the value is what a query says."""
+    """How bytes are shown; the value is that of the query."""
 
-    AUTO = "auto"  # text where it is one
+    AUTO = "auto"  # text if it is printable UTF-8
     TEXT = "text"
     HEX = "hex"
 
@@ -50,8 +50,8 @@ class RecordKind(enum.Enum):
     UNREADABLE = "unreadable"  # a whole batch
 
 
-class Fate(enum.Enum):
-    """Of the transaction that a record belongs to."""
+class Outcome(enum.Enum):
+    """Of the transaction of a record."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -59,7 +59,7 @@ class Fate(enum.Enum):
 
 
 class ShownBytes(Fragment):
-    """Bytes of a record: ``text`` as ``form`` says; ``is_cut`` when there are more than it has."""
+    """Bytes of a record: ``text`` as ``form`` says; ``is_cut``: not all are shown."""
 
     size_bytes: int
     form: Literal["text", "hex"]
@@ -75,7 +75,7 @@ class HeaderView(Fragment):
 
 
 class RecordRow(Fragment):
-    """One record. ``missing_before``: offsets in front of it that hold nothing any more.
+    """One record. ``missing_before``: offsets before it without a record.
 
     control     what a control record says: COMMIT or ABORT
     fault       why a batch, which is then the row, cannot be read
@@ -84,7 +84,7 @@ class RecordRow(Fragment):
     offset: int
     timestamp_ms: int | None
     kind: RecordKind
-    transaction: Fate | None
+    transaction: Outcome | None
     control: str | None
     key: ShownBytes | None
     value: ShownBytes | None
@@ -98,18 +98,18 @@ class RecordRow(Fragment):
 
 
 class Damage(NamedTuple):
-    """The offsets [base_offset, next_offset) belong to stored bytes that are no sound batch."""
+    """The offsets [base_offset, next_offset) of stored bytes that are not a sound batch."""
 
     base_offset: int
     next_offset: int
-    size_bytes: int  # that a look at it takes
+    size_bytes: int  # read to find it
 
 
 class Slice(NamedTuple):
     """Rows ``first`` to ``end`` (exclusive) of one batch; without a table one row for all of it."""
 
     header: BatchHeader | Damage
-    fate: Fate | None
+    outcome: Outcome | None
     table: RecordTable | None
     fault: str | None
     first: int
@@ -122,12 +122,12 @@ class Slice(NamedTuple):
 
     @property
     def read_bytes(self) -> int:
-        """What it took to look: the batch, or what it inflated to."""
+        """Bytes of the batch, or of its records when they are more."""
         inflated = 0 if self.table is None else len(self.table.records)
         return max(self.header.size_bytes, inflated)
 
     def part(self, first: int, end: int) -> Slice:
-        """Fewer of its rows, counted from its own first one."""
+        """Rows [first, end), counted from its first one."""
         return self._replace(first=self.first + first, end=self.first + end)
 
 
@@ -143,26 +143,26 @@ def slices_of(
         header = read_header(data[position:])
         batch = data[position : position + header.size_bytes]
         position += header.size_bytes
-        fate = _fate(header, info)
+        outcome = _outcome(header, info)
         try:
             table = read_records(batch, max_bytes=max_batch_bytes)
         except (FormatError, KafkalogError) as fault:
             if from_offset <= header.last_offset and header.base_offset < until_offset:
-                told = fault.public_message if isinstance(fault, KafkalogError) else str(fault)
-                yield Slice(header, fate, None, told, 0, 1)
+                message = fault.public_message if isinstance(fault, KafkalogError) else str(fault)
+                yield Slice(header, outcome, None, message, 0, 1)
             continue
         first = bisect_left(table.offsets, from_offset)
         end = bisect_left(table.offsets, until_offset)
         if first < end:
-            yield Slice(header, fate, table, None, first, end)
+            yield Slice(header, outcome, table, None, first, end)
 
 
 def damaged_slice(
     fault: CorruptBatch, from_offset: int, until_offset: int, size_bytes: int
 ) -> Slice:
-    """What a read at ``from_offset`` was refused for, up to where reading goes on.
+    """The damage that a read at ``from_offset`` met, up to where reading goes on.
 
-    That is behind ``from_offset``, whatever the damage says of itself.
+    That is always after ``from_offset``, whatever the error says.
     """
     details = fault.details
     base_offset = details.get("base_offset", details.get("first_offset"))
@@ -173,22 +173,22 @@ def damaged_slice(
     return Slice(damage, None, None, fault.public_message, 0, 1)
 
 
-def _fate(header: BatchHeader, info: FetchDataInfo) -> Fate | None:
-    """None for what is in no transaction, and for the markers that end them."""
+def _outcome(header: BatchHeader, info: FetchDataInfo) -> Outcome | None:
+    """None outside a transaction, and for transaction markers."""
     if not is_transactional(header.attributes) or is_control(header.attributes):
         return None
     if header.base_offset >= info.last_stable_offset:
-        return Fate.OPEN
+        return Outcome.OPEN
     is_aborted = any(
         each.producer_id == header.producer_id
         and each.first_offset <= header.base_offset <= each.last_offset
         for each in info.aborted
     )
-    return Fate.ABORTED if is_aborted else Fate.COMMITTED
+    return Outcome.ABORTED if is_aborted else Outcome.COMMITTED
 
 
 def rows_of(slices: list[Slice], show: Show) -> list[RecordRow]:
-    """What stands on the page; nothing is known of the offsets in front of the first row."""
+    """The rows of a page; offsets missing before the first row are not counted."""
     rows, next_offset = list[RecordRow](), None
     for each in slices:
         for index in range(each.first, each.end):
@@ -208,7 +208,7 @@ def _row(each: Slice, index: int, show: Show, next_offset: int | None) -> Record
         offset=offset,
         timestamp_ms=None if record is None or record.timestamp < 0 else record.timestamp,
         kind=_kind(record, is_marker=is_marker),
-        transaction=each.fate,
+        transaction=each.outcome,
         control=_control_of(record) if is_marker and record is not None else None,
         key=None if record is None else shown(record.key, show),
         value=None if record is None else shown(record.value, show),
@@ -264,10 +264,10 @@ def _named(data: bytes, show: Show) -> ShownBytes:
 
 
 def _text_of(data: bytes, *, is_forced: bool) -> str | None:
-    """The first SHOWN_BYTES as text; None for what is none, unless what is not is replaced."""
+    """The first SHOWN_BYTES as text; None if they are not printable UTF-8, unless forced."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace" if is_forced else "strict")
     try:
-        # A character that the cut divides is left out.
+        # A character that is divided by the limit is left out.
         text = decoder.decode(data[:SHOWN_BYTES], final=len(data) <= SHOWN_BYTES)
     except UnicodeDecodeError:
         return None

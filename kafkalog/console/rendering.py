@@ -1,8 +1,8 @@
 """Two renderers of one view: HTML by its template, JSON as it is.
 
-Everything that a template prints is escaped; nothing in it may be a script or a style, which the
-policy that pages are sent with (``server/console/pages.py``) forbids. Jinja2 is loaded at the first
-page, or by ``prepare``.
+Everything that a template prints is escaped. Templates contain no scripts and no styles, because
+the content security policy of the pages (``server/console/pages.py``) forbids them. Jinja2 is
+loaded at the first page, or by ``prepare``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ERROR = "error.html"
 
 
 class Frame(NamedTuple):
-    """What surrounds a page: its own address without a query, and its query as it was sent.
+    """What surrounds a page: its path, and its query as it was sent.
 
-    is_refreshing   the page asks for itself again every REFRESH_SECONDS
-    can_refresh     it may be told to; where it may not, nothing on it says so
+    is_refreshing   the page reloads itself every REFRESH_SECONDS
+    can_refresh     the page has the control for that
     is_administered forms that change something are shown
-    has_records     pages of records are there to lead to
+    has_records     links to pages of records are shown
     """
 
     path: str
@@ -41,8 +41,8 @@ class Frame(NamedTuple):
     has_records: bool = True
 
     @property
-    def twin(self) -> str:
-        """Where the same view is JSON."""
+    def json_view(self) -> str:
+        """The address of the same view as JSON."""
         return self._with(f"{self.path}.json", self._own_query())
 
     @property
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
         return self._with(self.path, "&".join(filter(None, (self._own_query(), "refresh=true"))))
 
     def _own_query(self) -> str:
-        """Without the frame's own parameter."""
+        """The query without the parameter ``refresh``."""
         parts = self.query.split("&") if self.query else []
         return "&".join(each for each in parts if not each.startswith("refresh="))
 
@@ -66,12 +66,12 @@ class Frame(NamedTuple):
 
 
 def render_json(view: View) -> bytes:
-    """The twin."""
+    """The view as JSON."""
     return view.model_dump_json().encode()
 
 
 def render_html(view: View, frame: Frame) -> bytes:
-    """The page."""
+    """The view as a page."""
     template = _environment().get_template(view.template)
     return template.render(view=view, frame=frame).encode()
 
@@ -89,13 +89,13 @@ def render_error(status: int, error_code: int, message: str, request_id: str) ->
 
 @functools.cache
 def prepare() -> None:
-    """Load what errors and static files are made of; the first call reads files for some 0.1 s."""
+    """Load the error template and the static files; the first call reads files for about 0.1 s."""
     _environment().get_template(_ERROR)
     all_assets()
 
 
 def is_prepared() -> bool:
-    """Whether ``render_error`` and ``all_assets`` have nothing to load: then they do not block."""
+    """Whether ``prepare`` was called, so that ``render_error`` and ``all_assets`` do not block."""
     return prepare.cache_info().currsize > 0
 
 
@@ -115,7 +115,7 @@ def _environment() -> Environment:
         number=formatting.number,
         size=formatting.size,
         span=formatting.span,
-        moment=formatting.moment,
+        timestamp=formatting.timestamp,
         iso=formatting.iso,
         field=formatting.field,
         relative=formatting.relative,

@@ -1,7 +1,7 @@
-"""What one segment is called on the strip, and the sentence that says why it is still here.
+"""The state of a segment on the strip, and the sentence that says why it is kept. Pure.
 
-Pure: the fates are those of ``retention_forecast.explain``, the planner that the pass itself runs;
-nothing is decided here a second time.
+``log.retention.forecast.explain``, which uses the planner of the retention pass, decides; this
+module only words it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.console.formatting import moment, relative, size, span
+from kafkalog.console.formatting import relative, size, span, timestamp
 from kafkalog.log.retention.plan import Keeper, Rule
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SegmentState(enum.Enum):
-    """In the order of the legend; the value is what the JSON twin says."""
+    """In the order of the legend; the value is that of the JSON view."""
 
     KEPT = "kept"
     CLEAN = "clean"
@@ -31,7 +31,7 @@ class SegmentState(enum.Enum):
 
     @property
     def letter(self) -> str:
-        """On the picture, because a colour alone tells not everybody."""
+        """On the drawing, because not everybody can tell colours apart."""
         return _LETTERS[self]
 
     @property
@@ -52,18 +52,18 @@ _LETTERS = {
 }
 _MEANINGS = {
     SegmentState.KEPT: "closed and kept; the log is not compacted",
-    SegmentState.CLEAN: "compacted: one record a key",
+    SegmentState.CLEAN: "compacted: one record per key",
     SegmentState.DIRTY: "not compacted yet",
     SegmentState.UNCLEANABLE: "compaction may not touch it yet",
     SegmentState.CLEANING: "being compacted now",
     SegmentState.ACTIVE: "appends go here",
-    SegmentState.DELETABLE: "retention lets it go: the next check takes it, where one comes",
-    SegmentState.DELETING: "gone for readers, its files wait for deletion",
+    SegmentState.DELETABLE: "over a limit: the next retention check deletes it",
+    SegmentState.DELETING: "deleted for readers, its files wait for deletion",
 }
 
 
 class CleanRange(NamedTuple):
-    """How far a compacted log is clean; ``is_in_progress``: a thread rewrites all below the end."""
+    """How far a compacted log is clean; ``is_in_progress``: a thread is cleaning it."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -78,7 +78,7 @@ def state_of(
     *,
     is_active: bool,
 ) -> SegmentState:
-    """Of a served segment; what retention takes comes first, then where appends go."""
+    """Of a served segment; deletable comes first, then active."""
     if rule is not None:
         return SegmentState.DELETABLE
     if is_active:
@@ -93,12 +93,12 @@ def state_of(
 
 
 _KEPT = {
-    Keeper.OLDER_SEGMENT: "older segments go first",
+    Keeper.OLDER_SEGMENT: "older segments are deleted first",
     Keeper.EMPTY_ACTIVE: "the active segment is empty",
     Keeper.HIGH_WATERMARK: "it holds records above the high watermark",
     Keeper.POLICY: "cleanup.policy has no delete",
     Keeper.NO_LIMITS: "neither retention.ms nor retention.bytes is set",
-    Keeper.DISPUTED_START: "two files disagree about where the log starts",
+    Keeper.DISPUTED_START: "two files disagree about the log start",
     Keeper.HOLD: "its records are not archived yet",
 }
 
@@ -106,22 +106,22 @@ _KEPT = {
 def reason_of(
     fate: SegmentFate, policy: RetentionPolicy, now_ms: int, *, has_record_timestamp: bool
 ) -> str:
-    """Why it goes or stays, and from when to when it can be deleted."""
+    """Why it is deleted or kept, and from when to when it can be deleted."""
     age = _age(fate, now_ms, has_record_timestamp=has_record_timestamp)
     if fate.rule is not None:
         cause = {
-            Rule.START_OFFSET: "all its records lie below the log start",
+            Rule.START_OFFSET: "all its records are below the log start",
             Rule.SIZE: f"the log is larger than its limit of {size(policy.retention_bytes)}",
             Rule.TIME: f"{age}, limit {span(policy.retention_ms)}",
         }[fate.rule]
         return f"deletable: {cause}" + _window(fate.due, now_ms)
-    assert fate.keeper is not None, "what no rule takes is kept by something"
+    assert fate.keeper is not None, "a segment that no rule deletes has a keeper"
     if fate.keeper is Keeper.LIMITS:
         cause = age
         if policy.retention_ms >= 0:
             cause += f", limit {span(policy.retention_ms)}"
     else:
-        # In a log of which nothing goes, nothing goes first.
+        # In a log without deletion the older segments are not deleted either.
         is_waiting = fate.keeper is Keeper.OLDER_SEGMENT and not policy.is_deleted
         cause = _KEPT[Keeper.POLICY if is_waiting else fate.keeper]
     more = ""
@@ -131,18 +131,18 @@ def reason_of(
 
 
 def _age(fate: SegmentFate, now_ms: int, *, has_record_timestamp: bool) -> str:
-    what = "newest record" if has_record_timestamp else "no record time, file changed"
+    subject = "newest record" if has_record_timestamp else "no record time, file changed"
     newest_ms = fate.facts.largest_timestamp_ms
     if newest_ms > now_ms:
-        return f"{what} {span(newest_ms - now_ms)} in the future"
-    return f"{what} {span(now_ms - newest_ms)} old"
+        return f"{subject} {span(newest_ms - now_ms)} in the future"
+    return f"{subject} {span(now_ms - newest_ms)} old"
 
 
 def _window(due: Due | None, now_ms: int) -> str:
-    """The deletion window; empty where nobody can foresee it."""
+    """The deletion window; empty when it is not foreseeable."""
     if due is None:
         return ""
     return (
-        f" → earliest deletion {moment(due.moment_ms)} ({relative(due.moment_ms, now_ms)}), latest "
-        f"{moment(due.latest_ms)}; files gone by {moment(due.files_gone_ms)}"
+        f" → earliest deletion {timestamp(due.moment_ms)} ({relative(due.moment_ms, now_ms)}),"
+        f" latest {timestamp(due.latest_ms)}; files gone by {timestamp(due.files_gone_ms)}"
     )

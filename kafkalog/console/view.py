@@ -1,34 +1,61 @@
 """View: what one page shows, as values; rendered as HTML by its template and as JSON as it is.
 
-Facts stay facts (bytes, ms since 1970, offsets): words for people are the templates' work, but for
-sentences that both readers get. Immutable; made on a thread that may block.
+Facts stay facts (bytes, ms since 1970, offsets). Templates turn them into words, except for
+sentences that readers of the JSON get too. Immutable; made on a thread that may block.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class Fragment(BaseModel):
     """A part of a view."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class View(Fragment):
-    """A whole page; ``now_ms`` is the wall clock that its relative times are about."""
+    """A whole page; ``now_ms`` is the wall clock that its relative times refer to.
+
+    heading  the title of the page without the product's name; may name fields in braces
+    """
 
     template: ClassVar[str]
+    heading: ClassVar[str]
     now_ms: int
 
     @property
     def title(self) -> str:
-        """Of the page, without the product's name."""
-        raise AssertionError("every page has a title")
+        """The heading with the values of its fields."""
+        return self.heading.format(**dict(self))
 
 
-def page_count(total: int, size: int) -> int:
-    """Pages of ``size`` entries; an empty list has one."""
-    return max(1, -(-total // size))
+def _known(value: int | None) -> int | None:
+    """-1 stands for none in the values of the broker."""
+    return None if value is None or value < 0 else value
+
+
+Known = Annotated[int | None, BeforeValidator(_known)]
+"""A number of the broker's that may be -1; null then."""
+EnumValue = Annotated[str, BeforeValidator(lambda member: getattr(member, "value", member))]
+"""The value of an enumeration's member."""
+
+
+class Page(NamedTuple):
+    """One page of a list: entries [first, end)."""
+
+    number: int
+    pages: int
+    first: int
+    end: int
+
+
+def page_of(total: int, size: int, number: int) -> Page:
+    """Page ``number`` (from 1) of ``size`` entries, or the last one; an empty list has one page."""
+    pages = max(1, -(-total // size))
+    shown = min(number, pages)
+    first = (shown - 1) * size
+    return Page(shown, pages, first, min(first + size, total))

@@ -31,9 +31,9 @@ def test_a_what_if_is_the_next_pass(window: Window, shown: Daemon) -> None:
     window.open(f"/console/topics/{topic}/retention")
     page.get_by_label("retention.ms").fill(str(TWO_AND_A_HALF_DAYS_MS))
     page.get_by_label("Days from now").fill("1")
-    page.get_by_role("button", name="What would go?").click()
+    page.get_by_role("button", name="Simulate").click()
     page.wait_for_url("**retention.ms=*")
-    table = page.locator("table").filter(has_text="Segments of partition 0 that would go")
+    table = page.locator("table").filter(has_text="Segments of partition 0 that would be deleted")
     named = table.locator("tbody th").all_inner_texts()
     assert named == ["0", "1", "2"]
     told = page.locator(".banner[role=status] data")

@@ -256,7 +256,7 @@ def test_configs_of_the_broker(daemon: Daemon) -> None:
         ),
         (
             ("--describe", "--entity-type", "brokers", "--entity-default"),
-            "kafkalog has one broker: give its number in place of the default's",
+            "kafkalog has one broker: give its id instead of the default's",
         ),
         (
             ("--describe", "--topic", "t", "--entity-name", "t"),
@@ -347,7 +347,7 @@ def test_log_dirs_end_with_json(daemon: Daemon) -> None:
     ]
     unwritable = tool(daemon, dirs, "--describe", "--topic-list", "\udcff")
     assert unwritable.exit_code == 2
-    assert "'\\udcff' is no name: it is not UTF-8" in unwritable.stderr
+    assert "'\\udcff' is not a name: it is not UTF-8" in unwritable.stderr
     document = json.loads(lines[2])
     assert list(document) == ["brokers", "version"]
     (broker,) = document["brokers"]

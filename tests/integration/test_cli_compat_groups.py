@@ -118,7 +118,7 @@ def test_what_is_not_there_is_named(daemon: Daemon) -> None:
     for action in ("--describe", "--delete"):
         refused = tool(daemon, TOOL, action, "--group", "\udcff")
         assert refused.exit_code == 2
-        assert "'\\udcff' is no name: it is not UTF-8" in refused.stderr
+        assert "'\\udcff' is not a name: it is not UTF-8" in refused.stderr
 
 
 def test_a_group_with_a_member_is_not_reset(daemon: Daemon) -> None:

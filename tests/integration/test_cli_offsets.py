@@ -89,7 +89,7 @@ def test_a_trim_is_shown_before_it_is_done(daemon: Daemon) -> None:
     words = ("topics", "trim", "old", "--before-time", str(5 * MINUTE_MS))
     shown = run(daemon, *words)
     table = (
-        "TOPIC  PARTITION  LOG-START  NEW-START  OFFSETS GONE\n"
+        "TOPIC  PARTITION  LOG-START  NEW-START  OFFSETS DELETED\n"
         "old    0          0          2          2\n"
         "old    1          0          2          2\n"
         "old    2          0          0          0\n"
@@ -146,7 +146,7 @@ def test_records_are_deleted_by_time(daemon: Daemon) -> None:
     beyond = run(daemon, *words, "--before-offset", "5", "--dry-run")
     assert (beyond.exit_code, beyond.stderr) == (
         1,
-        "Error: timed-0 can be read up to 4, not up to 5.\n",
+        "Error: Offset 5 is above the high watermark of timed-0, 4.\n",
     )
     everything = run(daemon, *words, "--before-time", str(60 * MINUTE_MS))
     assert everything.stdout.splitlines()[-1] == "partition: timed-0\tlow_watermark: 4"

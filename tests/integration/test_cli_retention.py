@@ -46,7 +46,8 @@ def test_explain(daemon: Daemon) -> None:
         f"\tSize: {size}"
     )
     assert re.fullmatch(
-        f"Checks: next at {MOMENT}, then every 300000 ms; files go 60000 ms later\\.", checks
+        f"Checks: next at {MOMENT}, then every 300000 ms; files are deleted 60000 ms later\\.",
+        checks,
     )
     assert columns(names)[:6] == ["SEGMENT", "NEXT", "BYTES", "NEWEST", "STATE", "WHY"]
     assert columns(names)[6:] == ["BYTES UNTIL", "EARLIEST", "LATEST", "FILES GONE"]
@@ -54,9 +55,9 @@ def test_explain(daemon: Daemon) -> None:
     assert [row[:2] for row in cells] == [["0", "1"], ["1", "2"], ["2", "3"]]
     assert [row[4] for row in cells] == ["inactive", "inactive", "active"]
     assert [row[5] for row in cells] == [
-        "goes by time",
+        "deleted by time",
         "kept: inside the limits",
-        "kept: an older one stays",
+        "kept: older one retained",
     ]
     assert cells[0][6] == "-"
     assert int(cells[1][6]) > 0
@@ -75,13 +76,13 @@ def test_explain(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("configs", "why", "moments"),
     [
-        ({"retention_ms": "0"}, "goes by time", True),
-        ({"retention_ms": "-1", "retention_bytes": "0"}, "goes by size", True),
+        ({"retention_ms": "0"}, "deleted by time", True),
+        ({"retention_ms": "-1", "retention_bytes": "0"}, "deleted by size", True),
         ({"retention_ms": "-1"}, "kept: no limit is set", False),
         ({"retention_ms": str(2**63 - 1)}, "kept: inside the limits", False),
         ({"cleanup_policy": ""}, "kept: no delete in cleanup.policy", False),
         ({"cleanup_policy": "compact"}, "kept: no delete in cleanup.policy", False),
-        ({"cleanup_policy": "compact,delete", "retention_ms": "1"}, "goes by time", False),
+        ({"cleanup_policy": "compact,delete", "retention_ms": "1"}, "deleted by time", False),
         ({}, "kept: inside the limits", True),
     ],
     ids=str,
@@ -114,7 +115,7 @@ def test_explain_where_no_record_has_a_time(daemon: Daemon) -> None:
     done(run(daemon, "records", "delete", "--topic", topic, "--before-offset", "1"))
     head, _, _, first, second, future = lines(daemon, "explain", topic)
     assert "\tLogStartOffset: 1\t" in head
-    assert columns(first)[5] == "goes by start_offset"
+    assert columns(first)[5] == "deleted by start_offset"
     assert columns(second)[5] == "kept: inside the limits"
     assert columns(future)[7] > columns(second)[7], "a week behind a record of next week"
 
@@ -130,9 +131,9 @@ def test_simulate(daemon: Daemon) -> None:
     cells = [columns(row) for row in rows]
     assert [row[:3] for row in cells] == [[str(n), "time", str(size)] for n in range(3)]
     assert all(row[3] <= row[4] < row[5] for row in cells)
-    assert last == f"3 segments ({3 * size} bytes) go, 1 segment (0 bytes) stay."
+    assert last == f"3 segments ({3 * size} bytes) deleted, 1 segment (0 bytes) retained."
     *_, last = lines(daemon, "simulate", topic, "--horizon", "1h")
-    assert last == f"0 segments (0 bytes) go, 3 segments ({3 * size} bytes) stay."
+    assert last == f"0 segments (0 bytes) deleted, 3 segments ({3 * size} bytes) retained."
     at = str(now_ms() + 30 * DAY)
     later = ("--at", at, "--partition", "0")
     (entry,) = document(daemon, "simulate", topic, "--horizon", "1d", *later)["partitions"]
@@ -154,7 +155,7 @@ def test_run(daemon: Daemon) -> None:
     assert [columns(row) for row in dry] == [
         ["run-0", str(base), "time", str(size)] for base in (0, 1)
     ]
-    assert said == f"2 segments ({2 * size} bytes) would go."
+    assert said == f"2 segments ({2 * size} bytes) would be deleted."
     assert document(daemon, "run", "--dry-run")["segments"] >= 2
     assert len(served(segments(daemon, topic))) == 3
     assert lines(daemon, "run", topic) == [names, *dry, f"2 segments ({2 * size} bytes) deleted."]

@@ -44,7 +44,9 @@ def test_a_trial_and_a_clean(daemon: Daemon) -> None:
     assert begun.status == 303, begun.body
     address = begun.headers["Location"]
     deadline = time.monotonic() + 60
-    while "would go." not in (html := daemon.request("GET", address, None, BROWSER).body.decode()):
+    while "would be removed." not in (
+        html := daemon.request("GET", address, None, BROWSER).body.decode()
+    ):
         assert time.monotonic() < deadline, html
         time.sleep(0.02)  # a thread of another process
     trial = daemon.request("GET", address.replace(PAGE, f"{PAGE}.json")).json["trial"]

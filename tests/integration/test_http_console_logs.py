@@ -73,7 +73,7 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert (done.status, done.headers["Location"]) == (303, address)
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
     html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
-    assert b"Nothing lies before offset 3" in html.body
+    assert b"No records are before offset 3" in html.body
     assert posted(daemon, page, whole).status == 303  # twice is once
     told = refused(posted(daemon, page, whole | {"offset": "2"}), 410, 41001)
     assert "Nothing was deleted: shrunk-0 already begins at 3" in str(told)

@@ -167,7 +167,7 @@ def test_the_file_of_a_variable_is_read_as_the_variable_is(
     monkeypatch.setenv("KAFKALOG_LOG_DIRS_FILE", str(named))
     assert settings_from((), ()).broker.log_dirs == ("/data/größe",)
     named.write_bytes(b"\xff\xfe")
-    with pytest.raises(click.ClickException, match="is no UTF-8 text"):
+    with pytest.raises(click.ClickException, match="is not UTF-8 text"):
         settings_from((), ())
 
 

@@ -50,14 +50,14 @@ from kafkalog.client.producer import ProducerState
 from kafkalog.client.retry import (
     ONE_TRY,
     Effect,
-    Manner,
     Outcome,
     Pause,
     Retries,
-    exchange,
+    RetryContext,
     may_repeat,
     pause_seconds,
-    played,
+    send_with_retries,
+    with_retries,
 )
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import is_crc_valid, read_header
@@ -111,9 +111,9 @@ class Clock:
         return self.seconds
 
 
-def manner(retries: Retries | None = None, clock: Clock | None = None) -> Manner:
+def retry_context(retries: Retries | None = None, clock: Clock | None = None) -> RetryContext:
     """Chance that takes the whole pause."""
-    return Manner(ADDRESS, retries or Retries(), clock or Clock(), lambda: 1.0)
+    return RetryContext(ADDRESS, retries or Retries(), clock or Clock(), lambda: 1.0)
 
 
 def play(
@@ -122,7 +122,9 @@ def play(
     """(answer or error, pauses) of a request whose tries come to these outcomes."""
     clock, left = Clock(), list(outcomes)
     pauses: list[float] = []
-    effects: Generator[Effect, Outcome, Answer] = exchange(request, manner(retries, clock))
+    effects: Generator[Effect, Outcome, Answer] = send_with_retries(
+        request, retry_context(retries, clock)
+    )
     outcome: Outcome = None
     while True:
         try:
@@ -271,7 +273,7 @@ def test_a_refusal_says_nothing_of_an_earlier_try() -> None:
 def test_the_deadline_counts_from_the_first_failure() -> None:
     """A long poll that breaks after a minute is begun again."""
     clock = Clock()
-    effects = exchange(READ, manner(clock=clock))
+    effects = send_with_retries(READ, retry_context(clock=clock))
     assert next(effects) is READ
     clock.seconds = 60.0
     assert effects.send(GONE) == Pause(0.05)
@@ -291,7 +293,7 @@ def test_an_operation_may_catch_its_failure() -> None:
             return f"made: {answer.status}"
         raise AssertionError
 
-    effects = played(steps(), manner())
+    effects = with_retries(steps(), retry_context())
     assert next(effects) is READ
     assert effects.send(error(40401)) is IDEMPOTENT
     with pytest.raises(StopIteration) as end:
@@ -302,7 +304,7 @@ def test_an_operation_may_catch_its_failure() -> None:
         yield READ
         raise KeyError("ours")
 
-    effects_of_broken = played(broken(), manner())
+    effects_of_broken = with_retries(broken(), retry_context())
     next(effects_of_broken)
     with pytest.raises(KeyError):
         effects_of_broken.send(DONE)
@@ -312,7 +314,7 @@ def test_an_operation_may_catch_its_failure() -> None:
         return 5
 
     with pytest.raises(StopIteration) as at_once:
-        next(played(nothing_to_ask(), manner()))
+        next(with_retries(nothing_to_ask(), retry_context()))
     assert at_once.value.value == 5
 
 
@@ -408,9 +410,9 @@ def test_broken_bytes_are_told(data: st.DataObject) -> None:
     bit = data.draw(st.integers(16 * 8, len(batch) * 8 - 1))
     flipped = bytearray(batch)
     flipped[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(BadAnswer, match="arrived broken"):
+    with pytest.raises(BadAnswer, match="arrived corrupt"):
         consumer_records("t", 0, bytes(flipped), 0)
-    with pytest.raises(BadAnswer, match="arrived broken"):
+    with pytest.raises(BadAnswer, match="arrived corrupt"):
         consumer_records("t", 0, batch + batch[: data.draw(st.integers(1, len(batch) - 1))], 0)
 
 

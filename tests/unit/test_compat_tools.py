@@ -154,7 +154,7 @@ def test_a_record_is_formatted() -> None:
     assert shown(print_timestamp="true", print_epoch="true", print_value="false") == (
         b"LogAppendTime:77\tEpoch:NOT_PRESENT\n"
     )
-    with pytest.raises(ToolFailed, match="DoubleDeserializer is none of"):
+    with pytest.raises(ToolFailed, match="DoubleDeserializer is not one of"):
         shown(value_deserializer="DoubleDeserializer")
 
 
@@ -173,7 +173,7 @@ def test_access_by_the_properties_of_a_client() -> None:
     for properties, reason in (
         (sasl, "sasl.jaas.config has no username"),
         ({**sasl, "sasl.mechanism": "SCRAM-SHA-256"}, "sasl.mechanism must be PLAIN"),
-        ({**sasl, "sasl.jaas.config": 'x username="a:b" password="c"'}, "no colon"),
+        ({**sasl, "sasl.jaas.config": 'x username="a:b" password="c"'}, "cannot contain a colon"),
     ):
         with pytest.raises(ToolFailed, match=reason):
             access_of(properties)

@@ -15,7 +15,7 @@ from kafkalog.console.drawings import WIDTH, lay_out_axis
 from kafkalog.console.record_rows import (
     HEADERS_SHOWN,
     SHOWN_BYTES,
-    Fate,
+    Outcome,
     RecordKind,
     RecordRow,
     Show,
@@ -147,12 +147,12 @@ def test_what_became_of_a_transaction() -> None:
     )
     found = rows(info)
     assert [each.transaction for each in found] == [
-        Fate.ABORTED,
-        Fate.ABORTED,
+        Outcome.ABORTED,
+        Outcome.ABORTED,
         None,
-        Fate.COMMITTED,
+        Outcome.COMMITTED,
         None,
-        Fate.OPEN,
+        Outcome.OPEN,
     ]
     assert [each.kind for each in found].index(RecordKind.CONTROL) == 2
     assert found[2].control == "ABORT"
@@ -173,9 +173,9 @@ def test_a_transaction_that_ends_while_the_page_is_made_is_open(
         return fetch(*asked, **how)
 
     monkeypatch.setattr(sim.operations, "fetch", abort_then_fetch)
-    assert [each.transaction for each in seen(sim).records] == [Fate.OPEN]
+    assert [each.transaction for each in seen(sim).records] == [Outcome.OPEN]
     monkeypatch.undo()
-    assert [each.transaction for each in seen(sim).records][:2] == [Fate.ABORTED, None]
+    assert [each.transaction for each in seen(sim).records][:2] == [Outcome.ABORTED, None]
 
 
 def test_bounds_and_holes() -> None:
@@ -244,7 +244,7 @@ def test_a_time_behind_a_rotten_batch() -> None:
     assert offsets_of(seen(sim, Place(timestamp_ms=NOW_MS + 4)))[0] == 4
     view = seen(sim, Place(timestamp_ms=NOW_MS + 5))
     assert offsets_of(view) == list(range(5, 12))
-    assert view.note == "The time leads to a damaged batch: the page begins there."
+    assert view.note == "The record at this time is in a damaged batch: the page starts there."
 
 
 def seen(sim: SimManager, place: Place = Place(), count: int = 50) -> RecordsView:  # noqa: B008
@@ -313,9 +313,9 @@ def test_what_was_deleted_is_said() -> None:
     sim.delete_records("t", 4)
     view = seen(sim, Place(offset=1))
     assert offsets_of(view) == [4, 5, 6, 7, 8, 9]
-    assert view.note == "The log begins at 4: what lay before is gone."
+    assert view.note == "The log starts at 4: earlier records are deleted."
     assert view.earlier_before is None
-    assert "The log begins at 4" in page_of(view)
+    assert "The log starts at 4" in page_of(view)
     assert seen(sim, Place(before=2)).records == []
 
 
@@ -448,7 +448,7 @@ def test_what_is_no_place() -> None:
     assert cleaned(sim).error is None
     assert seen_offsets(sim, Question()).found is None
     assert seen_offsets(sim, Question(offset=1_000)).note == (
-        "The log has offsets 0 to 23: 1,000 is not in it."
+        "The log has offsets 0 to 23; 1,000 is not in it."
     )
     hole, behind = (seen_offsets(sim, Question(offset=offset)).found for offset in (3, 15))
     assert hole is not None
@@ -545,10 +545,10 @@ def test_what_stays_is_called_by_its_name() -> None:
     """No segment is said to be divided that is not, and nothing else of the pass is left out."""
     sim = filled()
     divided, whole = (seen_deletion(sim, Question(offset=offset)) for offset in (5, 6))
-    assert "the segment that the offset divides stays" in page_of(divided)
+    assert "the segment with the offset is retained" in page_of(divided)
     html = page_of(whole)
-    assert "the active segment, which appends go to, stays" in html
-    assert "stays: appends go to it" in html
+    assert "the active segment is retained" in html
+    assert "retained: it is active" in html
     assert "divides" not in html
     assert "has offsets 0 to 5." in html
     assert "offset 0 to" not in html
@@ -556,7 +556,7 @@ def test_what_stays_is_called_by_its_name() -> None:
     with_limit = seen_deletion(sim, Question(offset=1))
     assert with_limit.preview is not None
     assert (with_limit.preview.segments_going, with_limit.preview.others_going) == (1, 4)
-    assert "4 segments more go with the same check" in page_of(with_limit)
+    assert "The same check deletes 4 segments more" in page_of(with_limit)
 
 
 def test_records_that_no_archive_has() -> None:
@@ -579,7 +579,9 @@ def test_what_would_be_refused() -> None:
         assert view.refusal is not None
         assert view.preview is None
         assert 'method="post"' not in page_of(view)
-    assert "6: that is the most" in (seen_deletion(sim, Question(offset=7)).refusal or "")
+    assert "6: records can be deleted only below it" in (
+        seen_deletion(sim, Question(offset=7)).refusal or ""
+    )
     nothing = seen_deletion(sim, Question())
     assert (nothing.refusal, nothing.preview) == (None, None)
     page_of(nothing)
@@ -595,7 +597,9 @@ def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
     commit(sim, "g", {T0: 1})
     for number in range(4):
         view = delete_records_view(sim.operations, GROUP_OFFSETS_TOPIC, number, Question(offset=1))
-        assert view.refusal == "The topic is one of Kafka's own: clients delete nothing from it."
+        assert (
+            view.refusal == "This is an internal topic of Kafka: clients cannot delete its records."
+        )
     page = partition_view(sim.operations, GROUP_OFFSETS_TOPIC, 0, 1)
     shown = page.states[0].model_copy(update={"state": SegmentState.DELETABLE})
     assert page.model_copy(update={"states": [shown]}).deletable is None

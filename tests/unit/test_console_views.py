@@ -18,7 +18,7 @@ from kafkalog import __version__
 from kafkalog.broker.compaction.cleaning import CleanerHealth
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
-from kafkalog.console.alerts import troubles_of
+from kafkalog.console.alerts import alerts_of
 from kafkalog.console.assets import all_assets
 from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
@@ -206,7 +206,7 @@ def test_what_waits_for_its_deletion_is_shown_first() -> None:
     gone = [each for each in view.segments if each.letter == "W"]
     assert gone
     assert view.segments[: len(gone)] == gone
-    assert all(each.reason.startswith("gone for readers; files gone at ") for each in gone)
+    assert all(each.reason.startswith("deleted for readers; files gone at ") for each in gone)
     assert view.segment_count == len(view.segments) - len(gone)
     assert view.size_bytes == sum(each.size_bytes for each in view.segments if each not in gone)
     page_of(view)
@@ -258,7 +258,7 @@ def test_topics_and_a_topic() -> None:
     assert [
         each.name for each in topics_view(sim.operations, "oth", TopicOrder.SIZE, 1).topics
     ] == ["other"]
-    assert "No topic has such a name." in page_of(
+    assert "No topic has this name." in page_of(
         topics_view(sim.operations, "<b>", TopicOrder.NAME, 1)
     )
     topic = topic_view(sim.operations, "t", 1)
@@ -371,7 +371,7 @@ def test_names_are_escaped() -> None:
 def test_a_frame_leads_to_its_twin() -> None:
     """Every page leads to its JSON, and to itself with and without renewal."""
     frame = Frame("/console/topics", "page=2&refresh=true", is_refreshing=True)
-    assert frame.twin == "/console/topics.json?page=2"
+    assert frame.json_view == "/console/topics.json?page=2"
     assert frame.still == "/console/topics?page=2"
     assert frame.refreshing == "/console/topics?page=2&refresh=true"
     assert Frame("/console", "", is_refreshing=False).refreshing == "/console?refresh=true"
@@ -468,14 +468,14 @@ FULL = Readiness(True, 1, 0, 3, 0, 1, (LogDirFault("/data/a", "full", "10 bytes 
             log_dir(),
             SOUND,
             [task(last_success_ms=NOW_MS - 16 * MINUTE)],
-            ["retention stalls: its last check ended 16 min ago"],
+            ["retention is stalled: its last check ended 16 min ago"],
         ),
         (
             WELL,
             log_dir(),
             SOUND,
             [HANGS],
-            ["retention stalls: no check has ended yet"],
+            ["retention is stalled: no check has ended yet"],
         ),
         (WELL, log_dir(), SOUND, [task(period_ms=1, last_success_ms=NOW_MS - 50_000)], []),
         (WELL, log_dir(), SOUND, [failed(DAY)], [f"task {RETENTION_TASK} failed: no room"]),
@@ -497,7 +497,7 @@ def test_what_needs_somebody(
     expected: list[str],
 ) -> None:
     """Each fact that an alert watches has its sentence, and what is well has none."""
-    assert troubles_of(readiness, [directory], tasks, cleaner, NOW_MS) == expected
+    assert alerts_of(readiness, [directory], tasks, cleaner, NOW_MS) == expected
 
 
 def test_the_first_page_tells_them() -> None:
@@ -534,7 +534,7 @@ def test_a_topic_beside_its_defaults() -> None:
     assert {each.name for each in found.configs} >= {"segment.bytes", "segment.ms"}
     assert all("segment." in each.name for each in found.configs)
     none = topic_configs_view(sim.operations, "t", "<b>", is_all=False)
-    assert "No config of such a name is set." in page_of(none)
+    assert "No config with this name is set." in page_of(none)
     with pytest.raises(UnknownTopic):
         topic_configs_view(sim.operations, "none", "", is_all=False)
 

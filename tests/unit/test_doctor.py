@@ -554,10 +554,10 @@ def test_the_command(tmp_path: Path) -> None:
     assert damaged.read_bytes() == b"{"
     done = run(make_cli(), ["doctor", "--repair", *source])
     assert done.exit_code == 0
-    assert f"the former file is {damaged}.damaged" in done.output
+    assert f"the damaged file is kept as {damaged}.damaged" in done.output
     assert damaged.read_bytes() == (second / REGISTRY_FILE).read_bytes()
     assert (first / f"{REGISTRY_FILE}.damaged").read_bytes() == b"{"
-    assert run(make_cli(), ["doctor", "--repair", *source]).output == "Nothing was found.\n"
+    assert run(make_cli(), ["doctor", "--repair", *source]).output == "No problems found.\n"
     lock = SystemFilesystem().lock(str(second / ".lock"))
     in_use = run(make_cli(), ["doctor", "--repair", *source])
     lock.release()

@@ -499,7 +499,7 @@ def test_what_a_start_leaves_is_told(directory: Path) -> None:
         (LOG, 0, "batch_crc")
     ]
     text = run_segments("segments", "repair", directory, "--dry-run").stdout
-    assert f"{LOG} at 0: stays as it is: " in text
+    assert f"{LOG} at 0: not repaired: " in text
 
 
 def test_both_policies_of_corruption(directory: Path) -> None:
@@ -513,7 +513,7 @@ def test_nothing_is_repaired_in_place(directory: Path, tmp_path: Path) -> None:
     """Nobody takes it for a repair; a copy under any name can be looked at."""
     refused = run_segments("segments", "repair", directory)
     assert refused.exit_code == 2
-    assert "Only --dry-run" in refused.stderr
+    assert "Only with --dry-run" in refused.stderr
     other = shutil.copytree(directory, tmp_path / "saved")
     assert repaired(other)[0] == 0
     assert run_segments("segments", "repair", tmp_path, "--dry-run").exit_code == 2

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.cli.arguments import Moment
+from kafkalog.cli.arguments import Timestamp
 from kafkalog.console import formatting
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import (
@@ -226,7 +226,7 @@ def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
 @given(st.integers(0, _YEAR_9999_MS))
 def test_a_moment_as_the_console_writes_it(moment_ms: int) -> None:
     """What is copied from a page can be pasted into its fields."""
-    assert parse_timestamp(formatting.moment(moment_ms)) == moment_ms // 1000 * 1000
+    assert parse_timestamp(formatting.timestamp(moment_ms)) == moment_ms // 1000 * 1000
 
 
 def test_what_is_finer_is_cut() -> None:
@@ -256,8 +256,8 @@ def test_a_refusal_says_what_it_may_be() -> None:
 def test_the_command_line_says_that_it_was_before_1970(text: str) -> None:
     """What is well written is not called badly written."""
     with pytest.raises(click.BadParameter) as refusal:
-        Moment().convert(text, None, None)
-    assert refusal.value.message == f"'{text}' lies before 1970, where timestamps begin"
+        Timestamp().convert(text, None, None)
+    assert refusal.value.message == f"'{text}' is before 1970, where timestamps begin"
     with pytest.raises(ApiError) as answer:
         parse_timestamp(text)
     assert answer.value.message == "timestamp is before 1970, where timestamps begin."
@@ -267,4 +267,4 @@ def test_the_command_line_says_that_it_was_before_1970(text: str) -> None:
 def test_the_command_line_says_how_a_moment_is_written(text: str) -> None:
     """All else is told the form."""
     with pytest.raises(click.BadParameter, match="is not ms since 1970 or ISO-8601 with a zone"):
-        Moment().convert(text, None, None)
+        Timestamp().convert(text, None, None)

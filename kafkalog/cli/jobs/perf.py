@@ -380,9 +380,7 @@ class ReadLoad:
 )
 @with_client
 @output_option
-@click.pass_context
 def consume(
-    ctx: click.Context,
     topic: str,
     messages: int,
     from_latest: bool,
@@ -407,4 +405,4 @@ def consume(
         click.echo(result.line())
     if not result.is_complete:
         click.echo(f"Error: only {result.record_count} of {messages} records came.", err=True)
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)

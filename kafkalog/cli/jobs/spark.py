@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.topics.registry import registered_configs
-from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.arguments import Duration, config_pairs
 from kafkalog.cli.output import print_table
-from kafkalog.cli.retention import Duration
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs import audit as audit_job

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.arguments import Duration, config_pairs
 from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
 from kafkalog.cli.jobs.spark import job_options, job_progress, path_on_disk
-from kafkalog.cli.retention import Duration
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem

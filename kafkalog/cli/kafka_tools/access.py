@@ -1,8 +1,8 @@
-"""Where Kafka's tools find the daemon and as whom: --bootstrap-server, and their properties files.
+"""How Kafka's tools reach the daemon: --bootstrap-server, and the properties file of a client.
 
-Owns what the properties of a Kafka client mean here: TLS with files in PEM, and a name with a
-password (SASL's PLAIN), which becomes HTTP's Basic. What asks for another mechanism or another kind
-of key store is refused; every other property is named on standard error, because it has no effect.
+Owns what the properties of a Kafka client mean here: TLS with files in PEM, and a user name with a
+password (SASL PLAIN), which becomes HTTP Basic. Other mechanisms and key stores are refused. Every
+other property is named on standard error, because it has no effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.connection import Command, open_client, with_credentials
-from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.kafka_tools.tool import ToolFailed, report_ignored
 from kafkalog.client import Basic, Bearer, Tls
 from kafkalog.format.disk.properties import decode_properties
 from kafkalog.format.integers import FormatError
@@ -46,14 +46,14 @@ _JAAS_PAIR = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class ToolAccess:
-    """What a client's properties say of the way to the daemon; None where they say nothing."""
+    """TLS and credentials in a client's properties; None when they have none."""
 
     is_secure: bool = False
     credentials: Basic | None = None
     tls: Tls | None = None
 
     def url(self, bootstrap: str) -> str:
-        """A bare host:port gets the scheme that the protocol means."""
+        """The address, with https if the protocol is secure and it names no scheme."""
         return f"https://{bootstrap}" if self.is_secure and "//" not in bootstrap else bootstrap
 
 
@@ -64,15 +64,12 @@ def read_properties(file: str) -> dict[str, str]:
     except OSError as error:
         raise ToolFailed(f"{file} cannot be read: {error.strerror}") from error
     except FormatError as error:
-        raise ToolFailed(f"{file} is no properties file: {error}") from error
+        raise ToolFailed(f"{file} is not a properties file: {error}") from error
 
 
-def access_of(
-    properties: Mapping[str, str], *, applied: frozenset[str] = frozenset()
-) -> ToolAccess:
-    """What the properties mean; ``applied`` are those that the tool itself follows. ToolFailed."""
-    for name in sorted(properties.keys() - _KNOWN - applied):
-        click.echo(f"The property {name} has no effect here", err=True)
+def access_of(properties: Mapping[str, str]) -> ToolAccess:
+    """TLS and credentials in the properties. Raises ToolFailed."""
+    report_ignored(properties, _KNOWN)
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ToolFailed(f"security.protocol is one of {', '.join(_PROTOCOLS)}, not {protocol}")
@@ -104,10 +101,10 @@ def _plain(properties: Mapping[str, str]) -> Basic:
 
 
 def client_of_tool(config_option: str = "--command-config") -> Callable[[Command], Command]:
-    """Add --bootstrap-server (which must be given), credentials and the tool's properties file.
+    """Add --bootstrap-server, which is required, credentials and the tool's properties file.
 
-    The command gets ``client``. Credentials and TLS of the file go before those of the options,
-    because the environment may fill these.
+    The command gets ``client``. Credentials and TLS of the file take precedence over those of the
+    options, because the environment may set these.
     """
 
     def decorate(command: Command) -> Command:
@@ -131,10 +128,12 @@ def client_of_tool(config_option: str = "--command-config") -> Callable[[Command
             "--bootstrap-server",
             "bootstrap",
             required=True,
-            help="Where the daemon listens: HOST:PORT or a URL.",
+            help="Address of the daemon: HOST:PORT or a URL.",
         )
         file = click.option(
-            config_option, "properties_file", help="Properties of a client: TLS, name, password."
+            config_option,
+            "properties_file",
+            help="Properties file of a client: TLS, user name, password.",
         )
         return with_credentials(where(file(connected)))
 

@@ -4,8 +4,8 @@ Source: `kafka.admin.ConfigCommand` 4.1; tests/oracle compares both. Topics and 
 configs here. Configs that only kafkalog knows are shown where somebody set them.
 
 Differs from Kafka: other entities (users, clients, groups, addresses, loggers) and defaults of a
-cluster are refused; in place of a stack trace stands the reason, with the name that was meant where
-one is like it.
+cluster are refused; the reason is printed instead of a stack trace, with the name that was probably
+meant.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ _KEY = re.compile(r"[$a-zA-Z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class _Entity:
-    """``name`` None: all of the type."""
+    """``name`` None: all entities of the type."""
 
     type: str
     name: str | None
 
     @property
     def kind(self) -> str:
-        """Of one."""
+        """The type in the singular."""
         return self.type[:-1]
 
 
 @click.command("kafka-configs", cls=ToolCommand)
 @click.option("--describe", "is_described", is_flag=True, help="Show configs.")
 @click.option("--alter", "is_altered", is_flag=True, help="Change configs.")
-@click.option("--all", "is_all", is_flag=True, help="Show also what nobody set at run time.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Show also configs that were not set at run time."
+)
 @click.option("--topic", help="The topic.")
-@click.option("--broker", help="The broker's number.")
+@click.option("--broker", help="The id of the broker.")
 @click.option("--broker-defaults", is_flag=True, help="Refused: there is one broker.")
 @click.option("--entity-type", "types", multiple=True, help="topics or brokers.")
-@click.option("--entity-name", "names", multiple=True, help="The topic, or the broker's number.")
+@click.option("--entity-name", "names", multiple=True, help="The topic, or the id of the broker.")
 @click.option("--entity-default", is_flag=True, help="Refused: there is one broker.")
 @click.option("--add-config", "added", help="k1=v1,k2=[v1,v2],k3=v3.")
 @click.option("--add-config-file", "added_file", help="A properties file in place of --add-config.")
@@ -93,7 +95,7 @@ def configs(
 
 
 def _entity(given: dict[str, Any]) -> _Entity:
-    """ToolFailed in Kafka's order."""
+    """The entity. Raises ToolFailed, in Kafka's order."""
     short = [
         (kind, given[option])
         for option, kind in (("topic", _TOPICS), ("broker", _BROKERS))
@@ -129,7 +131,7 @@ def _entity(given: dict[str, Any]) -> _Entity:
 
 
 def _check(given: dict[str, Any], entity: _Entity, *, is_altered: bool) -> None:
-    """Options that do not go together, or are missing. ToolFailed."""
+    """Check the combination of options. Raises ToolFailed."""
     kind = entity.type
     if kind == _BROKERS and entity.name and not _is_integer(entity.name):
         raise ToolFailed(
@@ -137,7 +139,7 @@ def _check(given: dict[str, Any], entity: _Entity, *, is_altered: bool) -> None:
             f" {entity.name}"
         )
     if "entity_default" in given or "broker_defaults" in given or entity.name == "":
-        raise ToolFailed("kafkalog has one broker: give its number in place of the default's")
+        raise ToolFailed("kafkalog has one broker: give its id instead of the default's")
     if not is_altered:
         for option in ("added", "deleted"):
             if option in given:
@@ -183,7 +185,7 @@ def _alter(client: Client, entity: _Entity, given: dict[str, Any]) -> None:
 
 
 def _pairs(text: str | None, file: str | None) -> dict[str, str]:
-    """What is to be set. ToolFailed."""
+    """The configs to set. Raises ToolFailed."""
     pairs = {} if file is None else read_properties(file)
     if text is not None:
         halves = [_BETWEEN_HALVES.split(part) for part in _BETWEEN_PAIRS.split(text)]
@@ -217,7 +219,7 @@ def _describe(client: Client, entity: _Entity, *, is_all: bool) -> None:
     for name in names:
         one = _Entity(entity.type, name)
         entries = _entries(client, one, is_all=is_all)
-        # What is shown was chosen above; the flag is that of the heading.
+        # The entries were selected above; the flag only chooses the heading.
         print_configs(f"{one.kind} {name}", entries, is_all=is_all)
     if entity.name is None and entity.type == _BROKERS:
         click.echo("Default configs for brokers in the cluster are:")
@@ -230,7 +232,7 @@ def _exists(client: Client, entity: _Entity) -> bool:
 
 
 def _entries(client: Client, entity: _Entity, *, is_all: bool) -> list[dict[str, Any]]:
-    """All, or those that were set at run time for this very entity; by name."""
+    """All configs, or those that were set at run time for this entity; by name."""
     assert entity.name is not None
     if entity.type == _TOPICS:
         entries = client.topic_configs(entity.name)
@@ -246,7 +248,7 @@ def _entries(client: Client, entity: _Entity, *, is_all: bool) -> list[dict[str,
 
 
 def _is_own(entry: dict[str, Any]) -> bool:
-    """Whether Kafka does not know the config."""
+    """Whether Kafka does not have the config."""
     from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
     setting = TOPIC_LEVEL.get(entry["name"]) or BROKER_LEVEL.get(entry["name"])

@@ -1,11 +1,11 @@
 """``kafkalog compat kafka-console-consumer``: the tool's options, lines, messages and exit status.
 
-Owns the round over the partitions and, with --group, the commits of what was printed. Source:
+Owns the loop over the partitions and, with --group, the commits of what was printed. Source:
 `org.apache.kafka.tools.consumer.ConsoleConsumer` 4.1; tests/oracle compares both.
 
-Differs from Kafka: a topic that does not exist is an error at once (Kafka's waits for it); with
---group it reads and commits all partitions beside the members of the group, of which it becomes
-none; topics that come to match --include later are not seen.
+Differs from Kafka: a topic that does not exist is an error at once (Kafka waits for it); with
+--group it reads and commits all partitions without becoming a member of the group; topics that
+match --include later are not read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
-from kafkalog.cli.kafka_tools.tool import ToolFailed, is_true, key_values
+from kafkalog.cli.kafka_tools.tool import ToolFailed, is_true, key_values, report_ignored
 from kafkalog.cli.kafka_tools.topic_filter import matching
 from kafkalog.client import OffsetOutOfRange
 
@@ -43,25 +43,27 @@ Partition = tuple[str, int]
 @click.command("kafka-console-consumer")
 @click.option("--topic", help="The topic.")
 @click.option("--include", help="Topics by a regular expression or a list, instead of --topic.")
-@click.option("--partition", type=int, help="Only this one; from its end, but for --offset.")
+@click.option("--partition", type=int, help="Only this partition; from its end without --offset.")
 @click.option("--offset", help="With --partition: earliest, latest, or a number.")
 @click.option("--from-beginning", is_flag=True, help="From the first record of each partition.")
-@click.option("--max-messages", type=int, default=-1, help="Stop after so many records.")
-@click.option("--timeout-ms", type=int, default=-1, help="Stop when none came for so long.")
+@click.option("--max-messages", type=int, default=-1, help="Stop after this many records.")
+@click.option("--timeout-ms", type=int, default=-1, help="Stop after this time without a record.")
 @click.option(
     "--property", "pairs", multiple=True, help="print.key=true, key.separator=: and so on."
 )
-@click.option("--formatter-config", help="A file of such properties; --property goes before it.")
-@click.option("--formatter", default=_FORMATTER, help="Only Kafka's default.")
+@click.option("--formatter-config", help="File of such properties; --property takes precedence.")
+@click.option("--formatter", default=_FORMATTER, help="Only Kafka's default is supported.")
 @click.option("--key-deserializer", help="Kafka's class for String, Short, Integer or Long.")
 @click.option("--value-deserializer", help="The same, for values.")
 @click.option("--isolation-level", help="read_committed, or read_uncommitted, the default.")
-@click.option("--group", help="Go on where this group is, and commit what was printed.")
+@click.option(
+    "--group", help="Start at the committed offsets of this group; commit what was printed."
+)
 @click.option(
     "--consumer-property", "consumer_pairs", multiple=True, help="group.id, auto.offset.reset."
 )
-@click.option("--skip-message-on-error", is_flag=True, help="Go on behind what cannot be shown.")
-@click.option("--enable-systest-events", is_flag=True, help="Say so at the end.")
+@click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be shown.")
+@click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
 @client_of_tool("--consumer.config")
 def console_consumer(
     client: Client,
@@ -90,10 +92,10 @@ def console_consumer(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to read and how to show it. Times None and counts -1: no bound.
+    """What to read and how to show it. A time of None or a count of -1: no limit.
 
-    offset  where a partition begins: earliest, latest or a number
-    reset   where it goes on when its offset is not in the log: earliest or latest
+    offset  the start of a partition: earliest, latest or a number
+    reset   where to continue when the offset is not in the log: earliest or latest
     """
 
     topic: str | None
@@ -111,7 +113,7 @@ class _Plan:
 
 
 def _plan(options: dict[str, Any]) -> _Plan:
-    """ToolFailed in the tool's words and order."""
+    """Raises ToolFailed in the tool's words and order."""
     topic, include, partition = options["topic"], options["include"], options["partition"]
     if (topic is None) is (include is None):
         raise ToolFailed("Exactly one of --include/--topic is required. ")
@@ -122,8 +124,7 @@ def _plan(options: dict[str, Any]) -> _Plan:
     if partition is None and options["offset"] is not None:
         raise ToolFailed("The partition is required when offset is specified.")
     properties = key_values(options["consumer_pairs"])
-    for name in sorted(properties.keys() - _APPLIED):
-        click.echo(f"The property {name} has no effect here", err=True)
+    report_ignored(properties, _APPLIED)
     group = options["group"] or properties.get("group.id")
     if group is not None and partition is not None:
         raise ToolFailed("Options group and partition cannot be specified together.")
@@ -154,7 +155,7 @@ def _isolation(text: str | None) -> Isolation:
 
 
 def _start(options: dict[str, Any], properties: dict[str, str]) -> tuple[int | str, str]:
-    """``offset`` and ``reset`` of the plan. ToolFailed."""
+    """``offset`` and ``reset`` of the plan. Raises ToolFailed."""
     text, from_beginning = options["offset"], options["from_beginning"]
     reset = properties.get("auto.offset.reset", "earliest" if from_beginning else "latest")
     if from_beginning and reset != "earliest":
@@ -190,7 +191,7 @@ def _formatter(options: dict[str, Any]) -> RecordFormatter:
 
 @dataclass(slots=True)
 class _Consumer:
-    """One run. ``positions``: behind the last record that was printed, of each partition."""
+    """One run. ``positions``: of each partition the offset after the last printed record."""
 
     client: Client
     plan: _Plan
@@ -200,7 +201,7 @@ class _Consumer:
     _committed_at: float = 0.0
 
     def run(self) -> None:
-        """Until the records asked for were printed, none came in time, or for ever."""
+        """Until --max-messages were printed, none came in --timeout-ms, or indefinitely."""
         self.positions = self._begin()
         self._committed, self._committed_at = dict(self.positions), time.monotonic()
         last = time.monotonic()
@@ -211,8 +212,8 @@ class _Consumer:
                 self._print_page(partition, is_idle)
             sys.stdout.buffer.flush()
             if not before:
-                time.sleep(_WAIT_MS / 1000)  # no topic matches: nothing else waits
-            is_idle = self.positions == before  # a position that was set back is no silence
+                time.sleep(_WAIT_MS / 1000)  # no topic matches, so no fetch waits
+            is_idle = self.positions == before
             now = time.monotonic()
             if not is_idle:
                 last = now
@@ -227,7 +228,7 @@ class _Consumer:
                 self.commit()
 
     def commit(self) -> None:
-        """What was printed since the last commit, if a group wants it."""
+        """Commit what was printed since the last commit, if there is a group."""
         if self.plan.commits and self.positions != self._committed:
             assert self.plan.group is not None
             self.client.commit_offsets(self.plan.group, self.positions)
@@ -235,7 +236,7 @@ class _Consumer:
         self._committed_at = time.monotonic()
 
     def _begin(self) -> dict[Partition, int]:
-        """Where each partition is read from."""
+        """The start of each partition."""
         plan, client = self.plan, self.client
         if plan.partition is not None:
             assert plan.topic is not None
@@ -251,18 +252,18 @@ class _Consumer:
         return {
             partition: committed[partition]
             if partition in committed
-            else self._place(partition, plan.offset)
+            else self._resolve(partition, plan.offset)
             for partition in partitions
         }
 
-    def _place(self, partition: Partition, wanted: int | str) -> int:
+    def _resolve(self, partition: Partition, wanted: int | str) -> int:
         if isinstance(wanted, int):
             return wanted
         first, end = self.client.offset_range(*partition)
         return first if wanted == "earliest" else end
 
     def _print_page(self, partition: Partition, is_idle: bool) -> None:
-        """What can be read of it now; a round that found nothing is followed by one that waits."""
+        """Print what can be read now; wait for records if the last round found none."""
         from kafkalog.client.batches import consumer_records  # late: it compiles kernels
 
         wait_ms = max(_WAIT_MS // len(self.positions), 1) if is_idle else 0
@@ -272,7 +273,7 @@ class _Consumer:
                 *partition, offset, max_wait_ms=wait_ms, isolation=self.plan.isolation
             )
         except OffsetOutOfRange:
-            self.positions[partition] = self._place(partition, self.plan.reset)
+            self.positions[partition] = self._resolve(partition, self.plan.reset)
             return
         stamps = _stamps(fetched.data)
         last_offset, timestamp_type = -1, ""
@@ -295,7 +296,7 @@ class _Consumer:
 
 
 def _stamps(data: bytes) -> Iterator[tuple[int, str]]:
-    """Of each batch: last offset, kind of timestamps."""
+    """Last offset and timestamp type of each batch."""
     from kafkalog.format.records.record_batch import read_header, timestamp_type_of
 
     position = 0
@@ -309,7 +310,7 @@ def _stamps(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 class UnreadableField(Exception):
-    """A key, value or header is not what its deserializer takes."""
+    """A key, value or header that its deserializer does not accept."""
 
 
 def _as_it_is(data: bytes) -> bytes:
@@ -321,13 +322,13 @@ def _as_string(data: bytes) -> bytes:
 
 
 def deserializer(name: str) -> Callable[[bytes], bytes]:
-    """Bytes to the text of the value that Kafka's class makes of them. ToolFailed."""
+    """The function of Kafka's class: from bytes to the text of the value. Raises ToolFailed."""
     kind = name.removeprefix(_PACKAGE)
     if kind == "StringDeserializer":
         return _as_string
     if kind not in _INTEGER_BYTES:
         known = ", ".join(["StringDeserializer", *_INTEGER_BYTES])
-        raise ToolFailed(f"The deserializer {name} is none of {_PACKAGE}: {known}")
+        raise ToolFailed(f"The deserializer {name} is not one of {_PACKAGE}: {known}")
     size = _INTEGER_BYTES[kind]
 
     def number(data: bytes) -> bytes:
@@ -382,12 +383,12 @@ class RecordFormatter:
         )
 
     def line(self, record: ConsumerRecord, timestamp_type: str) -> bytes:
-        """With its end. timestamp_type: Kafka's name. UnreadableField."""
+        """The line with its separator; timestamp_type is Kafka's name. Raises UnreadableField."""
         fields = [part for name, part in self._fields(record, timestamp_type) if name in self.shown]
         return self.key_separator.join(fields) + self.line_separator if fields else b""
 
     def _fields(self, record: ConsumerRecord, timestamp_type: str) -> list[tuple[str, bytes]]:
-        """All that can be shown, in the tool's order; what is not shown is not deserialized."""
+        """All fields in the tool's order; only those that are shown are deserialized."""
         has_key, has_value = "key" in self.shown, "value" in self.shown
         headers = self._headers(record) if "headers" in self.shown else b""
         return [
@@ -395,7 +396,7 @@ class RecordFormatter:
             ("partition", f"Partition:{record.partition}".encode()),
             ("offset", f"Offset:{record.offset}".encode()),
             ("delivery", b"Delivery:NOT_PRESENT"),
-            ("epoch", b"Epoch:NOT_PRESENT"),  # the tool throws the record's epoch away
+            ("epoch", b"Epoch:NOT_PRESENT"),  # Kafka's tool does not pass the epoch on
             ("headers", headers),
             ("key", self.of_key(self._or_literal(record.key)) if has_key else b""),
             ("value", self.of_value(self._or_literal(record.value)) if has_value else b""),

@@ -1,11 +1,12 @@
 """``kafkalog compat kafka-console-producer``: the tool's options, messages and exit status.
 
-Owns how lines become batches: those that came within ``--timeout`` go together, as the tool's
-producer lingers. Source: `org.apache.kafka.tools.ConsoleProducer` 4.1; tests/oracle compares both.
+Owns how lines become batches: lines that arrive within ``--timeout`` share a batch, as with the
+linger time of the tool's producer. Source: `org.apache.kafka.tools.ConsoleProducer` 4.1;
+tests/oracle compares both.
 
-As Kafka's: a record that was not appended is an error on standard error; the status tells it with
---sync only. Differs from Kafka: no stack trace follows a message, records without a key go to one
-partition a batch, and batches carry no producer id.
+As in Kafka, a record that was not appended is reported on standard error, and changes the status
+only with --sync. Differs from Kafka: no stack trace follows a message, the records without a key in
+a batch are appended to one partition, and batches have no producer id.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ import click
 
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
-from kafkalog.cli.kafka_tools.tool import ToolFailed, is_true, key_values, without_effect
+from kafkalog.cli.kafka_tools.tool import (
+    ToolFailed,
+    is_true,
+    key_values,
+    report_ignored,
+    without_effect,
+)
 from kafkalog.client import ClientError, ProducerRecord
 from kafkalog.client.produce import BATCH_BYTES
 
@@ -38,12 +45,12 @@ _ACKS: dict[str, Acks] = {"-1": "all", "all": "all", "1": "1", "0": "0"}
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LINGER_MS = 1000
 _QUEUED_LINES = 10_000
-_NO_RETRIES = "the daemon answers each request once"
+_NO_RETRIES = "requests are not repeated"
 
 
 @click.command("kafka-console-producer")
-@click.option("--topic", required=True, help="Where the records go.")
-@click.option("--sync", is_flag=True, help="A request for each record; the first failure ends it.")
+@click.option("--topic", required=True, help="Topic to append to.")
+@click.option("--sync", is_flag=True, help="One request per record; stop at the first failure.")
 @click.option(
     "--compression-codec",
     "codec",
@@ -51,31 +58,35 @@ _NO_RETRIES = "the daemon answers each request once"
     flag_value="gzip",
     default="none",
     type=click.Choice(_CODECS),
-    help="Of the batches; alone: gzip.",
+    help="Codec of the batches; without a value: gzip.",
 )
 @click.option("--batch-size", type=click.IntRange(min=0), help="Bytes of a batch.")
-@click.option("--max-partition-memory-bytes", type=click.IntRange(min=0), help="The same.")
+@click.option(
+    "--max-partition-memory-bytes", type=click.IntRange(min=0), help="Same as --batch-size."
+)
 @click.option(
     "--timeout",
     "linger_ms",
     type=click.IntRange(min=0),
-    help=f"ms for which a batch waits for more. Default: {_LINGER_MS}.",
+    help=f"How long a batch waits for more lines, in ms. Default: {_LINGER_MS}.",
 )
 @click.option("--request-required-acks", "acks", help="-1 or all, 1, 0. Default: -1.")
 @click.option(
     "--property", "pairs", multiple=True, help="parse.key=true, key.separator=: and so on."
 )
-@click.option("--reader-config", help="A file of such properties; --property goes before it.")
+@click.option("--reader-config", help="File of such properties; --property takes precedence.")
 @click.option(
     "--producer-property", "producer_pairs", multiple=True, help="acks, linger.ms, batch.size."
 )
-@click.option("--line-reader", default=_LINE_READER, help="Only Kafka's own.")
+@click.option("--line-reader", default=_LINE_READER, help="Only Kafka's default is supported.")
 @without_effect(
     "--message-send-max-retries", "--retry-backoff-ms", "--request-timeout-ms", "--max-block-ms",
     reason=_NO_RETRIES,
 )  # fmt: skip
 @without_effect("--metadata-expiry-ms", reason="there is one broker")
-@without_effect("--max-memory-bytes", "--socket-buffer-size", reason="nothing is buffered in them")
+@without_effect(
+    "--max-memory-bytes", "--socket-buffer-size", reason="the client does not have this buffer"
+)
 @client_of_tool("--producer.config")
 def console_producer(
     client: Client,
@@ -84,7 +95,7 @@ def console_producer(
     codec: CodecName,
     **options: Any,  # noqa: ANN401 - click gives them by name
 ) -> None:
-    """As kafka-console-producer.sh: a line of standard input is a record.
+    """As kafka-console-producer.sh: each line of standard input is a record.
 
     Example: echo k:v | kafkalog compat kafka-console-producer --bootstrap-server localhost:8082
     --topic orders --property parse.key=true --property key.separator=:
@@ -92,8 +103,7 @@ def console_producer(
     if options["line_reader"] != _LINE_READER:
         raise ToolFailed(f"--line-reader can be {_LINE_READER} only")
     producer = key_values(options["producer_pairs"])
-    for name in sorted(producer.keys() - {"acks", "linger.ms", "batch.size"}):
-        click.echo(f"The property {name} has no effect here", err=True)
+    report_ignored(producer, ("acks", "linger.ms", "batch.size"))
     acks = _acks(options["acks"] or producer.get("acks", "-1"))
     linger_ms = _number(options["linger_ms"], producer.get("linger.ms"), _LINGER_MS)
     sizes = (options["max_partition_memory_bytes"], options["batch_size"])
@@ -113,7 +123,7 @@ def console_producer(
 
 
 def _appended(error: ClientError) -> int:
-    """How many of the call's records went in before its failure."""
+    """How many records of the call were appended before it failed."""
     return sum(receipt.last_offset - receipt.base_offset + 1 for receipt in error.appended)
 
 
@@ -124,7 +134,7 @@ def _acks(text: str) -> Acks:
 
 
 def _number(option: int | None, text: str | None, default: int) -> int:
-    """The option, or else the property, or else the default."""
+    """The option, otherwise the property, otherwise the default."""
     if option is not None:
         return option
     if text is None:
@@ -147,12 +157,12 @@ def _kafkas(error: UnreadableLine) -> ToolFailed:
 
 
 def _text_of(stream: BinaryIO) -> TextIO:
-    """Lines end as for Java's reader: at a line feed, a carriage return, or both."""
+    """Lines end at a line feed, a carriage return or both, as for Java's reader."""
     return io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None)
 
 
 class _Lines:
-    """Records of a text, in groups that do not wait for its end: a thread of its own reads it."""
+    """Records of a text in groups; a thread reads it, so that a group need not wait for a line."""
 
     def __init__(self, reader: LineReader, text: TextIO) -> None:
         self._reader = reader
@@ -161,14 +171,14 @@ class _Lines:
         self._read: queue.Queue[ProducerRecord | UnreadableLine | None] = queue.Queue(_QUEUED_LINES)
 
     def one_by_one(self) -> Iterator[list[ProducerRecord]]:
-        """A record a group. ToolFailed at the first line that is none."""
+        """Groups of one record. Raises ToolFailed at the first unreadable line."""
         try:
             yield from ([record] for record in self._records())
         except UnreadableLine as error:
             raise _kafkas(error) from error
 
     def groups(self, linger_seconds: float, batch_bytes: int) -> Iterator[list[ProducerRecord]]:
-        """As many as came within the time, or fill the bytes. ToolFailed, behind the last group."""
+        """Groups of what arrives in the time or fills the bytes. Raises ToolFailed at the end."""
         threading.Thread(target=self._feed, name="lines", daemon=True).start()
         while (item := self._read.get()) is not None:
             group: list[ProducerRecord] = []
@@ -215,7 +225,7 @@ class _Lines:
 
 
 class UnreadableLine(Exception):
-    """What the tool says of it, or of properties that contradict one another."""
+    """A line that is not a record, or properties that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +281,7 @@ class LineReader:
         try:
             re.compile(self.headers_separator)
         except re.error as error:
-            raise UnreadableLine(f"headers.separator is no expression: {error}") from error
+            raise UnreadableLine(f"headers.separator is not an expression: {error}") from error
 
     def record(self, line: str, number: int) -> ProducerRecord:
         """Of the line with this number, counted from 1. UnreadableLine."""
@@ -290,10 +300,10 @@ class LineReader:
     def _cut(
         self, line: str, rest: str, separator: tuple[str, str], number: int
     ) -> tuple[str | None, str]:
-        """What stands before the separator, and what behind it."""
-        before, found, behind = rest.partition(separator[0])
+        """The text before the separator, and after it."""
+        before, found, after = rest.partition(separator[0])
         if found:
-            return before, behind
+            return before, after
         if self.ignores_errors:
             return None, rest
         raise UnreadableLine(f"No {separator[1]} found on line number {number}: '{line}'")

@@ -1,13 +1,13 @@
 """``kafkalog compat kafka-consumer-groups``: the tool's options, lines, messages and exit status.
 
 Source: what `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand` of Kafka 4.1 prints;
-tests/oracle compares both. The tool ends with status 0 whatever the broker refuses, and tells it on
-standard output; wrong usage has status 1.
+tests/oracle compares both. The tool ends with status 0 when the broker refuses a request, and
+prints the reason on standard output; wrong usage has status 1.
 
 Differs from Kafka: members are the daemon's consumer instances, which have no host and no client
-id; no stack trace follows a message; a partition that does not exist is named at once.
---delete-offsets, --from-file, --export, --by-duration and --to-current are missing: messages have
-Kafka's words, which name them, and who tries one is told so.
+id; no stack trace follows a message; a partition that does not exist is an error at once.
+--delete-offsets, --from-file, --export, --by-duration and --to-current are missing: Kafka's
+messages name them, and using one is an error.
 """
 
 from __future__ import annotations
@@ -45,28 +45,37 @@ _TOPIC = re.compile(r"([^:]+)(?::([0-9]+(?:,[0-9]+)*))?")
 
 
 class _Refused(Exception):
-    """What the tool prints behind "Error:", with status 0."""
+    """An error that the tool prints after "Error:", with status 0."""
 
 
 @click.command("kafka-consumer-groups")
-@click.option("--list", "is_list", is_flag=True, help="Groups, one a line.")
-@click.option("--describe", "is_describe", is_flag=True, help="Commits, members or the state.")
-@click.option("--delete", "is_delete", is_flag=True, help="Groups without members, whole.")
-@click.option("--reset-offsets", "is_reset", is_flag=True, help="Of a group without members.")
+@click.option("--list", "is_list", is_flag=True, help="List the groups.")
+@click.option(
+    "--describe", "is_describe", is_flag=True, help="Show committed offsets, members or the state."
+)
+@click.option("--delete", "is_delete", is_flag=True, help="Delete groups without members.")
+@click.option(
+    "--reset-offsets",
+    "is_reset",
+    is_flag=True,
+    help="Reset the offsets of a group without members.",
+)
 @click.option("--group", "groups", multiple=True, help="Repeatable.")
-@click.option("--all-groups", is_flag=True, help="All of them.")
+@click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--state", is_flag=True, help="With --list or --describe: the state of each.")
-@click.option("--members", is_flag=True, help="With --describe: who reads.")
-@click.option("--offsets", is_flag=True, help="With --describe: commits; the default.")
-@click.option("--verbose", is_flag=True, help="With commits: the leader epoch as well.")
+@click.option("--members", is_flag=True, help="With --describe: the members.")
+@click.option("--offsets", is_flag=True, help="With --describe: committed offsets; the default.")
+@click.option("--verbose", is_flag=True, help="With --offsets: also the leader epoch.")
 @click.option("--topic", "topics", multiple=True, help="To reset: NAME or NAME:0,1. Repeatable.")
-@click.option("--all-topics", is_flag=True, help="To reset: all that the group has committed.")
-@click.option("--to-earliest", is_flag=True, help="The first record of each log.")
-@click.option("--to-latest", is_flag=True, help="Behind the last one.")
-@click.option("--to-offset", type=int, help="This offset, inside the log.")
-@click.option("--shift-by", type=int, help="So many records on, or back when negative.")
-@click.option("--to-datetime", help="The first record at or after, as 2026-01-31T12:00:00.000.")
-@click.option("--dry-run", is_flag=True, help="Only show; the default, with a warning.")
+@click.option("--all-topics", is_flag=True, help="To reset: all topics that the group committed.")
+@click.option("--to-earliest", is_flag=True, help="To the log start offsets.")
+@click.option("--to-latest", is_flag=True, help="To the end of each log.")
+@click.option("--to-offset", type=int, help="To this offset, inside the log.")
+@click.option("--shift-by", type=int, help="Forward by this number of offsets; negative: back.")
+@click.option("--to-datetime", help="To the first record at or after 2026-01-31T12:00:00.000.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only show the new offsets; the default, with a warning."
+)
 @click.option("--execute", is_flag=True, help="Do it.")
 @missing_here("--delete-offsets", "--export", "--to-current", is_flag=True)
 @missing_here("--from-file", "--by-duration", is_flag=False)
@@ -137,7 +146,7 @@ def _width(least: int, cells: Iterable[str]) -> int:
 
 
 def _print_rows(rows: Sequence[Row], widths: Sequence[int]) -> None:
-    """Every column but those without a width is padded, the last one too."""
+    """Pad every column that has a width, also the last one."""
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo(" ".join(cells))
@@ -167,14 +176,14 @@ def _describe(
     client: Client, groups: Sequence[str], *, with_members: bool, is_verbose: bool
 ) -> None:
     for found in [_described(client, group) for group in sorted(groups)]:
-        _tell_inactive(found)
+        _report_inactive(found)
         if with_members:
             _print_members(found)
         elif found["offsets"] or found["members"]:
             _print_offsets(found, is_verbose=is_verbose)
 
 
-def _tell_inactive(found: dict[str, Any]) -> None:
+def _report_inactive(found: dict[str, Any]) -> None:
     if found["state"] in _INACTIVE:
         click.echo(f"\nConsumer group '{found['group']}' has no active members.", err=True)
 
@@ -223,7 +232,7 @@ def _print_members(found: dict[str, Any]) -> None:
 def _describe_states(client: Client, groups: Sequence[str]) -> None:
     where = f"{client.address.host}:{client.address.port}  ({client.broker_id()})"
     for found in [_described(client, group) for group in sorted(groups)]:
-        _tell_inactive(found)
+        _report_inactive(found)
         heads = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
         row = (found["group"], where, _MISSING, found["state"], str(len(found["members"])))
         widths = (_width(_NARROW, [found["group"]]), _width(_WIDE, [where]), 20, 20, 0)
@@ -284,10 +293,10 @@ def _place(
     shift_by: int | None,
     to_datetime: str | None,
 ) -> tuple[ResetPlace, int | str | None]:
-    """As the daemon names it."""
-    moment = to_datetime
-    if moment is not None and not re.search(r"(Z|[+-]\d\d:?\d\d)$", moment):
-        moment += "Z"
+    """The target of a reset, and its value, in the names of the HTTP API."""
+    time = to_datetime
+    if time is not None and not re.search(r"(Z|[+-]\d\d:?\d\d)$", time):
+        time += "Z"
     found: list[tuple[ResetPlace, int | str | None]] = []
     if to_earliest:
         found.append(("earliest", None))
@@ -297,8 +306,8 @@ def _place(
         found.append(("offset", to_offset))
     if shift_by is not None:
         found.append(("shift", shift_by))
-    if moment is not None:
-        found.append(("timestamp", moment))
+    if time is not None:
+        found.append(("timestamp", time))
     if len(found) != 1:
         _no_scenario()
     return found[0]
@@ -313,7 +322,7 @@ def _no_scenario() -> NoReturn:
 
 
 def _topic_of(text: str) -> tuple[str, frozenset[int]]:
-    """A name and the partitions that are meant; none: all."""
+    """A topic and its partitions; none: all."""
     found = _TOPIC.fullmatch(text)
     if found is None:
         raise ToolFailed(f"Invalid topic: {text}")
@@ -327,7 +336,7 @@ def _new_offsets(
     to: ResetPlace,
     value: int | str | None,
 ) -> dict[tuple[str, int], int]:
-    """By partition; what a member reads meanwhile is not reset."""
+    """The new offsets by partition. Raises _Refused."""
     try:
         state = client.describe_group(group)["state"]
     except UnknownGroup:
@@ -353,7 +362,7 @@ def _new_offsets(
 
 
 def _require_partitions(wanted: dict[str, frozenset[int]], found: set[tuple[str, int]]) -> None:
-    """Refused before anything is committed: a reset that resets nothing looks like one that did."""
+    """Raises _Refused before anything is committed: a reset of nothing would look like success."""
     named = {(topic, number) for topic, numbers in wanted.items() for number in numbers}
     if named <= found:
         return

@@ -1,13 +1,13 @@
 """``kafkalog compat kafka-delete-records``: the tool's options, lines, messages and exit status.
 
-Owns the tool's reading of its file, which is laxer than ours (fields that it does not know, an
-empty list, text behind the document) and words every refusal in its own way. Source:
+Owns the tool's parsing of its file, which accepts more than the daemon (unknown fields, an empty
+list, text after the document) and has its own messages. Source:
 `org.apache.kafka.tools.DeleteRecordsCommand` 4.1; tests/oracle compares both.
 
-Differs from Kafka: partitions are printed in the order of the file (Kafka's follows a hash table),
-no stack trace follows a message, a missing option is wrong usage (exit 2, Kafka's is 1), and a
-partition that does not exist fails at once (Kafka's client asks for a minute and then reports a
-time-out).
+Differs from Kafka: partitions are printed in the order of the file (Kafka: of a hash table), no
+stack trace follows a message, a missing option is wrong usage (exit 2, Kafka's is 1), and a
+partition that does not exist fails at once (Kafka's client retries for a minute and then reports a
+timeout).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def delete_records(client: Client, offset_json_file: str) -> None:
 
 
 def read_offsets(data: bytes) -> list[dict[str, str | int]]:
-    """Topic, partition and offset of each entry; ToolFailed in the tool's words and order."""
+    """Topic, partition and offset of each entry. Raises ToolFailed in the tool's order."""
     document = _object(_parse(data))
     version = _integer(document["version"]) if "version" in document else _VERSION
     if version != _VERSION:
@@ -76,10 +76,10 @@ def read_offsets(data: bytes) -> list[dict[str, str | int]]:
 
 
 def _parse(data: bytes) -> object:
-    """The first JSON document of the file; of a key that is there twice, the last counts."""
+    """The first JSON document of the file; the last one of repeated keys counts."""
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(constant)  # NaN and the infinities: JSON has none
+        raise ValueError(constant)  # NaN and the infinities are not JSON
 
     try:
         text = data.decode("utf-8").lstrip(" \t\r\n")

@@ -2,7 +2,7 @@
 
 Source: `org.apache.kafka.tools.GetOffsetShell` 4.1; tests/oracle compares both.
 
-Differs from Kafka: why a partition was skipped is worded as the daemon words it.
+Differs from Kafka: the reason why a partition was skipped is in the daemon's words.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.client import Client
     from kafkalog.client.records import Place
 
-# None: what is kept elsewhere, which is nothing
+# None: offsets in tiered storage, of which there are none
 _PLACES: dict[str, Place | None] = {
     "latest": "latest",
     "-1": "latest",
@@ -94,8 +94,8 @@ def _place(text: str) -> Place | int | None:
     if text in _PLACES:
         return _PLACES[text]
     try:
-        moment = int(text)
-        if not INT64_MIN <= moment <= INT64_MAX:
+        timestamp_ms = int(text)
+        if not INT64_MIN <= timestamp_ms <= INT64_MAX:
             raise ValueError(text)
     except ValueError as error:
         raise ToolFailed(
@@ -103,13 +103,13 @@ def _place(text: str) -> Place | int | None:
             " max-timestamp / -4 or earliest-local / -5 or latest-tiered, or a specified long"
             " format timestamp"
         ) from error
-    return moment
+    return timestamp_ms
 
 
 def _partitions(
     client: Client, rules: list[PartitionRule], *, with_internal: bool
 ) -> list[tuple[str, int]]:
-    """In the order in which Kafka prints them: by their name as one text."""
+    """Sorted by their names as one text, as Kafka prints them."""
     found = [
         (entity["topic_name"], number)
         for entity in client.describe_topics()

@@ -1,4 +1,4 @@
-"""``kafkalog compat install``: the tools as scripts of Kafka's names, for what calls those."""
+"""``kafkalog compat install``: writes scripts with the names of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MODE = 0o755
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False))
-@click.option("--force", is_flag=True, help="Replace also files that are none of ours.")
+@click.option("--force", is_flag=True, help="Also replace files that this command did not write.")
 @click.pass_context
 def install(ctx: click.Context, directory: str, force: bool) -> None:
-    """Write kafka-topics.sh and its like into DIRECTORY; print their paths.
+    """Write kafka-topics.sh and the other tools into DIRECTORY as scripts; print their paths.
 
-    A file that somebody else wrote is left alone, and the command fails before it writes any. Each
-    script runs the Python that runs this command.
+    Fails before it writes any file if one exists that this command did not write. Each script runs
+    the Python that runs this command.
 
     Example: kafkalog compat install ~/bin
     """
@@ -31,9 +31,11 @@ def install(ctx: click.Context, directory: str, force: bool) -> None:
     tools = [name for name in group.list_commands(ctx.parent) if name.startswith("kafka-")]
     scripts = {Path(directory) / f"{name}.sh": _script(name) for name in tools}
     try:
-        foreign = [path for path in scripts if path.exists() and not _is_ours(path)]
+        foreign = [path for path in scripts if path.exists() and not _is_own(path)]
         if foreign and not force:
-            raise click.ClickException(f"{foreign[0]} is none of ours; --force replaces it")
+            raise click.ClickException(
+                f"{foreign[0]} was not written by this command; --force replaces it"
+            )
         Path(directory).mkdir(parents=True, exist_ok=True)
         for path, text in scripts.items():
             _write(path, text)
@@ -48,12 +50,12 @@ def _script(tool: str) -> str:
     )
 
 
-def _is_ours(path: Path) -> bool:
+def _is_own(path: Path) -> bool:
     return _MARK.encode() in path.read_bytes()[:1000]
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: somebody may be starting the old one."""
+    """Replace the file atomically, because another process may be starting it."""
     beside = path.with_name(path.name + ".tmp")
     beside.write_text(text, encoding="utf-8")
     beside.chmod(_MODE)

@@ -26,7 +26,7 @@ _VERSION = 1
 
 
 @click.command("kafka-log-dirs")
-@click.option("--describe", "is_described", is_flag=True, help="The one action; must be given.")
+@click.option("--describe", "is_described", is_flag=True, help="Required: the only action.")
 @click.option("--topic-list", default="", help="Only these topics, as a,b. Default: all.")
 @click.option("--broker-list", default="", help="Only these brokers, as 0,1: there is one.")
 @client_of_tool()
@@ -43,11 +43,11 @@ def log_dirs(client: Client, is_described: bool, topic_list: str, broker_list: s
         raise ToolFailed(f'For input string: "{broker_list}"') from error
     try:
         node = client.broker_id()
-        strangers = sorted(wanted - {node})
-        if strangers:
+        unknown = sorted(wanted - {node})
+        if unknown:
             raise ToolFailed(
                 "ERROR: The given brokers do not exist from --broker-list:"
-                f" {','.join(map(str, strangers))}. Current existent brokers: {node}"
+                f" {','.join(map(str, unknown))}. Current existent brokers: {node}"
             )
         answer = client.describe_log_dirs(",".join(filter(None, topic_list.split(","))))
     except ClientError as error:
@@ -57,7 +57,7 @@ def log_dirs(client: Client, is_described: bool, topic_list: str, broker_list: s
 
 
 def tool_lines(answer: dict[str, Any]) -> list[str]:
-    """Kafka's three of the daemon's answer."""
+    """The tool's three lines for the daemon's answer."""
     brokers = ",".join(str(entry["broker"]) for entry in answer["brokers"])
     document = {"brokers": [_broker(entry) for entry in answer["brokers"]], "version": _VERSION}
     return [

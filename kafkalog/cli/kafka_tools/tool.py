@@ -1,8 +1,8 @@
-"""What all of Kafka's tools share here: how they fail, and what they say of options without effect.
+"""Shared by Kafka's tools: how they fail, options without effect, and key=value options.
 
-A tool's own refusals have its words and its status 1. What click refuses (an option that does not
-exist, a missing value, no number) is wrong usage with status 2; Kafka's tools print their whole
-help there and end with 1.
+A tool's own errors have Kafka's words and status 1. What click refuses (an unknown option, a
+missing value, a value that is not a number) is wrong usage with status 2; Kafka's tools print their
+whole help there and end with 1.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class ToolFailed(click.ClickException):
     to_stdout = False
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Where the tool prints it, UTF-8 whatever is in it."""
+        """On the stream that the tool uses, always as UTF-8."""
         click.echo(self.message.encode("utf-8", "replace"), file=file, err=not self.to_stdout)
 
 
-class ToolFailedAloud(ToolFailed):
+class ToolFailedOnStdout(ToolFailed):
     """The same on standard output, where some of the tools print their failures."""
 
     to_stdout = True
@@ -37,7 +37,7 @@ _ARGUMENTS = "kafkalog.cli.kafka_tools.arguments"
 
 
 class ToolCommand(click.Command):
-    """A command that remembers its arguments as they were typed: tools repeat them."""
+    """A command that keeps its arguments as typed, because tools repeat them in messages."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep a copy, then parse."""
@@ -46,13 +46,13 @@ class ToolCommand(click.Command):
 
 
 def typed_arguments() -> tuple[str, ...]:
-    """What was typed behind the name of the command that runs."""
+    """The arguments of the running ToolCommand as typed."""
     typed: tuple[str, ...] = click.get_current_context().meta[_ARGUMENTS]
     return typed
 
 
 def without_effect(*names: str, reason: str) -> Callable[[Command], Command]:
-    """Options with a value that scripts pass and that have nothing to act on here: said so."""
+    """Options that scripts pass and that have no effect here; reported on standard error."""
 
     def tell(_: click.Context, option: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -68,7 +68,7 @@ def without_effect(*names: str, reason: str) -> Callable[[Command], Command]:
 
 
 def missing_here(*names: str, is_flag: bool) -> Callable[[Command], Command]:
-    """Options of the tool that its messages name and that do not exist here: refused by name."""
+    """Options that the tool's messages name and that do not exist here; refused when given."""
 
     def refuse(_: click.Context, option: click.Parameter, value: str | bool | None) -> None:
         if value not in (None, False):
@@ -90,12 +90,18 @@ def missing_here(*names: str, is_flag: bool) -> Callable[[Command], Command]:
 
 
 def key_values(texts: Iterable[str]) -> dict[str, str]:
-    """The last one of a key counts; one without ``=`` has the empty value."""
+    """``--property key=value`` options: the last one of a key counts; without = it is empty."""
     parts = (text.partition("=") for text in texts)
     return {key: value for key, _, value in parts}
 
 
 def is_true(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
-    """``true`` in any case; anything else is false."""
+    """Whether the property is ``true``, in any letter case."""
     text = properties.get(name)
     return default if text is None else text.strip().lower() == "true"
+
+
+def report_ignored(properties: Mapping[str, str], known: Iterable[str]) -> None:
+    """Name the properties that have no effect on standard error."""
+    for name in sorted(properties.keys() - set(known)):
+        click.echo(f"The property {name} has no effect here", err=True)

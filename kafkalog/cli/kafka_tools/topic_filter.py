@@ -1,4 +1,4 @@
-"""Which topics and partitions an option of a tool means: regular expressions, lists, ranges.
+"""Topics and partitions that an option of a tool matches: regular expressions, lists, ranges.
 
 Source: `TopicFilter`, `PartitionFilter` and `GetOffsetShell` of Kafka 4.1.
 
@@ -24,9 +24,9 @@ _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 
 
 def topic_pattern(text: str) -> TopicPattern:
-    """Names that an option lists or describes; a comma separates. ToolFailed in the tool's words.
+    """The names that an option lists or describes, separated by commas. Raises ToolFailed.
 
-    Quotes at the ends go: a properties file brings them along.
+    Quotes at the ends, which a properties file may contain, are removed.
     """
     expression = re.sub(r"^[\"']+|[\"']+$", "", text.strip().replace(",", "|").replace(" ", ""))
     try:
@@ -36,7 +36,7 @@ def topic_pattern(text: str) -> TopicPattern:
 
 
 def matching(names: Iterable[str], text: str | None, *, with_internal: bool = True) -> list[str]:
-    """Those of the names that the option means, in their order; None: all."""
+    """The names that the option matches, in their order; None: all."""
     pattern = None if text is None else topic_pattern(text)
     return [
         name
@@ -47,7 +47,7 @@ def matching(names: Iterable[str], text: str | None, *, with_internal: bool = Tr
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """Topics by a pattern; of those the partitions that are listed, or lie in [lower, upper)."""
+    """Topics by a pattern, and their listed partitions, or those in [lower, upper)."""
 
     pattern: TopicPattern
     numbers: frozenset[int] = frozenset()
@@ -55,7 +55,7 @@ class PartitionRule:
     upper: int = INT32_MAX
 
     def allows(self, topic: str, partition: int) -> bool:
-        """Whether the rule means it."""
+        """Whether the rule matches the partition."""
         if not self.pattern.matches(topic):
             return False
         if self.numbers:
@@ -64,14 +64,14 @@ class PartitionRule:
 
 
 def partition_rules(text: str) -> list[PartitionRule]:
-    """``topic1:1,topic2:0-3,topic3,:5-``; a partition is meant when one of them means it."""
+    """``topic1:1,topic2:0-3,topic3,:5-``; a partition needs one rule that matches it."""
     return [_rule(part) for part in _java_split(text)]
 
 
 def _rule(text: str) -> PartitionRule:
     found = _RULE.fullmatch(text)
     if found is None:
-        # The class is in the tool's words, too: it wraps the message on its way out.
+        # Kafka's tool also prints the name of the exception class.
         reason = f"Invalid rule specification: {text}"
         raise ToolFailed(f"org.apache.kafka.tools.TerseException: {reason}")
     topic, number, lower, upper = found.groups()
@@ -82,7 +82,7 @@ def _rule(text: str) -> PartitionRule:
 
 
 def listed_partitions(text: str) -> frozenset[int]:
-    """``0,1,2``; nothing: all."""
+    """``0,1,2``; empty: all."""
     if not text:
         return frozenset()
     try:
@@ -95,7 +95,7 @@ def listed_partitions(text: str) -> frozenset[int]:
 
 
 def _java_split(text: str) -> list[str]:
-    """At commas; Java leaves out what is empty at the end."""
+    """Split at commas, without empty parts at the end, as Java does."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

@@ -2,8 +2,7 @@
 
 Source: `org.apache.kafka.tools.TopicCommand` 4.1; tests/oracle compares both.
 
-Differs from Kafka: no stack trace follows a message, and the reasons of a refusal that no test of
-the tool fixes may be worded as the daemon words them.
+Differs from Kafka: no stack trace follows a message, and some reasons are in the daemon's words.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import click
 
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedAloud
+from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedOnStdout
 from kafkalog.cli.kafka_tools.topic_filter import matching
 from kafkalog.cli.topics import COLLISION_WARNING, description_lines
 from kafkalog.client import ClientError, TopicExists
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.client import Client
 
 _ACTIONS = ("list", "describe", "create", "alter", "delete")
-# option -> the actions that know it
+# option -> the actions that allow it
 _ALLOWED = {
     "config": {"create", "alter"},
     "partitions": {"create", "alter"},
@@ -55,7 +54,7 @@ _DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was typed; ``given`` are the names of all options that were."""
+    """The options; ``given`` are the names of those that were typed."""
 
     action: str
     given: frozenset[str]
@@ -81,21 +80,21 @@ def _flag(name: str, text: str) -> Callable[[Command], Command]:
 @_flag("alter", "Add partitions.")
 @_flag("delete", "Delete topics.")
 @click.option("--topic", help="A name; but for --create also a regular expression or a list.")
-@click.option("--topic-id", help="With --describe: of this topic.")
+@click.option("--topic-id", help="With --describe: the id of the topic.")
 @click.option("--config", multiple=True, help="With --create: name=value; repeatable.")
-@click.option("--delete-config", help="Kafka 4 knows it no more, and says so.")
-@click.option("--partitions", type=int, help="How many the topic gets, or grows to.")
-@click.option("--replication-factor", type=int, help="1: there is one broker.")
+@click.option("--delete-config", help="Not supported since Kafka 4; prints a warning.")
+@click.option("--partitions", type=int, help="Number of partitions of the topic.")
+@click.option("--replication-factor", type=int, help="Only 1: there is one broker.")
 @click.option("--replica-assignment", help="The broker of each partition, as 1,1,1.")
 @_flag("under-replicated-partitions", "Only partitions whose replica is out of service.")
 @_flag("unavailable-partitions", "Only partitions without a leader.")
 @_flag("under-min-isr-partitions", "Only partitions with too few replicas in service.")
 @_flag("at-min-isr-partitions", "Only partitions with just enough replicas in service.")
-@_flag("topics-with-overrides", "Only topics with configs of their own, without partitions.")
-@_flag("if-exists", "A topic that does not exist is no error.")
-@_flag("if-not-exists", "A topic that exists is no error.")
+@_flag("topics-with-overrides", "Only topics with their own configs; no partitions.")
+@_flag("if-exists", "Ignore a topic that does not exist.")
+@_flag("if-not-exists", "Ignore a topic that exists.")
 @_flag("exclude-internal", "Leave out Kafka's own topics.")
-@click.option("--partition-size-limit-per-response", type=int, help="Changes nothing one sees.")
+@click.option("--partition-size-limit-per-response", type=int, help="No visible effect.")
 @client_of_tool()
 def topics(
     client: Client,
@@ -140,12 +139,12 @@ def topics(
         raise _failed(message_of(error)) from error
 
 
-def _failed(reason: str) -> ToolFailedAloud:
-    return ToolFailedAloud(f"Error while executing topic command : {reason}")
+def _failed(reason: str) -> ToolFailedOnStdout:
+    return ToolFailedOnStdout(f"Error while executing topic command : {reason}")
 
 
 def _check(asked: _Asked) -> None:
-    """Options that do not go together, or are missing. ToolFailed."""
+    """Check the combination of options. Raises ToolFailed."""
     is_described_if_there = asked.action == "describe" and asked.has("if-exists")
     if is_described_if_there and asked.topic is None and asked.topic_id is None:
         raise ToolFailed("--topic or --topic-id is required to describe a topic")
@@ -178,7 +177,7 @@ def _check(asked: _Asked) -> None:
 
 
 def _found(client: Client, asked: _Asked) -> list[str]:
-    """The topics that --topic means, sorted; there must be one, if the tool says so."""
+    """The topics that --topic matches, sorted. Raises ToolFailed for none, as the tool does."""
     with_internal = not asked.has("exclude-internal")
     names = matching(client.list_topics(), asked.topic, with_internal=with_internal)
     if asked.action != "list" and asked.topic and not names and not asked.has("if-exists"):
@@ -205,28 +204,28 @@ def _create(client: Client, asked: _Asked) -> None:
         partitions = _partitions_asked(client, asked)
         client.create_topic(name, partitions=partitions, configs=configs)
     except TopicExists as error:
-        _tell(warning)
+        _warn(warning)
         if not asked.has("if-not-exists"):
             raise ToolFailed(f"Topic '{name}' already exists.") from error
         return
     except ClientError as error:
-        if error.kafka_error != "INVALID_CONFIG":  # those the tool finds by itself, before all else
-            _tell(warning)
+        if error.kafka_error != "INVALID_CONFIG":  # the tool checks these first, by itself
+            _warn(warning)
         raise
     except ToolFailed:
-        _tell(warning)
+        _warn(warning)
         raise
-    _tell(warning)
+    _warn(warning)
     click.echo(f"Created topic {name}.")
 
 
-def _tell(line: str | None) -> None:
+def _warn(line: str | None) -> None:
     if line is not None:
         click.echo(line)
 
 
 def _partitions_asked(client: Client, asked: _Asked) -> int | None:
-    """How many; None: the daemon's default. What one broker cannot do is refused as Kafka does."""
+    """The number; None: the daemon's default. Raises ToolFailed for what one broker cannot do."""
     factor = asked.replication_factor
     if factor is not None and not 1 <= factor <= _REPLICATION_MAX:
         raise ToolFailed(
@@ -245,7 +244,7 @@ def _partitions_asked(client: Client, asked: _Asked) -> int | None:
 
 
 def _assigned(client: Client, text: str) -> list[str]:
-    """The broker of each partition, which can only be the one that there is."""
+    """The broker of each partition, which must be the one broker."""
     node = str(client.broker_id())
     brokers = [part.strip() for part in text.split(",")]
     for broker in brokers:
@@ -286,7 +285,9 @@ def _describe(client: Client, asked: _Asked) -> None:
     else:
         names = _found(client, asked)
         by_name = {each["topic_name"]: each for each in client.describe_topics()}
-        entities = [by_name[name] for name in names if name in by_name]  # none that went meanwhile
+        entities = [
+            by_name[name] for name in names if name in by_name
+        ]  # others were deleted meanwhile
     node = client.broker_id()
     for entity in entities:
         entries = client.topic_configs(entity["topic_name"])
@@ -297,7 +298,7 @@ def _describe(client: Client, asked: _Asked) -> None:
 def _lines(
     asked: _Asked, entity: dict[str, Any], entries: list[dict[str, Any]], node: int
 ) -> list[str]:
-    """Of one topic: its own line and those of its partitions, as far as they were asked for."""
+    """The lines of one topic and its partitions that the options ask for."""
     by_name = {entry["name"]: entry for entry in entries}
     shown = sorted(name for name in by_name if by_name[name]["source"] != _DEFAULT_SOURCE)
     configs = ",".join(f"{name}={by_name[name]['value']}" for name in shown)

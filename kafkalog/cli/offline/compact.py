@@ -1,7 +1,7 @@
-"""``kafkalog offline compact SRC OUT``: one round of the cleaner on a copy of a partition.
+"""``kafkalog offline compact SRC OUT``: one clean of a copy of a partition directory.
 
-Owns the copy OUT, which ``cleaner.offline`` cleans; SRC is never written to. After an error
-OUT stays as it is. One thread.
+Owns the copy OUT, which ``cleaner.offline`` cleans; SRC is only read. After an error OUT stays for
+inspection. One thread.
 """
 
 from __future__ import annotations
@@ -39,10 +39,17 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
 @click.option("--first-dirty", type=OFFSET, metavar="N", help="As in cleaner-offset-checkpoint.")
 @log_start_option
 @high_watermark_option
-@click.option("--unclean", is_flag=True, help="Load as after a crash; else as after a clean stop.")
-@click.option("--roll", is_flag=True, help="Close the active segment first.")
 @click.option(
-    "--map-bytes", type=_SIZE, default=4 << 20, show_default=True, metavar="N", help="Offset map."
+    "--unclean", is_flag=True, help="Load as after a crash. Default: as after a clean shutdown."
+)
+@click.option("--roll", is_flag=True, help="Roll the active segment first.")
+@click.option(
+    "--map-bytes",
+    type=_SIZE,
+    default=4 << 20,
+    show_default=True,
+    metavar="N",
+    help="Bytes of the offset map.",
 )
 @click.option(
     "--io-buffer",
@@ -58,7 +65,7 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
     default=0.9,
     show_default=True,
     metavar="F",
-    help="How full the map may get.",
+    help="Fraction of the map that may be filled.",
 )
 @click.option(
     "--tombstone-horizon",
@@ -83,10 +90,10 @@ def compact(
     tombstone_horizon: Literal["batch", "segment"],
     sets: tuple[str, ...],
 ) -> None:
-    """Copy a partition directory, compact the copy once, close it; print the outcome as JSON.
+    """Copy a partition directory, clean the copy once and close it; print the result as JSON.
 
-    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read.
-    The active segment is never compacted: --roll closes it first.
+    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read. The
+    active segment is never cleaned; --roll closes it first.
 
     Example: kafkalog offline compact ./data/orders-0 /tmp/check/orders-0 --roll
     """

@@ -7,7 +7,6 @@ lock of every log directory while it works.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections import Counter
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import click
 
 from kafkalog.cli.configs import settings_from, with_settings_source
 from kafkalog.cli.connection import output_option
+from kafkalog.cli.output import is_printed_as_json
 from kafkalog.errors import InvalidConfig, StorageFault
 
 if TYPE_CHECKING:
@@ -32,18 +32,16 @@ if TYPE_CHECKING:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Write damaged files of the log directories anew, as far as they can be proven.",
+    help="Rewrite damaged files of the log directories, where their contents can be proven.",
 )
 @click.option("--dry-run", is_flag=True, help="With --repair: show what it would do.")
 @click.option(
     "--cluster-id",
     metavar="ID",
-    help="With --repair: the cluster.id of a meta.properties that nothing else proves.",
+    help="With --repair: the cluster.id of a meta.properties that no other file proves.",
 )
 @output_option
-@click.pass_context
 def doctor(
-    ctx: click.Context,
     properties: tuple[str, ...],
     overrides: tuple[str, ...],
     repair: bool,
@@ -51,40 +49,38 @@ def doctor(
     cluster_id: str | None,
     output: str,
 ) -> None:
-    """Look for trouble in a configuration, its log directories and this machine.
+    """Check a configuration, its log directories and this machine for problems.
 
-    Takes what `kafkalog server` takes. Without --repair it changes nothing, and a daemon may be
-    running. Judges unknown keys, limits that segments or the disk make void, directories (also that
-    none lies in another one, and that their registry and meta.properties are whole), mounts and
-    open files. Exit 1 with an error.
+    Takes the arguments of `kafkalog server`. Without --repair it changes nothing, and a daemon may
+    be running. Checks unknown keys, limits that have no effect because of segments or the disk,
+    directories (nested ones, and damaged registries and meta.properties), mounts and open files.
+    Exit 1 with an error.
 
-    With --repair, while no daemon runs: damaged kafkalog.registry and meta.properties are written
-    anew from the copies of other log directories, from their checksum where one bit has flipped, or
-    from the partition directories. Each line says from what, and what is lost. The former files
-    are kept as *.damaged. Exit 1 when something could not be repaired.
+    With --repair, while no daemon runs: damaged kafkalog.registry and meta.properties files are
+    rewritten from the copies in other log directories, from their checksum if one bit has flipped,
+    or from the partition directories. Each line names the source, and what is lost. The damaged
+    files are kept as *.damaged. Exit 1 when something could not be repaired.
 
     Example: kafkalog doctor config/server.properties
 
     Example: kafkalog doctor --repair --dry-run config/server.properties
     """
     if not repair and (dry_run or cluster_id is not None):
-        raise click.UsageError("--dry-run and --cluster-id go with --repair.")
+        raise click.UsageError("--dry-run and --cluster-id need --repair.")
     if repair:
         found = _repaired(properties, overrides, cluster_id, dry_run=dry_run)
     else:
         found = _examined(properties, overrides)
-    if output == "json":
-        click.echo(json.dumps([dataclasses.asdict(finding) for finding in found]))
-    else:
+    if not is_printed_as_json(output, list(map(dataclasses.asdict, found))):
         for finding in found:
             click.echo(f"{finding.level}: {finding.subject}: {finding.message}")
-        click.echo(_sum(found))
+        click.echo(_summary(found))
     if any(finding.level == "error" for finding in found):
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[Finding]:
-    """A configuration that a daemon would refuse is the one finding."""
+    """The findings; of a configuration that a daemon would refuse, only that."""
     from kafkalog.cli.offline.doctor_findings import Finding, findings, machine_facts
     from kafkalog.env.system_filesystem import SystemFilesystem
     from kafkalog.log.inspect.directory_facts import check_apart
@@ -108,7 +104,7 @@ def _repaired(
     *,
     dry_run: bool,
 ) -> list[Finding]:
-    """What was repaired, or would be, as infos; what cannot be, as errors."""
+    """Repaired files, or those that would be, as infos; the others as errors."""
     from kafkalog.cli.offline.doctor_findings import Finding
     from kafkalog.observe.logging import configure_logging
 
@@ -120,7 +116,7 @@ def _repaired(
             for step, kept in repair.run(dry_run=dry_run):
                 message = f"would be repaired: {step.message}" if dry_run else step.message
                 if kept is not None:
-                    message += f"; the former file is {kept}"
+                    message += f"; the damaged file is kept as {kept}"
                 level: Level = "error" if step.data is None else "info"
                 found.append(Finding(level, step.file, message))
     except InvalidConfig as error:
@@ -132,7 +128,7 @@ def _repaired(
 
 @contextmanager
 def _open_repair(broker: BrokerConfig, cluster_id: str | None) -> Iterator[LogDirRepair]:
-    """All directories that exist, locked. InvalidConfig when a daemon uses one; StorageFault."""
+    """All existing log directories, locked. InvalidConfig when a daemon uses one; StorageFault."""
     from kafkalog.broker.directory.repair import LogDirRepair
     from kafkalog.env.clock import SystemClock
     from kafkalog.env.random import SystemRandom
@@ -154,13 +150,13 @@ def _open_repair(broker: BrokerConfig, cluster_id: str | None) -> Iterator[LogDi
 
 
 def _thread_failed(name: str, error: BaseException) -> None:
-    """Nothing here begins a thread."""
+    """The repair starts no thread."""
     raise AssertionError(name) from error
 
 
-def _sum(found: list[Finding]) -> str:
+def _summary(found: list[Finding]) -> str:
     if not found:
-        return "Nothing was found."
+        return "No problems found."
     counts = Counter(finding.level for finding in found)
     parts = (
         f"{counts[level]} {level}{'s' if counts[level] != 1 else ''}"

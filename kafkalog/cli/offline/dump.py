@@ -4,13 +4,10 @@ Owns the lines printed for `.log`, `.index`, `.timeindex`, `.txnindex` and `.sna
 changes a file and holds at most one batch in memory. Findings go to the error stream at the end,
 the status stays 0, as Kafka's. Source: `kafka.tools.DumpLogSegments`, log-format.md 14.
 
-Differs from Kafka: a broken record, index or position ends the tool with one line instead of a
+Differs from Kafka: a malformed record, index or position ends the tool with one line instead of a
 stack trace, a name without a dot is ignored like every unknown kind, a missing `.index` beside a
-dumped `.timeindex` is not created, and a cut snapshot is called so (Kafka prints "null").
-
-One record as DumpLogSegments prints it under `--deep-iteration` and `--print-data-log`.
-
-Pure functions. Source: Kafka 4.1 `DumpLogSegments.dumpLog`, log-format.md 14.1.
+dumped `.timeindex` is not created, and the message for a truncated snapshot says so (Kafka prints
+"null").
 """
 
 from __future__ import annotations
@@ -79,10 +76,10 @@ def record_line(
     with_metadata: bool,
     with_contents: bool,
 ) -> str:
-    """The line without its end; FormatError for a broken control record.
+    """A record as --deep-iteration and --print-data-log print it; FormatError. Pure.
 
-    with_contents never shows those of control records. Without metadata and key Kafka 4.1 prints
-    no bar in front of the payload.
+    with_contents shows no contents of control records. Without metadata and key Kafka 4.1 prints
+    no bar before the payload. Source: `DumpLogSegments.dumpLog`, log-format.md 14.1.
     """
     parts: list[str] = []
     prefix = "| "
@@ -126,17 +123,17 @@ def _size(data: bytes | None) -> int:
 
 
 def java_text(data: bytes) -> str:
-    """As Java's String(bytes, UTF_8): broken bytes become the replacement character.
+    """As Java's String(bytes, UTF_8): invalid bytes become the replacement character.
 
-    Java and Python agree on how many bytes make one, except for encoded surrogates: Java takes all
-    bytes of one together.
+    Java and Python agree on how many bytes one replaces, except for encoded surrogates: Java takes
+    all bytes of a surrogate together.
     """
     return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 MAX_BYTES_DEFAULT = INT32_MAX
-INFLATED_BATCH_MAX = INT32_MAX  # whatever Java could hold: the operator asked for this file
+INFLATED_BATCH_MAX = INT32_MAX  # what Java could hold: the operator asked for this file
 TIMESTAMP_TYPE_NAMES = ("CreateTime", "LogAppendTime")
 
 
@@ -162,8 +159,8 @@ def dump(
 ) -> None:
     """Print files in order, then the findings of all of them.
 
-    Raises CorruptBatch, CorruptIndex or FormatError where Kafka's tool dies with a stack trace, and
-    OSError for files that cannot be read; the findings are lost then, as Kafka's are.
+    Raises CorruptBatch, CorruptIndex or FormatError where Kafka's tool ends with a stack trace, and
+    OSError for unreadable files; the findings are not printed then, as in Kafka.
     """
     dumper = _Dumper(filesystem or SystemFilesystem(), options, out, err)
     for file in files:
@@ -176,28 +173,28 @@ def dump(
 @click.option("--print-data-log", is_flag=True, help="Print keys and values of records as UTF-8.")
 @click.option("--deep-iteration", is_flag=True, help="Print a line for every record.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print keys and values only.")
-@click.option("--verify-index-only", is_flag=True, help="Verify index files, print no entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Check what start-up would check.")
+@click.option("--verify-index-only", is_flag=True, help="Verify index files; print no entries.")
+@click.option("--index-sanity-check", is_flag=True, help="Check index files as a start does.")
 @click.option(
     "--max-message-size",
     type=click.IntRange(min=1),
     default=MAX_MESSAGE_SIZE_DEFAULT,
     show_default=True,
-    help="Bytes to read where an index entry points.",
+    help="Bytes to read at the position of an index entry.",
 )
 @click.option(
     "--max-bytes",
     type=click.IntRange(min=1, max=MAX_BYTES_DEFAULT),
     default=MAX_BYTES_DEFAULT,
     show_default=True,
-    help="Read at most this much of a log.",
+    help="Read at most this many bytes of a log.",
 )
 def dump_command(files: str, **flags: bool | int) -> None:
     """Print segment files as Kafka's kafka-dump-log.sh does.
 
     Example: kafkalog segments dump --files data/orders-0/00000000000000000000.log --print-data-log
     """
-    # Values may hold anything; what the terminal cannot show must not end the dump.
+    # Values may hold any bytes; one that the terminal cannot encode must not end the dump.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = DumpOptions(**flags)  # type: ignore[arg-type]  # click has typed each option
@@ -208,7 +205,7 @@ def dump_command(files: str, **flags: bool | int) -> None:
 
 
 class _Dumper:
-    """The files of one run: where to read, where to print, what was found."""
+    """One run of the tool over several files."""
 
     def __init__(
         self, filesystem: Filesystem, options: DumpOptions, out: TextIO, err: TextIO
@@ -220,7 +217,7 @@ class _Dumper:
         self.report = DumpReport()
 
     def dump_file(self, path: str) -> None:
-        """Print one file; the text behind its last dot decides how."""
+        """Print one file, as its suffix asks for."""
         self._print(f"Dumping {path}")
         name = path.rpartition("/")[2]
         kinds = {
@@ -355,7 +352,7 @@ class _Dumper:
 
 
 def _records(batch: DumpedBatch, path: str) -> Iterator[Record]:
-    """The records of a batch; a broken one is reported with file and position of its batch."""
+    """The records of a batch; CorruptBatch names file and position."""
     try:
         yield from iterate_records(batch.data, max_bytes=INFLATED_BATCH_MAX)
     except (FormatError, InvalidRequest) as error:
@@ -409,7 +406,7 @@ def _optional_long(value: int | None) -> str:
 
 
 def _java_path(path: str) -> str:
-    """As java.io.File keeps it: no doubled slashes, none at the end."""
+    """As java.io.File keeps it: without doubled slashes and without one at the end."""
     single = re.sub(r"/{2,}", "/", path)
     return single if single == "/" else single.removesuffix("/")
 

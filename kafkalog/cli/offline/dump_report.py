@@ -1,20 +1,16 @@
-"""What DumpLogSegments found wrong, collected over all files and printed at the end.
+"""Files as Kafka's DumpLogSegments reads them, and its report of what is wrong in them.
 
-Owns the wording and order of the report. Never reads a file. Source: Kafka 4.1
-`DumpLogSegments` and its `TimeIndexDumpErrors`, log-format.md 14.5. Files appear in the order in
-which they were dumped (Kafka: the order of its hash map).
+- DumpReport owns the wording and order of the report, which is printed at the end. Files appear in
+  the order in which they were dumped (Kafka: the order of its hash map). Source: Kafka 4.1
+  `DumpLogSegments` and its `TimeIndexDumpErrors`, log-format.md 14.5.
+- DumpedOffsetIndex and DumpedTimeIndex own the sanity rules and the lookup of Kafka's `OffsetIndex`
+  and `TimeIndex` opened read-only (log-format.md 6 and 7): by length, padding included.
+- DumpedLog owns the iteration of Kafka's `FileLogInputStream` (log-format.md 1.5). Unlike recovery
+  it does not stop at a wrong CRC, because the tool shows such batches. It reads one batch at a
+  time, so the largest batch bounds its memory.
 
-The offset and time index as the dump tool reads them: by length, padding included.
-
-Owns the sanity rules and the lookup of Kafka's `OffsetIndex` and `TimeIndex` opened read-only
-(log-format.md 6 and 7). Never changes a file: where Kafka's tool creates a missing offset index,
-this one takes it as empty. One thread.
-
-A `.log` file as the dump tool walks it: batch after batch, by position, whatever is in them.
-
-Owns the iteration rules of Kafka's `FileLogInputStream` (log-format.md 1.5). Unlike recovery it
-does not stop at a wrong CRC: the tool shows such batches. Reads one batch at a time, so memory is
-bounded by the largest batch. One thread.
+Never changes a file: where Kafka's tool creates a missing offset index, this one takes it as empty.
+One thread.
 """
 
 from __future__ import annotations
@@ -143,11 +139,11 @@ class DumpedOffsetIndex:
         return len(self._table)
 
     def entries(self) -> Iterator[tuple[int, int]]:
-        """(offset, position) up to the first padding entry behind the first entry."""
+        """(offset, position) up to the first padding entry after the first entry."""
         return _until_padding(self._table, self._base_offset, offset_column=0)
 
     def lookup(self, offset: int) -> int:
-        """Position of the greatest entry at or below offset, 0 without one. Padding is left out."""
+        """Position of the greatest entry at or below offset, 0 without one; without padding."""
         end = _entries_end(self._table[:, 0], self._base_offset)
         slot = int(np.searchsorted(self._table[:end, 0], offset, side="right")) - 1
         return int(self._table[slot, 1]) if slot >= 0 else 0
@@ -183,7 +179,7 @@ class DumpedTimeIndex:
         self._table[:, 1] += base_offset
 
     def entries(self) -> Iterator[tuple[int, int]]:
-        """(timestamp, offset) up to the first padding entry behind the first entry."""
+        """(timestamp, offset) up to the first padding entry after the first entry."""
         return _until_padding(self._table, self._base_offset, offset_column=1)
 
     def check_sanity(self, absolute_path: str) -> None:
@@ -228,7 +224,7 @@ def _entries_end(offsets: npt.NDArray[np.int64], base_offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """One whole batch and where it lies."""
+    """One whole batch and its position."""
 
     position: int
     header: BatchHeader
@@ -247,7 +243,7 @@ class DumpedLog:
     def batches(self, start: int = 0, max_bytes: int | None = None) -> Iterator[DumpedBatch]:
         """Whole batches from start, a position at which one begins.
 
-        Ends quietly at a partial batch. Raises CorruptBatch where no batch can begin: its size is
+        Ends at a partial batch. Raises CorruptBatch where no batch can begin: its size is
         impossible, as in zeros, or it is a message set of before Kafka 0.11; and for a negative
         start, as a damaged index may name.
         """

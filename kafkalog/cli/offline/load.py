@@ -1,9 +1,9 @@
-"""``kafkalog offline load SRC OUT``: what a start of the daemon makes of a partition directory.
+"""``kafkalog offline load SRC OUT``: what a start of the daemon does to a partition directory.
 
-Owns the copy OUT, which the loader works on; SRC is never written to. Options, defaults and the
-JSON that is printed are those of the oracle kit's ``load``, so that the two can be compared field
-by field. The removal of ``.deleted`` files, which the daemon does after a delay, never runs here:
-OUT shows what went. After an error OUT stays as it is, for a look at it. One thread.
+Owns the copy OUT, which the loader changes; SRC is only read. Options, defaults and the printed
+JSON are those of the oracle kit's ``load``, so that the two can be compared field by field.
+``.deleted`` files, which the daemon removes after a delay, stay in OUT and show what was deleted.
+After an error OUT stays for inspection. One thread.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LoadOptions:
 
 
 def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[str, Any]:
-    """Load, do what was asked for, close cleanly; the result as JSON values.
+    """Load the directory, apply the options, close it cleanly; the result as JSON values.
 
     Writes to directory. Raises KafkalogError and OSError.
     """
@@ -84,7 +84,7 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
     if options.roll:
         log.roll()
     if options.retention:
-        # A copy: the steps need no disk between them, and Kafka's recovery point stays comparable.
+        # No flush between the steps: this is a copy, and the recovery point stays comparable.
         base = execute.begin(log, execute.plan_of(log, clock.wall_ms()))
         execute.raise_start(log, clock.wall_ms(), base)
         result["deletedSegments"] = len(execute.finish(log))
@@ -98,21 +98,25 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
 @click.command()
 @click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path())
-@click.option("--clean", is_flag=True, help="As after a clean shutdown; else as after a crash.")
+@click.option(
+    "--clean", is_flag=True, help="Load as after a clean shutdown. Default: as after a crash."
+)
 @click.option(
     "--recovery-point",
     type=OFFSET,
     default=0,
     show_default=True,
     metavar="N",
-    help="What lies below it was flushed.",
+    help="Offsets below it were flushed.",
 )
 @log_start_option
 @high_watermark_option
 @click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
-@click.option("--delete-records", type=OFFSET, metavar="N", help="Then move the log start up.")
-@click.option("--roll", is_flag=True, help="Then start a new segment.")
-@click.option("--retention", is_flag=True, help="Then delete what retention lets go at that time.")
+@click.option(
+    "--delete-records", type=OFFSET, metavar="N", help="Then raise the log start to this offset."
+)
+@click.option("--roll", is_flag=True, help="Then roll a new segment.")
+@click.option("--retention", is_flag=True, help="Then run a retention pass at that time.")
 @sets_option
 @corruption_option("kafka")
 def load(
@@ -129,10 +133,10 @@ def load(
     sets: tuple[str, ...],
     corruption: Literal["kafka", "keep"],
 ) -> None:
-    """Copy a partition directory, load the copy, close it; print the outcome as JSON.
+    """Copy a partition directory, load the copy and close it; print the result as JSON.
 
-    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read.
-    What the loader finds goes to standard error.
+    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read. The
+    loader's messages go to standard error.
 
     Example: kafkalog offline load ./data/orders-0 /tmp/check/orders-0
     """

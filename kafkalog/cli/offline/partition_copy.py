@@ -1,6 +1,6 @@
-"""Arguments of the offline commands that work on a copy: where it may lie, its topic configs.
+"""Arguments of the offline commands that work on a copy of a partition directory.
 
-The copy itself is made by ``env.system_filesystem`` and opened with ``log.inspect.offline_log``.
+``env.system_filesystem`` makes the copy, ``log.inspect.offline_log`` opens it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log_start_option = click.option(
     default=0,
     show_default=True,
     metavar="N",
-    help="The first offset that counts.",
+    help="The log start offset.",
 )
 high_watermark_option = click.option(
     "--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
@@ -41,13 +41,13 @@ sets_option = click.option(
 
 
 def corruption_option(default: str) -> Callable[[Command], Command]:
-    """``--corruption``: what a load does at a bad batch; ``default`` is ``kafka`` or ``keep``."""
+    """``--corruption``: what a load does at a corrupt batch; ``default`` is kafka or keep."""
     return click.option(
         "--corruption",
         type=click.Choice(["kafka", "keep"]),
         default=default,
         show_default=True,
-        help="At a bad batch: cut there as Kafka does, or keep what follows as the server does.",
+        help="At a corrupt batch: truncate as Kafka does, or keep what follows as the daemon does.",
     )
 
 
@@ -66,7 +66,7 @@ def topic_config(pairs: tuple[str, ...], **defaults: str) -> LogConfig:
 
 
 def checked_target(source: str, target: str) -> str:
-    """OUT as an absolute path, if a copy may be made there."""
+    """OUT as an absolute path. BadParameter when no copy may be made there."""
     path = os.path.abspath(target)
     if os.path.lexists(path):
         raise click.BadParameter(f"{target} exists", param_hint="OUT")
@@ -78,5 +78,5 @@ def checked_target(source: str, target: str) -> str:
         raise click.BadParameter("must be named TOPIC-PARTITION, no more", param_hint="OUT")
     real_source = os.path.realpath(source)
     if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
-        raise click.BadParameter("must not lie inside SRC, which stays as it is", param_hint="OUT")
+        raise click.BadParameter("must not be inside SRC, which is only read", param_hint="OUT")
     return path

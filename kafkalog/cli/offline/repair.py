@@ -1,17 +1,17 @@
 """``kafkalog segments repair DIR --dry-run``: what a start after a crash would do to a partition.
 
-Owns the comparison: the directory is copied to a scratch directory, the copy is loaded by the
-daemon's own loader from recovery point 0, and the files of both are compared; what the format check
-finds in the copy then is damage that a start leaves. The directory is only read. A sound index that
-would be written anew is not told, nor a sound producer snapshot that would go because no segment
-begins there, as that of each clean stop: that changes no answer. One thread.
+Owns the comparison: the directory is copied to a scratch directory, the daemon's loader loads the
+copy from recovery point 0, and the files of both are compared. What the format check then finds in
+the copy is damage that a start does not repair. The directory is only read. Two changes are not
+reported because no answer depends on them: a sound index that would be rewritten, and a sound
+producer snapshot that would be removed because no segment begins there, as that of each clean stop.
+One thread.
 """
 
 from __future__ import annotations
 
 import filecmp
 import io
-import json
 import os
 import tempfile
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
-from kafkalog.cli.arguments import require_partition_directory
+from kafkalog.cli.arguments import check_partition_directory
 from kafkalog.cli.connection import output_option
 from kafkalog.cli.offline.load import LoadOptions, load_copy
 from kafkalog.cli.offline.partition_copy import corruption_option, sets_option, topic_config
 from kafkalog.cli.offline.segments import finding_json
+from kafkalog.cli.output import is_printed_as_json
 from kafkalog.env.system_filesystem import SystemFilesystem, copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.file_names import (
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
 
 
 class FileChange(NamedTuple):
-    """One file that would be another one; None bytes: it is not there.
+    """One file that a start would change; a size of None: the file does not exist.
 
-    renamed_to  where its bytes are then, set aside; nothing of them is lost
+    renamed_to  the name under which its bytes are kept
     """
 
     file: str
@@ -59,36 +60,34 @@ class FileChange(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What happens to it."""
+        """What a start would do to it."""
         before, after = self.size_before, self.size_after
         if self.renamed_to is not None:
             return f"set aside as {self.renamed_to} ({before} bytes)"
         if after is None:
             return f"removed ({before} bytes)"
         if before is None:
-            return f"made ({after} bytes)"
+            return f"created ({after} bytes)"
         if after < before and self.file.endswith(LOG_SUFFIX):
             return f"cut from {before} to {after} bytes"
         if after == before:
-            return "mended in place"
-        return f"written anew ({before} bytes, then {after})"
+            return "repaired in place"
+        return f"rewritten ({before} bytes, then {after})"
 
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--dry-run", is_flag=True, help="Must be given: a start of the daemon repairs.")
+@click.option("--dry-run", is_flag=True, help="Required: only a start of the daemon repairs.")
 @sets_option
 @corruption_option("keep")
 @click.option(
     "--scratch",
     type=click.Path(exists=True, file_okay=False, writable=True),
-    help="Where the copy is made, which has the size of the partition. Default: the machine's"
-    " directory for such files.",
+    help="Directory for the copy, which is as large as the partition. Default: the system's"
+    " temporary directory.",
 )
 @output_option
-@click.pass_context
 def repair(
-    ctx: click.Context,
     directory: str,
     dry_run: bool,
     sets: tuple[str, ...],
@@ -98,23 +97,23 @@ def repair(
 ) -> None:
     """Show what a start after a crash would do to a partition directory.
 
-    Exit 1 with changes, or with damage that a start leaves as it is, such as a rotten batch. Works
-    on a copy, which is removed afterwards; the directory is only read, and should not be written
-    meanwhile: of one that a daemon serves a warning says so. What the loader finds goes to
-    standard error.
+    Exit 1 with changes, or with damage that a start does not repair, such as a corrupt batch. Works
+    on a copy, which is removed afterwards. The directory is only read; it should not be written
+    meanwhile, and a warning says so if a daemon serves it. The loader's messages go to standard
+    error.
 
     Example: kafkalog segments repair ./data/orders-0 --dry-run
     """
     if not dry_run:
         raise click.UsageError(
-            "Only --dry-run: a start of the daemon repairs, 'kafkalog offline load' makes a"
+            "Only with --dry-run: a start of the daemon repairs, 'kafkalog offline load' makes a"
             " repaired copy"
         )
-    require_partition_directory(directory)
+    check_partition_directory(directory)
     config, source = topic_config(sets), os.path.abspath(directory)
     is_served = _warn_if_served(source)
-    told = io.StringIO()
-    configure_logging(told, log_format="console", level="warning")
+    log_lines = io.StringIO()
+    configure_logging(log_lines, log_format="console", level="warning")
     with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=scratch) as root:
         target = f"{root}/{_copy_name(source)}"
         try:
@@ -126,8 +125,8 @@ def repair(
         except OSError as error:
             raise click.ClickException(str(error).replace(target, directory)) from error
         finally:
-            # Nobody can look at the copy, which is gone.
-            click.echo(told.getvalue().replace(target, source), err=True, nl=False)
+            # The copy is removed, so its path would lead nowhere.
+            click.echo(log_lines.getvalue().replace(target, source), err=True, nl=False)
     document = {
         "directory": directory,
         "is_served": is_served,
@@ -136,12 +135,10 @@ def repair(
         "changes": [each._asdict() | {"change": each.text} for each in changes],
         "remaining": [finding_json(each) for each in remaining],
     }
-    if output == "json":
-        click.echo(json.dumps(document))
-    else:
+    if not is_printed_as_json(output, document):
         _print(directory, result["loaded"]["logEndOffset"], changes, remaining)
     if changes or remaining:
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _print(
@@ -150,7 +147,7 @@ def _print(
     for each in changes:
         click.echo(f"{each.file}: {each.text}")
     for finding in remaining:
-        click.echo(f"{finding.file} at {finding.position}: stays as it is: {finding.problem}")
+        click.echo(f"{finding.file} at {finding.position}: not repaired: {finding.problem}")
     done = "nothing to repair"
     if changes:
         done = "1 change" if len(changes) == 1 else f"{len(changes)} changes"
@@ -158,7 +155,7 @@ def _print(
 
 
 def _warn_if_served(source: str) -> bool:
-    """Whether a process holds the log directory around ``source``; said on standard error."""
+    """Whether a process has locked the log directory around ``source``; prints a warning."""
     try:
         is_served = SystemFilesystem().is_locked(f"{os.path.dirname(source)}/{LOCK}")
     except OSError as error:
@@ -166,14 +163,14 @@ def _warn_if_served(source: str) -> bool:
     if is_served:
         click.echo(
             f"Warning: a daemon serves {source} and may write to it: what it appends meanwhile can"
-            " look like damage. Look again when it has stopped, or at a backup.",
+            " look like damage. Run this again when it has stopped, or on a backup.",
             err=True,
         )
     return is_served
 
 
 def _copy_name(source: str) -> str:
-    """The directory's own name, or any that the loader takes: a copy may be called as one likes."""
+    """The directory's name if the loader accepts it; users may name copies as they like."""
     name = os.path.basename(source)
     try:
         is_live = parse_directory_name(name).state is DirectoryState.LIVE
@@ -183,14 +180,14 @@ def _copy_name(source: str) -> str:
 
 
 def _findings(source: str, path: str) -> list[Finding]:
-    """What breaks the format in ``path``, which is ``source`` or its copy."""
+    """Violations of the format in ``path``, which is ``source`` or its copy."""
     filesystem = SystemFilesystem()
     is_compacted = is_known_compacted(source, filesystem)
     return verify_directory(path, filesystem, is_compacted=is_compacted)
 
 
 def _changes(source: str, target: str) -> list[FileChange]:
-    """By file name."""
+    """The changed files, sorted by name."""
     filesystem = SystemFilesystem()
     sizes = [
         {stat.name: stat.size for stat in filesystem.list_dir_stats(path) if stat.is_file}
@@ -208,16 +205,16 @@ def _changes(source: str, target: str) -> list[FileChange]:
     changes = []
     for name in sorted(sizes[0].keys() | (sizes[1].keys() - set(renamed.values()))):
         before, after = sizes[0].get(name), sizes[1].get(name)
-        # What is new, or an index beside a sound log, can be made of what is there.
-        is_kept = before is not None and name.endswith((LOG_SUFFIX, LEADER_EPOCH_CHECKPOINT))
-        is_told = (
-            is_kept
+        # A new file, or an index beside a sound log, can be rebuilt from the other files.
+        is_source = before is not None and name.endswith((LOG_SUFFIX, LEADER_EPOCH_CHECKPOINT))
+        is_reported = (
+            is_source
             or (after is None and not name.endswith(SNAPSHOT_SUFFIX))
             or name in aside
             or not unsound.isdisjoint((name, sibling(name, LOG_SUFFIX)))
         )
         is_same = before == after and _is_same(f"{source}/{name}", f"{target}/{name}")
-        if is_told and not is_same:
+        if is_reported and not is_same:
             changes.append(FileChange(name, before, after, renamed.get(name)))
     return changes
 

@@ -1,8 +1,9 @@
-"""``kafkalog offline scan DIR``: the records of a partition directory as JSON lines, no server.
+"""``kafkalog offline scan DIR``: the records of a partition directory as JSON lines.
 
-Same fields, order and form as Kafka's own consumer prints through the oracle kit, so that the two
-can be compared byte by byte. CRCs are checked; nothing is written. With --committed, what a
-read_committed consumer sees: the markers in the log itself say what was aborted and what is open.
+Fields, order and form are those in which the oracle kit prints the records of Kafka's consumer, so
+that the two can be compared byte by byte. CRCs are checked; nothing is written. With --committed,
+the records that a read_committed consumer gets; which transactions were aborted or are open is
+known from the markers in the log itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.arguments import require_partition_directory
+from kafkalog.cli.arguments import check_partition_directory
 from kafkalog.cli.offline.dump import java_text
 from kafkalog.cli.offline.dump_report import DumpedBatch, DumpedLog
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -52,7 +53,7 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
 
 @dataclass(frozen=True, slots=True)
 class ScannedBatch:
-    """One batch whose CRC holds, and the file it lies in."""
+    """One batch whose CRC is right, and its file."""
 
     path: str
     batch: DumpedBatch
@@ -63,7 +64,7 @@ class ScannedBatch:
         return self.batch.header
 
     def records(self) -> Iterator[Record]:
-        """Its records; CorruptBatch when they break the format in spite of the CRC."""
+        """Its records; CorruptBatch when they are malformed although the CRC is right."""
         try:
             return iterate_records(self.batch.data, max_bytes=MAX_DECOMPRESSED_BYTES)
         except FormatError as error:
@@ -81,9 +82,10 @@ class ScannedBatch:
 
 
 def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]:
-    """Every batch of the directory's segments in order; a torn tail ends the last one quietly.
+    """Every batch of the directory's segments in order; ends at a torn tail of the last one.
 
-    CorruptBatch where a CRC is wrong or no batch can begin, also at the end of an earlier segment.
+    Raises CorruptBatch where a CRC is wrong or no batch can begin, also at the end of an earlier
+    segment.
     """
     names = sorted(name for name in filesystem.list_dir(directory) if name.endswith(LOG_SUFFIX))
     for name in names:
@@ -103,7 +105,7 @@ def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]
 
 
 class Transactions:
-    """What the markers of a log say: the aborted ranges, and where the first open one begins."""
+    """What the markers of a log say: the aborted ranges, and the last stable offset."""
 
     def __init__(self, batches: Iterator[ScannedBatch]) -> None:
         open_since: dict[int, int] = {}
@@ -136,7 +138,7 @@ class Transactions:
 
 
 def _is_abort(scanned: ScannedBatch) -> bool:
-    """Whether this control batch is an abort marker; one emptied by compaction says nothing."""
+    """Whether this control batch is an abort marker; one emptied by compaction is not."""
     marker = next(scanned.records(), None)
     try:
         return marker is not None and read_control_type(marker.key) is ControlRecordType.ABORT
@@ -198,16 +200,18 @@ def scan_lines(
     metavar="N",
     help="Records from this offset on.",
 )
-@click.option("--committed", is_flag=True, help="Leave out aborted and open transactions.")
+@click.option(
+    "--committed", is_flag=True, help="Leave out records of aborted and open transactions."
+)
 def scan(directory: str, from_offset: int, committed: bool) -> None:
     """Print the records of a partition directory as JSON lines; keys and values in base64.
 
-    Ends with an error at the first batch that is damaged, behind what lies before it. Give it a
-    directory that nobody writes to.
+    Ends with an error at the first damaged batch, after the records before it. The directory must
+    not be written meanwhile.
 
     Example: kafkalog offline scan ./data/orders-0 --from 100
     """
-    require_partition_directory(directory)
+    check_partition_directory(directory)
     out = sys.stdout.buffer
     try:
         for line in scan_lines(SystemFilesystem(), directory, from_offset, committed=committed):
@@ -216,7 +220,7 @@ def scan(directory: str, from_offset: int, committed: bool) -> None:
         out.flush()
         raise click.ClickException(error.message) from error
     except BrokenPipeError:
-        raise  # click ends quietly when the reader of a pipe has gone
+        raise  # click ends without a message when the reader of a pipe is closed
     except OSError as error:
         raise click.ClickException(str(error)) from error
     out.flush()

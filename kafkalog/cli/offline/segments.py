@@ -1,27 +1,22 @@
-"""``kafkalog segments list DIR``: the segments of a partition directory, without a server.
+"""``kafkalog segments list``, ``verify``, ``losses`` and ``accept-loss``.
 
-Owns the printed lines alone; what headers say is ``log/inspect/directory_facts.py``. Nothing is
-written.
-
-``kafkalog segments verify DIR``: every invariant of the format, checked on files at rest.
-
-Owns the printed lines alone; the rules are ``log/inspect/directory_check.py``. Nothing is written.
-
-``kafkalog segments losses`` and ``accept-loss``: what a partition of a daemon has lost.
+``list`` and ``verify`` read the files of a partition directory without a daemon, and write nothing.
+This module owns only the printed lines: batch headers are read by ``log/inspect/directory_facts``,
+the rules of the format are ``log/inspect/directory_check``. ``losses`` and ``accept-loss`` ask a
+daemon which offsets a partition has lost.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
-from kafkalog.cli.arguments import moment_text, require_partition_directory, topic_argument
+from kafkalog.cli.arguments import check_partition_directory, topic_argument
 from kafkalog.cli.connection import output_option, with_client
-from kafkalog.cli.output import print_table
+from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.offset_ranges import lost_in_gap
 from kafkalog.log.inspect.directory_check import list_directory, verify_directory
@@ -44,17 +39,17 @@ _HEADINGS = ("STATE", "BASE", "NEXT", "BYTES", "BATCHES", "RECORDS", "OLDEST", "
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @output_option
 def list_command(directory: str, output: str) -> None:
-    """List the segments of a partition directory: what their batch headers say; no CRC is checked.
+    """List the segments of a partition directory, from their batch headers; CRCs are not checked.
 
-    State: active (the last one, which a start appends to), closed, broken (the headers end before
-    the file does), or what the file's name says: deleted (set aside), cleaned, swap. Records are
-    without transaction markers. The note tells how many offsets lie between a segment and the one
-    before it (a compacted log may have such gaps), how many of them are lost, or are in both, which
-    no sound log has. The directory should not be written meanwhile.
+    States: active (the last segment, to which a daemon appends), closed, broken (its batches end
+    before its file does), or as the suffix of the file says: deleted, cleaned, swap. RECORDS does
+    not count transaction markers. NOTE is the number of offsets between a segment and the one
+    before it (compacted logs have such gaps), how many of these are lost, or how many are in both,
+    which is damage. The directory should not be written meanwhile.
 
     Example: kafkalog segments list ./data/orders-0
     """
-    require_partition_directory(directory)
+    check_partition_directory(directory)
     path, filesystem = os.path.abspath(directory), SystemFilesystem()
     try:
         found = list(summarize_segments(path, filesystem))
@@ -64,17 +59,15 @@ def list_command(directory: str, output: str) -> None:
         raise click.ClickException(str(error)) from error
     gaps = _gaps(found)
     losses = [_lost(each, gap, orphans, proof) for each, gap in zip(found, gaps, strict=True)]
-    if output == "json":
-        segments = list(map(_document, found, gaps, losses))
-        click.echo(json.dumps({"directory": directory, "segments": segments}))
-        return
-    print_table([_HEADINGS, *map(_row, found, gaps, losses)])
+    segments = list(map(_document, found, gaps, losses))
+    if not is_printed_as_json(output, {"directory": directory, "segments": segments}):
+        print_table([_HEADINGS, *map(_row, found, gaps, losses)])
 
 
 def _gaps(segments: Sequence[SegmentSummary]) -> list[int | None]:
-    """Offsets between each and the one before it, negative where they overlap.
+    """Offsets between each segment and the one before it; negative where they overlap.
 
-    None for what has none before it, and for files that are no part of the log.
+    None for the first one, and for files that are not part of the log.
     """
     gaps, next_offset = list[int | None](), None
     for each in segments:
@@ -95,7 +88,7 @@ def _state(segment: SegmentSummary) -> str:
 def _lost(
     segment: SegmentSummary, gap: int | None, orphans: frozenset[int], proof: CheckedOffsets
 ) -> int:
-    """How many offsets of the gap in front of a segment are lost, and were not accepted."""
+    """How many offsets of the gap before a segment are lost and not accepted."""
     if not gap or gap < 0:
         return 0
     first, end = segment.base_offset - gap, segment.base_offset
@@ -117,16 +110,16 @@ def _note(gap: int | None, lost: int) -> str:
     return f"overlap of {-gap}"
 
 
-def _row(segment: SegmentSummary, gap: int | None, lost: int) -> tuple[str, ...]:
+def _row(segment: SegmentSummary, gap: int | None, lost: int) -> tuple[object, ...]:
     return (
         _state(segment),
-        str(segment.base_offset),
-        str(segment.next_offset),
-        str(segment.size_bytes),
-        str(segment.batches),
-        str(segment.records),
-        moment_text(segment.oldest_ms),
-        moment_text(segment.newest_ms),
+        segment.base_offset,
+        segment.next_offset,
+        segment.size_bytes,
+        segment.batches,
+        segment.records,
+        timestamp_text(segment.oldest_ms),
+        timestamp_text(segment.newest_ms),
         _note(gap, lost),
     )
 
@@ -150,17 +143,16 @@ def _document(segment: SegmentSummary, gap: int | None, lost: int) -> dict[str, 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @output_option
-@click.pass_context
-def verify(ctx: click.Context, directory: str, output: str) -> None:
+def verify(directory: str, output: str) -> None:
     """Check all batches, indexes and snapshots of a partition directory. Exit 1 with findings.
 
-    The directory must not be written meanwhile: stop the server or take a copy. Whether offsets may
-    be missing, and which were given up (accept-loss), is read from the log directory around it,
-    where there is one.
+    The directory must not be written meanwhile: stop the daemon or make a copy. Whether offsets may
+    be missing, and which losses were accepted, is read from the log directory around it, if there
+    is one.
 
     Example: kafkalog segments verify ./data/orders-0
     """
-    require_partition_directory(directory)
+    check_partition_directory(directory)
     path, filesystem = os.path.abspath(directory), SystemFilesystem()
     try:
         is_compacted = is_known_compacted(path, filesystem)
@@ -168,19 +160,17 @@ def verify(ctx: click.Context, directory: str, output: str) -> None:
         findings = verify_directory(path, filesystem, is_compacted=is_compacted, proof=proof)
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    if output == "json":
-        rows = [finding_json(finding) for finding in findings]
-        click.echo(json.dumps({"directory": directory, "findings": rows}))
-    else:
+    document = {"directory": directory, "findings": list(map(finding_json, findings))}
+    if not is_printed_as_json(output, document):
         for finding in findings:
             click.echo(f"{finding.file} at {finding.position}: {finding.problem}")
         click.echo(f"{directory}: {f'{len(findings)} findings' if findings else 'sound'}")
     if findings:
-        ctx.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def finding_json(finding: Finding) -> dict[str, object]:
-    """As both commands that tell findings print it."""
+    """A finding as a JSON object."""
     return {
         "file": finding.file,
         "position": finding.position,
@@ -199,10 +189,10 @@ _LOSS_HEADINGS = ("STATE", "FIRST", "LAST", "OFFSETS")
 @with_client
 @output_option
 def losses(topic: str, partition: int, client: Client, output: str) -> None:
-    """Tell which offsets a partition has lost: their file is missing or was cut short.
+    """List the offsets that a partition has lost because a file is missing or was cut short.
 
-    Fetches of what is lost are refused (500/50010) until the file is restored or the loss accepted;
-    what is accepted is a gap like those of compaction. Looks at each segment.
+    Fetches of lost offsets fail (500/50010) until the file is restored or the loss accepted. An
+    accepted loss is a gap like those of compaction. Reads each segment.
 
     Example: kafkalog segments losses orders 0
     """
@@ -219,11 +209,11 @@ def losses(topic: str, partition: int, client: Client, output: str) -> None:
 def accept_loss(
     topic: str, partition: int, first: int, last: int, client: Client, output: str
 ) -> None:
-    """Give up the lost offsets FIRST to LAST of a partition, for good; shows what is left.
+    """Accept the loss of offsets FIRST to LAST of a partition, permanently; lists the losses left.
 
-    A range as `kafkalog segments losses` names it. Readers pass it by from then on without being
-    told. Restore the file instead if there is a backup of it: stop the daemon, put the .log in its
-    place and start.
+    Give a range as `kafkalog segments losses` prints it. From then on readers skip it without an
+    error. If there is a backup of the file, restore it instead: stop the daemon, put the .log in
+    its place and start.
 
     Example: kafkalog segments accept-loss orders 0 40000 41999
     """
@@ -231,16 +221,11 @@ def accept_loss(
 
 
 def _print(found: dict[str, Any], output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(found))
+    if is_printed_as_json(output, found):
         return
-    rows = [
-        (state, str(each["first_offset"]), str(each["last_offset"]), _count(each))
-        for state in ("lost", "accepted")
-        for each in found[state]
-    ]
-    print_table([_LOSS_HEADINGS, *rows])
-
-
-def _count(lost: dict[str, int]) -> str:
-    return str(lost["last_offset"] - lost["first_offset"] + 1)
+    rows: list[tuple[object, ...]] = [_LOSS_HEADINGS]
+    for state in ("lost", "accepted"):
+        for each in found[state]:
+            first, last = each["first_offset"], each["last_offset"]
+            rows.append((state, first, last, last - first + 1))
+    print_table(rows)

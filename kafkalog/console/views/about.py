@@ -1,4 +1,4 @@
-"""About: what runs here, and whose work it holds."""
+"""About: versions of this daemon, and the packages that its console ships."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
 
 KAFKA = "4.1"
-"""The release whose files these are."""
+"""The Kafka release whose file formats these are."""
 LICENCE = "Apache-2.0"
 
 
 class VendoredView(Fragment):
-    """Of another project, delivered with the console: its licence's text is at ``licence_address``.
+    """A package of another project that the console ships.
 
-    files   names with their SHA-256
+    licence_address  where the text of its licence is
+    files            names with their SHA-256
     """
 
     name: str
@@ -32,9 +33,10 @@ class VendoredView(Fragment):
 
 
 class AboutView(View):
-    """See the module."""
+    """The page."""
 
     template: ClassVar[str] = "about.html"
+    heading: ClassVar[str] = "About"
 
     version: str
     licence: str
@@ -45,14 +47,9 @@ class AboutView(View):
     node_id: int
     vendored: list[VendoredView]
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return "About"
-
 
 def about_view(operations: Operations) -> AboutView:
-    """Blocks the first time: the manifest and the files are read once."""
+    """Blocks the first time, to read the manifest and the files."""
     return AboutView(
         now_ms=operations.now_ms(),
         version=__version__,

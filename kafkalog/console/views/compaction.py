@@ -1,7 +1,7 @@
-"""Compaction: what the cleaner's threads do and did, and of each log whether it is cleaned next.
+"""Compaction: what the cleaner threads do and did, and whether each log is cleaned next.
 
-Facts are those of ``GET /v1/cleaner``. A trial is a dry run: the cleaner reads as a clean does, and
-writes nothing.
+The facts are those of ``GET /v1/cleaner``. A trial is a dry run: the cleaner reads what a clean
+reads, and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from pydantic import ConfigDict, Field
 from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
 from kafkalog.console.drawings import Phase, Stretch, lay_out_timeline
 from kafkalog.console.formatting import number, plural, size, span
-from kafkalog.console.view import Fragment, View, page_count
+from kafkalog.console.view import Fragment, View, page_of
 
 if TYPE_CHECKING:
     from kafkalog.broker.background import BackgroundOperation
     from kafkalog.broker.compaction.cleaning import CompactedLog
-    from kafkalog.broker.compaction.history import PastClean
     from kafkalog.broker.operations import Operations
     from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.console.drawings import Timeline
@@ -29,7 +28,7 @@ HOUR_MS = 3_600_000
 
 
 class CleanerThreadView(Fragment):
-    """One thread; null: it does not clean, nobody knows when it looks again."""
+    """One thread; null: it is not cleaning, or its next turn is not known."""
 
     name: str
     is_alive: bool
@@ -58,7 +57,7 @@ class CleanView(Fragment):
 
 
 class CompactedLogView(Fragment):
-    """A compacted log. ``rank``: its turn, from 1; null where ``why`` says why it has none."""
+    """A compacted log. ``rank``: its turn, from 1; null: ``why`` says why it has none."""
 
     topic: str
     partition: int
@@ -78,13 +77,13 @@ class CompactedLogView(Fragment):
 
     @property
     def can_be_tried(self) -> bool:
-        """Whether a dry run would find something, and nobody has the log, and a thread would."""
+        """Whether a dry run would find something, and a thread could run it now."""
         is_out = self.why_not in (WhyNot.CLEANER_OFF.value, WhyNot.MOVING.value)
         return bool(self.cleanable_bytes) and self.state == "none" and not is_out
 
 
 class TrialResult(Fragment):
-    """What a clean would do, or did when it was no dry run; the API's answer has more."""
+    """What a clean did, or would do; the answer of the API has more fields."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -101,21 +100,21 @@ class TrialResult(Fragment):
         """For people."""
         if self.outcome != "cleaned":
             return f"{self.outcome.replace('_', ' ')}."
-        gone = plural(self.records_before - self.records_after, "record")
+        removed = plural(self.records_before - self.records_after, "record")
         reasons = [f"{number(count)} {name}" for name, count in self.removed.items() if count]
-        told = f" ({', '.join(reasons)})" if reasons else ""
+        counted = f" ({', '.join(reasons)})" if reasons else ""
         freed = size(max(self.bytes_before - self.bytes_after, 0))
-        went = "would go" if self.dry_run else "went"
+        verb = "would be removed" if self.dry_run else "removed"
         return (
-            f"{gone} of {number(self.records_before)}{told}, {freed} of {size(self.bytes_before)} "
-            f"{went}."
+            f"{removed} of {number(self.records_before)}{counted}, {freed} of"
+            f" {size(self.bytes_before)} {verb}."
         )
 
 
 class TrialView(Fragment):
-    """A clean, or a dry run, that was asked for.
+    """A clean or a dry run that was requested from the page.
 
-    ``result``, and ``sentence`` which says it to people, are null until it ended well.
+    ``result``, and ``sentence`` which puts it in words, are null until it has succeeded.
     """
 
     operation_id: str
@@ -128,7 +127,7 @@ class TrialView(Fragment):
 
 
 class CleanerView(View):
-    """See the module. ``logs`` are those of one page, dirtiest first; ``cleans`` newest first."""
+    """``logs`` are those of one page, dirtiest first; ``cleans`` newest first."""
 
     template: ClassVar[str] = "compaction.html"
 
@@ -154,20 +153,20 @@ class CleanerView(View):
 
     @property
     def phases(self) -> list[Phase]:
-        """Those that the picture shows, in the order of the legend."""
+        """The phases in the drawing, in the order of the legend."""
         shown = {bar.phase for lane in self.timeline.lanes for bar in lane.bars}
         return [phase for phase in Phase if phase in shown]
 
     @property
     def timeline(self) -> Timeline:
-        """The picture of the last ``hours``."""
+        """The drawing of the last ``hours``."""
         busy = [
             Stretch(each.name, -1, Phase.RUNNING, each.busy_since_ms, self.now_ms)
             for each in self.threads
             if each.busy_since_ms is not None
         ]
         past = [part for number, each in enumerate(self.cleans) for part in _parts(number, each)]
-        # Those of today first; of others, which are no more, there may be cleans.
+        # Threads that run now come first; others, which ended, may have cleans.
         every = [each.name for each in self.threads] + [each.thread for each in self.cleans]
         threads = list(dict.fromkeys(every))
         from_ms = self.now_ms - self.hours * HOUR_MS
@@ -175,7 +174,7 @@ class CleanerView(View):
 
 
 def _parts(number: int, clean: CleanView) -> list[Stretch]:
-    """A clean's phases one behind the other, each as long as it took of all groups together."""
+    """The phases of a clean in sequence, each as long as it took for all groups together."""
     if clean.outcome != "cleaned":
         phase = Phase(clean.outcome)
         return [Stretch(clean.thread, number, phase, clean.started_ms, clean.ended_ms)]
@@ -193,9 +192,11 @@ def _parts(number: int, clean: CleanView) -> list[Stretch]:
 def compaction_view(
     operations: Operations, topic: str, *, page: int, hours: int, operation_id: str
 ) -> CleanerView:
-    """Page ``page`` (from 1) of the compacted logs, of all topics or of one: UnknownTopic.
+    """Page ``page`` (from 1) of the compacted logs, of all topics or of one.
 
-    ``operation_id``: of a trial whose end is shown, empty for none. Blocks: may read indexes.
+    operation_id  of a trial whose result is shown; empty: none
+
+    Blocks: may read indexes. Raises UnknownTopic.
     """
     report = operations.cleaning.describe(topic or None)
     since_ms = report.now_ms - hours * HOUR_MS
@@ -204,9 +205,7 @@ def compaction_view(
         for each in reversed(operations.cleaning.history())
         if each.ended_ms >= since_ms and topic in ("", each.topic)
     ]
-    pages = page_count(len(report.logs), LOGS_A_PAGE)
-    shown = min(page, pages)
-    first = (shown - 1) * LOGS_A_PAGE
+    shown = page_of(len(report.logs), LOGS_A_PAGE, page)
     trial = operations.background_operation(operation_id) if operation_id else None
     return CleanerView(
         now_ms=report.now_ms,
@@ -218,11 +217,11 @@ def compaction_view(
         threads=[_thread(each) for each in report.threads],
         hours=hours,
         clean_count=len(cleans),
-        cleans=[_clean(each) for each in cleans[:CLEANS_SHOWN]],
+        cleans=[CleanView.model_validate(each) for each in cleans[:CLEANS_SHOWN]],
         total=len(report.logs),
-        page=shown,
-        pages=pages,
-        logs=[_log(each) for each in report.logs[first : first + LOGS_A_PAGE]],
+        page=shown.number,
+        pages=shown.pages,
+        logs=[_log(each) for each in report.logs[shown.first : shown.end]],
         trial=_trial(trial) if trial is not None and trial.kind == LOG_CLEAN else None,
     )
 
@@ -238,10 +237,6 @@ def _thread(status: ThreadStatus) -> CleanerThreadView:
         busy_since_ms=status.busy_since_ms,
         next_turn_ms=status.next_turn_ms,
     )
-
-
-def _clean(clean: PastClean) -> CleanView:
-    return CleanView(**clean._asdict())
 
 
 def _log(each: CompactedLog) -> CompactedLogView:
@@ -267,12 +262,12 @@ def _log(each: CompactedLog) -> CompactedLogView:
 
 
 def why_of(each: CompactedLog) -> str:
-    """Why no thread takes the log now, or when one does."""
+    """Why no thread cleans the log now, or when one does."""
     plan, why_not = each.status.to_clean, each.why_not
     if why_not is None:
         overdue_ms = plan.plan.overdue_ms if plan is not None else 0
-        due = f", its compaction is due since {span(overdue_ms)}" if overdue_ms > 0 else ""
-        return f"cleaned when its turn comes: number {each.rank}{due}"
+        due = f", overdue for {span(overdue_ms)}" if overdue_ms > 0 else ""
+        return f"waits for its turn: number {each.rank}{due}"
     if why_not is WhyNot.BELOW_RATIO and plan is not None:
         least = each.status.log.config.min_cleanable_dirty_ratio
         return f"{plan.cleanable_ratio:.1%} dirty; cleaned above {least:.1%}"
@@ -281,25 +276,25 @@ def why_of(each: CompactedLog) -> str:
         return f"{_FAILED[why_not]} {plural(failure.attempts, 'time')}: {failure.reason}"
     fault = each.status.fault
     if why_not is WhyNot.UNREADABLE and fault is not None:
-        return f"could not be looked at: {fault.public_message}"
-    return _WORDS[why_not]
+        return f"could not be read: {fault.public_message}"
+    return _REASONS[why_not]
 
 
 _FAILED = {
-    WhyNot.UNCLEANABLE: "uncleanable until somebody tries it again, it failed",
-    WhyNot.WAITS_FOR_RETRY: "tried again soon, it failed",
+    WhyNot.UNCLEANABLE: "uncleanable until an operator retries it: failed",
+    WhyNot.WAITS_FOR_RETRY: "waits for a retry: failed",
 }
-_WORDS = {
+_REASONS = {
     WhyNot.CLEANER_OFF: "the cleaner is off: log.cleaner.enable, log.cleaner.threads",
-    WhyNot.MOVING: "on its way to another log directory",
-    WhyNot.IN_PROGRESS: "a thread has it now",
-    WhyNot.PAUSED: "paused, by an operator or for a moment by the daemon",
-    WhyNot.UNCLEANABLE: "uncleanable until somebody tries it again",
-    WhyNot.WAITS_FOR_RETRY: "it failed and is tried again soon",
-    WhyNot.UNREADABLE: "could not be looked at",
+    WhyNot.MOVING: "moves to another log directory",
+    WhyNot.IN_PROGRESS: "a thread is cleaning it",
+    WhyNot.PAUSED: "paused, by an operator or briefly by the daemon",
+    WhyNot.UNCLEANABLE: "uncleanable until an operator retries it",
+    WhyNot.WAITS_FOR_RETRY: "failed, waits for a retry",
+    WhyNot.UNREADABLE: "could not be read",
     WhyNot.NOTHING_CLEANABLE: (
-        "nothing to clean: all is clean, or in the active segment, within min.compaction.lag.ms, "
-        "or in an open transaction"
+        "nothing to clean: all is clean, in the active segment, within min.compaction.lag.ms, or"
+        " in an open transaction"
     ),
     WhyNot.BELOW_RATIO: "below min.cleanable.dirty.ratio",
 }

@@ -1,8 +1,10 @@
-"""Configs of the daemon or of a topic beside their defaults: what is set, by whom, over what."""
+"""Configs of the daemon or of a topic: values, defaults and sources."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
 
 from kafkalog.console.view import Fragment, View
 
@@ -14,24 +16,29 @@ if TYPE_CHECKING:
 
 
 class ConfigLink(Fragment):
-    """One source of a config; value null: not set."""
+    """One source of a config; value null: not set there."""
 
     name: str
     value: str | None
     source: str
 
 
-class ConfigDiffRow(ConfigLink):
-    """An effective config. ``default`` counts where nobody set it; ``chain`` strongest first."""
+class ConfigRow(ConfigLink):
+    """An effective config; ``chain``: its sources, strongest first."""
+
+    is_default: bool
+    chain: list[ConfigLink] = Field(validation_alias="synonyms")
+
+
+class ConfigDiffRow(ConfigRow):
+    """A config beside its ``default``, which is in force where it was not set."""
 
     default: str | None
-    is_default: bool
     is_read_only: bool
-    chain: list[ConfigLink]
 
 
 class ConfigsView(View):
-    """``topic`` null: the daemon's own. ``configs``: all, or those that somebody set."""
+    """``topic`` null: the daemon's own. ``configs``: all, or those that were set."""
 
     template: ClassVar[str] = "configs.html"
 
@@ -49,7 +56,7 @@ class ConfigsView(View):
 
 
 def broker_configs_view(operations: Operations, name_contains: str, *, is_all: bool) -> ConfigsView:
-    """The daemon's; no disk."""
+    """The daemon's configs. No disk."""
     entries = operations.describe_broker_configs()
     return _view(operations.now_ms(), None, entries, name_contains, is_all=is_all)
 
@@ -57,7 +64,7 @@ def broker_configs_view(operations: Operations, name_contains: str, *, is_all: b
 def topic_configs_view(
     operations: Operations, topic: str, name_contains: str, *, is_all: bool
 ) -> ConfigsView:
-    """A topic's; UnknownTopic. No disk."""
+    """The configs of a topic. No disk. Raises UnknownTopic."""
     entries = operations.topics.describe(topic).configs
     return _view(operations.now_ms(), topic, entries, name_contains, is_all=is_all)
 
@@ -70,7 +77,7 @@ def _view(
     *,
     is_all: bool,
 ) -> ConfigsView:
-    rows = [_row(entry) for entry in entries]
+    rows = [ConfigDiffRow.model_validate(entry) for entry in entries]
     return ConfigsView(
         now_ms=now_ms,
         topic=topic,
@@ -81,19 +88,4 @@ def _view(
         configs=[
             each for each in rows if name_contains in each.name and (is_all or not each.is_default)
         ],
-    )
-
-
-def _row(entry: ConfigEntry) -> ConfigDiffRow:
-    chain = [
-        ConfigLink(name=each.name, value=each.value, source=each.source) for each in entry.synonyms
-    ]
-    return ConfigDiffRow(
-        name=entry.name,
-        value=entry.value,
-        source=entry.source,
-        default=entry.default,
-        is_default=entry.is_default,
-        is_read_only=entry.is_read_only,
-        chain=chain,
     )

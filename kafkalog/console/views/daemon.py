@@ -1,18 +1,17 @@
-"""What is about the daemon and not a topic: its log directories and its background tasks."""
+"""Pages of the whole daemon: its log directories and its background tasks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from kafkalog.console.view import Fragment, View
+from kafkalog.console.view import EnumValue, Fragment, Known, View
 
 if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import LogDirDescription
-    from kafkalog.env.scheduler import TaskStatus
 
 LARGEST = 20
-"""Partitions that are named of each log directory."""
+"""How many partitions of each log directory are listed."""
 
 
 class PartitionSizeView(Fragment):
@@ -28,8 +27,8 @@ class PartitionSizeView(Fragment):
 class LogDirView(Fragment):
     """One log directory; bytes are null when its file system was not measured.
 
-    full_reason             why it refuses all or the larger appends; null: it does not
-    partitions, log_bytes   null where it is offline: nobody knows what is in it
+    full_reason             why it refuses all appends, or the larger ones; null: it does not
+    partitions, log_bytes   null when it is offline, because its contents are not known
     largest                 its ``LARGEST`` partitions by size
     """
 
@@ -49,17 +48,13 @@ class LogDirsView(View):
     """Every log directory."""
 
     template: ClassVar[str] = "log_dirs.html"
+    heading: ClassVar[str] = "Log directories"
 
     log_dirs: list[LogDirView]
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return "Log directories"
-
 
 def log_dirs_view(operations: Operations) -> LogDirsView:
-    """No disk; costs a look at every partition."""
+    """No disk; visits every partition."""
     return LogDirsView(
         now_ms=operations.now_ms(),
         log_dirs=[log_dir_view(each) for each in operations.log_dirs.describe()],
@@ -67,7 +62,7 @@ def log_dirs_view(operations: Operations) -> LogDirsView:
 
 
 def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
-    """One of them."""
+    """One log directory."""
     is_online = log_dir.offline_reason is None
     is_measured = log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0
     largest = sorted(log_dir.partitions, key=lambda each: each.size_bytes, reverse=True)
@@ -95,16 +90,16 @@ def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
 
 
 class TaskRow(Fragment):
-    """The tasks of one name; null: never, none."""
+    """The tasks of one name; null: never, or none."""
 
     name: str
-    state: str
-    period_ms: int | None
-    next_run_ms: int | None
-    last_run_ms: int | None
-    last_duration_ms: int | None
-    last_success_ms: int | None
-    last_failure_ms: int | None
+    state: EnumValue
+    period_ms: Known
+    next_run_ms: Known
+    last_run_ms: Known
+    last_duration_ms: Known
+    last_success_ms: Known
+    last_failure_ms: Known
     last_error: str | None
     waiting: int
     running: int
@@ -113,7 +108,7 @@ class TaskRow(Fragment):
 
     @property
     def is_failing(self) -> bool:
-        """Whether its latest end was a failure."""
+        """Whether the run that ended last failed."""
         if self.last_failure_ms is None:
             return False
         return self.last_success_ms is None or self.last_success_ms < self.last_failure_ms
@@ -123,41 +118,16 @@ class TasksView(View):
     """Every background task, by name."""
 
     template: ClassVar[str] = "tasks.html"
+    heading: ClassVar[str] = "Tasks"
 
     tasks: list[TaskRow]
-
-    @property
-    def title(self) -> str:
-        """See View."""
-        return "Tasks"
 
 
 def tasks_view(operations: Operations) -> TasksView:
     """No disk."""
-    return TasksView(
-        now_ms=operations.now_ms(), tasks=[task_row(each) for each in operations.tasks()]
-    )
+    return TasksView(now_ms=operations.now_ms(), tasks=task_rows(operations))
 
 
-def task_row(task: TaskStatus) -> TaskRow:
-    """One name."""
-    return TaskRow(
-        name=task.name,
-        state=task.state.value,
-        period_ms=_known(task.period_ms),
-        next_run_ms=_known(task.next_run_ms),
-        last_run_ms=_known(task.last_run_ms),
-        last_duration_ms=_known(task.last_duration_ms),
-        last_success_ms=_known(task.last_success_ms),
-        last_failure_ms=_known(task.last_failure_ms),
-        last_error=task.last_error,
-        waiting=task.waiting,
-        running=task.running,
-        runs=task.runs,
-        failures=task.failures,
-    )
-
-
-def _known(value: int) -> int | None:
-    """-1 stands for none."""
-    return None if value < 0 else value
+def task_rows(operations: Operations) -> list[TaskRow]:
+    """By name."""
+    return [TaskRow.model_validate(each) for each in operations.tasks()]

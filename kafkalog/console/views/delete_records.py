@@ -1,7 +1,7 @@
-"""Delete records: what would go if the log began at an offset, before anybody deletes anything.
+"""Delete records: a preview of what is deleted if the log starts at an offset, and its form.
 
-Readers lose everything below the offset at once. Files go with the next retention check, and only
-whole segments: which ones is the planner's answer for the log as it would be.
+Readers lose everything below the offset at once. The next retention check deletes files, and only
+of whole segments; the planner says which, for the log as it would be.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SEGMENTS_SHOWN = 200
 
 
-class DoomedSegment(Fragment):
-    """A segment below the offset. ``is_whole``: its files go; else only some of its records do."""
+class DeletedSegment(Fragment):
+    """A segment below the offset. ``is_whole``: its files are deleted, not only some records."""
 
     base_offset: int
     next_offset: int
@@ -33,13 +33,13 @@ class DoomedSegment(Fragment):
 
 
 class Preview(Fragment):
-    """What deleting before ``offset`` does. ``segments``: the first SEGMENTS_SHOWN.
+    """What deleting the records before ``offset`` does. ``segments``: the first SEGMENTS_SHOWN.
 
-    bytes_freed         of the segments whose files go with the next retention check
-    bytes_kept          of the one that stays although the offset lies behind its first record
-    is_dividing         it has records from the offset on as well; else it is the active one
-    others_going        segments that the same check takes by the limits of the topic
-    unarchived_offsets  of those that go; a hold keeps them from retention
+    bytes_freed         of the segments whose files the next retention check deletes
+    bytes_kept          of the segment that is retained although its first record is deleted
+    is_dividing         that segment also has records from the offset on; else it is the active one
+    others_going        segments that the same check deletes by the limits of the topic
+    unarchived_offsets  of the deleted ones; archive.hold keeps these from retention
     """
 
     offset: int
@@ -50,17 +50,18 @@ class Preview(Fragment):
     is_dividing: bool
     others_going: int
     unarchived_offsets: int
-    segments: list[DoomedSegment]
+    segments: list[DeletedSegment]
 
 
 class DeleteRecordsView(View):
-    """See the module.
+    """``asked_`` fields are null when nothing was asked.
 
-    refusal         why nothing would be deleted; then there is no preview
-    confirmation    what has to be typed
+    refusal         why nothing would be deleted; there is no preview then
+    confirmation    the text that must be typed to confirm
     """
 
     template: ClassVar[str] = "delete_records.html"
+    heading: ClassVar[str] = "Delete records of {topic}-{partition}"
 
     topic: str
     topic_id: str
@@ -74,22 +75,17 @@ class DeleteRecordsView(View):
     preview: Preview | None
     confirmation: str
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return f"Delete records of {self.topic}-{self.partition}"
-
 
 def confirmation_of(topic: str, partition: int) -> str:
-    """What somebody has to type who means it: which partition loses records."""
+    """The text that must be typed to confirm: the partition that loses records."""
     return f"{topic}-{partition}"
 
 
 def delete_records_view(
     operations: Operations, topic: str, partition: int, question: Question
 ) -> DeleteRecordsView:
-    """Blocks: may read indexes. UnknownTopic, UnknownPartition, why it is not served."""
-    # First: of no later topic than what is shown.
+    """Blocks: may read indexes. Raises UnknownTopic, UnknownPartition, or why it is not served."""
+    # First, so that the id is not that of a topic recreated meanwhile.
     topic_id = operations.topics.describe(topic).topic_id
     report = operations.describe_segments(topic, partition)
     target = _target(operations, topic, partition, question, report)
@@ -113,7 +109,7 @@ def delete_records_view(
 def _target(
     operations: Operations, topic: str, partition: int, question: Question, report: SegmentReport
 ) -> int | None:
-    """The new log start; None: nothing is asked."""
+    """The new log start; None: nothing was asked."""
     if question.timestamp_ms is None:
         return question.offset
     found = operations.list_offset(
@@ -128,30 +124,30 @@ def _target(
 def _refusal(report: SegmentReport, topic: str, target: int) -> str | None:
     facts = report.facts
     if is_closed_to_clients(topic):
-        return "The topic is one of Kafka's own: clients delete nothing from it."
+        return "This is an internal topic of Kafka: clients cannot delete its records."
     if not report.policy.is_deleted:
         return "cleanup.policy of the topic has no delete: its records cannot be deleted."
     if target > facts.high_watermark:
         return (
-            f"Offset {number(target)} lies above the high watermark, "
-            f"{number(facts.high_watermark)}: that is the most that can be deleted."
+            f"Offset {number(target)} is above the high watermark, {number(facts.high_watermark)}:"
+            " records can be deleted only below it."
         )
     if target <= facts.log_start_offset:
         start = number(facts.log_start_offset)
-        return f"Nothing lies before offset {number(target)}: the log begins at {start}."
+        return f"No records are before offset {number(target)}: the log starts at {start}."
     return None
 
 
 def _preview(report: SegmentReport, target: int) -> Preview:
-    """By the planner, as if the log began at the target."""
+    """The plan of the retention pass if the log started at the target."""
     would_be = plan(report.facts._replace(log_start_offset=target), report.policy, report.now_ms)
-    going = {each.base_offset for each in would_be.deletions if each.rule is Rule.START_OFFSET}
+    whole = {each.base_offset for each in would_be.deletions if each.rule is Rule.START_OFFSET}
     below = [
-        DoomedSegment(
+        DeletedSegment(
             base_offset=each.facts.base_offset,
             next_offset=each.next_offset,
             size_bytes=each.facts.size_bytes,
-            is_whole=each.facts.base_offset in going,
+            is_whole=each.facts.base_offset in whole,
         )
         for each in report.segments
         if each.facts.base_offset < target
@@ -161,11 +157,11 @@ def _preview(report: SegmentReport, target: int) -> Preview:
     return Preview(
         offset=target,
         offsets_going=lost,
-        segments_going=len(going),
+        segments_going=len(whole),
         bytes_freed=sum(each.size_bytes for each in below if each.is_whole),
         bytes_kept=sum(each.size_bytes for each in below if not each.is_whole),
         is_dividing=any(each.next_offset > target for each in below),
-        others_going=len(would_be.deletions) - len(going),
+        others_going=len(would_be.deletions) - len(whole),
         unarchived_offsets=0 if hold is None else min(max(target - hold.offset, 0), lost),
         segments=below[:SEGMENTS_SHOWN],
     )

@@ -1,11 +1,11 @@
-"""Offsets of one partition: where one lies in the files, and which one belongs to a time."""
+"""Offsets of one partition: where an offset is in the files, and which offset is at a time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kafkalog.console.drawings import Axis, lay_out_axis
-from kafkalog.console.formatting import moment, number, offset_range
+from kafkalog.console.formatting import number, offset_range, timestamp
 from kafkalog.console.view import Fragment, View
 from kafkalog.errors import OffsetOutOfRange
 from kafkalog.format.disk.file_names import segment_file_name
@@ -19,30 +19,31 @@ SEGMENT_TICKS = 8
 
 
 class Question(NamedTuple):
-    """An offset, or the time whose first record it is; neither: nothing is asked yet."""
+    """An offset, or a time whose first record is wanted; neither: nothing was asked."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
 
 
 class IndexEntryView(Fragment):
-    """An entry of the offset index: the batch that ends with the offset begins at the position."""
+    """An entry of the offset index: the position of the batch that ends with the offset."""
 
     offset: int
     position: int
 
 
 class TimeEntryView(Fragment):
-    """An entry of the time index: up to the offset nothing is later than the timestamp."""
+    """An entry of the time index: no record up to the offset has a later timestamp."""
 
     timestamp_ms: int
     offset: int
 
 
 class PlaceView(Fragment):
-    """Where an offset lies. See ``OffsetPlace``; timestamp_ms: of the record a time was asked for.
+    """Where an offset is in the files; see ``OffsetPlace``.
 
-    position null: no batch follows in the segment.
+    timestamp_ms  of the record at the time that was asked for
+    position      null: no batch follows in the segment
     """
 
     offset: int
@@ -60,7 +61,7 @@ class PlaceView(Fragment):
 
 
 class NamedOffset(Fragment):
-    """A point of the axis; timestamp_ms: the largest of the segment that begins there."""
+    """A point of the axis; timestamp_ms: the largest one of the segment that starts there."""
 
     name: str
     offset: int
@@ -68,9 +69,10 @@ class NamedOffset(Fragment):
 
 
 class OffsetsView(View):
-    """See the module. ``note``: why nothing was found."""
+    """``note``: why nothing was found."""
 
     template: ClassVar[str] = "offsets.html"
+    heading: ClassVar[str] = "Offsets of {topic}-{partition}"
 
     topic: str
     partition: int
@@ -83,13 +85,8 @@ class OffsetsView(View):
     points: list[NamedOffset]
 
     @property
-    def title(self) -> str:
-        """See View."""
-        return f"Offsets of {self.topic}-{self.partition}"
-
-    @property
     def axis(self) -> Axis:
-        """The picture."""
+        """The drawing."""
         points = [(each.name, each.offset) for each in self.points]
         return lay_out_axis(points, self.log_start_offset, self.log_end_offset)
 
@@ -97,7 +94,7 @@ class OffsetsView(View):
 def offsets_view(
     operations: Operations, topic: str, partition: int, question: Question
 ) -> OffsetsView:
-    """Blocks: may read. UnknownTopic, UnknownPartition, why it is not served, CorruptBatch."""
+    """Blocks. Raises UnknownTopic, UnknownPartition, CorruptBatch, or why it is not served."""
     log = operations.describe_log(topic, partition)
     note, found = _answer(operations, topic, partition, question)
     return OffsetsView(
@@ -117,7 +114,7 @@ def offsets_view(
 def _answer(
     operations: Operations, topic: str, partition: int, question: Question
 ) -> tuple[str | None, PlaceView | None]:
-    """A note, or the place."""
+    """A note, or the place in the files."""
     offset, timestamp_ms = question.offset, None
     if question.timestamp_ms is not None:
         record = operations.list_offset(
@@ -127,7 +124,7 @@ def _answer(
             may_block=True,
         )
         if record is None:
-            return f"No record at or after {moment(question.timestamp_ms)}.", None
+            return f"No record at or after {timestamp(question.timestamp_ms)}.", None
         offset, timestamp_ms = record.offset, record.timestamp_ms
     if offset is None:
         return None, None
@@ -138,31 +135,16 @@ def _answer(
         low, end = details["log_start_offset"], details["log_end_offset"]
         assert isinstance(low, int)
         assert isinstance(end, int)
-        return f"The log has {offset_range(low, end)}: {number(offset)} is not in it.", None
+        return f"The log has {offset_range(low, end)}; {number(offset)} is not in it.", None
 
 
 def _place(
     operations: Operations, topic: str, partition: int, offset: int, timestamp_ms: int | None
 ) -> PlaceView:
     place = operations.locate(topic, partition, offset)
-    time_entry = place.time_entry
-    return PlaceView(
-        offset=offset,
-        timestamp_ms=timestamp_ms,
-        file=segment_file_name(place.base_offset, ".log"),
-        base_offset=place.base_offset,
-        next_offset=place.next_offset,
-        is_active=place.is_active,
-        segment_bytes=place.segment_bytes,
-        leader_epoch=place.leader_epoch,
-        index_entry=IndexEntryView(
-            offset=place.index_entry.offset, position=place.index_entry.position
-        ),
-        time_entry=time_entry
-        and TimeEntryView(timestamp_ms=time_entry.timestamp_ms, offset=time_entry.offset),
-        position=place.position,
-        largest_timestamp_ms=place.largest_timestamp_ms,
-    )
+    file = segment_file_name(place.base_offset, ".log")
+    found = place._asdict()
+    return PlaceView(offset=offset, timestamp_ms=timestamp_ms, file=file, **found)
 
 
 def _points(
@@ -172,7 +154,7 @@ def _points(
     log: LogDescription,
     found: PlaceView | None,
 ) -> list[NamedOffset]:
-    """Rising: what has a name, and some segments with their times."""
+    """Ascending: the named offsets, and some segments with their times."""
     named = {
         "log start": log.log_start_offset,
         "last stable": log.last_stable_offset,

@@ -1,4 +1,4 @@
-"""The first page: whether the daemon is well, in words; its log directories and largest topics."""
+"""The first page: the state of the daemon in words; its log directories and largest topics."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog.broker.retention.retention import RETENTION_TASK
-from kafkalog.console.alerts import troubles_of
+from kafkalog.console.alerts import alerts_of
 from kafkalog.console.formatting import plural, relative
 from kafkalog.console.view import Fragment, View
-from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, task_row
+from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, task_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,19 +21,20 @@ LARGEST = 10
 
 
 class LargeTopic(Fragment):
-    """A topic and the bytes of its logs in all directories, copies on their way too."""
+    """A topic and the bytes of its logs in all directories, with copies that are being made."""
 
     name: str
     size_bytes: int
 
 
 class OverviewView(View):
-    """``troubles`` are sentences, empty when all is well; ``sentence`` sums it up.
+    """``troubles``: one sentence per alert, empty when healthy; ``sentence`` sums them up.
 
-    ``topics`` are those that the caller may see, every other number is of all of them.
+    ``topics`` are those that the caller may see; every other number is of all topics.
     """
 
     template: ClassVar[str] = "overview.html"
+    heading: ClassVar[str] = "Overview"
 
     is_healthy: bool
     sentence: str
@@ -47,25 +48,20 @@ class OverviewView(View):
     log_dirs: list[LogDirView]
     largest_topics: list[LargeTopic]
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return "Overview"
-
 
 def overview_view(operations: Operations) -> OverviewView:
-    """No disk; costs a look at every partition."""
+    """No disk; visits every partition."""
     now_ms = operations.now_ms()
     readiness, described = operations.readiness(), operations.log_dirs.describe()
     log_dirs = [log_dir_view(each) for each in described]
-    tasks = [task_row(each) for each in operations.tasks()]
+    tasks = task_rows(operations)
     health = operations.cleaning.health()
-    troubles = troubles_of(readiness, log_dirs, tasks, health, now_ms)
+    alerts = alerts_of(readiness, log_dirs, tasks, health, now_ms)
     return OverviewView(
         now_ms=now_ms,
-        is_healthy=not troubles,
-        sentence=_sentence(readiness, tasks, now_ms, is_healthy=not troubles),
-        troubles=troubles,
+        is_healthy=not alerts,
+        sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
+        troubles=alerts,
         cluster_id=operations.cluster_id,
         node_id=operations.node_id,
         topics=len(operations.topic_names()),
@@ -81,19 +77,19 @@ def _sentence(
     readiness: Readiness, tasks: Sequence[TaskRow], now_ms: int, *, is_healthy: bool
 ) -> str:
     every = readiness.online_dirs + readiness.offline_dirs
-    told = [
+    parts = [
         f"{readiness.online_dirs} of {plural(every, 'log directory', 'log directories')} online",
         f"{plural(readiness.partitions, 'partition')} served",
     ]
     for task in tasks:
         if task.name == RETENTION_TASK:
             if task.last_run_ms is None:
-                told.append("retention has not run yet")
+                parts.append("retention has not run yet")
             else:
-                told.append(f"retention ran {relative(task.last_run_ms, now_ms)}")
+                parts.append(f"retention ran {relative(task.last_run_ms, now_ms)}")
             if task.next_run_ms is not None:
-                told.append(f"next {relative(task.next_run_ms, now_ms)}")
-    return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(told)}."
+                parts.append(f"next {relative(task.next_run_ms, now_ms)}")
+    return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(parts)}."
 
 
 def _largest(log_dirs: Sequence[LogDirDescription]) -> list[LargeTopic]:

@@ -1,4 +1,4 @@
-"""One partition: offsets, segments as a strip and as a table, and why each is still here."""
+"""One partition: its offsets, its segments as a strip and a table, and why each is kept."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from kafkalog.broker.topics.topics import is_closed_to_clients
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
 from kafkalog.console.drawings import lay_out_strip
-from kafkalog.console.formatting import moment
+from kafkalog.console.formatting import timestamp
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
-from kafkalog.console.view import Fragment, View, page_count
+from kafkalog.console.view import Fragment, View, page_of
 from kafkalog.log.retention.forecast import told_moment
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from kafkalog.console.drawings import Strip
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
-    from kafkalog.log.retention.forecast import Due, Schedule, SegmentFate
+    from kafkalog.log.retention.forecast import Departure, Due, Schedule, SegmentFate
     from kafkalog.log.retention.plan import RetentionPolicy
 
 SEGMENTS_A_PAGE = 500
 
 
 class DueView(Fragment):
-    """When a segment goes; null: never, or nobody can know."""
+    """When a segment is deleted; null: never, or not foreseeable."""
 
     earliest_ms: int
     expected_ms: int | None
@@ -36,27 +36,36 @@ class DueView(Fragment):
     files_gone_ms: int | None
 
 
-class SegmentView(Fragment):
-    """One segment. What is null of a segment that is being deleted is not known any longer."""
+class DepartureView(Fragment):
+    """A segment that retention would delete, and when."""
 
     base_offset: int
-    next_offset: int | None
+    size_bytes: int
+    rule: str
+    due: DueView | None
+
+
+class SegmentView(Fragment):
+    """One segment. Of a segment that is being deleted most is not known any more."""
+
+    base_offset: int
+    next_offset: int | None = None
     size_bytes: int
     state: SegmentState
     letter: str
-    largest_timestamp_ms: int | None
-    largest_timestamp_source: Literal["record", "file_mtime"] | None
-    offset_index_entries: int | None
-    time_index_entries: int | None
-    rule: str | None
-    keeper: str | None
-    bytes_until: int | None
-    due: DueView | None
+    largest_timestamp_ms: int | None = None
+    largest_timestamp_source: Literal["record", "file_mtime"] | None = None
+    offset_index_entries: int | None = None
+    time_index_entries: int | None = None
+    rule: str | None = None
+    keeper: str | None = None
+    bytes_until: int | None = None
+    due: DueView | None = None
     reason: str
 
 
 class PolicyView(Fragment):
-    """What limits the log; -1: nothing."""
+    """The limits of the log; -1: none."""
 
     is_deleted: bool
     retention_ms: int
@@ -64,7 +73,7 @@ class PolicyView(Fragment):
 
 
 class ScheduleView(Fragment):
-    """When the log is looked at."""
+    """When the log is checked."""
 
     next_check_ms: int | None
     check_interval_ms: int
@@ -73,7 +82,7 @@ class ScheduleView(Fragment):
 
 
 class CompactionView(Fragment):
-    """How clean a compacted log is; ``fault``: why that is not known."""
+    """How far a compacted log is cleaned; ``fault``: why that is not known."""
 
     state: str
     pauses: int
@@ -85,7 +94,7 @@ class CompactionView(Fragment):
 
 
 class StateCount(Fragment):
-    """How many segments are in a state, of the whole log."""
+    """How many segments of the whole log are in a state."""
 
     state: SegmentState
     letter: str
@@ -95,13 +104,14 @@ class StateCount(Fragment):
 
 
 class PartitionView(View):
-    """See the module. ``segments`` are those of one page, oldest first.
+    """``segments`` are those of one page, oldest first.
 
-    ``segment_count`` and ``size_bytes`` are of the served ones: what is being deleted is no more
-    part of the log.
+    ``segment_count`` and ``size_bytes`` do not count segments that are being deleted: these are no
+    longer part of the log.
     """
 
     template: ClassVar[str] = "partition.html"
+    heading: ClassVar[str] = "{topic}-{partition}"
 
     topic: str
     topic_id: str
@@ -124,13 +134,8 @@ class PartitionView(View):
     segments: list[SegmentView]
 
     @property
-    def title(self) -> str:
-        """See View."""
-        return f"{self.topic}-{self.partition}"
-
-    @property
     def deletable(self) -> StateCount | None:
-        """What a retention pass would take now, if it may be ordered; None: nothing."""
+        """What a retention pass would delete now, if one may be requested; None: nothing."""
         if is_closed_to_clients(self.topic):
             return None
         found = [each for each in self.states if each.state is SegmentState.DELETABLE]
@@ -138,7 +143,7 @@ class PartitionView(View):
 
     @property
     def strip(self) -> Strip:
-        """The picture of this page's segments."""
+        """The drawing of this page's segments."""
         offsets = {
             "log start": self.log_start_offset,
             "recovery point": self.recovery_point,
@@ -155,21 +160,19 @@ class PartitionView(View):
 def partition_view(operations: Operations, topic: str, partition: int, page: int) -> PartitionView:
     """Page ``page`` (from 1; the last one when there are fewer) of a served partition.
 
-    Blocks: looks at the index files of what is shown. UnknownTopic, UnknownPartition, why it is
-    not served.
+    Blocks: reads the sizes of index files. Raises UnknownTopic, UnknownPartition, or the reason why
+    the partition is not served.
     """
-    # First: of no later topic than what is shown.
+    # First, so that the id is not that of a topic recreated meanwhile.
     topic_id = operations.topics.describe(topic).topic_id
     described = operations.describe_log(topic, partition)
     status = operations.cleaning.look(topic, partition)
     report = operations.describe_segments(topic, partition)
     states = _states_of(report, clean_range(status))
-    pages = page_count(len(states), SEGMENTS_A_PAGE)
-    shown = min(page, pages)
-    first = (shown - 1) * SEGMENTS_A_PAGE
-    last, deleting = first + SEGMENTS_A_PAGE, len(report.deleting)
-    # Of what is shown alone, because it costs files and sentences.
-    of_page = slice(max(0, first - deleting), max(0, last - deleting))
+    shown = page_of(len(states), SEGMENTS_A_PAGE, page)
+    deleting = len(report.deleting)
+    # Only of the segments on the page, because it reads files and makes sentences.
+    of_page = slice(max(0, shown.first - deleting), max(0, shown.end - deleting))
     listed = report.segments[of_page]
     served = zip(
         listed,
@@ -196,15 +199,15 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
         schedule=schedule_view(report.schedule),
         compaction=_compaction(status),
         states=_state_counts(report, states),
-        page=shown,
-        pages=pages,
-        segments=[_deleting(each) for each in report.deleting[first:last]]
+        page=shown.number,
+        pages=shown.pages,
+        segments=[_deleting(each) for each in report.deleting[shown.first : shown.end]]
         + [_served(*each, report) for each in served],
     )
 
 
 def clean_range(status: CleaningStatus | None) -> CleanRange | None:
-    """Of a compacted log; None of another, and where the disk failed at the look."""
+    """None for a log that is not compacted, and when reading it failed."""
     if status is None or status.to_clean is None:
         return None
     return CleanRange(
@@ -215,7 +218,7 @@ def clean_range(status: CleaningStatus | None) -> CleanRange | None:
 
 
 def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentState]:
-    """Of all: those whose files wait for their deletion, then the served ones by offset."""
+    """Of all segments: those whose files wait for deletion, then the others by offset."""
     served = [
         state_of(
             listed.facts.base_offset,
@@ -232,19 +235,10 @@ def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentS
 def _deleting(segment: DeletingSegment) -> SegmentView:
     return SegmentView(
         base_offset=segment.base_offset,
-        next_offset=None,
         size_bytes=segment.size_bytes,
         state=SegmentState.DELETING,
         letter=SegmentState.DELETING.letter,
-        largest_timestamp_ms=None,
-        largest_timestamp_source=None,
-        offset_index_entries=None,
-        time_index_entries=None,
-        rule=None,
-        keeper=None,
-        bytes_until=None,
-        due=None,
-        reason=f"gone for readers; files gone at {moment(segment.files_gone_ms)}",
+        reason=f"deleted for readers; files gone at {timestamp(segment.files_gone_ms)}",
     )
 
 
@@ -276,7 +270,7 @@ def _served(
 
 
 def due_view(due: Due | None) -> DueView | None:
-    """None for never: a moment that no timestamp can say is none."""
+    """None for never, which is a time that no timestamp can hold."""
     if due is None or told_moment(due.moment_ms) is None:
         return None
     return DueView(
@@ -287,13 +281,23 @@ def due_view(due: Due | None) -> DueView | None:
     )
 
 
+def departure_view(departure: Departure) -> DepartureView:
+    """A segment that a simulation deletes."""
+    return DepartureView(
+        base_offset=departure.facts.base_offset,
+        size_bytes=departure.facts.size_bytes,
+        rule=departure.rule.value,
+        due=due_view(departure.due),
+    )
+
+
 def policy_view(policy: RetentionPolicy) -> PolicyView:
-    """As the topic's configuration has it."""
+    """The limits in the topic's configs."""
     return PolicyView(**policy._asdict())
 
 
 def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
-    """None: no task looks at the log."""
+    """None: no task checks the log."""
     if schedule is None:
         return None
     known = schedule._replace(next_check_ms=told_moment(schedule.next_check_ms))
@@ -316,7 +320,7 @@ def _compaction(status: CleaningStatus | None) -> CompactionView | None:
 
 
 def _state_counts(report: SegmentReport, states: Sequence[SegmentState]) -> list[StateCount]:
-    """Those that occur, in the order of the legend."""
+    """The states that occur, in the order of the legend."""
     sizes = {state: list[int]() for state in SegmentState}
     every = [each.size_bytes for each in report.deleting]
     every += [each.facts.size_bytes for each in report.segments]

@@ -1,8 +1,8 @@
 """Records of one partition, a page at a time: from an offset or a time on, or up to an offset.
 
-Every record that a reader of uncommitted records gets, and the markers of transactions; what became
-of a transaction is said of its records. A page reads ``READ_BYTES`` at most and says where it
-stopped, so that a log of holes or of very large records cannot keep a thread.
+A page shows the records that a read_uncommitted reader gets, with the outcome of their
+transactions, and the transaction markers. It reads at most ``READ_BYTES`` and says where it
+stopped, so that a log with large gaps or very large records cannot occupy a thread.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from kafkalog.console.formatting import moment, number
+from kafkalog.console.formatting import number, timestamp
 from kafkalog.console.record_rows import RecordRow, Show, Slice, damaged_slice, rows_of, slices_of
 from kafkalog.console.view import View
 from kafkalog.errors import CorruptBatch
@@ -28,7 +28,7 @@ _WIDER = 8
 
 
 class Place(NamedTuple):
-    """Where a page lies: one of the three; none: it ends where the log does."""
+    """Where a page is: one of the three; without one it ends at the log end."""
 
     offset: int | None = None
     before: int | None = None
@@ -36,13 +36,14 @@ class Place(NamedTuple):
 
 
 class RecordsView(View):
-    """See the module.
+    """``note``: why the page is not where it was asked to be.
 
-    earlier_before   the page in front of this one ends before this offset; null at the log start
-    later_offset     the page behind begins here; null at the end
+    earlier_before   the page before this one ends before this offset; null at the log start
+    later_offset     the page after this one starts here; null at the end
     """
 
     template: ClassVar[str] = "records.html"
+    heading: ClassVar[str] = "Records of {topic}-{partition}"
 
     topic: str
     partition: int
@@ -55,11 +56,6 @@ class RecordsView(View):
     earlier_before: int | None
     later_offset: int | None
     records: list[RecordRow]
-
-    @property
-    def title(self) -> str:
-        """See View."""
-        return f"Records of {self.topic}-{self.partition}"
 
 
 class _Page(NamedTuple):
@@ -81,13 +77,13 @@ class _Reader:
         self._at = (topic, partition)
         self._log = log
         self.position = log.log_start_offset
-        """How far everything was read."""
+        """Everything before this offset was read."""
 
     def slices(self, start: int, until: int) -> Iterator[Slice]:
-        """Rows of the offsets [start, until), as far as READ_BYTES go; at least one batch."""
+        """Rows of the offsets [start, until), up to READ_BYTES; at least one batch."""
         self.position, left_bytes = start, READ_BYTES
         while self.position < until:
-            # Behind the last stable offset nobody knows yet what is aborted.
+            # After the last stable offset it is not known yet what will be aborted.
             is_settled = self.position < self._log.last_stable_offset
             isolation = Isolation.LAST_STABLE if is_settled else Isolation.HIGH_WATERMARK
             try:
@@ -107,7 +103,7 @@ class _Reader:
                 self.position = self._log.last_stable_offset if is_settled else until
                 continue
             if not is_settled:
-                # Not that of now: what was aborted meanwhile is not told of such a read.
+                # Not the current one: such a read does not list what was aborted meanwhile.
                 info = info._replace(last_stable_offset=self._log.last_stable_offset)
             most = self._operations.max_decompressed_bytes
             has_rows = False
@@ -119,13 +115,13 @@ class _Reader:
                 if left_bytes <= 0:
                     return
             self.position = min(info.next_offset, until)
-            if not has_rows:  # batches that compaction has emptied cost as much
+            if not has_rows:  # empty batches that compaction left cost as much
                 left_bytes -= len(info.data)
                 if left_bytes <= 0:
                     return
 
     def forward(self, start: int, count: int) -> _Page:
-        """The first ``count`` rows at or behind an offset."""
+        """The first ``count`` rows at or after an offset."""
         end, found, rows = self._log.high_watermark, list[Slice](), 0
         for each in self.slices(start, end):
             found.append(each.part(0, min(each.row_count, count - rows)))
@@ -137,8 +133,8 @@ class _Reader:
     def backward(self, before: int, count: int) -> _Page:
         """The last ``count`` rows before an offset.
 
-        Looks at ever more offsets until there are as many, because compaction leaves holes of any
-        size; at fewer when it may not read that much. One offset can always be read.
+        Reads more and more offsets until it has enough rows, because compaction leaves gaps of any
+        size; fewer when READ_BYTES are used up. One offset can always be read.
         """
         log_start, span, best = self._log.log_start_offset, count, None
         is_narrowing = False
@@ -175,9 +171,9 @@ class _Reader:
 def records_view(
     operations: Operations, topic: str, partition: int, place: Place, show: Show, count: int
 ) -> RecordsView:
-    """A page of ``count`` records at most. Blocks. Errors: those of ``Operations.fetch``.
+    """A page of at most ``count`` records. Blocks. Raises as ``Operations.fetch``.
 
-    An offset outside the log stands for the end that is nearer, and the page says so.
+    An offset outside the log is moved to the nearer end of the log; a note says so.
     """
     log = operations.describe_log(topic, partition)
     note, start, before = _resolved(operations, topic, partition, place, log)
@@ -188,7 +184,7 @@ def records_view(
         assert before is not None, "one of the two"
         page = reader.backward(before, count)
     if page.is_short and note is None:
-        note = "The page ends early: what lies between takes too much to read at once."
+        note = "The page ends early: the records up to the next page are too large to read at once."
     return RecordsView(
         now_ms=operations.now_ms(),
         topic=topic,
@@ -208,7 +204,7 @@ def records_view(
 def _resolved(
     operations: Operations, topic: str, partition: int, place: Place, log: LogDescription
 ) -> tuple[str | None, int | None, int | None]:
-    """A note, and where the page begins or before what it ends."""
+    """A note, and the offset at which the page starts or before which it ends."""
     low, high = log.log_start_offset, log.high_watermark
     if place.timestamp_ms is not None:
         try:
@@ -220,29 +216,41 @@ def _resolved(
             )
         except CorruptBatch as fault:
             start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)
-            return "The time leads to a damaged batch: the page begins there.", start, None
+            return (
+                "The record at this time is in a damaged batch: the page starts there.",
+                start,
+                None,
+            )
         if found is not None:
             return None, max(found.offset, low), None
-        return f"No record at or after {moment(place.timestamp_ms)}: the last ones.", None, high
+        return (
+            f"No record at or after {timestamp(place.timestamp_ms)}: these are the last ones.",
+            None,
+            high,
+        )
     if place.offset is not None:
         if place.offset < low:
-            return f"The log begins at {number(low)}: what lay before is gone.", low, None
+            return f"The log starts at {number(low)}: earlier records are deleted.", low, None
         if place.offset > high:
-            return f"The log ends at {number(high)} for readers: the last records.", None, high
+            return (
+                f"The log ends at {number(high)} for readers: these are the last records.",
+                None,
+                high,
+            )
         return None, place.offset, None
     before = high if place.before is None else min(max(place.before, low), high)
     return None, None, before
 
 
 def _offset_of(each: Slice) -> int:
-    """Of its first row."""
+    """The offset of its first row."""
     if each.table is None:
         return each.header.base_offset
     return int(each.table.offsets[each.first])
 
 
 def _end_of(each: Slice) -> int:
-    """Behind its last row."""
+    """The offset after its last row."""
     if each.table is None:
         return each.header.next_offset
     return int(each.table.offsets[each.end - 1]) + 1

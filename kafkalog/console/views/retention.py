@@ -1,8 +1,8 @@
-"""Retention what-if: what would go of a topic under other limits, asked of the planner itself.
+"""Retention what-if: what retention would delete of a topic under other limits.
 
-Nothing is changed. As things stand: no append, and each partition by itself, as the limits are.
-A topic may have any number of segments: what a page shows and what is kept to make it are bounded,
-its sums are of all.
+The planner of the retention pass answers; nothing is changed. It assumes that nothing is appended,
+and plans each partition by itself, as the limits are per partition. A topic may have any number of
+segments: the lists of a page and the memory to make it are bounded, its sums are of all segments.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pydantic import Field
 from kafkalog.console.formatting import plural, size
 from kafkalog.console.view import Fragment, View
 from kafkalog.console.views.partition import (
-    DueView,
+    DepartureView,
     PolicyView,
     ScheduleView,
-    due_view,
+    departure_view,
     policy_view,
     schedule_view,
 )
@@ -36,17 +36,8 @@ CURVE_POINTS = 400
 DAY_MS = 86_400_000
 
 
-class DepartureView(Fragment):
-    """A segment that would go."""
-
-    base_offset: int
-    size_bytes: int
-    rule: str
-    due: DueView | None
-
-
 class PartitionWhatIf(Fragment):
-    """One partition; ``fault``: why nobody knows. ``departures``: the first DEPARTURES_SHOWN."""
+    """One partition, with its first DEPARTURES_SHOWN departures; ``fault``: why it has no plan."""
 
     partition: int
     fault: str | None = None
@@ -60,20 +51,21 @@ class PartitionWhatIf(Fragment):
 
 
 class CurvePoint(Fragment):
-    """Bytes of the whole topic from a moment on."""
+    """Bytes of the whole topic from a time on."""
 
     moment_ms: int
     size_bytes: int
 
 
 class RetentionView(View):
-    """``configs`` are those that were asked about, over the topic's own.
+    """``configs`` are those of the request, which take precedence over the topic's own.
 
     Sums are over all partitions; ``partitions`` has the first PARTITIONS_SHOWN of them, ``curve``
-    CURVE_POINTS of ``curve_steps`` points: each is exact, the first and the last are there.
+    CURVE_POINTS of ``curve_steps`` points, among them the first and the last; each is exact.
     """
 
     template: ClassVar[str] = "retention.html"
+    heading: ClassVar[str] = "Retention of {topic}"
 
     topic: str
     configs: dict[str, str]
@@ -87,32 +79,27 @@ class RetentionView(View):
     curve_steps: int
     curve: list[CurvePoint]
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return f"Retention of {self.topic}"
-
 
 class _Sums:
-    """Over the partitions so far; nothing is kept of a segment but the moment when its bytes go."""
+    """Over the partitions so far; of a segment only the time of its deletion is kept."""
 
     def __init__(self, now_ms: int, end_ms: int) -> None:
         self.span_ms = (now_ms, end_ms)
         self.partitions = 0
-        self.unknown = 0  # partitions that nothing was added of
+        self.unknown = 0  # partitions that are in no sum
         self.unscheduled = 0
         self.policy: RetentionPolicy | None = None
         self.segments_going = 0
         self.bytes_left = 0
-        self.falls = dict[int, int]()  # bytes, by the moment of the check that takes them
+        self.deletions = dict[int, int]()  # bytes, by the time of the check that deletes them
 
     @property
     def bytes_going(self) -> int:
-        """Within the span."""
-        return sum(self.falls.values())
+        """Bytes deleted within the span."""
+        return sum(self.deletions.values())
 
     def add(self, simulation: RetentionSimulation) -> None:
-        """One partition's."""
+        """Add one partition."""
         now_ms, end_ms = self.span_ms
         self.policy = self.policy or simulation.policy
         self.unscheduled += simulation.schedule is None
@@ -121,13 +108,13 @@ class _Sums:
         for each in simulation.departures:
             at = each.due.latest_ms if each.due.expected_ms is None else each.due.expected_ms
             at = min(max(at, now_ms), end_ms)
-            self.falls[at] = self.falls.get(at, 0) + each.facts.size_bytes
+            self.deletions[at] = self.deletions.get(at, 0) + each.facts.size_bytes
 
 
 def retention_view(
     operations: Operations, topic: str, configs: Mapping[str, str], horizon_days: int
 ) -> RetentionView:
-    """What goes within ``horizon_days``. UnknownTopic, InvalidTopicConfig. Blocks: may read."""
+    """What is deleted within ``horizon_days``. Blocks. Raises UnknownTopic, InvalidTopicConfig."""
     now_ms, entries = operations.now_ms(), list[PartitionWhatIf]()
     sums = _Sums(now_ms, now_ms + horizon_days * DAY_MS)
     for number in range(operations.partition_count(topic)):
@@ -137,7 +124,7 @@ def retention_view(
                 topic, number, configs, start_ms=None, horizon_ms=horizon_days * DAY_MS
             )
         except InvalidRequest:
-            raise  # what was asked about is wrong, not the partition
+            raise  # the request is wrong, not the partition
         except KafkalogError as fault:
             sums.unknown += 1
             if number < PARTITIONS_SHOWN:
@@ -164,59 +151,51 @@ def retention_view(
 
 
 def _entry(number: int, simulation: RetentionSimulation) -> PartitionWhatIf:
-    going = simulation.departures
+    departures = simulation.departures
     return PartitionWhatIf(
         partition=number,
         policy=policy_view(simulation.policy),
         schedule=schedule_view(simulation.schedule),
-        departures=[
-            DepartureView(
-                base_offset=each.facts.base_offset,
-                size_bytes=each.facts.size_bytes,
-                rule=each.rule.value,
-                due=due_view(each.due),
-            )
-            for each in going[:DEPARTURES_SHOWN]
-        ],
-        segments_going=len(going),
+        departures=list(map(departure_view, departures[:DEPARTURES_SHOWN])),
+        segments_going=len(departures),
         segments_left=simulation.segments_left,
-        bytes_going=sum(each.facts.size_bytes for each in going),
+        bytes_going=sum(each.facts.size_bytes for each in departures),
         bytes_left=simulation.bytes_left,
     )
 
 
 def _warnings(sums: _Sums) -> list[str]:
-    """What makes these limits do less, or more, than they seem to."""
+    """Why these limits delete less, or more, than they seem to."""
     warnings = []
     if sums.unscheduled:
-        warnings.append("No task looks at these logs: nothing is deleted.")
+        warnings.append("No task checks these logs: nothing is deleted.")
     policy = sums.policy
     if policy is not None and not policy.is_deleted:
-        warnings.append("cleanup.policy has no delete: no limit of time or size counts.")
+        warnings.append("cleanup.policy has no delete: limits of time and size have no effect.")
     elif policy is not None and policy.retention_bytes >= 0 and sums.partitions > 1:
         together = size(policy.retention_bytes * sums.partitions)
         warnings.append(
-            f"retention.bytes counts for each partition: {sums.partitions} of them may keep "
+            f"retention.bytes is per partition: {sums.partitions} partitions may keep "
             f"{together} and their active segments."
         )
     if sums.unknown:
-        warnings.append(f"{plural(sums.unknown, 'partition')} not served and not counted.")
+        warnings.append(f"Not counted because not served: {plural(sums.unknown, 'partition')}.")
     return warnings
 
 
 def _points(sums: _Sums) -> list[tuple[int, int]]:
-    """From when on how many bytes are left: now, each check that takes something, the end."""
+    """The bytes left at times: now, at each check that deletes something, at the end."""
     now_ms, end_ms = sums.span_ms
     size_bytes = sums.bytes_left + sums.bytes_going
     points = [(now_ms, size_bytes)]
-    for at in sorted(sums.falls):
-        size_bytes -= sums.falls[at]
+    for at in sorted(sums.deletions):
+        size_bytes -= sums.deletions[at]
         points.append((at, size_bytes))
     return [*points, (end_ms, size_bytes)]
 
 
 def _thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """CURVE_POINTS of them at most, evenly by their number, the first and the last among them."""
+    """At most CURVE_POINTS of them, evenly chosen, among them the first and the last."""
     if len(points) <= CURVE_POINTS:
         return points
     last = len(points) - 1

@@ -1,4 +1,4 @@
-"""All topics as a list, and one topic with its partitions, its configs and what goes next."""
+"""The list of topics, and one topic with its partitions, configs and next deletions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import enum
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from kafkalog.console.view import Fragment, View, page_count
-from kafkalog.console.views.partition import DueView, due_view
+from kafkalog.console.view import Fragment, View, page_of
+from kafkalog.console.views.configs import ConfigRow
+from kafkalog.console.views.partition import DepartureView, departure_view
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import LogDescription
-    from kafkalog.broker.values import ConfigEntry, TopicDescription
+    from kafkalog.broker.values import TopicDescription
 
 TOPICS_A_PAGE = 100
 PARTITIONS_A_PAGE = 100
@@ -23,10 +24,10 @@ _HORIZON_MS = 30 * 86_400_000
 
 
 class TopicRow(Fragment):
-    """One topic; ``size_bytes`` of its served partitions, limits as the topic's configs say.
+    """One topic; ``size_bytes`` is of its served partitions, the limits are the topic's configs.
 
-    ``records`` is null until the metrics have counted every one of them; ``oldest_timestamp_ms`` is
-    of those that they have looked at, null: none yet.
+    ``records`` is null until the metrics task has counted every partition; ``oldest_timestamp_ms``
+    is of the partitions that it has visited, null: none yet.
     """
 
     name: str
@@ -42,7 +43,7 @@ class TopicRow(Fragment):
 
 
 class TopicOrder(enum.Enum):
-    """Of a list of topics; the value is what its address says. Equal ones stand by name."""
+    """The order of the list; the value is that of the query. Ties are sorted by name."""
 
     NAME = "name"
     PARTITIONS = "partitions"
@@ -51,7 +52,7 @@ class TopicOrder(enum.Enum):
     OLDEST = "oldest"
 
     def rank(self, row: TopicRow) -> tuple[float, str]:
-        """What is large comes first, or old; what is not known comes last."""
+        """Large or old topics come first, unknown values last."""
         oldest_ms = row.oldest_timestamp_ms
         rank = {
             TopicOrder.NAME: 0,
@@ -64,9 +65,10 @@ class TopicOrder(enum.Enum):
 
 
 class TopicsView(View):
-    """Topics whose name holds ``name_contains``, in the order of ``sort``."""
+    """Topics whose name contains ``name_contains``, in the order of ``sort``."""
 
     template: ClassVar[str] = "topics.html"
+    heading: ClassVar[str] = "Topics"
 
     name_contains: str
     sort: TopicOrder
@@ -75,35 +77,28 @@ class TopicsView(View):
     pages: int
     topics: list[TopicRow]
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return "Topics"
-
 
 def topics_view(
     operations: Operations, name_contains: str, sort: TopicOrder, page: int
 ) -> TopicsView:
     """Page ``page`` (from 1) of the topics that the caller may see. No disk.
 
-    Any order but that of names costs a look at every partition.
+    Every order except that of names visits every partition.
     """
     names = [name for name in operations.topic_names() if name_contains in name]
-    pages = page_count(len(names), TOPICS_A_PAGE)
-    shown = min(page, pages)
-    first = (shown - 1) * TOPICS_A_PAGE
-    last = first + TOPICS_A_PAGE
+    shown = page_of(len(names), TOPICS_A_PAGE, page)
+    of_page = slice(shown.first, shown.end)
     if sort is TopicOrder.NAME:
-        rows = _rows(operations, names[first:last])
+        rows = _rows(operations, names[of_page])
     else:
-        rows = sorted(_rows(operations, names), key=sort.rank)[first:last]
+        rows = sorted(_rows(operations, names), key=sort.rank)[of_page]
     return TopicsView(
         now_ms=operations.now_ms(),
         name_contains=name_contains,
         sort=sort,
         total=len(names),
-        page=shown,
-        pages=pages,
+        page=shown.number,
+        pages=shown.pages,
         topics=rows,
     )
 
@@ -114,7 +109,7 @@ def _rows(operations: Operations, names: Sequence[str]) -> list[TopicRow]:
         try:
             rows.append(_row(operations, operations.topics.describe(name)))
         except UnknownTopic:
-            continue  # deleted since the names were taken
+            continue  # deleted meanwhile
     return rows
 
 
@@ -139,24 +134,18 @@ def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
 
 
 def _log(operations: Operations, topic: str, partition: int) -> LogDescription | None:
-    """None of a partition that went out of service since the topic was looked at."""
+    """None of a partition that went out of service meanwhile."""
     try:
         return operations.describe_log(topic, partition)
     except KafkalogError:
         return None
 
 
-class NextDeparture(Fragment):
-    """The oldest segment that retention takes within 30 days, were nothing appended."""
-
-    base_offset: int
-    size_bytes: int
-    rule: str
-    due: DueView | None
-
-
 class PartitionRow(Fragment):
-    """One partition; ``fault``: why it is not served, and then nothing else is known of it."""
+    """One partition; ``fault``: why it is not served; nothing else is known then.
+
+    next_departure  the oldest segment that retention deletes within 30 days without appends
+    """
 
     partition: int
     fault: str | None = None
@@ -166,28 +155,14 @@ class PartitionRow(Fragment):
     log_end_offset: int | None = None
     size_bytes: int | None = None
     segments: int | None = None
-    next_departure: NextDeparture | None = None
-
-
-class ConfigSourceView(Fragment):
-    """One link of a config's chain of sources."""
-
-    name: str
-    value: str | None
-    source: str
-
-
-class ConfigRow(ConfigSourceView):
-    """An effective config; ``chain`` strongest first."""
-
-    is_default: bool
-    chain: list[ConfigSourceView]
+    next_departure: DepartureView | None = None
 
 
 class TopicView(View):
-    """See the module. ``partitions`` are those of one page."""
+    """``partitions`` are those of one page."""
 
     template: ClassVar[str] = "topic.html"
+    heading: ClassVar[str] = "{topic}"
 
     topic: str
     topic_id: str
@@ -199,19 +174,12 @@ class TopicView(View):
     partitions: list[PartitionRow]
     configs: list[ConfigRow]
 
-    @property
-    def title(self) -> str:
-        """See View."""
-        return self.topic
-
 
 def topic_view(operations: Operations, name: str, page: int) -> TopicView:
-    """Page ``page`` (from 1) of its partitions. UnknownTopic. Blocks: may read time indexes."""
+    """Page ``page`` (from 1) of its partitions. Blocks: may read time indexes. UnknownTopic."""
     topic = operations.topics.describe(name)
-    pages = page_count(topic.partition_count, PARTITIONS_A_PAGE)
-    shown = min(page, pages)
-    first = (shown - 1) * PARTITIONS_A_PAGE
-    numbers = range(first, min(first + PARTITIONS_A_PAGE, topic.partition_count))
+    shown = page_of(topic.partition_count, PARTITIONS_A_PAGE, page)
+    numbers = range(shown.first, shown.end)
     return TopicView(
         now_ms=operations.now_ms(),
         topic=topic.name,
@@ -219,10 +187,10 @@ def topic_view(operations: Operations, name: str, page: int) -> TopicView:
         is_internal=topic.is_internal,
         partition_count=topic.partition_count,
         partitions_unserved=len(topic.faults),
-        page=shown,
-        pages=pages,
+        page=shown.number,
+        pages=shown.pages,
         partitions=[_partition(operations, topic.name, number) for number in numbers],
-        configs=[_config(entry) for entry in topic.configs],
+        configs=[ConfigRow.model_validate(entry) for entry in topic.configs],
     )
 
 
@@ -231,7 +199,7 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
         log = operations.describe_log(topic, number)
         departure = _next_departure(operations, topic, number)
     except InvalidRequest:
-        raise  # the topic is gone
+        raise  # the topic was deleted
     except KafkalogError as fault:
         return PartitionRow(partition=number, fault=fault.public_message)
     return PartitionRow(
@@ -246,29 +214,8 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
     )
 
 
-def _next_departure(operations: Operations, topic: str, number: int) -> NextDeparture | None:
+def _next_departure(operations: Operations, topic: str, number: int) -> DepartureView | None:
     simulation = operations.simulate_retention(
         topic, number, {}, start_ms=None, horizon_ms=_HORIZON_MS, most=1
     )
-    if not simulation.departures:
-        return None
-    (first,) = simulation.departures
-    return NextDeparture(
-        base_offset=first.facts.base_offset,
-        size_bytes=first.facts.size_bytes,
-        rule=first.rule.value,
-        due=due_view(first.due),
-    )
-
-
-def _config(entry: ConfigEntry) -> ConfigRow:
-    return ConfigRow(
-        name=entry.name,
-        value=entry.value,
-        source=entry.source,
-        is_default=entry.is_default,
-        chain=[
-            ConfigSourceView(name=each.name, value=each.value, source=each.source)
-            for each in entry.synonyms
-        ],
-    )
+    return next(map(departure_view, simulation.departures), None)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def overlay(source: str, kept_suffix: str) -> Iterator[tuple[OverlayFilesystem, str]]:
     """A disk and the path of a directory on it that shows ``source``, whose name it has.
 
-    Files that end in kept_suffix stay in the source, and no change of them is let through (EROFS).
-    Everything is gone afterwards. OSError.
+    Files that end in kept_suffix stay in the source; a change of them fails (EROFS).
+    The directory is removed afterwards. OSError.
     """
     with tempfile.TemporaryDirectory(prefix="kafkalog-") as root:
         directory = f"{root}/{os.path.basename(source)}"
@@ -84,17 +84,17 @@ class OverlayFilesystem(SystemFilesystem):
         self._kept.clear()
 
     def _copy(self, below: str, name: str) -> None:
-        """ESTALE when somebody has changed it since it shows: its parts would be of two logs."""
+        """ESTALE when it was changed since ``show``: the copy would mix two states."""
         copy_file(below, f"{self._upper}/{name}")
         if _version_of(below) != self._seen[below]:
             raise OSError(errno.ESTALE, "It was changed meanwhile", below)
 
     def place_of(self, path: str) -> str:
-        """Where the bytes of a file lie: its own path, or that of a file below."""
+        """The path of the bytes of a file: its own, or that of the file in the source."""
         return self._below(path) or path
 
     def copy_up(self, below: str) -> str:
-        """Copy a file that shows, as it is going to change; where it lies now. OSError, EROFS."""
+        """Copy a file before its first change; its new path. OSError, EROFS."""
         for name, path in self._kept.items():
             if path == below and self._copies_up:
                 self._copy(below, name)
@@ -103,7 +103,7 @@ class OverlayFilesystem(SystemFilesystem):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), below)
 
     def _below(self, path: str) -> str | None:
-        """Where the file of this path lies in the source; None: it does not."""
+        """The path in the source of the file with this path; None: it is not in the source."""
         directory, _, name = path.rpartition("/")
         return self._kept.get(name) if directory == self._upper else None
 
@@ -174,7 +174,7 @@ class OverlayFilesystem(SystemFilesystem):
             self._kept[name] = below
 
     def unlink(self, path: str) -> None:
-        """See Filesystem; a file of the source is only not shown any more."""
+        """See Filesystem; a file of the source stays there and is hidden."""
         self._refuse(path)
         if self._below(path) is None:
             super().unlink(path)
@@ -220,7 +220,7 @@ class _LowerFile(SystemFile):
         super().truncate(size)
 
     def _change(self) -> None:
-        """From now on this is the copy."""
+        """Switch to the copy before the first change."""
         if self._below is None:
             return
         self._path, self._below = self._overlay.copy_up(self._below), None

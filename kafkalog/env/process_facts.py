@@ -178,7 +178,7 @@ def _may_write(path: str) -> bool:
 def _fault(path: str, log_dir: str | None = None, *, verb: str = "") -> AccessFault:
     """The facts of path, as far as they can be seen, and the remedy for the whole log directory.
 
-    verb: what has to be done to it first. Never a remedy for what lies above it: others live there.
+    verb: what has to be done to it first. Never for the directories above it.
     """
     try:
         found = os.stat(path)
@@ -207,4 +207,4 @@ def _is_read_only(path: str) -> bool:
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
-        return False  # what cannot be reached is somebody else's
+        return False  # unreachable: it has another owner

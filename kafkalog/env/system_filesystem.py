@@ -68,7 +68,7 @@ class WholeFiles:
 
 _IOV_MAX = 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_SCAN_PIECE_BYTES = 64 << 10  # of a walk: goes in and out of the cache together
+_SCAN_PIECE_BYTES = 64 << 10  # of a scan: cached and dropped together
 _FILE_MODE = 0o640
 _DIR_MODE = 0o750
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS}

@@ -72,7 +72,7 @@ class _Named:
 
     @property
     def state(self) -> TaskState:
-        """Running goes before waiting."""
+        """Running has precedence over waiting."""
         if self.running:
             return TaskState.RUNNING
         return TaskState.WAITING if self.waiting else TaskState.IDLE

@@ -52,7 +52,7 @@ class SystemSignal:
         """Wake the waiter, now or at its next wait."""
         try:
             self._lock.release()
-        except RuntimeError:  # already set: the level stays
+        except RuntimeError:  # already set
             return
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
@@ -61,7 +61,7 @@ class SystemSignal:
 
 
 class SystemThreads:
-    """Starts daemon threads; what one raises goes to ``on_failure`` and ends that thread."""
+    """Starts daemon threads. An error ends its thread and is passed to ``on_failure``."""
 
     def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
         self._on_failure = on_failure

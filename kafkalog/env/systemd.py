@@ -23,7 +23,7 @@ class ServiceManager:
     """See the module."""
 
     def __init__(self, address: str | None, watchdog_seconds: float | None) -> None:
-        """address: of the socket; None: nobody listens. watchdog_seconds: None: nobody watches."""
+        """address: of the socket; None: no service manager. watchdog_seconds: None: no watchdog."""
         # constant after construction
         self._address = None if address is None else _socket_address(address)
         self._socket: socket.socket | None = None
@@ -36,8 +36,8 @@ class ServiceManager:
     def of(cls, environment: Mapping[str, str]) -> ServiceManager:
         """The one that started this process, by NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
 
-        An address of another family than AF_UNIX is nobody's: systemd gives those to whole
-        machines. A watchdog of another process is none of this one's.
+        Ignores an address of another family than AF_UNIX, which systemd gives to virtual machines,
+        and the watchdog of another process.
         """
         address = environment.get("NOTIFY_SOCKET", "")
         if not address.startswith(("/", "@")):
@@ -49,11 +49,11 @@ class ServiceManager:
 
     @property
     def is_there(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there is a service manager."""
         return self._socket is not None
 
-    def tell(self, **states: str) -> None:
-        """Send ``NAME=value`` for each; OSError when the receiver is gone or has no room."""
+    def notify(self, **states: str) -> None:
+        """Send ``NAME=value`` for each; OSError when the receiver is gone or full."""
         if self._socket is None:
             return
         assert not any("\n" in value for value in states.values())
@@ -62,7 +62,7 @@ class ServiceManager:
         self._socket.sendto(text.encode(), self._address)
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -79,5 +79,5 @@ def monotonic_usec() -> str:
 
 
 def _socket_address(address: str) -> str | bytes:
-    """``@name`` lies in the abstract name space, whose names begin with a zero byte."""
+    """``@name`` is in the abstract name space, whose names begin with a zero byte."""
     return b"\0" + address[1:].encode() if address.startswith("@") else address

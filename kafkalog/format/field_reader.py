@@ -48,13 +48,13 @@ def encode_unsigned(value: int) -> bytes:
 
 
 def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """(value, position behind it); bits beyond 32 are dropped as Java does."""
+    """(value, position after it); bits beyond 32 are dropped as Java does."""
     unsigned, end = decode_unsigned(buffer, position)
     return (unsigned >> 1) ^ -(unsigned & 1), end
 
 
 def decode_unsigned(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """(value, position behind it): the reverse of encode_unsigned, as far as 32 bits go."""
+    """(value, position after it): the reverse of encode_unsigned, as far as 32 bits go."""
     value = 0
     for index in range(VARINT_BYTES_MAX):
         if position + index >= len(buffer):
@@ -73,7 +73,7 @@ INT64 = struct.Struct(">q")
 
 
 class FieldReader:
-    """A position in bytes; beyond their end, or where no UTF-8 is, ``fault`` is raised."""
+    """Reads field after field; raises ``fault`` at the end of the bytes and for invalid UTF-8."""
 
     def __init__(self, data: Buffer, fault: type[FormatError]) -> None:
         self._data = bytes(data)

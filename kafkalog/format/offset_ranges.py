@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class LostRange(NamedTuple):
-    """Offsets that were acknowledged and are gone; both ends are inclusive."""
+    """Acknowledged offsets that are lost; both ends are inclusive."""
 
     first_offset: int
     last_offset: int
@@ -26,7 +26,7 @@ def lost_in_gap(
     """What is lost of the offsets [first_offset, end_offset), which no segment holds.
 
     All of them in a gapless log; else those from the first of ``orphans`` on, the bases of indexes
-    without a ``.log``. The others may be what compaction took.
+    without a ``.log``. Compaction may have removed the others.
     """
     if not is_gapless:
         within = (offset for offset in orphans if first_offset <= offset < end_offset)

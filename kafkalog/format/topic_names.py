@@ -173,7 +173,7 @@ def decode_id(text: str) -> UUID:
 
 
 def is_reserved(value: UUID) -> bool:
-    """Whether the id has a meaning of its own and may name no topic or directory."""
+    """Whether Kafka reserves the id, so that no topic or directory may have it."""
     return value.int < _RESERVED_IDS
 
 

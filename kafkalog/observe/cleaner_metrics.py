@@ -36,7 +36,7 @@ class CleanerThreadFacts:
 
 @dataclass(frozen=True, slots=True)
 class CompactedLogFacts:
-    """One compacted log. ``failure`` names the error that keeps it from being cleaned."""
+    """One compacted log. ``failure`` names the error that prevents its cleans."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class CompactedLogFacts:
 
 @dataclass(frozen=True, slots=True)
 class CleanerFacts:
-    """The cleaner at its last look; ``since_look_ms`` 0 before the first."""
+    """The cleaner at its last check; ``since_look_ms`` is 0 before the first."""
 
     threads: Sequence[CleanerThreadFacts] = ()
     logs: Sequence[CompactedLogFacts] = ()
@@ -61,52 +61,45 @@ class CleanerMetrics(Collector):
     """See the module. The methods are for cleaner threads, ``collect`` for the scrape."""
 
     def __init__(self, registry: CollectorRegistry, beat: Callable[[str, int], None]) -> None:
-        """``beat`` is told as well that a thread turned."""
+        """``beat`` gets the heartbeats too."""
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"kafkalog_cleaner_{name}", text, labels, registry=registry)
+
         self._beat = beat
         self.facts: Callable[[], CleanerFacts] = CleanerFacts
-        self.read_bytes = Counter(
-            "kafkalog_cleaner_read_bytes",
-            "Bytes that cleans read in order to copy them.",
-            ["topic"],
-            registry=registry,
+        self.read_bytes = counter(
+            "read_bytes", "Bytes that cleans read in order to copy them.", "topic"
         )
-        self.written_bytes = Counter(
-            "kafkalog_cleaner_written_bytes",
-            "Bytes that cleans wrote.",
-            ["topic"],
-            registry=registry,
+        self.written_bytes = counter("written_bytes", "Bytes that cleans wrote.", "topic")
+        self.removed_bytes = counter(
+            "removed_bytes", "Bytes by which cleans made logs smaller.", "topic"
         )
-        self.removed_bytes = Counter(
-            "kafkalog_cleaner_removed_bytes",
-            "Bytes by which cleans made logs smaller.",
-            ["topic"],
-            registry=registry,
-        )
-        self.records_removed = Counter(
-            "kafkalog_cleaner_records_removed",
+        self.records_removed = counter(
+            "records_removed",
             "Records that cleans removed. Reason is superseded, tombstone, aborted, control or "
             "invalid.",
-            ["topic", "reason"],
-            registry=registry,
+            "topic",
+            "reason",
         )
-        self.failures = Counter(
-            "kafkalog_cleaner_failures",
-            "Cleans that failed.",
-            ["topic", "error"],
-            registry=registry,
-        )
-        self.phase_seconds = Counter(
-            "kafkalog_cleaner_phase_seconds",
+        self.failures = counter("failures", "Cleans that failed.", "topic", "error")
+        self.phase_seconds = counter(
+            "phase_seconds",
             "Time that a thread spent per phase. Phase is idle, map, copy, swap or throttled; map "
             "and copy include throttled time.",
-            ["thread", "phase"],
-            registry=registry,
+            "thread",
+            "phase",
         )
-        self.thread_restarts = Counter(
-            "kafkalog_cleaner_thread_restarts",
-            "Restarts of the thread after a defect.",
-            ["thread"],
-            registry=registry,
+        self.thread_restarts = counter(
+            "thread_restarts", "Restarts of the thread after a defect.", "thread"
+        )
+        # by topic
+        self._counters = (
+            self.read_bytes,
+            self.written_bytes,
+            self.removed_bytes,
+            self.records_removed,
+            self.failures,
         )
         self._beats_ms: dict[str, int] = {}  # single operations by the threads
         registry.register(self)
@@ -114,14 +107,14 @@ class CleanerMetrics(Collector):
     # ---- from the threads
 
     def beat(self, thread: str, wall_ms: int) -> None:
-        """The thread turned at wall_ms."""
+        """The thread was alive at wall_ms."""
         self._beats_ms[thread] = wall_ms
         self._beat(thread, wall_ms)
 
     def observe_clean(
         self, topic: str, bytes_read: int, bytes_written: int, removed: Mapping[str, int]
     ) -> None:
-        """A clean that ended well; records that went by reason."""
+        """A clean that succeeded; ``removed`` are records by reason."""
         self.read_bytes.labels(topic).inc(bytes_read)
         self.written_bytes.labels(topic).inc(bytes_written)
         self.removed_bytes.labels(topic).inc(max(bytes_read - bytes_written, 0))
@@ -130,19 +123,13 @@ class CleanerMetrics(Collector):
 
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters."""
-        for counter in (
-            self.read_bytes,
-            self.written_bytes,
-            self.removed_bytes,
-            self.records_removed,
-            self.failures,
-        ):
+        for counter in self._counters:
             counter.remove_by_labels({"topic": topic})
 
     # ---- for the scrape
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector. Without facts: the families, with what no thread and no log make."""
+        """See Collector. Without facts the families have the values of no thread and no log."""
         facts = self.facts()
         yield from _of_threads(facts.threads)
         yield self._heartbeats(facts.threads)
@@ -150,7 +137,7 @@ class CleanerMetrics(Collector):
         yield from _as_kafka_names_them(facts)
 
     def _heartbeats(self, threads: Sequence[CleanerThreadFacts]) -> Metric:
-        """Of the threads there are: one that was given up is no stalled one."""
+        """Of the current threads only: a thread that was replaced has not stalled."""
         beats = self._beats_ms.copy()
         return _gauge(
             "kafkalog_cleaner_thread_heartbeat_timestamp_seconds",

@@ -118,7 +118,7 @@ class _Known(NamedTuple):
 
 
 class RowRenderer(Generic[R]):
-    """See the module. ``key`` tells rows apart, ``labels`` is the text of a row's labels."""
+    """See the module. ``key`` identifies a row, ``labels`` is the text of a row's labels."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class RowRenderer(Generic[R]):
     ) -> str:
         """Each family's header and the lines of all rows; without families "".
 
-        ``is_whole``: these are all rows there are, what is not among them is gone.
+        ``is_whole``: these are all rows, so that others are dropped.
         """
         chosen = [at for at, each in enumerate(self.families) if shows_family(each.name)]
         columns = {at: [self._header(at, exposition)] for at in chosen}

@@ -100,7 +100,7 @@ def of_flushes(flush_seconds: Histogram) -> Iterator[Metric]:
 def quantile_ms(counts: Sequence[int], quantile: float) -> float:
     """Of a histogram with SECONDS_BUCKETS and one bucket above them; 0 without observations.
 
-    Even inside a bucket; what lies above the last bound counts as that bound.
+    Linear within a bucket; values above the last bound count as that bound.
     """
     rank = quantile * sum(counts)
     below, lower = 0, 0.0

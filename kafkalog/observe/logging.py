@@ -30,7 +30,7 @@ AUDIT = "audit"
 
 
 class _AboveTerminalLine(logging.StreamHandler[TextIO]):
-    """Takes the terminal's own line off the screen while a log line is printed."""
+    """Hides the redrawn line of the terminal while a log line is printed."""
 
     def __init__(self, stream: TextIO, line: TerminalLine) -> None:
         super().__init__(stream)
@@ -47,9 +47,8 @@ def configure_logging(
 ) -> None:
     """Send every line of level and above to stream.
 
-    log_format is ``json``, ``console`` or None: console when stream is a terminal. ``above``: a
-    line of the terminal that log lines must not run into. Calling it again replaces the former
-    set-up.
+    log_format is ``json``, ``console`` or None: console when stream is a terminal. ``above``: the
+    redrawn line of the terminal, if there is one. A later call replaces the configuration.
     """
     is_console = log_format == "console" or (log_format is None and stream.isatty())
     shared: list[Processor] = [
@@ -91,7 +90,7 @@ def configure_logging(
 
 
 def log_levels() -> dict[str, str]:
-    """Logger -> level, of those that have one of their own; the empty name is what others have."""
+    """Logger -> level of those with their own level; the empty name is the default."""
     root = logging.getLogger()
     levels = {"": logging.getLevelName(root.level).lower()}
     for name, logger in sorted(root.manager.loggerDict.items()):
@@ -104,7 +103,7 @@ def set_log_level(name: str, level: str | None) -> bool:
     """Print lines of the logger and those below it from level on; False: there is none of the name.
 
     The empty name is all of them. level None: as the logger above it; not for the empty name. The
-    audit's level is nobody's to change. Until the process ends; any thread.
+    audit's level cannot be changed. Lasts until the process ends; any thread.
     """
     assert name or level is not None
     if name == AUDIT or (name and name not in logging.getLogger().manager.loggerDict):

@@ -27,42 +27,13 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 
-class ArchiveMetrics:
-    """See the module."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.yielded_segments = Counter(
-            "kafkalog_archive_yielded_segments",
-            "Segments that retention deleted before they were archived, because a hold was "
-            "suspended.",
-            ["topic"],
-            registry=registry,
-        )
-        self.yielded_bytes = Counter(
-            "kafkalog_archive_yielded_bytes",
-            "Bytes of segments that were deleted before they were archived.",
-            ["topic"],
-            registry=registry,
-        )
-
-    def observe_yielded(self, topic: str, sizes_bytes: Sequence[int]) -> None:
-        """Segments of a pass, by their bytes. Any thread."""
-        self.yielded_segments.labels(topic).inc(len(sizes_bytes))
-        self.yielded_bytes.labels(topic).inc(sum(sizes_bytes))
-
-    def forget_topic(self, topic: str) -> None:
-        """A deleted topic loses its counters."""
-        for counter in (self.yielded_segments, self.yielded_bytes):
-            counter.remove_by_labels({"topic": topic})
-
-
 LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class TaskFacts(Protocol):
-    """What the scheduler tells of the tasks of one name."""
+    """The facts of the tasks of one name, by the scheduler."""
 
     @property
     def name(self) -> str:
@@ -71,7 +42,7 @@ class TaskFacts(Protocol):
 
     @property
     def runs(self) -> int:
-        """That ended, failures among them."""
+        """Runs that ended, including failed ones."""
         ...
 
     @property
@@ -92,7 +63,7 @@ class TaskCollector(Collector):
         self.tasks: Callable[[], Iterable[TaskFacts]] = tuple
 
     def collect(self) -> Iterator[Metric]:
-        """See Collector. Without tasks: the families alone."""
+        """See Collector. Without tasks the families are empty."""
         prefix, labels = "kafkalog_scheduler_task", ["task"]
         runs = CounterMetricFamily(
             f"{prefix}_runs", "Runs that ended, including failed ones.", labels=labels
@@ -132,11 +103,10 @@ class Metrics:
         self._declare_retention_metrics()
         self._declare_sink_metrics()
         self.cleaner = CleanerMetrics(self.registry, self.beat)
-        self.archive = ArchiveMetrics(self.registry)
         self.traffic = TopicTraffic(self.registry)
 
     def collectors(self) -> list[Collector]:
-        """All that is registered, in the order of the page."""
+        """All registered collectors, in the order of the page."""
         return list(self.registry._collector_to_names)
 
     def _declare_data_metrics(self) -> None:
@@ -174,9 +144,7 @@ class Metrics:
             "file_reloads", "Reloads of files that settings name. Outcome is taken or refused.",
             "setting", "outcome",
         )  # fmt: skip
-        self.http_in_flight = Gauge(
-            "kafkalog_http_in_flight", "Requests in progress.", registry=self.registry
-        )
+        self.http_in_flight = self._gauge("http_in_flight", "Requests in progress.")
         self.http_stalled_readers = self._counter(
             "http_stalled_readers",
             "Connections closed because their client acknowledged nothing for http.write.stall.ms.",
@@ -279,20 +247,16 @@ class Metrics:
         )
 
     def _declare_sink_metrics(self) -> None:
-        self.sink_transactions_open = Gauge(
-            "kafkalog_sink_transactions_open",
-            "Producers of exactly-once sinks with an open batch.",
-            registry=self.registry,
+        self.sink_transactions_open = self._gauge(
+            "sink_transactions_open", "Producers of exactly-once sinks with an open batch."
         )
-        self.sinks_committing = Gauge(
-            "kafkalog_sinks_committing",
+        self.sinks_committing = self._gauge(
+            "sinks_committing",
             "Sinks with a decided commit whose markers are not written in every partition yet.",
-            registry=self.registry,
         )
-        self.sink_committing_age = Gauge(
-            "kafkalog_sink_committing_age_seconds",
+        self.sink_committing_age = self._gauge(
+            "sink_committing_age_seconds",
             "Age of the oldest sink commit whose markers are not all written; 0 without one.",
-            registry=self.registry,
         )
         self.sink_commits = self._counter(
             "sink_commits", "Batches of sinks whose commit is complete."
@@ -334,16 +298,32 @@ class Metrics:
             "topic",
             "reason",
         )
+        self.archive_yielded_segments = self._counter(
+            "archive_yielded_segments",
+            "Segments that retention deleted before they were archived, because a hold was "
+            "suspended.",
+            "topic",
+        )
+        self.archive_yielded_bytes = self._counter(
+            "archive_yielded_bytes",
+            "Bytes of segments that were deleted before they were archived.",
+            "topic",
+        )
         self.retention_clock_jumps = self._counter(
             "retention_clock_jumps",
             "Logs that a retention check skipped because the wall clock jumped ahead.",
         )
 
     def observe_retention(self, topic: str, deleted: Sequence[tuple[str, int]]) -> None:
-        """Segments that went: (reason, bytes) of each."""
+        """Deleted segments: (reason, bytes) of each."""
         for reason, size_bytes in deleted:
             self.retention_deleted_segments.labels(topic, reason).inc()
             self.retention_deleted_bytes.labels(topic, reason).inc(size_bytes)
+
+    def observe_yielded(self, topic: str, sizes_bytes: Sequence[int]) -> None:
+        """Segments that a retention check deleted although a hold was to keep them, by bytes."""
+        self.archive_yielded_segments.labels(topic).inc(len(sizes_bytes))
+        self.archive_yielded_bytes.labels(topic).inc(sum(sizes_bytes))
 
     def observe_retention_run(self, seconds: float, wall_ms: int) -> None:
         """A check over all logs ended."""
@@ -358,25 +338,25 @@ class Metrics:
         observe(child_of(self.http_request_seconds, route, known), seconds)
 
     def observe_reload(self, setting: str, is_taken: bool) -> None:
-        """A watched file changed; what is wrong is not taken."""
+        """A watched file changed; a faulty one is refused and the old content stays in use."""
         self.file_reloads.labels(setting, "taken" if is_taken else "refused").inc()
 
     def observe_loop_lag(self, seconds: float) -> None:
-        """How late the loop's timer was; negative counts as none."""
+        """How late the loop's timer fired; a negative lag counts as 0."""
         self.event_loop_lag_seconds.observe(max(0.0, seconds))
 
     def beat(self, thread: str, wall_ms: int) -> None:
-        """The thread turned at wall_ms."""
+        """The thread was alive at wall_ms."""
         self.thread_heartbeat.labels(thread).set(wall_ms / 1000)
 
     def set_log_dir_space(self, log_dir: str, capacity_bytes: int, free_bytes: int) -> None:
-        """As the file system says; taken by a periodic task, never by the scrape."""
+        """Space of the file system. A periodic task calls it, because a scrape touches no disk."""
         self.log_dir_capacity.labels(log_dir).set(capacity_bytes)
         self.log_dir_free.labels(log_dir).set(free_bytes)
         self.log_dir_used.labels(log_dir).set(capacity_bytes - free_bytes)
 
     def watch_tasks(self, tasks: Callable[[], Iterable[TaskFacts]]) -> None:
-        """Where a scrape finds the background tasks; quick, and no disk."""
+        """Set where a scrape reads the background tasks from; must be quick and touch no disk."""
         self._tasks.tasks = tasks
 
     def forget_topic(self, topic: str) -> None:
@@ -384,12 +364,13 @@ class Metrics:
         for counter in (
             self.retention_deleted_segments,
             self.retention_deleted_bytes,
+            self.archive_yielded_segments,
+            self.archive_yielded_bytes,
             self.quota_refusals,
         ):
             counter.remove_by_labels({"topic": topic})
         self.traffic.forget_topic(topic)
         self.cleaner.forget_topic(topic)
-        self.archive.forget_topic(topic)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"kafkalog_{name}", text, labels, registry=self.registry)

@@ -1,4 +1,4 @@
-"""MetricsOptions: which series there are (operations.md 1.4), and what one scrape asks for."""
+"""MetricsOptions: which series exist (operations.md 1.4), and what one scrape asks for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class PartitionLevel(enum.Enum):
-    """How far the series of partitions go."""
+    """The detail of the series of partitions."""
 
     PARTITION = "partition"
     TOPIC = "topic"  # one series for the partitions of a topic

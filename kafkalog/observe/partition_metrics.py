@@ -105,7 +105,7 @@ def _sum(one: float, other: float) -> float:
     return one + other
 
 
-# What a topic's partitions come to; what is not here has no meaning for a whole topic.
+# How the values of a topic's partitions are combined; other values have no meaning for a topic.
 _JOINS: dict[str, Join] = {
     **dict.fromkeys(
         (
@@ -178,7 +178,7 @@ class LogDirSample(NamedTuple):
 
 
 class DeletableSample(NamedTuple):
-    """Bytes of a topic that a rule of retention would let go now."""
+    """Bytes of a topic that a rule of retention would delete now."""
 
     topic: str
     reason: str

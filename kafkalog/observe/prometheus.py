@@ -33,7 +33,7 @@ def values_of(counter: Counter) -> list[tuple[tuple[str, ...], float]]:
 
 
 def take_out(counter: Counter, first_label: str) -> list[tuple[tuple[str, ...], float]]:
-    """Remove every child of that first label; as ``values_of``, what they had come to by then."""
+    """Remove every child of that first label; their last values, as ``values_of``."""
     children = list(counter._metrics.items())  # one step, as above
     taken = [(tuple(labels), child) for labels, child in children if labels[0] == first_label]
     for labels, _ in taken:

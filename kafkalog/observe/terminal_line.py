@@ -1,7 +1,7 @@
-"""TerminalLine: one line of a terminal that is redrawn in place, below whatever else is printed.
+"""TerminalLine: one line of a terminal that is redrawn in place, below other output.
 
-Owns the line on the screen, not what it says. Any thread: log lines come from all of them. A
-terminal that has gone away costs the line, never the daemon.
+Owns the line on the screen. Any thread, because log lines come from all of them. A closed terminal
+is ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TerminalLine:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """What is printed inside comes above the line."""
+        """Output within the context appears above the line."""
         with self._mutex:
             if self._text:
                 self._write(_ERASE)

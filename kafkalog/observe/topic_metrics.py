@@ -22,9 +22,9 @@ _TOO_LARGE = frozenset({"RecordBatchTooLarge", "RecordSetTooLarge"})
 
 
 class TopicTotals(NamedTuple):
-    """What one topic has come to since the start; of all topics: topic "", which is no name.
+    """Totals of one topic since the start; topic "" is the sum over all topics.
 
-    The last two are told of all topics alone.
+    Only the sum has the last two.
     """
 
     topic: str
@@ -94,39 +94,39 @@ class TopicTraffic:
             self.append_rejected_bytes, self.fetch_records, self.fetch_bytes,
             self.fetch_requests, self.fetch_refusals,
         )  # fmt: skip
-        # Between a topic that goes and a sum that is made: it counts once, here or there.
+        # A topic that is deleted during a sum counts exactly once.
         self._mutex = threading.Lock()
-        # guarded by the mutex: what deleted topics had come to, by counter and the labels behind
+        # guarded by the mutex: totals of deleted topics, by counter and the labels after the topic
         self._departed: dict[tuple[Counter, tuple[str, ...]], float] = {}
 
     # ---- counting, any thread
 
     def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
-        """One batch, or several at once, handed to the writer of a partition."""
+        """One or more batches that were queued for the writer of a partition."""
         child_of(self.append_records, topic)._value.inc(records)
         child_of(self.append_bytes, topic)._value.inc(size_bytes)
         child_of(self.append_requests, topic)._value.inc(1)
 
     def observe_refusal(self, topic: str, error: Exception, size_bytes: int) -> None:
-        """An append that was refused before it was handed to a writer."""
+        """An append that was refused before it was queued."""
         child_of(self.append_requests, topic).inc()
         self.observe_failed_append(topic, error)
         if type(error).__name__ in _TOO_LARGE:
             child_of(self.append_rejected_bytes, topic).inc(size_bytes)
 
     def observe_failed_append(self, topic: str, error: Exception) -> None:
-        """One that was handed over, and failed there."""
+        """An append that failed in the writer."""
         child_of(self.append_refusals, topic, type(error).__name__).inc()
 
     def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:
-        """What a client gets; records when they were decoded."""
+        """Bytes sent to a client; records when they were decoded."""
         if size_bytes:
             child_of(self.fetch_bytes, topic).inc(size_bytes)
         if records:
             child_of(self.fetch_records, topic).inc(records)
 
     def observe_read(self, topic: str, error: Exception | None = None) -> None:
-        """One look into a partition's log."""
+        """One read of a partition's log."""
         child_of(self.fetch_requests, topic)._value.inc(1)
         if error is not None:
             child_of(self.fetch_refusals, topic, type(error).__name__).inc()

@@ -249,7 +249,7 @@ class Supervision:
 
     def _tell(self, **states: str) -> None:
         try:
-            self._manager.tell(**{**self._unsaid, **states})
+            self._manager.notify(**{**self._unsaid, **states})
             self._unsaid = {}
         except OSError as error:
             self._unsaid |= {name: states[name] for name in _AWAITED if name in states}

@@ -133,7 +133,7 @@ def describe_broker_config(
 
 
 def without_values(entry: ConfigEntry, hidden: Collection[str]) -> ConfigEntry:
-    """The entry without the texts of keys whose value nobody may see."""
+    """The entry without the values of secret keys."""
     synonyms = tuple(
         replace(one, value=None) if one.name in hidden and one.source == BROKER_SOURCE else one
         for one in entry.synonyms

@@ -164,7 +164,7 @@ class ServerConfig:
 
 
 def _overlap(host: str, other: str) -> bool:
-    """Whether two listeners of one port would meet there.
+    """Whether two listeners of one port would conflict.
 
     Every address is that of one family: a listener of ``::`` takes no connection of IPv4.
     """
@@ -176,7 +176,7 @@ def _overlap(host: str, other: str) -> bool:
 
 
 def _addresses(host: str) -> frozenset[str]:
-    """In one spelling; an empty one stands for every address. A name is not resolved."""
+    """Normalised; an empty host means every address. A name is not resolved."""
     if not host:
         return _EVERY
     if host == "localhost":
@@ -188,7 +188,7 @@ def _addresses(host: str) -> frozenset[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is this machine's name or address for itself, which only it can connect to."""
+    """Whether it is a loopback name or address, which only this machine can reach."""
     if host == "localhost":
         return True
     try:

@@ -83,11 +83,11 @@ def key_of_variable(suffix: str) -> str:
 def settings_of_environment(
     environment: Mapping[str, str], read_file: Callable[[str], str]
 ) -> dict[str, _Given]:
-    """Key -> text of every variable that is meant as a setting.
+    """Key -> text of every variable that is a setting.
 
     read_file gives the content of the file of that path; a line end at its end is no part of the
-    value. InvalidConfig when a variable stands there both with ``_FILE`` and without; what
-    read_file raises.
+    value. InvalidConfig when a variable is set both with ``_FILE`` and without; errors of
+    read_file.
     """
     found: dict[str, _Given] = {}
     for prefix in _PREFIXES:
@@ -117,7 +117,7 @@ def settings_of_environment(
 
 
 def _is_of_service(variable: str, environment: Mapping[str, str]) -> bool:
-    """Whether Kubernetes injected it: there is a service of that name."""
+    """Whether Kubernetes set it for a service of that name."""
     if _SERVICE_ADDRESS.fullmatch(variable):
         return True
     port = _SERVICE_PORT.fullmatch(variable)
@@ -135,11 +135,11 @@ def _without_file(suffix: str) -> str | None:
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
-# A name, what is before a domain, or any; addresses do no harm.
+# A name, a domain suffix, or any; addresses are accepted too.
 _HOST_ENTRY = re.compile(r"\*|(\*?\.)?[A-Za-z0-9_~-]+(\.[A-Za-z0-9_~-]+)*|\[[0-9A-Fa-f:.]+\]")
 
 HIDDEN = "***"
-"""What is shown of a value that nobody may see."""
+"""Shown instead of a secret value."""
 
 
 class Source(enum.Enum):
@@ -155,7 +155,7 @@ class Source(enum.Enum):
 class ResolvedValue:
     """One broker-level value. origin names the file or variable that gave it.
 
-    is_hidden: it came in a file of its own, as secrets do, and is shown to nobody.
+    is_hidden: it was read from a file of its own, as secrets are, and is never shown.
     """
 
     setting: Setting
@@ -177,7 +177,7 @@ class ResolvedValue:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What a source gave for a key, before it is parsed."""
+    """The text of a key and its source, before it is parsed."""
 
     text: str
     source: Source
@@ -217,7 +217,7 @@ class Settings:
     ) -> LogConfig:
         """A topic's configuration over this daemon's defaults; InvalidTopicConfig.
 
-        dynamic: broker keys set at run time, which go over the file's.
+        dynamic: broker keys set at run time, which have precedence over the file.
         """
         return parse_topic_config(overrides, self.topic_defaults(dynamic))
 
@@ -250,7 +250,7 @@ class Settings:
 
     @property
     def effective(self) -> list[str]:
-        """What was given, by key: ``key=value (source)``; what is not in it has its default."""
+        """The configured keys: ``key=value (source)``; all others have their defaults."""
         return [
             f"{key}={one.shown_text} ({' '.join(filter(None, (one.source.value, one.origin)))})"
             for key, one in sorted(self.values.items())
@@ -277,7 +277,7 @@ def load_settings(
     """Resolve, parse and check everything; InvalidConfig names key, value and valid range.
 
     files are properties files by their names, weakest first, Latin-1 with escapes as Java reads
-    them; file_data is one without a name, which goes over them. read_file reads what a variable
+    them; file_data is one without a name, which has precedence. read_file reads what a variable
     ``..._FILE`` names.
     """
     variables = settings_of_environment(environment, read_file)
@@ -301,7 +301,7 @@ def load_settings(
 
 
 def _check_ports(server: ServerConfig) -> None:
-    """Each listener has a port of its own: the system's "in use" would not say by whom."""
+    """Each listener has its own port; the system's "address in use" would not name the other."""
     shared = server.shared_port
     if shared is not None:
         key, other = shared
@@ -313,7 +313,7 @@ def _check_ports(server: ServerConfig) -> None:
 
 
 def _check_access(server: ServerConfig) -> list[Notice]:
-    """Nobody is served without authentication by oversight; InvalidConfig."""
+    """Refuse to serve other machines without authentication by oversight; InvalidConfig."""
     auth = server.http_auth
     if auth == () or (auth is not None and "none" in auth and len(auth) > 1):
         message = "http.auth is none alone, or one or more of the ways to authenticate"
@@ -347,7 +347,7 @@ def _check_access(server: ServerConfig) -> list[Notice]:
 
 
 def _check_jwt(server: ServerConfig) -> None:
-    """A token that anybody's key signed, or that is for anybody, proves nothing; InvalidConfig."""
+    """jwt needs keys, issuer and audience, else any token would be accepted; InvalidConfig."""
     needed = {
         "http.jwt.jwks.file": server.http_jwt_jwks_file,
         "http.jwt.issuer": server.http_jwt_issuer,
@@ -366,7 +366,7 @@ def _check_jwt(server: ServerConfig) -> None:
 
 
 def _check_tls(server: ServerConfig) -> None:
-    """What belongs together is there together; InvalidConfig."""
+    """Keys that need each other are set together; InvalidConfig."""
     if (server.http_tls_cert_file is None) is not (server.http_tls_key_file is None):
         message = "http.tls.cert.file and http.tls.key.file are set both or neither"
         raise InvalidConfig(message, key="http.tls.key.file")
@@ -394,7 +394,7 @@ def _merge(
     environment: Mapping[str, _Given],
     overrides: Mapping[str, str],
 ) -> tuple[dict[str, _Given], list[Notice]]:
-    """What the strongest source gave for each key; notices about those that are unknown."""
+    """The text of each key by precedence; notices about unknown keys."""
     texts: dict[str, _Given] = {}
     for name, data in files.items():
         for key, text in _pairs_of(name, data).items():
@@ -436,7 +436,7 @@ def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:
 
 
 def _check_together(values: Mapping[str, ResolvedValue]) -> None:
-    """Rules over several keys, and the one value the ranges of single keys cannot tell."""
+    """Rules over several keys, and rules that a range cannot express."""
     for synonym in TOPIC_LEVEL["retention.ms"].synonyms:
         resolved = values[synonym.key]
         if resolved.value == 0:
@@ -483,7 +483,7 @@ def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:
 
 
 def _given(values: Mapping[str, ResolvedValue]) -> dict[str, Value]:
-    """The values somebody set."""
+    """The values that are configured."""
     return {key: one.value for key, one in values.items() if one.source is not Source.DEFAULT}
 
 

@@ -28,7 +28,7 @@ DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """One link of a key's chain, strongest first; value is in the unit of its own key."""
+    """One source of a value, the one with precedence first; value is in the unit of its key."""
 
     name: str
     value: str | None
@@ -39,7 +39,7 @@ class ConfigSynonym:
 class ConfigEntry:
     """One key as the admin API describes it; source uses Kafka's words.
 
-    default     of the key itself, whoever set something else at whichever level
+    default     the default of the key itself, whatever is configured
     """
 
     name: str
@@ -53,7 +53,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it, at either level."""
+        """Whether it is not configured at any level."""
         return self.source == DEFAULT_SOURCE
 
 
@@ -75,7 +75,7 @@ def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> Log
 
 
 def topic_defaults(given: Mapping[str, Value]) -> LogConfig:
-    """The LogConfig of a topic without overrides; given holds the broker keys somebody set."""
+    """The LogConfig of a topic without overrides; given are the configured broker keys."""
     values: dict[str, Any] = {
         setting.field: inward(topic_default(setting, given))
         for setting in TOPIC_LEVEL.values()
@@ -103,7 +103,7 @@ def describe_topic_config(
 ) -> list[ConfigEntry]:
     """Every listed topic key, sorted. overrides must have passed parse_topic_config.
 
-    given are the broker keys somebody set at the start, dynamic those set at run time.
+    given are the broker keys configured at the start, dynamic those set at run time.
     """
     return [
         _entry(TOPIC_LEVEL[key], overrides, given, dynamic)
@@ -115,10 +115,10 @@ def describe_topic_config(
 def synonym_chain(
     keys: Sequence[str], given: Mapping[str, Value], dynamic: Mapping[str, Value]
 ) -> list[ConfigSynonym]:
-    """What is set for broker keys of one meaning, strongest source first.
+    """The values of broker keys of one meaning, in the order of precedence.
 
     Like Kafka's, it begins at the first key's own entry: ``log.retention.hours`` alone in the file
-    works, and is not shown where nobody set ``log.retention.ms``.
+    has an effect, and is not listed unless ``log.retention.ms`` is set.
     """
     defaults = {key: BROKER_LEVEL[key].default for key in keys}
     chain = [
@@ -158,7 +158,7 @@ def _entry(
 
 
 def inward(value: Value) -> Value | frozenset[str]:
-    """Lists are sets inside: order and repetition mean nothing."""
+    """Lists are sets internally: their order and repetitions have no meaning."""
     return frozenset(value) if isinstance(value, tuple) else value
 
 

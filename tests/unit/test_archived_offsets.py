@@ -126,9 +126,9 @@ def test_a_hold_gives_way_beyond_its_limit() -> None:
     (told,) = [each for each in logs if each["event"] == "archive_hold_gave_way"]
     assert (told["log_level"], told["segments"], told["bytes"]) == ("warning", 2, 2 * size)
     assert (told["archived_offset"], told["log_start_offset"]) == (0, 2)
-    yielded = sim.metrics.archive.yielded_segments.labels("t")
+    yielded = sim.metrics.archive_yielded_segments.labels("t")
     assert yielded._value.get() == 2
-    assert sim.metrics.archive.yielded_bytes.labels("t")._value.get() == 2 * size
+    assert sim.metrics.archive_yielded_bytes.labels("t")._value.get() == 2 * size
     assert sim.manager.retention.held_of(TP) == RetainedByHold(2, 2 * size)
     assert sim.manager.retention.run_once() == 0
 

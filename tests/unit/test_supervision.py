@@ -37,7 +37,7 @@ class Refusing(ServiceManager):
         self.heard: list[dict[str, str]] = []
         self.was_told = asyncio.Event()
 
-    def tell(self, **states: str) -> None:
+    def notify(self, **states: str) -> None:
         if self.is_full:
             raise BlockingIOError("full")
         self.heard.append(states)
@@ -152,7 +152,7 @@ def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading()
     heard: list[set[str]] = []
 
     class Hearing(ServiceManager):
-        def tell(self, **states: str) -> None:
+        def notify(self, **states: str) -> None:
             heard.append(set(states))
 
     async def refresh() -> None:
@@ -180,10 +180,10 @@ def test_it_hears_states(tmp_path: Path, is_abstract: bool) -> None:
         manager = ServiceManager.of({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "30000000"})
         assert manager.is_there
         assert manager.watchdog_seconds == 30
-        manager.tell(READY="1", STATUS="Serving")
+        manager.notify(READY="1", STATUS="Serving")
         assert listener.recv(1000) == b"READY=1\nSTATUS=Serving"
         manager.close()
-        manager.tell(WATCHDOG="1")  # nothing more is told
+        manager.notify(WATCHDOG="1")  # nothing more is told
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,6 @@ def test_a_listener_that_is_gone_is_an_error_of_the_call(tmp_path: Path) -> None
     """Who tells decides what it means."""
     manager = ServiceManager(str(tmp_path / "gone"), None)
     with pytest.raises(FileNotFoundError):
-        manager.tell(READY="1")
+        manager.notify(READY="1")
     manager.close()
     assert usec(1.5) == "1500000"

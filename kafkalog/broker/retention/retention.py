@@ -248,7 +248,7 @@ class Retention:
         if not sizes:
             return
         hold = self._hold_of(log)
-        self._metrics.archive.observe_yielded(log.topic_partition.topic, sizes)
+        self._metrics.observe_yielded(log.topic_partition.topic, sizes)
         _log.warning(
             "archive_hold_gave_way",
             partition=str(log.topic_partition),

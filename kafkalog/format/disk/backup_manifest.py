@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BackupFile:
-    """One file. ``crc32c`` None: a hard link, whose bytes nobody read."""
+    """One file. ``crc32c`` None: a hard link, whose bytes were not read."""
 
     name: str
     size_bytes: int

@@ -62,7 +62,7 @@ class PasswordHash:
         return hmac.compare_digest(tried, self.digest)
 
     def encode(self) -> str:
-        """As it stands in a file."""
+        """As a line of the file."""
         salt, digest = (base64.b64encode(part).decode() for part in (self.salt, self.digest))
         return f"scrypt:{self.cost}:{self.block}:{self.lanes}:{salt}:{digest}"
 
@@ -87,7 +87,7 @@ class PasswordHash:
 
 
 NO_PASSWORD = PasswordHash(_COST, _BLOCK, _LANES, bytes(SALT_BYTES), bytes(_HASH_BYTES))
-"""Matches nothing; takes as long as one that might: unknown names are not told by their time."""
+"""Matches nothing, in the time of a real one, so that the time does not reveal unknown names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _keep(words: list[str], passwords: dict[str, PasswordHash], tokens: dict[byt
         raise ValueError("a bearer secret is sha256: and 64 hex digits")
     digest = bytes.fromhex(found[1])
     if digest in tokens:
-        raise ValueError("this token stands on another line already")
+        raise ValueError("this token is on another line already")
     tokens[digest] = principal
 
 

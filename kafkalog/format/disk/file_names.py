@@ -75,7 +75,7 @@ def parse_segment_file(name: str) -> SegmentFileName | None:
     """The parts of a segment or snapshot file's name; None for every other file.
 
     FormatError when the kind is known and the offset is not one of twenty digits: another number of
-    them is no name that anything was written under, and two would stand for one offset.
+    them is never written, and would be a second name for the same offset.
     """
     stage = next((known for known in STAGE_SUFFIXES if name.endswith(known)), "")
     bare = name.removesuffix(stage)

@@ -26,7 +26,7 @@ NO_EXPIRY = -1
 NO_LEADER_EPOCH = -1
 KEY_VERSION = 1
 VALUE_VERSION = 3
-"""What Kafka 4.1 writes, unless a commit carries an expiry of its own (1)."""
+"""What Kafka 4.1 writes, unless a commit has its own expiry (1)."""
 
 _OFFSET_KEY_VERSIONS = (0, 1)
 _VALUE_VERSIONS = range(5)
@@ -80,7 +80,7 @@ def decode_key(data: Buffer) -> GroupPartition | None:
 
 
 def encode_value(value: CommittedOffset) -> bytes:
-    """Version 3, or 1 when the commit has an expiry of its own (which drops the leader epoch)."""
+    """Version 3, or 1 when the commit has its own expiry (which drops the leader epoch)."""
     offset, commit_timestamp = INT64.pack(value.offset), INT64.pack(value.commit_timestamp_ms)
     metadata = encode_text(value.metadata)
     if value.expire_timestamp_ms != NO_EXPIRY:
@@ -91,7 +91,7 @@ def encode_value(value: CommittedOffset) -> bytes:
 
 
 def decode_value(data: Buffer) -> CommittedOffset:
-    """Any version that Kafka 4.1 reads; bytes behind the last field are ignored, as there."""
+    """Any version that Kafka 4.1 reads; bytes after the last field are ignored, as in Kafka."""
     reader = FieldReader(data, MalformedGroupRecord)
     version = reader.number(INT16)
     if version not in _VALUE_VERSIONS:
@@ -109,12 +109,12 @@ def decode_value(data: Buffer) -> CommittedOffset:
 
 
 def partition_of_group(group: str, partition_count: int) -> int:
-    """Where a group's commits lie: Java's ``hashCode`` of its id, absolute, modulo the count."""
+    """The partition of a group: Java's ``hashCode`` of its id, absolute, modulo the count."""
     return _java_absolute(_java_hash(group)) % partition_count
 
 
 def text_fault(text: str) -> str | None:
-    """Why a text cannot stand in a key or value; None when it can."""
+    """Why a key or value cannot contain the text; None when it can."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:

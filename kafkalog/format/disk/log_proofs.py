@@ -43,7 +43,7 @@ _UNKNOWN = "-"
 
 
 class LogKey(NamedTuple):
-    """A partition by its topic's id, 22 characters: a topic made anew under its name is another."""
+    """A partition by its topic's id, 22 characters: a topic that is created again is another."""
 
     topic_id: str
     partition: int
@@ -51,7 +51,7 @@ class LogKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckedOffsets:
-    """What is kept of one log.
+    """The offsets of one log.
 
     log_start_offset    readers begin here, or at the first segment if that begins later
     recovery_point      everything below is durable
@@ -73,14 +73,14 @@ NOTHING_PROVEN = CheckedOffsets()
 
 
 class NewerProofsFormat(FormatError):
-    """A later version of kafkalog wrote it: not damaged, but not for this one."""
+    """A later version of kafkalog wrote the file; it is not damaged."""
 
 
 def stays_gapless(is_noted: bool, *, was_cleaned: bool, epochs: Iterable[int]) -> bool:
     """Whether a log that was noted as gapless is so still.
 
     Not one that a cleaner has worked on since: it is named in ``cleaner-offset-checkpoint``. Nor
-    one that a Kafka led: that begins a leader epoch of its own, and logs made here keep epoch 0.
+    one that Kafka has led, which then begins a leader epoch; logs created here keep epoch 0.
     """
     return is_noted and not was_cleaned and all(epoch == 0 for epoch in epochs)
 

@@ -37,7 +37,7 @@ assert ENTRY.size == 46
 class ProducerSnapshotEntry:
     """One producer. Only its last batch is kept, so older duplicates are unknown after a restart.
 
-    -1 stands for "none": last_sequence and last_offset without a data batch, coordinator_epoch
+    -1 means "none": last_sequence and last_offset without a data batch, coordinator_epoch
     without a marker, current_txn_first_offset without an open transaction.
     """
 

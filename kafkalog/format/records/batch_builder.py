@@ -250,7 +250,7 @@ def _spread(lengths: Int64s | int, count: int) -> Int64s:
 
 
 class ProducerStamp(NamedTuple):
-    """What makes an append idempotent; -1 in all three: no producer."""
+    """The producer of an idempotent append; -1 in all three: none."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -261,7 +261,7 @@ NO_PRODUCER = ProducerStamp()
 
 
 class BuiltBatch(NamedTuple):
-    """An uncompressed CreateTime batch of our own making and what its rules may ask of it."""
+    """An uncompressed CreateTime batch, and the facts that its validation needs."""
 
     data: memoryview
     record_count: int
@@ -414,7 +414,7 @@ def has_records(table: Table, from_offset: int, end_offset: int) -> Mask:
 
 
 def _source_rows(table: Table) -> Table:
-    """The batches of a scan, which lie in its chunk."""
+    """The batches of a scan, whose positions are in its chunk."""
     rows = np.empty((len(table), SOURCE_COLUMN_COUNT), np.int64)
     position = table[:, BatchColumn.POSITION]
     rows[:, SourceColumn.START] = position + HEADER_BYTES

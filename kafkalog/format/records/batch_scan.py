@@ -56,7 +56,7 @@ class BatchRows:
 
     table           int64[count, 14], see BatchColumn; positions count from the chunk's first byte
     stop            why the walk ended
-    stop_position   byte behind the last row: where the batch begins that ended the walk
+    stop_position   byte after the last row: where the batch begins that ended the walk
     consumed_bytes  bytes of the rows: stop_position minus start
     """
 
@@ -82,12 +82,12 @@ class BatchRows:
         follower_base_offset: int = -1,
         looks_ahead: bool = False,
     ) -> int | None:
-        """The first row whose offsets do not lie behind those before it; None when all do.
+        """The first row whose offsets are not above those of the row before; None without any.
 
         A row is out of order when its base offset is not above the last offset of the row before
         (for the first row: previous_last_offset), or its last offset is below its base offset or
         not below end_offset. With looks_ahead a row that leaves a gap is held against the row
-        behind it as well, the last one against follower_base_offset (-1: not known).
+        after it as well, the last one against follower_base_offset (-1: not known).
         """
         row = first_disorder(
             self.table, previous_last_offset, end_offset, follower_base_offset, looks_ahead
@@ -95,7 +95,7 @@ class BatchRows:
         return None if row < 0 else row
 
     def before(self, row: int | None) -> BatchRows:
-        """The rows in front of this one; None: all."""
+        """The rows before this one; None: all."""
         if row is None:
             return self
         position = int(self.column(BatchColumn.POSITION)[row])
@@ -106,7 +106,7 @@ class BatchRows:
 def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
     """Walk the batches of chunk[start:].
 
-    Stops without an error at whatever is no whole, sound batch: the caller knows what that means.
+    Stops without an error at anything but a complete, valid batch; the caller decides.
     With check_crc each row's CRC has been checked and the first wrong one ends the walk; without,
     CRC_STATE is UNCHECKED everywhere.
     """
@@ -129,10 +129,10 @@ class BatchChoice(NamedTuple):
     """The batches of a chunk that answer a fetch: ``batch_count`` of them in chunk[start:end].
 
     stop               why the walk ended; END also when the answer is full; PARTIAL with a start
-                       and no batch: the first one that reaches the offset, or the header behind it,
+                       and no batch: the first one that reaches the offset, or the header after it,
                        is not whole
     start              of the first batch that reaches the offset asked for, chosen or not; None:
-                       none before ``end`` reaches it; ``end`` may then lie behind the chunk
+                       none before ``end`` reaches it; ``end`` may then be after the chunk
     first_base_offset, first_last_offset, first_size_bytes   of that one; when its offsets cannot be
                        true (BAD_OFFSET) those that its neighbours leave to it
     last_offset        of the last one chosen
@@ -166,7 +166,7 @@ def choose(
     """From the first batch whose last offset reaches start_offset, as far as limits and CRCs allow.
 
     No batch with a base offset of max_offset or above, none with a wrong CRC (which ends the
-    choice: BAD_CRC), none out of order (BAD_OFFSET): behind previous_last_offset they rise, below
+    choice: BAD_CRC), none out of order (BAD_OFFSET): they rise above previous_last_offset, below
     end_offset. max_bytes at most, but the first one whatever its size. A chunk found by an index
     entry (floor_offset, below start_offset) begins with a batch that is only walked over.
     Unless is_segment_end, batches follow that the chunk does not hold.
@@ -237,7 +237,7 @@ def is_committed(table: Table, aborted: Table) -> Mask:
 
 
 def spans_of(table: Table, wanted: Mask) -> list[tuple[int, int]]:
-    """Start and end of the runs of wanted batches that lie back to back in their chunk."""
+    """Start and end of the runs of wanted batches that are adjacent in their chunk."""
     kept = np.flatnonzero(wanted)
     spans: list[tuple[int, int]] = []
     for run in np.split(kept, np.flatnonzero(np.diff(kept) > 1) + 1):

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 def too_large(max_bytes: int) -> DecompressedTooLarge:
-    """More than the caller's limit is declared or met."""
+    """The error of a stream that declares or holds more than the caller's limit."""
     return DecompressedTooLarge(
         f"The batch inflates to more than {max_bytes} bytes", max_bytes=max_bytes
     )
 
 
 def undecodable(codec: str, reason: str) -> UnsupportedCompression:
-    """The stream is not what the codec writes."""
+    """The error of a stream that the codec does not decode."""
     return UnsupportedCompression(f"The records do not decode as {codec}: {reason}")
 
 
@@ -93,7 +93,7 @@ _LZ4_STORED = 0x80000000
 _LZ4_HIGH_LEVEL_MAX = 12  # the C library's; Kafka's 13 to 17 mean the same
 _LZ4_RATIO_MAX = 255
 
-# How cramjam says that the output buffer is full; tests/unit/test_compression.py pins it.
+# cramjam's message for a full output buffer; tests/unit/test_compression.py pins it.
 _LZ4_OUTPUT_FULL = "failed to write whole buffer"
 
 
@@ -188,7 +188,7 @@ def _gzip_decompress(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _gzip_member(view: memoryview, position: int, piece: int, room: int) -> tuple[bytes, int]:
-    """One member from position, at most room bytes of it, and the position behind it."""
+    """One member from position, at most room bytes of it, and the position after it."""
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
     parts: list[bytes] = []
     while not inflate.eof:
@@ -359,7 +359,7 @@ def _lz4_block(block: memoryview) -> bytes:
 
 
 def _refuse_lz4_rest(view: memoryview, end: int) -> None:
-    """What Kafka's reader would leave unread."""
+    """Refuse bytes that Kafka's reader would not read."""
     if end != len(view):
         raise undecodable("lz4", f"{len(view) - end} bytes follow the frame")
 
@@ -526,7 +526,7 @@ def _header(view: memoryview, position: int) -> tuple[int, int | None, bool, int
 
 
 def _blocks(view: memoryview, position: int, block_max: int) -> tuple[int, int]:
-    """Upper bound of the blocks' content and the position behind the last block."""
+    """Upper bound of the blocks' content and the position after the last block."""
     bound = 0
     is_last = False
     while not is_last:

@@ -77,14 +77,14 @@ _REASONS = {
     RecordFault.BAD_HEADER_COUNT: "header count is negative or beyond the record",
     RecordFault.BAD_HEADER: "a header reaches beyond the record or has no name",
     RecordFault.LEFTOVER_IN_RECORD: "bytes are left over in the record",
-    RecordFault.LEFTOVER_IN_BATCH: "bytes are left over behind the last record",
+    RecordFault.LEFTOVER_IN_BATCH: "bytes follow the last record",
     RecordFault.BAD_COUNT: "the batch cannot hold that many records",
-    RecordFault.MISNUMBERED: "its offset does not rise, or lies beyond the batch",
+    RecordFault.MISNUMBERED: "its offset does not rise, or is beyond the batch",
 }
 
 
 class MalformedRecord(FormatError):
-    """A record breaks its structure; ``index`` is its place in the batch, ``fault`` the rule."""
+    """A record is malformed; ``index`` is its position in the batch, ``fault`` the broken rule."""
 
     def __init__(self, fault: RecordFault, index: int) -> None:
         super().__init__(f"{_REASONS[fault]} (record {index})")
@@ -222,12 +222,12 @@ def renumber_records(
 ) -> tuple[bytes, int]:
     """The same records with offset deltas 0, 1, 2 ..., and the base timestamp of their deltas.
 
-    records  the inflated bytes behind a batch header, which were found well-formed before
+    records  the inflated bytes after a batch header, already found well-formed
     """
     source = np.frombuffer(records, dtype=np.uint8)
     spans = np.empty((count, RECORD_COLUMN_COUNT), dtype=np.int64)
     status = scan_records(source, count, spans)
-    assert status == 0, "the records were valid a moment ago"
+    assert status == 0, "the records were found valid"
     table = np.empty((count, BUILD_COLUMN_COUNT), dtype=np.int64)
     table[:, BuildColumn.TIMESTAMP] = base_timestamp + spans[:, RecordColumn.TIMESTAMP_DELTA]
     for target, origin in _COPIED_COLUMNS:
@@ -238,5 +238,5 @@ def renumber_records(
     facts = np.empty(BUILD_FACT_COUNT, dtype=np.int64)
     out = np.empty(measure_records(table, selection, facts), dtype=np.uint8)
     written = build_records(source, source, source, table, selection, out, 0)
-    assert written == len(out), "records that were valid a moment ago fit"
+    assert written == len(out), "valid records fit"
     return out.tobytes(), int(facts[BuildFact.BASE_TIMESTAMP])

@@ -1,1 +1,1 @@
-"""What records look like in JSON and in Arrow."""
+"""Records in JSON and in Arrow."""

@@ -1,9 +1,9 @@
 """The Arrow schemas of records, and the columns of a chunk as an Arrow record batch.
 
-Owns the schema of answers over HTTP, the types that others may ask for, and the memory that
-`kernels/records/arrow_columns.py` fills, which becomes the buffers of the batch as it is: whoever
-fills it again must have encoded that batch before. Imports pyarrow, an optional dependency: see
-`arrow_writer`. Source: http-api.md 3.6; Arrow's columnar format 1.5.
+Owns the schema of answers over HTTP, the types that other schemas may have, and the memory that
+`kernels/records/arrow_columns.py` fills. That memory becomes the buffers of the batch without a
+copy: the batch must be encoded before the columns are filled again. Imports pyarrow, an optional
+dependency: see `arrow_writer`. Source: http-api.md 3.6; Arrow's columnar format 1.5.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ArrowColumns:
     """The columns of one chunk of at most ``records``.
 
     data_bytes    room for the bytes of each column of bytes
-    with_headers  False: ``fill`` is told to leave them out, and there is no room for any
+    with_headers  False: ``fill`` must leave them out, there is no room for any
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""Where one message of an Arrow IPC stream ends and the next begins, chunk by chunk.
+"""Splits an Arrow IPC stream into messages, chunk by chunk.
 
-Owns the framing and the bounds that must hold before pyarrow sees a message: its size, and the size
-to which its buffers say they inflate, because that is the memory which pyarrow takes. For this a
-few fields of the metadata (a flatbuffer) are read here; hostile bytes are expected, and everything
-is checked against the end of what it lies in. Pure Python, a few statements a message. Needs no
-pyarrow. Source: Arrow columnar format 1.5 (IPC streaming format), Message.fbs, Schema.fbs.
+Owns the framing and the limits that must hold before pyarrow reads a message: its size, and the
+size that its buffers declare to inflate to, because pyarrow allocates that memory. For this it
+reads a few fields of the metadata (a flatbuffer) and checks every position, because the bytes may
+be hostile. Pure Python, a few statements a message. Needs no pyarrow. Source: Arrow columnar format
+1.5 (IPC streaming format), Message.fbs, Schema.fbs.
 
     0xFFFFFFFF | int32 size of the metadata | metadata | body, as long as the metadata says
 
@@ -34,7 +34,7 @@ _BUFFERS, _COMPRESSION = 2, 3
 
 
 class MalformedArrow(FormatError):
-    """The bytes are no Arrow stream, or one that is not taken."""
+    """The bytes are no Arrow stream, or one that is not supported."""
 
 
 class MessageTooLarge(FormatError):
@@ -75,7 +75,7 @@ class _Metadata:
         return int(number)
 
     def field(self, table: int, index: int) -> int | None:
-        """Where a field of a table lies; None: it has its default."""
+        """Position of a field of a table; None: it has its default."""
         layout = table - self.number(_I32, table)
         slot = 4 + 2 * index
         if slot >= self.number(_U16, layout):
@@ -88,7 +88,7 @@ class _Metadata:
         return 0 if position is None else self.number(layout, position)
 
     def target(self, position: int) -> int:
-        """Where the table or vector lies to which the offset there points."""
+        """Position of the table or vector that the offset there points to."""
         return position + self.number(_U32, position)
 
     def table_field(self, table: int, index: int) -> int | None:
@@ -100,7 +100,7 @@ class _Metadata:
 class MessageCutter:
     """A `Splitter` of one stream into messages, each with its prefix as pyarrow reads it.
 
-    Any thread, one at a time. What is in front of a fault comes before it.
+    Any thread, one at a time. Messages before a fault are returned.
 
     max_bytes       of one message, and of all its buffers inflated
     pending_bytes   of the message that has begun and not ended
@@ -120,7 +120,7 @@ class MessageCutter:
 
     @property
     def is_lost(self) -> bool:
-        """Nothing more can be told apart."""
+        """Whether the rest of the stream cannot be split."""
         return self.fault is not None
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -165,7 +165,7 @@ class MessageCutter:
                 messages.append(self._checked(stream[position - size_bytes : position]))
 
     def _size(self, rest: memoryview) -> int:
-        """How many bytes the message at hand has, as far as those that are there tell."""
+        """Bytes of the first message, as far as its known bytes say."""
         if self._is_over and len(rest):
             raise MalformedArrow("bytes follow the end of the Arrow stream")
         if len(rest) < _PREFIX_BYTES:
@@ -199,7 +199,7 @@ class MessageCutter:
 
 
 def inflated_bytes(message: bytes, max_bytes: int) -> int:
-    """What the buffers of a whole message say that they come to; 0 unless it is compressed.
+    """The size that the buffers of a whole message declare; 0 unless it is compressed.
 
     MessageTooLarge above max_bytes, MalformedArrow.
     """
@@ -220,7 +220,7 @@ def inflated_bytes(message: bytes, max_bytes: int) -> int:
         if length == 0:
             continue
         if length < 8 or not 0 <= start <= len(message) - body_start - length:
-            raise MalformedArrow("a buffer lies outside of its Arrow message")
+            raise MalformedArrow("a buffer is outside of its Arrow message")
         (declared,) = _I64.unpack_from(message, body_start + start)
         total_bytes += length if declared < 0 else declared  # -1: stored as it is
         if total_bytes > max_bytes:
@@ -234,7 +234,7 @@ def kind_of(message: bytes) -> MessageKind:
     try:
         return MessageKind(metadata.number_field(_U8, metadata.target(0), _HEADER_TYPE))
     except ValueError:
-        raise MalformedArrow("the Arrow stream holds something else than batches") from None
+        raise MalformedArrow("the Arrow stream contains other messages than batches") from None
 
 
 def _metadata_of(message: bytes) -> tuple[_Metadata, int]:

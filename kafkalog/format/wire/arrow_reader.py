@@ -134,7 +134,7 @@ class _Spans(NamedTuple):
 
 
 class _Headers(NamedTuple):
-    """A column of headers: how many of all lie before each row and behind the last."""
+    """A column of headers: how many come before each row and before the end."""
 
     ends: Int64s
     names: _Spans
@@ -218,7 +218,7 @@ def check_columns(schema: pa.Schema) -> None:
     for field in schema:
         check = _CHECKS.get(field.name)
         if check is None:
-            reason = _NOT_TAKEN.get(field.name, "nobody knows it")
+            reason = _NOT_TAKEN.get(field.name, "it is unknown")
             raise UnusableColumn(field.name, f"{reason}; {', '.join(_CHECKS)} are taken")
         if schema.names.count(field.name) > 1:
             raise UnusableColumn(field.name, "there are several")
@@ -235,7 +235,7 @@ def _wrong_type(column: str, kind: pa.DataType, wanted: str) -> UnusableColumn:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether its values are bytes or text, each with a length of its own."""
+    """Whether its values are bytes or text of any length."""
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_string(kind)
@@ -338,9 +338,9 @@ def _nulls(array: pa.Array) -> npt.NDArray[np.bool_] | None:
 def _sound_views(array: pa.Array, nulls: npt.NDArray[np.bool_] | None, max_bytes: int) -> pa.Array:
     """The same views, those of nulls empty.
 
-    pyarrow does not validate what stands in the place of a null, but reads it when it converts the
+    pyarrow does not validate the views of nulls, but reads them when it converts the
     column: hostile bytes there ended the process. And many views may show the same bytes, so what
-    they come to is bounded before it is copied.
+    they refer to is bounded before it is copied.
     """
     start, count = array.offset, len(array)
     _, buffer, *data = array.buffers()
@@ -390,7 +390,7 @@ def _timestamps(array: pa.Array, now_ms: int) -> Int64s:
     if unit == "s":
         if int(stamps.max()) > INT64_MAX // 1000:
             raise UnusableColumn("timestamp", "it is beyond 64 bits of milliseconds")
-        stamps = np.maximum(stamps, -1) * 1000  # whatever lies below is refused
+        stamps = np.maximum(stamps, -1) * 1000  # any lower value is refused
     elif unit != "ms":
         stamps //= _PER_MS[unit]
     if int(stamps.min()) < -1:

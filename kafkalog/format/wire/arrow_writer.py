@@ -41,12 +41,12 @@ BATCH_BYTES = 1 << 20
 """Of keys, values and headers in an Arrow batch: more than a chunk of text has, because each batch
 costs a tenth of a millisecond, and a page is not sent before it is whole."""
 
-_COMES_WITH = {"timestampType": "timestamp"}  # a column that has no name of its own in `fields=`
+_COMES_WITH = {"timestampType": "timestamp"}  # a column without its own name in `fields=`
 _STOPS = (ScanStop.END, ScanStop.PARTIAL)
 
 
 class _Collector:
-    """The file of the stream's writer: keeps what is written until it is taken."""
+    """The file of the stream's writer: collects the bytes until they are taken."""
 
     closed = False
 
@@ -163,7 +163,7 @@ class ArrowWriter:
         return Chunk(self._collector.take(), rows, next_offset, is_end)
 
     def _sources(self, read: RecordRead) -> Iterator[BatchSource]:
-        """The wanted batches in order; MalformedBatch behind them where the read ends in none."""
+        """The wanted batches in order, then MalformedBatch if the read ends in invalid bytes."""
         rows = scan(read.batches, check_crc=False)
         table = rows.table
         aborted = np.array(read.aborted, np.int64).reshape(-1, 3)

@@ -1,10 +1,9 @@
 """Where one JSON document of a stream ends and the next begins, chunk by chunk.
 
-Two ways of putting documents one behind the other: a line each (NDJSON), or concatenated with any
-or no white space between them (v3's produce). Finds boundaries only: whether a document is JSON is
-for its decoder. What has been looked at is not looked at again when more comes, so a stream costs
-time in its bytes alone, however it is cut. No Python statement per byte. One stream each; any
-thread, one at a time.
+Documents are one a line (NDJSON), or concatenated with or without white space between them (v3's
+produce). Finds boundaries only; the decoder decides whether a document is JSON. No byte is examined
+twice, so that the time depends on the bytes of a stream and not on its chunks. Runs no Python
+statement per byte. One object a stream; any thread, one at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Splitter(Protocol):
 
     @property
     def ends_at_broken(self) -> bool:
-        """Whether nothing behind a document that is no JSON can be trusted."""
+        """Whether the documents after one that is no JSON cannot be trusted."""
         ...
 
     @property
@@ -43,7 +42,7 @@ class Splitter(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Something stood between two documents: nothing behind it can be told apart."""
+        """Something else was between two documents: the rest cannot be split."""
         ...
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -51,12 +50,12 @@ class Splitter(Protocol):
         ...
 
     def finish(self) -> list[bytes]:
-        """What is left at the end of the stream, whole or not: one document, or none."""
+        """The rest at the end of the stream: one document, complete or not, or none."""
         ...
 
 
 class Lines:
-    """A document a line; lines of white space are passed by. The last may lack its line end."""
+    """A document a line; blank lines are skipped. The last line may lack its line end."""
 
     ends_at_broken = False
     is_lost = False
@@ -85,13 +84,12 @@ class Lines:
 
 
 class Concatenated:
-    """Objects and arrays, told apart by counting brackets outside of strings.
+    """Objects and arrays, separated by counting brackets outside of strings.
 
-    A backslash takes the meaning of the byte behind it wherever it stands: outside of strings no
-    JSON has one.
+    A backslash escapes the next byte everywhere, because valid JSON has none outside of strings.
     """
 
-    ends_at_broken = True  # a quote too many takes what follows for its string
+    ends_at_broken = True  # a surplus quote makes a string of what follows
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -103,7 +101,7 @@ class Concatenated:
         self._is_escaped = False  # the next byte
 
     def feed(self, data: bytes) -> list[bytes]:
-        """See Splitter. Nothing comes any more once it is lost."""
+        """See Splitter. Returns nothing once it is lost."""
         if self.is_lost or not data:
             return []
         is_open = self._depth > 0
@@ -132,7 +130,7 @@ class Concatenated:
         return [rest] if rest else []
 
     def _brackets(self, data: bytes) -> tuple[Int64s, Flags, Int64s]:
-        """Of the brackets outside of strings: where, whether it opens, how deep it is behind."""
+        """Of the brackets outside of strings: position, whether it opens, the depth after it."""
         all_kinds = np.frombuffer(data.translate(_KINDS), np.uint8)
         marks = np.flatnonzero(all_kinds != 0)  # of flags it takes a third of the time
         kinds = all_kinds[marks]
@@ -140,7 +138,7 @@ class Concatenated:
         is_backslash = kinds == _BACKSLASH
         if self._is_escaped or is_backslash.any():
             is_quote &= ~self._escaped(all_kinds == _BACKSLASH)[marks]
-        # Odd from an opening quote on; a bracket is no quote, so it stands in a string when odd.
+        # Odd from an opening quote on; a bracket is in a string when the count is odd.
         # Bytes that run over keep that, and need no memory that the system would have to find.
         quotes = np.cumsum(is_quote, dtype=np.uint8)
         quotes += self._is_in_string
@@ -155,7 +153,7 @@ class Concatenated:
         return marks[is_bracket], is_opening, depths
 
     def _escaped(self, is_backslash: Flags) -> Flags:
-        """Which bytes stand behind an odd run of backslashes."""
+        """Which bytes follow an odd run of backslashes."""
         count = len(is_backslash)
         positions: Int64s = np.arange(count, dtype=np.int64)
         before = -2 if self._is_escaped else -1  # one more backslash stood before the first byte
@@ -169,7 +167,7 @@ class Concatenated:
         return escaped
 
     def _clean_count(self, data: bytes, starts: Int64s, ends: Int64s) -> int:
-        """How many documents end before anything but white space stands between two of them."""
+        """How many documents end before the first gap with anything but white space."""
         gap_starts = np.concatenate((np.zeros(1, np.int64), ends))
         gap_ends = np.concatenate((starts, np.full(1, len(data), np.int64)))
         count = min(len(gap_starts), len(gap_ends))

@@ -1,8 +1,8 @@
-"""JSON on the data path: the pages of a v2 fetch, the receipts of a produce, the scan of a body.
+"""JSON on the data path: the pages of a v2 fetch, the receipts of a produce, the check of a body.
 
-Owns the shape of a v2 page and what a request body may hold; no Python statement per record. Any
-thread; a `PageBuffer` belongs to one caller at a time. Source: http-api.md 1.4 and 3.3 (the v2
-surface of Confluent's REST Proxy and Redpanda's pandaproxy), reliability.md 4.
+Owns the shape of a v2 page and the rules of a request body. Runs no Python statement per record.
+Any thread; a `PageBuffer` belongs to one caller at a time. Source: http-api.md 1.4 and 3.3 (the v2
+API of Confluent's REST Proxy and Redpanda's pandaproxy), reliability.md 4.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class JsonPage:
     count: int
 
 
-def write_page(  # noqa: PLR0913 - keywords, each with a meaning of its own
+def write_page(  # noqa: PLR0913 - keywords
     topic: str,
     partition: int,
     batches: Buffer,
@@ -117,7 +117,7 @@ def write_page(  # noqa: PLR0913 - keywords, each with a meaning of its own
 
 
 def write_receipt(partition: int, offset: int) -> bytes:
-    """What `write_receipts` makes of one record, for less than calling the kernel costs."""
+    """As `write_receipts` for one record, faster than a call of the kernel."""
     return b'"offsets":[{"partition":%d,"offset":%d,"error_code":null,"error":null}]' % (
         partition,
         offset,

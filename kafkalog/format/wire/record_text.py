@@ -1,8 +1,8 @@
 """Records as text: a JSON array, lines of JSON, or the events of a stream (server-sent events).
 
-Owns the framing of the three and their in-band messages; the records themselves are written by the
-kernels behind ``PageWriter``. See ``record_writer.py`` for how a writer is used. Source:
-http-api.md 3.6 (N4, N5); the event stream format of WHATWG HTML 9.2.
+Owns the framing of the three and their messages between records; ``PageWriter`` writes the records.
+How a writer is used: ``record_writer.py``. Source: http-api.md 3.6 (N4, N5); the event stream
+format of WHATWG HTML 9.2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.format.wire.record_writer import PageTexts
 
 _KINDS = {"base64": EmbeddedKind.BINARY, "json": EmbeddedKind.JSON, "text": EmbeddedKind.TEXT}
-# A chunk that one record takes beyond its bound grows the buffer.
+# The buffer grows for a record that is larger than a chunk.
 _BUFFER_SLACK_BYTES = 16 << 10
 _BOUND_REACHED = (PageStatus.PAGE_FULL, PageStatus.PAST_TIME)
 
@@ -115,7 +115,7 @@ class ArrayRecords:
                 if page.state[PageCell.COUNT] > mark.state[PageCell.COUNT]:
                     yield self._chunk(mark.state[PageCell.COUNT], fault.offset)
                 raise fault
-            # Left-out batches may reach beyond the end, records before the beginning were passed.
+            # Omitted batches may reach beyond the end, and begin before from_offset.
             is_whole = status in (PageStatus.BATCH_DONE, PageStatus.AT_END)
             reached = read.end_offset if is_whole else int(page.state[PageCell.NEXT_OFFSET])
             next_offset = max(min(reached, read.end_offset), read.from_offset)
@@ -131,7 +131,7 @@ class ArrayRecords:
         return Chunk(self._page.take(), count, next_offset, is_end or self.is_full)
 
     def texts_of(self, read: RecordRead) -> PageTexts:
-        """What stands around the members of the read's records."""
+        """The text around the members of the read's records."""
         return page_texts(read.topic, read.partition, self.frame, self.shape.fields)
 
 
@@ -157,15 +157,15 @@ class LineRecords(ArrayRecords):
         return b""
 
     def keep_alive(self) -> bytes:
-        """Nothing: not every reader of lines passes over an empty one."""
+        """Nothing: not every reader of lines skips an empty one."""
         return b""
 
     def finish(self, state: Mapping[str, object]) -> bytes:
-        """Nothing: what was asked for is there."""
+        """Nothing: the lines are complete."""
         return b""
 
     def fail(self, error: Mapping[str, object]) -> bytes:
-        """The last line of a stream that ends before what was asked for."""
+        """The last line of a stream that ends before its bound."""
         return _json(error) + b"\n"
 
 
@@ -173,7 +173,7 @@ class EventRecords(LineRecords):
     """``text/event-stream``. Every event's id says what was seen last of each partition."""
 
     def begin(self) -> bytes:
-        """How soon to come again, and where: also for a client that has seen nothing yet."""
+        """The delay and the position of a reconnect, also for a client that has seen no event."""
         return f"retry: {RETRY_MS}\nid: {event_id(self.positions)}\n\n".encode()
 
     def caught_up(self, state: Mapping[str, object]) -> bytes:
@@ -181,11 +181,11 @@ class EventRecords(LineRecords):
         return self._event("control", state)
 
     def keep_alive(self) -> bytes:
-        """A comment, which shows both sides that the other one is there."""
+        """A comment: both sides see that the connection is open."""
         return b": keep-alive\n\n"
 
     def finish(self, state: Mapping[str, object]) -> bytes:
-        """An ``end`` event: the client closes, else it would come again."""
+        """An ``end`` event: the client closes the stream instead of reconnecting."""
         return self._event("end", state)
 
     def fail(self, error: Mapping[str, object]) -> bytes:
@@ -200,13 +200,13 @@ class EventRecords(LineRecords):
         """The id of a record: its own offset among the last ones of the other partitions."""
         positions = sorted(self.positions.items())
         before = [(number, at) for number, at in positions if number < read.partition]
-        behind = [(number, at) for number, at in positions if number > read.partition]
+        after = [(number, at) for number, at in positions if number > read.partition]
         own = f"{read.partition}:"
         frame = Frame(
             before=b"event: record\ndata: ",
             after=b"\n",
             id_before=f"id: {','.join([*map(_last_seen, before), own])}".encode(),
-            id_after=f"{''.join(',' + _last_seen(each) for each in behind)}\n\n".encode(),
+            id_after=f"{''.join(',' + _last_seen(each) for each in after)}\n\n".encode(),
         )
         return page_texts(read.topic, read.partition, frame, self.shape.fields)
 

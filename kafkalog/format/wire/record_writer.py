@@ -1,20 +1,18 @@
-"""RecordWriter: how the records of a read become the body of an answer, whatever the format.
+"""RecordWriter: how the records of a read become the body of an answer, in any format.
 
-Owns the values that pass between who reads logs (``server/fetch/stream.py``) and who writes a
-format: a read's batches as they lie in the segment go in, encoded chunks come out. A writer serves
-one answer, keeps count over all its reads, and is used by one thread at a time: the event loop or a
-pool's. It never reads a log, never waits and knows no HTTP.
+Owns the values that pass between the reader of logs (``server/fetch/stream.py``) and the writer of
+a format: the batches of a read go in, encoded chunks come out. A writer serves one answer, counts
+over all its reads, and is used by one thread at a time. It reads no log, does not block and does
+not know HTTP.
 
-One answer is ``begin()``, then for every read the chunks of ``write(read)``, then ``end()``. A
-page (application/json, Arrow) is collected and sent whole; a stream (NDJSON, SSE) is sent chunk by
-chunk. Neither is the writer's business. The chunks of one answer, joined, are its body.
+An answer is ``begin()``, then for every read the chunks of ``write(read)``, then ``end()``. The
+server collects a page (application/json, Arrow) and sends a stream (NDJSON, SSE) chunk by chunk.
 
-PageWriter: the batches of reads on their way through the kernels that write records as text.
-
-Owns the choice of batches (control and aborted ones are left out), their inflation, the growth of
-the output and the turn from kernel status to error. What stands around the members of a record is
-the caller's: an array of the v2 API, lines, events. No Python statement per record. Any thread; one
-at a time. Source: http-api.md 3.3 and 3.6.
+``PageWriter`` passes the batches of reads through the kernels that write records as text. It owns
+the choice of batches (control and aborted ones are left out), their decompression, the growth of
+the output and the errors of a kernel's status. Callers give the text around the members of a
+record. Runs no Python statement per record. Any thread, one at a time. Source: http-api.md 3.3
+and 3.6.
 """
 
 from __future__ import annotations
@@ -71,13 +69,13 @@ FORMATS = ("json", "text", "base64")
 """How JSON shows a key or a value: as the JSON text that is stored, as a string, or encoded."""
 
 CHUNK_BYTES = 64 << 10
-"""A chunk ends behind the record that takes it to this size: the bound of what a slow reader has in
-memory, and of what is encoded between two turns of the event loop."""
+"""A chunk ends with the record that reaches this size. It bounds the memory of a slow reader and
+the work between two iterations of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where an answer ends, over all its reads and partitions; the least one counts.
+    """The bounds of an answer, over all its reads and partitions; the first one reached counts.
 
     max_records         records
     max_bytes           of keys and values together; the first record of the answer always fits
@@ -105,7 +103,7 @@ class RecordShape:
 class RecordRead:
     """One read of one partition.
 
-    batches      whole batches back to back, maybe a part of one behind them, which is ignored
+    batches      whole batches, then perhaps a part of one, which is ignored
     from_offset  records below are not shown (the first batch may begin before)
     end_offset   records from here on are not shown: where the read ended
                  (``FetchDataInfo.next_offset``) or ``until_offset``, whichever is less
@@ -125,7 +123,7 @@ class Chunk(NamedTuple):
 
     data          bytes to send; whole records
     record_count  records in it
-    next_offset   the next wanted offset of the partition: behind the last record shown or skipped,
+    next_offset   the next wanted offset of the partition: after the last record shown or skipped,
                   ``end_offset`` of the read once all of it was written
     is_end        a bound was reached: nothing more of this partition belongs to the answer, and
                   when it is one of max_records and max_bytes of none
@@ -161,22 +159,22 @@ class RecordWriter(Protocol):
         ...
 
     def begin(self) -> bytes:
-        """What stands before the first record."""
+        """The bytes before the first record."""
         ...
 
     def write(self, read: RecordRead) -> Generator[Chunk, None, None]:
         """The records of a read in chunks of about CHUNK_BYTES; at least one, maybe empty.
 
         Work is done as the generator is asked, so that the caller decides when and on which thread.
-        It may stop asking: it closes the generator then, and goes on with a new read from the last
+        It may stop: it then closes the generator, and continues with a new read from the last
         chunk's next_offset. Of one writer no two are open at a time.
-        UndecodableRecord behind the chunk that ends before that record, and for damaged input
+        UndecodableRecord after the chunk that ends before that record, and for damaged input
         MalformedBatch, DecompressedTooLarge or UnsupportedCompression (all of the format ring).
         """
         ...
 
     def end(self) -> bytes:
-        """What stands behind the last record."""
+        """The bytes after the last record."""
         ...
 
 
@@ -187,19 +185,19 @@ class StreamWriter(RecordWriter, Protocol):
     """The next wanted offset of every partition; given and kept by the stream, from the start."""
 
     def caught_up(self, state: Mapping[str, object]) -> bytes:
-        """All that is readable was sent; maybe nothing."""
+        """The bytes that say that all records were sent; may be empty."""
         ...
 
     def keep_alive(self) -> bytes:
-        """There was nothing to send for a while; maybe nothing."""
+        """The bytes that keep an idle connection open; may be empty."""
         ...
 
     def finish(self, state: Mapping[str, object]) -> bytes:
-        """A bound of the request was reached; maybe nothing."""
+        """The bytes that say that a bound was reached; may be empty."""
         ...
 
     def fail(self, error: Mapping[str, object]) -> bytes:
-        """The stream ends before its bound: the error shape, with where to go on."""
+        """The bytes that say why the stream ends before its bound, and where to continue."""
         ...
 
 
@@ -232,12 +230,12 @@ _MEMBERS = {
 
 
 class Frame(NamedTuple):
-    """What stands around a record: bytes of the format, not of the record."""
+    """The bytes around a record, which belong to the format."""
 
     between: bytes = b""  # before each record but the first
     before: bytes = b""
     after: bytes = b""
-    id_before: bytes | None = None  # behind ``after`` the offset once more, if this is not None
+    id_before: bytes | None = None  # unless None, the offset follows ``after`` once more
     id_after: bytes = b""
 
 
@@ -274,7 +272,7 @@ def page_texts(
 
 
 def _constant(name: str, topic: str, partition: int) -> bytes:
-    """What all records of the partition have in this member, or what opens it."""
+    """The text that this member has in all records of the partition, or that opens it."""
     if name == "topic":
         return json.dumps(topic).encode()
     if name == "partition":
@@ -310,12 +308,12 @@ class _Held(NamedTuple):
     """The batch at hand when it is not a plain one."""
 
     records: Bytes  # inflated; empty when none of it is shown
-    end: int  # position behind it
+    end: int  # position after it
     next_offset: int
 
 
 class Mark(NamedTuple):
-    """Where a writer was: ``rewind`` goes back there."""
+    """The state of a writer that ``rewind`` restores."""
 
     state: Int64s
     held: _Held | None
@@ -366,12 +364,12 @@ class PageWriter:
         state[PageCell.RECORDS_LEFT] = -1
 
     def close(self) -> None:
-        """Let go of the read's memory; who waits for the next one holds none."""
+        """Release the read's memory, so that waiting for the next read holds none."""
         self._buffer, self._held = _NO_BUFFER, None
         self._view, self._source, self._texts = memoryview(b""), _NO_BATCH, _NO_BATCH
 
     def run(self) -> PageStatus:
-        """Write until the read, a bound or the chunk ends; why it came back.
+        """Write until the read, a bound or the chunk ends; the reason is returned.
 
         A partial batch at the end is ignored. For damaged input MalformedBatch,
         DecompressedTooLarge or UnsupportedCompression.
@@ -454,7 +452,7 @@ class PageWriter:
         self.state[PageCell.OUT_POSITION] = end
 
     def take(self) -> bytes:
-        """What was written since the last time."""
+        """The bytes written since the last call."""
         written = self._buffer.out[: int(self.state[PageCell.OUT_POSITION])].tobytes()
         self.state[PageCell.OUT_POSITION] = self.state[PageCell.SPANS] = 0
         return written

@@ -6,27 +6,33 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 CHANGELOG = ROOT / "CHANGELOG.md"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [ARCHITECTURE, *DECISIONS]
+TESTS = ROOT / "tests"
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BASES = [ROOT, ROOT / "kafkalog"]
 LINE_LENGTH_MAX = 150
 # `log/unified_log.py`, `log/unified_log.py:UnifiedLog.append`
-FILE = re.compile(r"`([\w./]+\.py)(?::([\w.]+))?`")
+FILE = re.compile(r"`([\w./]+\.py)(?::([\w.]+)| [^`]+)?`")
 FOLDER = re.compile(r"`(\w[\w./]*)/`")
 DEFINITION = r"^\s*(?:(?:async )?def|class) {name}\b|^\s*{name}\b\s*[:=]"
 
 
-def missing_of(text: str) -> list[str]:
+def missing_of(text: str, bases: Sequence[Path] = BASES) -> list[str]:
     """What a page names and the tree does not have."""
     missing = []
     for path, symbol in FILE.findall(text):
-        files = [base / path for base in BASES if (base / path).is_file()]
+        files = [base / path for base in bases if (base / path).is_file()]
         if not files:
             missing.append(path)
             continue
@@ -37,14 +43,23 @@ def missing_of(text: str) -> list[str]:
             if not re.search(DEFINITION.format(name=re.escape(name)), source, re.MULTILINE)
         ]
     folders = FOLDER.findall(text)
-    missing += [each for each in folders if not any((base / each).is_dir() for base in BASES)]
+    missing += [each for each in folders if not any((base / each).is_dir() for base in bases)]
     return missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page", [ARCHITECTURE, *GUIDES], ids=lambda page: page.relative_to(ROOT).as_posix()
+)
 def test_files_and_symbols_exist(page: Path) -> None:
     """A rename of a file or a symbol also changes the pages that lead to it."""
     assert missing_of(page.read_text(encoding="utf-8")) == []
+
+
+def test_files_of_the_tests_exist() -> None:
+    """A rename of a test also changes the page that says where it is."""
+    folders = [path for path in TESTS.iterdir() if path.is_dir()]
+    text = (TESTS / "README.md").read_text(encoding="utf-8")
+    assert missing_of(text, [ROOT, TESTS, *folders]) == []
 
 
 def test_every_folder_of_the_package_is_described() -> None:

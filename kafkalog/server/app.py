@@ -64,10 +64,10 @@ from kafkalog.server.console import delete_records as console_delete_records
 from kafkalog.server.console import offsets as console_offsets
 from kafkalog.server.console import records as console_records
 from kafkalog.server.console import views as console_views
-from kafkalog.server.consumers import consumers, groups, sinks, v3_groups
 from kafkalog.server.fetch import native as native_fetch
 from kafkalog.server.fetch import offsets
 from kafkalog.server.fetch import v2 as v2_fetch
+from kafkalog.server.groups import consumers, groups, sinks, v3_groups
 from kafkalog.server.produce import batches, producers
 from kafkalog.server.produce import native as native_produce
 from kafkalog.server.produce import v2 as v2_produce

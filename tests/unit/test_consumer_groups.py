@@ -34,7 +34,7 @@ from kafkalog.errors import (
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
-from kafkalog.server.consumers.poll import ConsumerPoll
+from kafkalog.server.groups.poll import ConsumerPoll
 from kafkalog.settings import load_settings
 from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.broker.groups.consumers import ConsumerGroups
-    from kafkalog.server.consumers.poll import PartitionPage
+    from kafkalog.server.groups.poll import PartitionPage
 
 
 CONFIG = BrokerConfig(log_dirs=DIRS, offsets_topic_num_partitions=2)

@@ -11,7 +11,7 @@ from kafkalog.broker.transactions.sink import Caller, LastSequence
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.api import api_of
-from kafkalog.server.consumers.answers import (
+from kafkalog.server.groups.answers import (
     PendingPartition,
     SinkAbortedAnswer,
     SinkAnswer,

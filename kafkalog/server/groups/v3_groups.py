@@ -12,7 +12,7 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.v3 import PAGING, cluster_of, cluster_url, entity_metadata, list_reply
 from kafkalog.server.admin.v3_answers import Related
 from kafkalog.server.api import api_of
-from kafkalog.server.consumers.groups import DESCRIBE_GROUP
+from kafkalog.server.groups.groups import DESCRIBE_GROUP
 from kafkalog.server.protocol.endpoint import Answer, endpoint
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON

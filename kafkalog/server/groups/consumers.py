@@ -13,7 +13,8 @@ from kafkalog.errors import IllegalConsumerState, KafkalogError
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.consumers.answers import (
+from kafkalog.server.fetch.answers import RecordPage
+from kafkalog.server.groups.answers import (
     NO_RECORDS,
     AssignedPartition,
     Assignments,
@@ -22,8 +23,7 @@ from kafkalog.server.consumers.answers import (
     NewInstance,
     SubscribedTopics,
 )
-from kafkalog.server.consumers.poll import ConsumerPoll, commit, commit_positions, commits_of
-from kafkalog.server.fetch.answers import RecordPage
+from kafkalog.server.groups.poll import ConsumerPoll, commit, commit_positions, commits_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.broker.groups.consumers import Consumer
-    from kafkalog.server.consumers.poll import PartitionPage
+    from kafkalog.server.groups.poll import PartitionPage
 
 
 ROUTES = web.RouteTableDef()

@@ -14,7 +14,7 @@ from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.consumers.answers import (
+from kafkalog.server.groups.answers import (
     FailedReset,
     GroupDescription,
     GroupEntry,
@@ -26,8 +26,8 @@ from kafkalog.server.consumers.answers import (
     ResetEntry,
     ResetReport,
 )
-from kafkalog.server.consumers.consumers import entries_of
-from kafkalog.server.consumers.poll import commit, commits_of
+from kafkalog.server.groups.consumers import entries_of
+from kafkalog.server.groups.poll import commit, commits_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, entry_error

@@ -1,0 +1,1 @@
+"""Consumer groups over HTTP: instances, polls, commits, groups; and the sinks."""

@@ -1,41 +1,29 @@
 """Cleaner: one round of compaction of one log, from its map to the swaps of its segments.
 
 Theory. The first pass reads the dirty range and notes in the map at which offset each key was
-written last; it ends where the map is full, at worst in the middle of a batch, and what it covered
-becomes the round's range. The second pass reads every segment that begins in the range, clean ones
-too, drops what the map knows a later record of, and tombstones and markers whose time has come, and
-writes what stays into ``.cleaned`` segments, a group of sources into one. Each group is swapped in
-by itself: a round that ends early has cleaned what it has swapped, and its map is built anew.
+written last. It ends where the map is full, at worst in the middle of a batch; what it covered
+becomes the round's range. The second pass (``SecondPass``) reads every segment that begins in the
+range, clean ones too, and writes what stays into ``.cleaned`` segments (``CleanedGroup``), a group
+of sources into one. It decides on a chunk in this order: transactions (``needless_batches``),
+batches as a whole (``batch_orders``), records (``RecordFilter``). It drops records of which the map
+knows a later one, and tombstones and markers whose time has come. Columns in, columns out: one
+Python statement a batch only for batches of transactions, control batches and batches of producers
+whose newest batch is a marker. Each group is swapped in by itself: a round that ends early has
+cleaned what it has swapped, and its map is built again.
+
+A group becomes one segment of the base of its first source. Another one begins only where positions
+would not fit, so that output which grew (another codec, another level) never makes a log
+uncleanable (KAFKA-20036).
 
 One thread at a time, which blocks; the log's writer goes on meanwhile. Closed segments do not
-change and are read without a lock; whoever wants to cut or delete some has the cleaning stopped
-first (``check_done`` raises LogCleaningAborted, asked before each segment and chunk). What has to
-run on the writer goes there through ``on_writer``: the look at the producers, the swap's renames.
+change and are read without a lock. A caller that wants to cut or delete some has the cleaning
+stopped first (``check_done``, asked before each segment and chunk, raises LogCleaningAborted). What
+has to run on the writer is passed to ``on_writer``: reading the producers, the swap's renames.
 
-Crash rule: ``.cleaned`` files count for nothing; see SegmentSwap for the rest. After any error
-the log is as it was before the group at hand, without ``.cleaned`` files, or the group is swapped
-and the rest of its renames is done first by the next round (``LocalLog.pending_swap``).
+Crash rule: ``.cleaned`` files count for nothing; see SegmentSwap for the rest. After any error the
+log is as it was before the group at hand, without ``.cleaned`` files, or the group is swapped and
+the next round does the rest of its renames first (``LocalLog.pending_swap``).
 Source: Kafka's Cleaner (4.1), log-lifecycle 12.3 to 12.8.
-
-SecondPass: what stays of the sources of one group, chunk by chunk, into what they become.
-
-Owns the order in which a chunk is decided on: transactions, batches as a whole, records. Knows of
-no log and no swap. One thread, which blocks; the caller discards the output after any error.
-Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle 12.6.
-
-What a round decides of batches as a whole, before it looks at their records.
-
-``needless_batches`` follows the transactions; ``batch_orders`` says of each batch of the second
-pass whether its records go and whether its header stays. Columns in, columns out; one Python
-statement a batch only for those that belong to a transaction, control batches and batches of
-producers whose newest batch is a marker. Source: Kafka's Cleaner.cleanInto (4.1), log-lifecycle
-12.6.
-
-CleanedGroup: what a group of sources becomes, while it is being written.
-
-One ``.cleaned`` segment of the base of the first source; another one only where its positions would
-not fit, so that output which grew (another codec, another level) never makes a log uncleanable
-(KAFKA-20036). The thread that cleans. All or nothing: ``finish``, or ``discard``.
 """
 
 from __future__ import annotations
@@ -57,9 +45,9 @@ from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop
 from kafkalog.format.records.control_record import read_batch_control_type
 from kafkalog.format.records.record_batch import Codec, pack_attributes
-from kafkalog.log.segment.cleaned_segment import CleanedSegment
 from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.segment.segment_swap import CleanedSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

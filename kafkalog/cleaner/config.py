@@ -1,8 +1,7 @@
-"""CleanerConfig: what one cleaner thread needs to know, plain and frozen; the map has its own.
+"""LogCleanerConfig and CleanerConfig: settings of all cleaner threads together, and of one of them.
 
-LogCleanerConfig: what all threads of the cleaner share, plain and frozen.
-
-Fields are Kafka's keys of ``log.cleaner``; what one thread gets of them is derived here.
+Plain and frozen. The fields of LogCleanerConfig are Kafka's keys of ``log.cleaner``; what one
+thread gets of them is derived here.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
-"""What one round of cleaning takes of a log, and which segments it makes one: pure planners.
+"""What one round of cleaning takes of a log, and which segments it combines.
 
 ``plan_cleaning`` says from where to where a log is dirty and whether that is worth a round;
-``group_segments`` says which sources become one cleaned segment. Facts in, values out: no disk,
-clock or thread. Source: Kafka's LogCleanerManager.cleanableOffsets, LogToClean and
-Cleaner.groupSegmentsBySize (4.1), log-lifecycle 12.1 and 12.5.
-
-LogToClean: a log and the range of the round that is to clean it.
-
-Gathers the facts of a log for the pure planner, from what the log published and, where a
-compaction lag asks for timestamps, from the heads and indexes of dirty segments. Any thread; may
-read. Source: Kafka's LogToClean.
-
-The sources of a round as they lie in a log: their groups, their ends, what was aborted in them.
-
-Reads indexes and, for the end of a segment, its tail; changes nothing. The thread that cleans.
-Source: Kafka's Cleaner.groupSegmentsBySize and cleanSegments (4.1), log-lifecycle 12.5 and 12.6.
+``group_segments`` says which sources become one cleaned segment. Both are pure: facts in, values
+out. ``LogToClean`` collects the facts of a log: what it published and, where a compaction lag asks
+for timestamps, the heads and indexes of dirty segments; any thread, may read. ``source_groups`` and
+``source_ends`` are the thread's that cleans; they read indexes and the tail of a segment.
+Source: Kafka's LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegmentsBySize and
+cleanSegments (4.1), log-lifecycle 12.1, 12.5 and 12.6.
 """
 
 from __future__ import annotations

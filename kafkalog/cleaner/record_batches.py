@@ -1,19 +1,13 @@
-"""RecordBatches: the batches of one chunk of a segment, as both passes of a cleaning take them.
+"""The batches of a segment, chunk by chunk, as both passes of a cleaning take them.
 
-Owns the way from a chunk to rows, and the errors of a batch with file and position. Never reads a
-file. One thread.
+``chunks_of`` decides how much is read at once: a chunk is as large as the cleaner's buffer, and a
+batch that does not fit is read whole, never more than what is left of the segment. A segment has to
+be sound from the first batch to its last byte: a log with damage is not cleaned. ``RecordBatches``
+turns a chunk into rows and names the file and position of a bad batch. ``BatchInflater`` inflates
+compressed batches side by side, so that kernels are called once a group instead of once a batch; at
+most GROUP_BYTES and one batch at a time.
 
-The batches of a segment, chunk by chunk, for the two passes of a round.
-
-Owns how far a read goes: a chunk is as large as the cleaner's buffer, and a batch that does not fit
-is read whole, never more than what is left of the segment. A segment has to be sound from the first
-batch to its last byte: what leads nowhere is damage, and a log with damage is not cleaned. The
-thread that cleans; reads only. Source: Kafka's Cleaner.growBuffersOrFail, log-lifecycle 12.7.
-
-BatchInflater: the compressed batches of a chunk, inflated side by side for one kernel call.
-
-Owns how far a group goes: kernels are called once a group instead of once a batch, and no more than
-GROUP_BYTES and one batch are inflated at a time. Never looks at records. One thread.
+The thread that cleans; reads only. Source: Kafka's Cleaner.growBuffersOrFail, log-lifecycle 12.7.
 """
 
 from __future__ import annotations

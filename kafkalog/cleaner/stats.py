@@ -1,9 +1,8 @@
-"""CleanerStats: what a round read, kept and dropped, and how long it took. Plain figures.
+"""What a cleaning was asked for, what it read, kept and dropped, and how it ended.
 
-Source: Kafka's CleanerStats; the counts are its own, record by record. Records of batches that go
-as a whole without being looked into (aborted data, old markers) are dropped but not read.
-
-What a cleaner thread was asked for and what became of it, for the log, the API and metrics.
+For the log, the API and metrics. The counts are those of Kafka's CleanerStats, record by record.
+Records of batches that are dropped as a whole without being read (aborted data, old markers) count
+as dropped but not as read.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Putting cleaned segments in the place of their sources, and what belongs to that.
+"""Putting cleaned segments in the place of their sources, and splitting a segment that overflows.
 
-A swap that was published and then met a full disk or short descriptors is remembered with its log
-(``LocalLog.pending_swap``): it has to end before the next one begins, because old files still have
-names that a load would take for true. The thread that cleans; blocks.
-Source: Kafka's UnifiedLog.replaceSegments, log-lifecycle 12.8.
+A swap that was published and then met a full disk or a lack of descriptors is remembered with its
+log (``LocalLog.pending_swap``). It has to end before the next one begins, because old files still
+have names that a load would take for current ones.
 
-Splitting a segment of a running log whose offsets do not fit it (KAFKA-6264).
+Old cleaners could leave a segment whose offsets do not fit it (KAFKA-6264); the loader splits it
+when it meets one, and so does a round. Its batches are copied as they are into segments that begin
+where the range ends, each with the aborted transactions that end in it, and these take its place
+whole or not at all.
 
-Old cleaners could leave such a segment; the loader splits it when it meets one, a round of the
-cleaner too. Its batches are copied as they are into segments that begin where the range ends, each
-with the aborted transactions that end in it, and these take its place whole or not at all. The
-thread that cleans; blocks. Source: Kafka's LocalLog.splitOverflowedSegment, which does not copy the
-transaction index.
+The thread that cleans; blocks. Source: Kafka's UnifiedLog.replaceSegments and
+LocalLog.splitOverflowedSegment (which does not copy the transaction index), log-lifecycle 12.8.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.segment.cleaned_segment import CleanedSegment
 from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.segment.segment_split import plan_split
-from kafkalog.log.segment.segment_swap import SegmentSwap
+from kafkalog.log.segment.segment_swap import CleanedSegment, SegmentSwap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.log.values import AbortedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 
 @dataclass(slots=True)
@@ -48,20 +48,6 @@ class CleanedTransactionMetadata:
         for each in transactions:
             key = (each.first_offset, each.producer_id, each.last_offset, each.last_stable_offset)
             heapq.heappush(self._coming, key)
-
-    def unfinished_below(self, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions whose marker was not met and that begin below end_offset."""
-        begun = [each.transaction for each in self._aborting.values()]
-        return begun + [_transaction(each) for each in self._coming_below(end_offset)]
-
-    def _coming_below(self, end_offset: int) -> Iterator[tuple[int, ...]]:
-        """Of the heap, without a look at the others: below one that is above are only such."""
-        places = [0]
-        while places:
-            place = places.pop()
-            if place < len(self._coming) and self._coming[place][0] < end_offset:
-                yield self._coming[place]
-                places += (2 * place + 1, 2 * place + 2)
 
     def take_retained(self) -> list[AbortedTransaction]:
         """``retained`` so far; empty afterwards."""

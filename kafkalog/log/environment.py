@@ -1,18 +1,15 @@
 """LogEnvironment: everything a log needs from outside itself, bundled once per log directory.
 
-IndexCache: the decoded entries of closed index files, bounded in bytes, shared by all logs.
+Two caches are part of it. Both own references by owner, oldest use first, never read or open a file
+themselves, and hold their lock for dictionary operations only. Any thread.
 
-Owns references to immutable entry stores, oldest use first; eviction drops the reference, a look-up
-under way keeps its own. Knows which indexes have a wrong entry, until they are forgotten. Never
-reads a file. Any thread; the lock covers dictionary operations only. Takes the place of Kafka's
-memory-mapped indexes, whose pages the operating system evicts.
+``IndexCache`` holds the decoded entries of closed index files, bounded in bytes, where Kafka maps
+the files and leaves eviction to the operating system. Eviction drops the reference; a look-up in
+progress keeps its own. It also knows which indexes have a wrong entry.
 
-OpenFiles: the bounded set of descriptors that closed segments hold open.
-
-Owns references to read handles, oldest use first. Eviction only drops the reference: a reader that
-still uses the handle keeps it alive, and the descriptor closes when that last reader lets go (see
-``env.filesystem.File``). Never opens, closes or reads a file itself, so its lock is held for a few
-dictionary operations only. Any thread.
+``OpenFiles`` holds the descriptors of files that are not pinned, bounded in number. A reader that
+still uses an evicted handle keeps it alive; the descriptor closes with the last reference (see
+``env.filesystem.File``).
 """
 
 from __future__ import annotations

@@ -5,14 +5,11 @@ no producers, epochs, watermarks or retention rules (UnifiedLog). Changes are th
 reads are for any thread. Fsyncs never run here: ``plan_flush`` says what is dirty, the flusher
 thread runs the plan, ``mark_flushed`` takes the result back. Crash rule: files are renamed to
 ``.deleted`` before they are deleted, so a crash in between leaves only what the loader removes.
-Source: Kafka's LocalLog (4.1), log-lifecycle 3, 5, 7, 9 and 12.8.
 
-LogSegments: the sorted set of the segments of one log.
-
-Owns an immutable view (bases and segments, both tuples) that is replaced as a whole, so readers
-take no lock: whoever asked once works on what it saw. Changes are the writer thread's. Adding one
-segment copies two tuples: 20,000 segments cost tens of microseconds a roll. Never touches a disk.
-Source: Kafka's LogSegments.
+``LogSegments`` is the sorted set: an immutable view (bases and segments, both tuples) that is
+replaced as a whole, so that readers take no lock and work on what they saw. Adding a segment copies
+two tuples: with 20,000 segments tens of microseconds a roll.
+Source: Kafka's LocalLog and LogSegments (4.1), log-lifecycle 3, 5, 7, 9 and 12.8.
 """
 
 from __future__ import annotations

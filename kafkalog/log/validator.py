@@ -11,11 +11,9 @@ unless ``allow_many`` is False; bytes behind the last whole batch of a client ar
 drops them); an uncompressed batch whose offset deltas are not 0, 1, 2 ... is refused (Kafka stores
 it with overlapping offsets).
 
-The shorter way through the validator, for batches that `format/records/batch_builder` has just
-made.
-
-Owns no rule: it proves from the builder's facts that ``log_validator.validate`` would not refuse
-or change the batch, and hands it over in every other case. Pure; any thread.
+Batches that ``format/records/batch_builder`` has just made take a shorter way: it proves from the
+builder's facts that ``validate`` would neither refuse nor change the batch, and passes it to
+``validate`` in every other case.
 """
 
 from __future__ import annotations

@@ -1,11 +1,6 @@
-"""Facts that travel between the rungs of the log: immutable, no behaviour beyond arithmetic.
+"""Facts that travel between the layers of the log: immutable, no behaviour beyond arithmetic.
 
 Those made for every request are named tuples, which take half the time of a frozen dataclass.
-
-WouldBlock: control flow of the read path, never an error of the user.
-
-Raised when a read was asked not to block and needs the disk. The edge catches it and repeats the
-same call with ``may_block=True`` on a reader thread; nothing was changed by the first attempt.
 """
 
 from __future__ import annotations
@@ -170,4 +165,8 @@ NO_PROOF = LogProof()
 
 
 class WouldBlock(Exception):
-    """The answer is not in memory, and ``may_block`` was False."""
+    """Control flow: the answer is not in memory, and ``may_block`` was False.
+
+    Never an error of the user. The caller repeats the same call with ``may_block=True`` on a reader
+    thread; nothing was changed by the first attempt.
+    """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.offset_index import OffsetIndex
+from kafkalog.log.segment.indexes import OffsetIndex
 from kafkalog.log.segment.segment_file import SegmentFile
 from kafkalog.log.values import OffsetPosition
 from tests.log_world import LogWorld, append, joined

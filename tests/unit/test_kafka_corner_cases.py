@@ -27,7 +27,7 @@ from kafkalog.log.future_log import fill, read_slice
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
-from kafkalog.log.segment import cleaned_segment
+from kafkalog.log.segment import segment_swap
 from kafkalog.log.values import Isolation
 from tests.cleaner_world import CleanerWorld, OnWriterLike, one, record, segments_of, with_config
 from tests.naive.batches import PlainBatch
@@ -638,7 +638,7 @@ def test_kafka_20036_output_that_outgrows_a_segment_becomes_several(
     sources = [[one(2 * number, b"k%d" % number, b"x" * 60)] for number in range(4)]
     world = CleanerWorld(segments_of(*sources))
     before = [each.data for each in world.batches()]
-    monkeypatch.setattr(cleaned_segment, "MAX_SEGMENT_BYTES", 300)
+    monkeypatch.setattr(segment_swap, "MAX_SEGMENT_BYTES", 300)
     world.round()
     assert world.bases() == [0, 4, 7]
     assert [each.data for each in world.batches()] == before

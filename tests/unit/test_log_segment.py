@@ -19,10 +19,9 @@ from kafkalog.format.disk import index_entries
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.integers import FormatError
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.offset_index import OffsetIndex
+from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
 from kafkalog.log.segment.segment_file import SegmentFile
 from kafkalog.log.segment.segment_recovery import BadBatch, SegmentOffsetOverflow
-from kafkalog.log.segment.time_index import TimeIndex
 from kafkalog.log.segment.transaction_index import TransactionIndex
 from kafkalog.log.values import (
     AbortedTransaction,

@@ -24,11 +24,10 @@ from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
-from kafkalog.log.segment.cleaned_segment import CleanedSegment
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_files import scan_chunks
 from kafkalog.log.segment.segment_reader import position_of
-from kafkalog.log.segment.segment_swap import SegmentSwap
+from kafkalog.log.segment.segment_swap import CleanedSegment, SegmentSwap
 from kafkalog.log.values import AppendOrigin, Isolation, WouldBlock
 from kafkalog.server.fetch import v2 as routes
 from kafkalog.server.fetch.source import Cursor, ReadChunks, RecordSource, collect

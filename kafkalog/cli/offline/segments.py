@@ -20,8 +20,7 @@ from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.offset_ranges import lost_in_gap
 from kafkalog.log.inspect.directory_check import list_directory, verify_directory
-from kafkalog.log.inspect.directory_facts import summarize_segments
-from kafkalog.log.inspect.directory_proof import proof_of
+from kafkalog.log.inspect.directory_facts import proof_of, summarize_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,33 +1,36 @@
-"""The facts that retention is planned from, read from a partition directory without opening a log.
+"""Facts of partition directories that need no log object, and which directories exclude each other.
 
-Sizes and names from the listing, the largest timestamp of a closed segment from the last entry of
-its time index, and only where that says nothing, and at the end of the last segment, from batch
-headers. Indexes are believed: this is for forecasts, not for deletions. Reads only; a directory may
-be served meanwhile. Any thread.
+``kafkalog segments list`` and forecasts of retention read sizes and names from the listing. For a
+forecast the largest timestamp of a closed segment is the last entry of its time index, and batch
+headers where that says nothing and at the end of the last segment. Indexes are believed and no CRC
+is checked: these are forecasts, not deletions, and damage is the business of ``segment_check``.
+Files that are set aside (``.deleted``) or not yet in place (``.cleaned``, ``.swap``) are listed.
 
-What batch headers say of each segment of a directory at rest, without a log object.
+``proof_of`` reads what ``kafkalog.checkpoint`` proves of a log.
 
-For ``kafkalog segments list``. Opens ``.log`` files for reading only and checks no CRC: what is
-broken is the business of ``segment_check``. Files that are set aside (``.deleted``) or not yet in
-place (``.cleaned``, ``.swap``) are told as well. Any thread.
+No log directory may be another one or lie in it: a start would take the inner one for a partition
+of the outer one, a backup or a restore would fill a directory that is served. Paths are compared
+after links are resolved; a directory that is mounted at two places is known by its lock alone.
+Kafka refuses one path twice, and its broker ends at an inner directory that is named like no
+partition.
 
-Directories that are one another, or lie in one another: no log directory may.
-
-A start would look at the inner one as at a partition of the outer one, a backup or a restore would
-fill a directory that is served. Paths are compared after links are resolved; a directory that is
-mounted at two places is known by its lock alone. Changes nothing. Source: none; Kafka refuses one
-path twice, and its broker ends at an inner directory that is named like no partition.
+Reads only; a directory may be served meanwhile. Any thread.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from kafkalog.errors import InvalidConfig
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
+from kafkalog.format.disk.checkpoints import decode_leader_epochs, decode_offsets
 from kafkalog.format.disk.file_names import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_PROOFS,
     LOG_SUFFIX,
     META_PROPERTIES,
     OFFSET_INDEX_SUFFIX,
@@ -36,19 +39,25 @@ from kafkalog.format.disk.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkalog.format.disk.log_proofs import NOTHING_PROVEN, LogKey, decode_proofs, stays_gapless
+from kafkalog.format.disk.properties import decode_meta_properties, decode_partition_metadata
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.format.topic_names import encode_id, parse_directory_name
 from kafkalog.log.inspect.record_count import oldest_in, records_in
 from kafkalog.log.inspect.segment_check import OFFSET_ENTRY, TIME_ENTRY
 from kafkalog.log.retention.plan import LogFacts, SegmentFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog.env.filesystem import FileStat, Filesystem, ReadFilesystem
     from kafkalog.format.disk.file_names import SegmentFileName
+    from kafkalog.format.disk.log_proofs import CheckedOffsets
     from kafkalog.format.records.batch_scan import BatchRows
 
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 8 << 20
 
@@ -296,3 +305,40 @@ def enclosing_log_dir(filesystem: Filesystem, real_path: str) -> str | None:
         if any(filesystem.exists(f"{directory}/{name}") for name in _MARKS):
             return directory or "/"
     return None
+
+
+def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:
+    """What a daemon wrote under a checksum of the log in a partition's directory. OSError.
+
+    Nothing is proven without a sound file of this log directory and the topic's id.
+    """
+    log_dir, _, name = directory.rpartition("/")
+    try:
+        partition = parse_directory_name(name).topic_partition
+        directory_id, entries = decode_proofs(filesystem.read_file(f"{log_dir}/{LOG_PROOFS}"))
+        meta = decode_meta_properties(filesystem.read_file(f"{log_dir}/{META_PROPERTIES}"))
+        metadata = filesystem.read_file(f"{directory}/{PARTITION_METADATA}")
+        topic_id = encode_id(decode_partition_metadata(metadata))
+    except (FileNotFoundError, IsADirectoryError, FormatError):
+        return NOTHING_PROVEN
+    if meta.directory_id != directory_id:
+        return NOTHING_PROVEN
+    proof = entries.get(LogKey(topic_id, partition.partition), NOTHING_PROVEN)
+    if not proof.is_gapless:
+        return proof
+    cleaned = _read(filesystem, f"{log_dir}/{CLEANER_OFFSET_CHECKPOINT}", decode_offsets)
+    epochs = _read(filesystem, f"{directory}/{LEADER_EPOCH_CHECKPOINT}", decode_leader_epochs)
+    is_gapless = stays_gapless(
+        proof.is_gapless,
+        was_cleaned=partition in (cleaned or ()),
+        epochs=(epoch for epoch, _ in epochs or ()),
+    )
+    return replace(proof, is_gapless=is_gapless)
+
+
+def _read(filesystem: ReadFilesystem, path: str, decode: Callable[[bytes], T]) -> T | None:
+    """A checkpoint; None where there is none that can be read."""
+    try:
+        return decode(filesystem.read_file(path))
+    except (FileNotFoundError, IsADirectoryError, FormatError):
+        return None

@@ -1,6 +1,6 @@
-"""A log without a daemon: a machine on which nothing is scheduled, and what a tool tells of a log.
+"""A log without a daemon, for tools that work on a copy: nothing is scheduled, one thread.
 
-For tools that work on a copy. The state is told in the oracle kit's words. One thread.
+The state of a log is described in the words of the oracle kit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What batch headers tell of a log, almost without opening it: how many records, and from when.
 
-Each segment is walked once, as far as it goes; what is appended afterwards is walked by the next
-look, so that a look at a quiet log costs no read. Records below the log start do not count: those
-of the segment that the log start divides are walked a second time, up to there, and the one batch
-that it divides is opened where compaction left holes in it. Transaction markers are no records;
-those of aborted transactions are, as who reads uncommitted sees them. A clean replaces segments and
+Each segment is walked once, up to its end; what is appended afterwards is walked by the next count,
+so that a count of a quiet log costs no read. Records below the log start do not count: those of the
+segment that the log start divides are walked a second time, up to there, and the one batch that it
+divides is opened where compaction left holes in it. Transaction markers are no records; those of
+aborted transactions are, as readers of uncommitted records see them. A clean replaces segments and
 nothing rewrites one, so that a count by identity holds.
 
 One thread at a time; reads what is published, by handles of its own that leave the page cache as it

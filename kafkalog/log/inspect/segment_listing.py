@@ -1,13 +1,10 @@
-"""What an operator sees of each segment of one log: bounds, sizes, its last moment, index entries.
+"""What an operator sees of the segments of one log, and where an offset lies in it.
 
-Owns nothing. For threads that may block: the last moment of a segment that was never asked is read,
-once, and index entries are counted where the files are. A segment that deletion overtakes meanwhile
-is listed as it was.
-
-Where an offset lies in a log: its segment, the index entries around it, the byte of its batch.
-
-Owns nothing. For threads that may block: reads index entries and up to an index interval of a
-segment. A segment that compaction or deletion takes meanwhile is UnknownSegment.
+Bounds, sizes, last timestamp and index entries of each segment; of an offset its segment, the index
+entries around it and the byte of its batch. Owns nothing. For threads that may block: a timestamp
+that is not known yet is read once, index entries are counted in the files, and an offset costs up
+to an index interval of a segment. A segment that is deleted meanwhile is listed as it was; asked
+for an offset in it, UnknownSegment.
 """
 
 from __future__ import annotations
@@ -18,9 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.errors import CorruptIndex, UnknownSegment
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention import execute
-from kafkalog.log.segment.offset_index import OffsetIndex
+from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
 from kafkalog.log.segment.segment_reader import position_of
-from kafkalog.log.segment.time_index import TimeIndex
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:

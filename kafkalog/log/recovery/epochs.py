@@ -1,15 +1,13 @@
-"""RecoveredEpochs: leader epochs that recovery met in batches, and which of them are believed.
+"""Leader epochs that a load finds in batches: which are believed, and how a checkpoint is rebuilt.
 
 An epoch lies outside the batch's CRC. Epochs never fall along a log, so one that a later batch
 contradicts by a smaller one is rot, and is not adopted; adopting it would hide every true one below
-it. What its neighbours or the checkpoint prove it to have been, ``correct`` finds.
-Differs from Kafka, which adopts each epoch above those before it (``adopt_as_kafka``). One thread,
-in the loader.
+it. ``RecoveredEpochs.correct`` finds what it was, as far as its neighbours or the checkpoint prove
+it. A damaged leader-epoch-checkpoint is rebuilt from the batches, in one read of the whole log;
+only epochs in which nothing was written are lost.
 
-A damaged leader-epoch-checkpoint, made anew from the batches, each of which has its epoch.
-
-Lost for good are only epochs in which nothing was written. Reads the whole log once. One thread, in
-the loader. Differs from Kafka, which gives up the log directory or does not start at all.
+One thread, in the loader. Differs from Kafka, which adopts each epoch above those before it
+(``adopt_as_kafka``), and gives up the log directory, or does not start, for a damaged checkpoint.
 """
 
 from __future__ import annotations

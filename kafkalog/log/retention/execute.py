@@ -2,13 +2,13 @@
 
 Owns nothing. ``facts_of`` and ``plan_of`` read what is published and may be called on any thread
 (largest timestamps of segments that were never asked may come from their time index, which blocks);
-the three steps are the writer thread's, and between them somebody waits for the disk:
+the three steps are the writer thread's, and between them the caller waits for the disk:
 
 ``begin``        rolls when all are to go. Then a flush of everything: else a power cut could take
                  the new segment's name and leave the old ones deleted, and the log would start
                  again at offset 0 and give acknowledged offsets twice.
 ``raise_start``  moves the log start. Then the start-offset checkpoint: renames need not become
-                 durable in their order, and what comes back below the log start is nobody's.
+                 durable in their order, and what comes back below the log start is not served.
 ``finish``       renames what lies below the log start, in as many turns as it takes. What a crash
                  leaves goes with the next pass.
 
@@ -52,7 +52,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Segments(Sequence[SegmentFacts]):
-    """Facts of segments, made when they are looked at: most passes look at one or two."""
+    """Facts of segments, made when they are asked for: most passes need one or two."""
 
     def __init__(self, segments: tuple[LogSegment, ...], *, may_block: bool = True) -> None:
         self._segments = segments
@@ -83,7 +83,7 @@ def inspect(
 ) -> tuple[tuple[LogSegment, ...], LogFacts]:
     """The published segments and the facts of these very segments.
 
-    Where the facts of one need the disk, looking at them raises WouldBlock unless ``may_block``.
+    Where the facts of one need the disk, asking for them raises WouldBlock unless ``may_block``.
     """
     high_watermark = log.high_watermark  # before the segments and the end: it is never above them
     segments = log.segments.values
@@ -99,7 +99,7 @@ def inspect(
 
 
 def read_all(facts: LogFacts) -> LogFacts:
-    """All segments looked at now: they no longer grow, and their sum is the log's size."""
+    """The facts of all segments, read now: they no longer grow, and their sum is the log's size."""
     segments = tuple(facts.segments)
     size_bytes = sum(map(attrgetter("size_bytes"), segments))
     return facts._replace(segments=segments, size_bytes=size_bytes)
@@ -138,7 +138,7 @@ def begin(log: UnifiedLog, planned: RetentionPlan) -> int:
 def raise_start(
     log: UnifiedLog, now_ms: int, flushed_base: int, hold: Hold | None = None
 ) -> tuple[Deletion, ...]:
-    """Move the log start behind what a pass lets go, and say why; what ``finish`` will delete.
+    """Move the log start after what a pass deletes, and say why; what ``finish`` will delete.
 
     flushed_base    from ``begin``; segments above it, which appends may have rolled since, stay
     """
@@ -159,7 +159,7 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
     if log.disputed_start_offset is not None:
         return ()
     start = log.log_start_offset
-    # From the oldest on and no further: a slice of a log of many segments looks at few of them.
+    # From the oldest on and no further: a part of a log of many segments reads few of them.
     below = takewhile(lambda pair: pair[1].base_offset <= start, pairwise(log.segments))
     gone = tuple(segment for segment, _ in islice(below, most))
     log.delete_segments(gone, "segment deletion")
@@ -169,7 +169,7 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
 def take_oldest(
     log: UnifiedLog, now_ms: int, hold: Hold | None = None
 ) -> tuple[tuple[Deletion, ...], tuple[Deleted, ...]]:
-    """Delete the oldest segment that a pass lets go, and say why; empty when there is none.
+    """Delete the oldest segment that a pass deletes, and say why; empty when there is none.
 
     The segment behind it, with its name, is durable already: nothing has to be waited for.
     """

@@ -45,10 +45,9 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.integers import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkalog.log.segment import index_repair, segment_reader, segment_recovery
-from kafkalog.log.segment.offset_index import OffsetIndex
+from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
 from kafkalog.log.segment.segment_file import SegmentFile
 from kafkalog.log.segment.segment_files import SegmentFiles
-from kafkalog.log.segment.time_index import TimeIndex
 from kafkalog.log.segment.transaction_index import TransactionIndex
 from kafkalog.log.values import (
     MAX_RELATIVE_OFFSET,

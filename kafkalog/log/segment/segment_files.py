@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.offset_index import OffsetIndex
+    from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
     from kafkalog.log.segment.segment_file import SegmentFile
-    from kafkalog.log.segment.time_index import TimeIndex
     from kafkalog.log.segment.transaction_index import TransactionIndex
 
 HEADER = struct.Struct(">qi11xi8xq")  # base offset, length, last offset delta, max timestamp

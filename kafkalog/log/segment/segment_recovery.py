@@ -1,22 +1,17 @@
-"""Recovery of a segment: find the last good batch, rebuild the three indexes.
+"""Recovery of a segment: find the last good batch, and the index entries that its batches lead to.
 
-Runs in the loader, before anybody else sees the segment; ``remember_entries`` alone is for any
-thread and changes no file. One walk: per chunk one kernel call checks the batches and one more
-applies the index cadence (log-lifecycle 4), so no Python runs per batch. Nothing is cut before the
-walk is over.
-A crash in the middle is harmless: there is no clean-shutdown mark, so it runs again. Of a segment
-below the recovery point, which no later start scans, an empty time index says so: see ``recover``.
+Runs in the loader, before others see the segment; ``remember_entries`` alone is for any thread and
+changes no file. One walk: per chunk one kernel call checks the batches and one more applies the
+index cadence (``IndexCadence``, log-lifecycle 4), so no Python runs per batch. Nothing is cut
+before the walk is over. A crash in the middle is harmless: there is no clean-shutdown mark, so it
+runs again. Of a segment below the recovery point, which no later start scans, an empty time index
+says so: see ``recover``.
 
 Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
 below the last offset before it counts as the first bad one, where Kafka notices it only when it
 meets an index entry and then drops the whole segment. Which bad batches are a torn tail and which
-are rot is the loader's question: it is asked where the walk meets one. With a judge the batches are
-also held against what follows them, so that the rotten one of two is the bad one.
-
-IndexCadence: the index entries that the batches of a segment lead to, found again from a walk.
-
-Owns the state that goes from chunk to chunk and the entries so far; the rule is the kernel's
-(``kernels/records/index_build``, log-lifecycle 4). Never touches a disk. One thread.
+are rot is the loader's decision: its ``Judge`` is asked where the walk meets one. With a judge the
+batches are also compared with what follows them, so that the rotten one of two is the bad one.
 """
 
 from __future__ import annotations
@@ -32,9 +27,8 @@ from kafkalog.errors import CorruptIndex
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, MalformedBatch, read_header
 from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
-from kafkalog.log.segment.offset_index import OffsetEntries, offset_entries
+from kafkalog.log.segment.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
 from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
-from kafkalog.log.segment.time_index import TimeEntries, time_entries
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""SegmentSwap: cleaned segments take the place of the ones they were made of, whole or not at all.
+"""Cleaned segments: how they are written, and how they replace their sources, whole or not at all.
 
 Theory. File names alone say how far a swap is, and the loader (Kafka's or ours) ends or undoes it:
 while the lowest new segment has a ``.cleaned`` file the old segments count; once all are ``.swap``
 the new ones do, and everything old within [least base, greatest next offset) is deleted. That
 holds for every subset of renames only if some are durable before others (Kafka leaves that to the
-file system), so the cleaner's thread syncs between the turns of the writer, which never syncs.
+file system), so the cleaner's thread syncs between the turns of the writer, which never syncs. A
+crash before the swap leaves ``.cleaned`` files (``CleanedSegment``), which every load removes.
 
 | step | thread | what | a crash in it loads |
 | --- | --- | --- | --- |
@@ -15,7 +16,7 @@ file system), so the cleaner's thread syncs between the turns of the writer, whi
 | end | any | ``delete-file`` after the delay | new |
 
 A ``.log`` gets its final name before its indexes: beside a ``.log.swap`` the loader takes a final
-index for an old one. Of old segments that start behind the last record kept the loader knows
+index for an old one. Of old segments that start after the last retained record the loader knows
 nothing; *blanks*, empty ``.swap`` files of the last such segment, widen the range over them and
 are removed when all old names are gone. A crash before that leaves an empty segment more.
 
@@ -39,17 +40,132 @@ from kafkalog.format.disk.file_names import (
     SWAP_SUFFIX,
     segment_file_name,
 )
+from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.log.segment.log_segment import MAX_SEGMENT_BYTES, LogSegment
 from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.segment_recovery import IndexCadence, SegmentOffsetOverflow, entries_of
+from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from kafkalog.env.filesystem import Buffer
+    from kafkalog.format.records.batch_scan import BatchRows
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.local_log import LocalLog, OnWriter
-    from kafkalog.log.segment.log_segment import LogSegment
+    from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.segment.segment_file import MovableDirectory
+    from kafkalog.log.values import AbortedTransaction
 
 _log = structlog.get_logger(__name__)
 _BASE_OFFSET = attrgetter("base_offset")
+
+
+class CleanedSegment:
+    """A segment under the name ``.cleaned`` while its batches are being written.
+
+    It becomes like one that was appended to in one go: the same index cadence, the forced last time
+    index entry, trimmed indexes, and the modification time of the last source. No Python statement
+    per batch: the index entries come from the cadence kernel and are written at the end. The thread
+    that cleans. Nothing is synced here: ``SegmentSwap.prepare`` does.
+    Source: Kafka's UnifiedLog.createNewCleanedSegment. Differs from Kafka: an index that is smaller
+    than the entries of the merged segment stays sparse at its end, where Kafka gives up.
+    """
+
+    __slots__ = ("_cadence", "_config", "_directory", "_environment", "_segment", "size_bytes")
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: MovableDirectory,
+        base_offset: int,
+        config: LogConfig,
+    ) -> None:
+        """Make the ``.log.cleaned``, without what an earlier attempt left behind."""
+        self._environment = environment
+        self._directory = directory
+        self._config = config
+        remove_cleaned_files(environment, directory, base_offset)
+        self._segment = self._closed(base_offset, size_bytes=0, last_modified_ms=0, aborted=False)
+        self._segment.log_file.pin_for_write(create=True)
+        self._cadence = IndexCadence(config.index_interval_bytes)
+        self.size_bytes = 0
+
+    @property
+    def base_offset(self) -> int:
+        """Of the segment."""
+        return self._segment.base_offset
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether positions still fit: a segment holds at most 2^31 - 1 bytes."""
+        return self.size_bytes + size_bytes <= MAX_SEGMENT_BYTES
+
+    def append(self, data: Buffer, rows: BatchRows) -> None:
+        """Write whole batches at the end; ``rows`` are those of ``data``, not none.
+
+        Raises SegmentOffsetOverflow before anything is written, and OSError: ``delete`` it then.
+        """
+        last_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1])
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflow(self.base_offset, last_offset)
+        assert self.has_room_for(len(data)), "the caller asked before"
+        self._segment.log_file.pin_for_write().pwrite(data, self.size_bytes)
+        self._cadence.add(rows, self.size_bytes)
+        self.size_bytes += len(data)
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Entries of the transaction index, by rising last offset."""
+        for each in transactions:
+            self._segment.transaction_index.append(each)
+
+    def finish(self, last_modified_ms: int) -> LogSegment:
+        """Write the indexes, set the modification times; the closed ``.cleaned`` segment."""
+        segment = self._segment
+        offsets, times = entries_of(segment, self._cadence)
+        segment.offset_index.replace_entries(offsets)
+        segment.time_index.replace_entries(times)
+        nothing = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        segment.restore(self.size_bytes, self._cadence.largest or nothing)
+        segment.seal()
+        segment.close_handles()
+        for file in (segment.log_file, segment.offset_index.file, segment.time_index.file):
+            self._environment.filesystem.set_mtime_ms(file.path, last_modified_ms)
+        return self._closed(
+            self.base_offset,
+            size_bytes=self.size_bytes,
+            last_modified_ms=last_modified_ms,
+            aborted=segment.transaction_index.exists,
+        )
+
+    def delete(self) -> None:
+        """Give it up: none of its files stays."""
+        self._segment.close_handles()
+        remove_cleaned_files(self._environment, self._directory, self.base_offset)
+
+    def _closed(
+        self, base_offset: int, *, size_bytes: int, last_modified_ms: int, aborted: bool
+    ) -> LogSegment:
+        return LogSegment(
+            self._environment,
+            self._directory,
+            base_offset,
+            self._config,
+            size_bytes=size_bytes,
+            last_modified_ms=last_modified_ms,
+            has_transaction_index=aborted,
+            suffix=CLEANED_SUFFIX,
+        )
+
+
+def remove_cleaned_files(
+    environment: LogEnvironment, directory: MovableDirectory, base_offset: int
+) -> None:
+    """Delete the ``.cleaned`` files of a base; missing ones are fine."""
+    filesystem = environment.filesystem
+    for suffix in SEGMENT_SUFFIXES:
+        path = f"{directory.path}/{segment_file_name(base_offset, suffix, CLEANED_SUFFIX)}"
+        if filesystem.exists(path):
+            filesystem.unlink(path)
 
 
 class StagedFile(NamedTuple):

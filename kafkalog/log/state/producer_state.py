@@ -1,14 +1,10 @@
-"""ProducerStateEntry: what a log remembers of one producer.
+"""What a log remembers of one producer, and the changes that one append makes to it.
 
-Plain values of the writer thread; touches nothing else. The last five batches are kept, so that a
-retry of any of the five requests a producer may have in flight is recognised.
-Source: Kafka's ProducerStateEntry, BatchMetadata.
-
-ProducerAppendInfo: the changes that one append would make to one producer.
-
-Works on a copy, so a refused or failed append leaves no trace; the manager takes the result over
-only after the bytes are written. Writer thread (recovery: the loader).
-Source: Kafka's ProducerAppendInfo, log-lifecycle 2.
+``ProducerStateEntry`` keeps the last five batches, so that a retry of any of the five requests that
+a producer may have in flight is recognised. ``ProducerAppendInfo`` works on a copy: a refused or
+failed append leaves no trace, and the manager takes the result over after the bytes are written.
+Plain values of the writer thread (in recovery: the loader's).
+Source: Kafka's ProducerStateEntry, BatchMetadata and ProducerAppendInfo, log-lifecycle 2.
 """
 
 from __future__ import annotations

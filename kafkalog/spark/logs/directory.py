@@ -36,7 +36,7 @@ from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.format.records.record import read_records
 from kafkalog.format.topic_names import TopicPartition, encode_id
-from kafkalog.log.inspect.directory_proof import proof_of
+from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.object_store import filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (

@@ -33,7 +33,7 @@ from kafkalog.format.offset_ranges import lost_in_gap
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, is_committed, scan, spans_of
 from kafkalog.format.records.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.log.inspect.directory_proof import proof_of
+from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.object_store import filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
     LISTINGS_MAX,

@@ -64,6 +64,7 @@ from kafkalog.server.console import delete_records as console_delete_records
 from kafkalog.server.console import offsets as console_offsets
 from kafkalog.server.console import records as console_records
 from kafkalog.server.console import views as console_views
+from kafkalog.server.fetch import fetch as raw_fetch
 from kafkalog.server.fetch import native as native_fetch
 from kafkalog.server.fetch import offsets
 from kafkalog.server.fetch import v2 as v2_fetch
@@ -80,6 +81,7 @@ ROUTE_TABLES = (
     v2_fetch.ROUTES,
     native_fetch.ROUTES,
     batches.ROUTES,
+    raw_fetch.ROUTES,
     producers.ROUTES,
     sinks.ROUTES,
     offsets.ROUTES,

@@ -38,8 +38,8 @@ from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from kafkalog.observe.metrics import Metrics
+from kafkalog.server.produce.append import PartitionTarget, prepare
 from kafkalog.server.produce.json_body import Formats
-from kafkalog.server.produce.partition_batches import PartitionTarget, prepare
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 from tests.sim.sim_manager import SimRules, Sink
 

@@ -19,8 +19,8 @@ from kafkalog.format.wire.arrow_reader import ArrowReader
 from kafkalog.format.wire.arrow_writer import ArrowWriter
 from kafkalog.format.wire.record_text import ArrayRecords, LineRecords
 from kafkalog.format.wire.record_writer import Bounds, RecordRead, RecordShape, WriterFactory
+from kafkalog.server.produce.append import PartitionTarget, make_batches
 from kafkalog.server.produce.json_body import DecodedRecords, Formats, columns_of, parse_documents
-from kafkalog.server.produce.partition_batches import PartitionTarget, make_batches
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 from tests.bench.micro import CONFIG, INFLATED_MAX, NOW_MS, show
 

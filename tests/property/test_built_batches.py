@@ -24,8 +24,8 @@ from kafkalog.format.records.batch_builder import (
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.validator import validate, validate_built
 from kafkalog.log.values import AppendOrigin, ValidatedRecords
+from kafkalog.server.produce.append import PartitionTarget, make_batches, prepare
 from kafkalog.server.produce.json_body import Formats, columns_of, parse
-from kafkalog.server.produce.partition_batches import PartitionTarget, make_batches, prepare
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 
 NOW_MS = 1_700_000_000_000

@@ -19,9 +19,9 @@ from kafkalog.server.produce.json_body import (
     decode_together,
 )
 from kafkalog.server.produce.v3 import V3Dialect
+from kafkalog.server.protocol.bodies import NotJson
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import EmbeddedFormat
-from kafkalog.server.protocol.schemas import NotJson
 
 if TYPE_CHECKING:
     from kafkalog.server.produce.json_body import Dialect

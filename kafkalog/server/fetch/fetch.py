@@ -1,16 +1,38 @@
-"""One fetch from one partition with long poll: shared by the raw and the JSON routes."""
+"""Fetches from one partition with long poll, and the route of raw batches (http-api.md N2)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
+from kafkalog.format.records.batch_scan import committed_batches
 from kafkalog.log.values import Isolation
+from kafkalog.server.api import api_of
+from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.media_types import RECORD_BATCHES
+from kafkalog.server.protocol.parameters import ISOLATION, IntegerParameter, partition_of, topic_of
+from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo
     from kafkalog.server.api import Api
+
+ROUTES = web.RouteTableDef()
+_ANY_BYTES = {"type": "string", "format": "binary"}
+_FETCH_HEADERS = (
+    "Kafka-Base-Offset",
+    "Kafka-Next-Offset",
+    "Kafka-High-Watermark",
+    "Kafka-Log-Start-Offset",
+    "Kafka-Up-To-Date",
+)
+_OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
+_MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
+_MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
+_MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)
 
 
 async def fetch(
@@ -62,3 +84,42 @@ def fetch_headers(info: FetchDataInfo) -> dict[str, str]:
     if info.next_offset >= info.high_watermark:
         headers["Kafka-Up-To-Date"] = "true"
     return headers
+
+
+@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")
+@endpoint(
+    "fetchBatches",
+    "fetch",
+    Access(Action.READ, Resource.TOPIC),
+    {
+        200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
+        204: Answer("The wait ended empty, or all was aborted.", headers=_FETCH_HEADERS),
+    },
+    parameters=(_OFFSET, _MAX_BYTES, _MIN_BYTES, _MAX_WAIT_MS, ISOLATION),
+    errors=(41001, 41601, 42903),
+)
+async def read(request: web.Request) -> web.Response:
+    """Raw batches from the one that holds an offset on, with long poll.
+
+    With read_committed those of aborted transactions are left out; ``Kafka-Next-Offset`` is
+    after them, also when nothing is left (204).
+    """
+    api = api_of(request)
+    log = api.operations.partition_log(topic_of(request), partition_of(request))
+    info: FetchDataInfo = await fetch(
+        api,
+        log,
+        _OFFSET.read(request),
+        max_bytes=min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes),
+        min_bytes=_MIN_BYTES.read(request),
+        max_wait_ms=min(_MAX_WAIT_MS.read(request), api.config.http_max_wait_ms),
+        isolation=ISOLATION.read(request),
+    )
+    headers = fetch_headers(info)
+    data = info.data
+    if info.aborted:
+        aborted = [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted]
+        data = committed_batches(data, aborted)
+    if not len(data):
+        return web.Response(status=204, headers=headers)
+    return bytes_reply(data, content_type=RECORD_BATCHES, headers=headers)

@@ -1,4 +1,4 @@
-"""Appends of a request: its batches go to their partitions; each record gets a result.
+"""Appends of a request: its records become a batch per partition; each record gets a result.
 
 All produce routes share what is here: auto-creation of the topic, the topic's rules, the writer's
 queue and the results in request order. Three headers name the producer of a request's records as
@@ -20,11 +20,10 @@ from kafkalog.errors import InvalidRecord, KafkalogError, RecordBatchTooLarge, U
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
 from kafkalog.format.records.batch_builder import NO_PRODUCER, ProducerStamp, build_plain_batch
 from kafkalog.format.wire.json_page import write_receipt, write_receipts
-from kafkalog.log.validator import faults_of_records
+from kafkalog.log.validator import faults_of_records, validate_built
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.produce.answers import Receipt
-from kafkalog.server.produce.json_body import Fault
-from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget
+from kafkalog.server.produce.json_body import Fault, columns_of, parse, single_batch
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
 
 if TYPE_CHECKING:
@@ -34,10 +33,12 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from kafkalog.broker.catalog import OpenTopic
-    from kafkalog.format.records.batch_builder import RecordColumns
+    from kafkalog.format.records.batch_builder import BuiltBatch, RecordColumns
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.api import Api
     from kafkalog.server.produce.answers import Durability
+    from kafkalog.server.produce.json_body import DecodedRecords, Formats
 
     Int64s = npt.NDArray[np.int64]
 
@@ -51,6 +52,34 @@ _KEEPS_PLAIN = ("producer", "uncompressed")
 
 T = TypeVar("T")
 Outcome = LogAppendInfo | Fault
+
+
+_ONLY_RECORD = np.zeros(1, np.int64)  # the selection of a request that holds one record
+_ONLY_RECORD.flags.writeable = False
+
+
+class PartitionTarget(NamedTuple):
+    """Where records may go: ``partition`` is the path's, if it names one."""
+
+    partition_count: int
+    partition: int | None
+    null_key_partition: int
+
+
+class PartitionBatch(NamedTuple):
+    """The batch of one partition; ``selection`` are the request's record numbers, int64[n]."""
+
+    partition: int
+    selection: npt.NDArray[np.int64]
+    built: BuiltBatch
+
+    def validate(
+        self, config: LogConfig, now_ms: int, max_decompressed_bytes: int
+    ) -> ValidatedRecords:
+        """Against the topic's rules."""
+        return validate_built(
+            self.built, config, now_ms, max_decompressed_bytes=max_decompressed_bytes
+        )
 
 
 @dataclass(slots=True)
@@ -158,6 +187,47 @@ def mixed_receipts(
         else Receipt(partition=partition, offset=offset, error_code=None, error=None)
         for number, (partition, offset) in enumerate(zip(partitions, offsets, strict=True))
     ]
+
+
+def prepare(
+    data: bytes, formats: Formats, now_ms: int, max_records: int, target: PartitionTarget
+) -> tuple[int, list[PartitionBatch]]:
+    """(record count, one batch a partition) of a v2 produce body; raises as ``parse``."""
+    records = parse(data, formats, max_records=max_records)
+    if len(records) == 1 and (target.partition is not None or target.partition_count == 1):
+        built = single_batch(records[0], now_ms=now_ms)
+        if built is not None:
+            return 1, [PartitionBatch(target.partition or 0, _ONLY_RECORD, built)]
+    decoded = columns_of(records, formats, now_ms=now_ms)
+    return len(decoded), make_batches(decoded, target)
+
+
+def make_batches(
+    records: DecodedRecords, target: PartitionTarget, producer: ProducerStamp = NO_PRODUCER
+) -> list[PartitionBatch]:
+    """Group by partition: a record's own, else the path's, else by key, else null_key_partition.
+
+    producer    is in the header of each, so the caller passes one only for a single batch
+    """
+    columns = records.columns
+    partition_count, partition, null_key_partition = target
+    if records.partitions is None and (partition is not None or partition_count == 1):
+        everything = np.arange(len(columns), dtype=np.int64)
+        built = build_plain_batch(columns, everything, producer)
+        return [PartitionBatch(partition or 0, everything, built)]
+    if partition is not None:
+        chosen = np.full(len(columns), partition, np.int64)
+    else:
+        chosen = columns.partitions(partition_count)
+        chosen[chosen < 0] = null_key_partition
+    if records.partitions is not None:
+        chosen = np.where(records.partitions >= 0, records.partitions, chosen)
+    batches = []
+    for number in np.unique(chosen).tolist():
+        selection = np.flatnonzero(chosen == number).astype(np.int64)
+        built = build_plain_batch(columns, selection, producer)
+        batches.append(PartitionBatch(number, selection, built))
+    return batches
 
 
 def default_acks(api: Api, topic: str, partition: int | None) -> Acks:

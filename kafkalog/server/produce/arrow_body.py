@@ -22,9 +22,8 @@ from kafkalog.format.wire.arrow_messages import (
     UnusableColumn,
     inflated_bytes,
 )
-from kafkalog.server.produce.append import prepare_for, renumbered, submit_each
+from kafkalog.server.produce.append import make_batches, prepare_for, renumbered, submit_each
 from kafkalog.server.produce.json_body import DecodedGroup, DecodedRecords
-from kafkalog.server.produce.partition_batches import make_batches
 from kafkalog.server.produce.stream import AppendStream
 from kafkalog.server.protocol.bodies import too_large
 from kafkalog.server.protocol.errors import ApiError
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.format.wire.arrow_reader import ArrowReader, ArrowRecords
     from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.append import Submitted, Terms
+    from kafkalog.server.produce.append import PartitionBatch, PartitionTarget, Submitted, Terms
     from kafkalog.server.produce.json_body import Fault
-    from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget
     from kafkalog.server.produce.stream import ResponseWriter
     from kafkalog.server.protocol.arrow import ArrowFormats
     from kafkalog.server.protocol.bodies import BodyStream

@@ -1,4 +1,4 @@
-"""Raw record batches in and out: the path with no Python work per record (http-api.md N1, N2)."""
+"""Appends of raw record batches: no Python statement runs per record (http-api.md N1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from aiohttp import web
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import KafkalogError
-from kafkalog.format.records.batch_scan import committed_batches
 from kafkalog.format.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -16,9 +15,8 @@ from kafkalog.format.records.record_batch import (
     is_transactional,
 )
 from kafkalog.log.validator import validate
-from kafkalog.log.values import AppendOrigin, FetchDataInfo
+from kafkalog.log.values import AppendOrigin
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.fetch.fetch import fetch, fetch_headers
 from kafkalog.server.produce.answers import AppendAnswer
 from kafkalog.server.produce.append import durability_header, refuse_producer
 from kafkalog.server.protocol.bodies import Body
@@ -29,14 +27,12 @@ from kafkalog.server.protocol.parameters import (
     ACKS,
     EXPECTED_OFFSET,
     FLUSH,
-    ISOLATION,
-    IntegerParameter,
     acks_of,
     expected_offset_of,
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.replies import bytes_reply, json_reply
+from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
@@ -47,13 +43,6 @@ ROUTES = web.RouteTableDef()
 _INLINE_BYTES = 256 << 10
 _ANY_BYTES = {"type": "string", "format": "binary"}
 _BATCHES_BODY = {RECORD_BATCHES: _ANY_BYTES, OCTET_STREAM: _ANY_BYTES}
-_FETCH_HEADERS = (
-    "Kafka-Base-Offset",
-    "Kafka-Next-Offset",
-    "Kafka-High-Watermark",
-    "Kafka-Log-Start-Offset",
-    "Kafka-Up-To-Date",
-)
 _APPEND_ERRORS = (
     40005,  # acks of a transactional batch
     *(40905, 40906, 40908, 41201),  # sequence, epoch, transaction, expected offset
@@ -61,10 +50,6 @@ _APPEND_ERRORS = (
     *(42209, 42210, 42211, 42212, 42213),  # the batch itself
     *(50003, 50302, 50701),
 )
-_OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
-_MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
-_MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
-_MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)
 
 
 def _is_quick(data: bytes) -> bool:
@@ -155,42 +140,3 @@ async def append(request: web.Request) -> web.Response:
         duplicate=info.duplicate,
     )
     return json_reply(answer, headers=durability_header(acks))
-
-
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")
-@endpoint(
-    "fetchBatches",
-    "fetch",
-    Access(Action.READ, Resource.TOPIC),
-    {
-        200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
-        204: Answer("The wait ended empty, or all was aborted.", headers=_FETCH_HEADERS),
-    },
-    parameters=(_OFFSET, _MAX_BYTES, _MIN_BYTES, _MAX_WAIT_MS, ISOLATION),
-    errors=(41001, 41601, 42903),
-)
-async def read(request: web.Request) -> web.Response:
-    """Raw batches from the one that holds an offset on, with long poll.
-
-    With read_committed those of aborted transactions are left out; ``Kafka-Next-Offset`` is
-    after them, also when nothing is left (204).
-    """
-    api = api_of(request)
-    log = api.operations.partition_log(topic_of(request), partition_of(request))
-    info: FetchDataInfo = await fetch(
-        api,
-        log,
-        _OFFSET.read(request),
-        max_bytes=min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes),
-        min_bytes=_MIN_BYTES.read(request),
-        max_wait_ms=min(_MAX_WAIT_MS.read(request), api.config.http_max_wait_ms),
-        isolation=ISOLATION.read(request),
-    )
-    headers = fetch_headers(info)
-    data = info.data
-    if info.aborted:
-        aborted = [(each.producer_id, each.first_offset, each.last_offset) for each in info.aborted]
-        data = committed_batches(data, aborted)
-    if not len(data):
-        return web.Response(status=204, headers=headers)
-    return bytes_reply(data, content_type=RECORD_BATCHES, headers=headers)

@@ -29,9 +29,9 @@ from kafkalog.format.records.batch_builder import (
 )
 from kafkalog.format.timestamps import iso_ms
 from kafkalog.format.wire.json_documents import Lines
+from kafkalog.server.protocol.bodies import NotJson, check_json
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import EmbeddedFormat
-from kafkalog.server.protocol.schemas import NotJson, check_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

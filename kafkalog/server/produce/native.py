@@ -19,10 +19,13 @@ from kafkalog.server.api import Api, api_of
 from kafkalog.server.produce.answers import ProduceReceipt, ProduceSummary
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
+    PartitionBatch,
+    PartitionTarget,
     Terms,
     append_all,
     default_acks,
     durability_header,
+    make_batches,
     prepare_for,
     producer_of,
     results_of,
@@ -38,7 +41,6 @@ from kafkalog.server.produce.json_body import (
     parse_documents,
     parse_lines,
 )
-from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget, make_batches
 from kafkalog.server.produce.stream import (
     ProduceStream,
     Receipts,

@@ -30,9 +30,11 @@ from kafkalog.server.produce.answers import (
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
+    PartitionBatch,
     Results,
     Submitted,
     durability_header,
+    make_batches,
     mixed_receipts,
     prepare_for,
     renumbered,
@@ -41,8 +43,7 @@ from kafkalog.server.produce.append import (
     submit_each,
 )
 from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
-from kafkalog.server.produce.partition_batches import PartitionBatch, make_batches
-from kafkalog.server.protocol.bodies import BodyStream, DocumentStream
+from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, NotJson
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_body, error_fields
 from kafkalog.server.protocol.replies import (
     REQUEST_ID,
@@ -50,16 +51,14 @@ from kafkalog.server.protocol.replies import (
     error_reply,
     json_reply,
 )
-from kafkalog.server.protocol.schemas import NotJson
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.append import Terms
+    from kafkalog.server.produce.append import PartitionTarget, Terms
     from kafkalog.server.produce.json_body import Fault
-    from kafkalog.server.produce.partition_batches import PartitionTarget
     from kafkalog.server.protocol.bodies import DocumentGroup
 
 

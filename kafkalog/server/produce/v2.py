@@ -15,17 +15,19 @@ from kafkalog.server.produce.answers import ProduceAnswer
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
+    PartitionBatch,
+    PartitionTarget,
     Terms,
     append_all,
     durability_header,
     mixed_receipts,
+    prepare,
     prepare_for,
     refuse_producer,
     results_of,
     try_submit,
 )
 from kafkalog.server.produce.json_body import Formats
-from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget, prepare
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.media_types import (

@@ -22,9 +22,12 @@ from kafkalog.server.admin.v3 import cluster_of, v3_fault, v3_numbers
 from kafkalog.server.produce.answers import V3BatchAnswer, V3NotAppended, V3Receipt
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
+    PartitionBatch,
+    PartitionTarget,
     Terms,
     default_acks,
     durability_header,
+    make_batches,
     prepare_for,
     refuse_producer,
     renumbered,
@@ -40,7 +43,6 @@ from kafkalog.server.produce.json_body import (
     shape_errors,
     wrong_shape,
 )
-from kafkalog.server.produce.partition_batches import PartitionBatch, PartitionTarget, make_batches
 from kafkalog.server.produce.stream import (
     ProduceStream,
     Receipts,
@@ -48,13 +50,13 @@ from kafkalog.server.produce.stream import (
     Summary,
     silent_reply,
 )
-from kafkalog.server.protocol.bodies import Body
+from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, error_body
 from kafkalog.server.protocol.media_types import JSON, bare_type
 from kafkalog.server.protocol.parameters import ACKS, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
-from kafkalog.server.protocol.schemas import V3BatchRequest, V3ProducedRecord, check_json
+from kafkalog.server.protocol.schemas import V3BatchRequest, V3ProducedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,6 +20,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from kafkalog.errors import KafkalogError, NotReady
+from kafkalog.format.wire.json_page import MalformedJson, check_envelope
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.security.rate_limits import RATE_LIMITS, RateLimits
 
@@ -481,3 +482,25 @@ async def gzipped(api: BodyHost, body: bytes) -> bytes:
     if len(body) > _INLINE_BYTES:
         return await api.blocking(zlib.compress, body, _LEVEL, _GZIP_BITS)
     return zlib.compress(body, _LEVEL, _GZIP_BITS)
+
+
+class NotJson(ApiError):
+    """400: text that is no acceptable JSON; its shape was not checked."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(400, f"The body is not acceptable JSON: {reason}")
+
+
+def check_json(data: bytes, *, opening: bytes = b"", closing: bytes = b"") -> None:
+    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
+
+    Where the data is a part of JSON, ``opening`` and ``closing`` complete it: an error
+    counts the bytes of ``data``.
+    """
+    if not data and not opening:
+        raise ApiError(400, "The body is empty; send a JSON object.")
+    try:
+        check_envelope(opening + data + closing)
+    except MalformedJson as error:
+        position = min(max((error.position or 0) - len(opening), 0), len(data))
+        raise NotJson(f"{error.reason} at byte {position}") from error

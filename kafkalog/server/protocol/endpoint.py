@@ -119,11 +119,7 @@ class Endpoint:
     is_stream: bool = False  # a body may be longer than any that is read whole
     summary: str = ""
     description: str = ""
-
-    @property
-    def right(self) -> Access | None:
-        """The right that is needed; None: none."""
-        return self.access if isinstance(self.access, Access) else None
+    right: Access | None = None  # of access, if it is one
 
     @property
     def takes_json_alone(self) -> bool:
@@ -172,6 +168,7 @@ def endpoint(
             is_stream,
             summary,
             " ".join(line.strip() for line in rest.split("\n")).strip(),
+            access if isinstance(access, Access) else None,
         )
         setattr(handler, _ATTRIBUTE, spec)
         return handler

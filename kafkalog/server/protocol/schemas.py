@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
-from kafkalog.format.wire.json_page import MalformedJson, check_envelope
+from kafkalog.server.protocol.bodies import check_json
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
@@ -351,28 +351,6 @@ def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
             for problem in error.errors(include_url=False, include_context=False)
         )
         raise ApiError(shape_error, problems[0], validation_errors=problems) from error
-
-
-class NotJson(ApiError):
-    """400: text that is no acceptable JSON; its shape was not checked."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(400, f"The body is not acceptable JSON: {reason}")
-
-
-def check_json(data: bytes, *, opening: bytes = b"", closing: bytes = b"") -> None:
-    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
-
-    Where the data is a part of JSON, ``opening`` and ``closing`` complete it: an error
-    counts the bytes of ``data``.
-    """
-    if not data and not opening:
-        raise ApiError(400, "The body is empty; send a JSON object.")
-    try:
-        check_envelope(opening + data + closing)
-    except MalformedJson as error:
-        position = min(max((error.position or 0) - len(opening), 0), len(data))
-        raise NotJson(f"{error.reason} at byte {position}") from error
 
 
 _FLAGS: dict[str, object] = {"true": True, "false": False}

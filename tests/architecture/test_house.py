@@ -34,50 +34,6 @@ CIRCLES_MAX = 5
 CIRCLE_FILES_MAX = 3
 # A circle that stays: its files, and why no cut makes them better.
 CIRCLES: dict[frozenset[str], str] = {}
-# Circles that are still to be cut. A part of one is no new circle.
-CIRCLES_TO_CUT: dict[str, frozenset[str]] = {
-    "broker": frozenset(
-        {
-            "kafkalog.broker.authorized",
-            "kafkalog.broker.compaction.cleaning",
-            "kafkalog.broker.compaction.history",
-            "kafkalog.broker.directory.cordon",
-            "kafkalog.broker.groups.consumers",
-            "kafkalog.broker.groups.offsets",
-            "kafkalog.broker.log_manager",
-            "kafkalog.broker.log_stats",
-            "kafkalog.broker.moves.partition_move",
-            "kafkalog.broker.moves.partition_moves",
-            "kafkalog.broker.retention.archive_hold",
-            "kafkalog.broker.retention.retention",
-            "kafkalog.broker.startup.load",
-            "kafkalog.broker.startup.missing",
-            "kafkalog.broker.tasks",
-            "kafkalog.broker.topics.changes",
-            "kafkalog.broker.topics.topics",
-            "kafkalog.broker.transactions.coordinator",
-            "kafkalog.broker.transactions.markers",
-            "kafkalog.broker.transactions.producer_ids",
-            "kafkalog.broker.transactions.sink_table",
-        }
-    ),
-    "writer": frozenset(
-        {
-            "kafkalog.broker.directory.commands",
-            "kafkalog.broker.directory.flusher",
-            "kafkalog.broker.directory.thread_metrics",
-            "kafkalog.broker.directory.writer",
-        }
-    ),
-    "server": frozenset(
-        {
-            "kafkalog.server.api",
-            "kafkalog.server.fetch.source",
-            "kafkalog.server.protocol.bodies",
-            "kafkalog.server.security.rate_limits",
-        }
-    ),
-}
 
 # What a folder of an outer ring may be called: the features, which all of them share, ...
 FEATURES = {
@@ -136,12 +92,7 @@ def test_folders_files_and_functions_have_their_size() -> None:
 def test_no_files_import_each_other() -> None:
     """Goal: rule 2, imports for types alone included; a circle that stays has its reason."""
     found = [frozenset(each) for each in circles(imports())]
-    new = [
-        sorted(circle)
-        for circle in found
-        if circle not in CIRCLES and not any(circle <= to_cut for to_cut in CIRCLES_TO_CUT.values())
-    ]
-    assert new == []
+    assert [sorted(circle) for circle in found if circle not in CIRCLES] == []
     assert set(CIRCLES) <= set(found), "cut: take it off the list"
     assert len(CIRCLES) <= CIRCLES_MAX
     assert all(len(circle) <= CIRCLE_FILES_MAX for circle in CIRCLES)

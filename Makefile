@@ -82,16 +82,16 @@ contracts: $(DEV_READY) | build
 
 check: lint type contracts ## lint, types and import contracts
 
-test: ## check and the tests that need no Java: about 8 minutes on two processors
+test: ## check, and the tests that need no Java (8 minutes on two processors)
 	@$(STAGES) test
 
-ci: ## the gate, which .ci/run calls: test, a smoke with Kafka's classes and one with Spark (about 10 minutes, at most 20)
+ci: ## the gate (.ci/run): test, short tests with Kafka's classes and with Spark (10 to 20 minutes)
 	@$(STAGES) gate
 
-nightly: ## everything else too, to its end whatever fails; goes on after an interruption (FRESH=1 starts over)
+nightly: ## all further stages, also after failures; continues after an interruption (FRESH=1 starts over)
 	@$(STAGES) nightly
 
-weekly: ## what takes hours: long fuzz, 200 kills of a stream
+weekly: ## stages of hours: long fuzz, 200 kills of a stream
 	@$(STAGES) weekly
 
 # ---- stages; who runs them and beside what: tests/tools/stages.py
@@ -124,19 +124,19 @@ oracle-smoke: $(KERNELS_READY) $(DEV_READY) | build
 spark-smoke: spark-setup | build
 	@$(PYTEST) -m "spark and gate" tests/spark
 
-own-daemons: $(KERNELS_READY) $(DEV_READY) | build ## the tests that start daemons of their own
+own-daemons: $(KERNELS_READY) $(DEV_READY) | build ## tests that start separate daemons
 	@$(PYTEST) -m "own_daemon and not (gate or slow or $(KINDS))" tests
 
 oracle: $(KERNELS_READY) $(DEV_READY) | build ## compare with a real Apache Kafka (needs Java 17 and Maven)
 	@$(PYTEST) -m "oracle and not spark" tests/oracle
 
-prometheus: $(KERNELS_READY) $(DEV_READY) | build ## alerts and dashboards on a real Prometheus (Debian's, fetched when there is none)
+prometheus: $(KERNELS_READY) $(DEV_READY) | build ## alerts and dashboards on a real Prometheus (fetches Debian's if none is installed)
 	@KAFKALOG_PROMETHEUS=required $(PYTEST) -m prometheus tests/operate
 
-console-test: $(KERNELS_READY) $(CONSOLE_READY) | build ## the console in a real Chromium (Debian's, installed when there is none; needs npm)
+console-test: $(KERNELS_READY) $(CONSOLE_READY) | build ## the console in a real Chromium (installs Debian's if there is none; needs npm)
 	@KAFKALOG_CONSOLE=required $(PYTEST) -m console tests/console
 
-screenshots: $(KERNELS_READY) $(CONSOLE_READY) ## make the pictures of docs/images anew (as console-test)
+screenshots: $(KERNELS_READY) $(CONSOLE_READY) ## update the pictures of docs/images (needs the same as console-test)
 	@$(BIN)/python -m tests.console.screenshots
 
 spark-setup: $(KERNELS_READY) $(SPARK_READY) ## add pyspark, pyarrow and pyiceberg to .venv
@@ -148,13 +148,13 @@ pipeline: spark-setup | build ## a generated day of telemetry through daemon, Sp
 spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
 	@$(PYTEST) -m spark tests/spark
 
-spark-parity: spark-setup | build ## the source beside Spark's own Kafka source, on a real Kafka (needs Java 17 and Maven)
+spark-parity: spark-setup | build ## compare the source with Spark's own Kafka source on a real Kafka (needs Java 17 and Maven)
 	@KAFKALOG_ORACLE=required $(PYTEST) -m spark_kafka tests/spark
 
-spark-freeze: spark-setup | build ## make tests/spark/frozen anew from a real Kafka and Spark's own source (as spark-parity)
+spark-freeze: spark-setup | build ## update tests/spark/frozen from a real Kafka and Spark's own source (needs the same as spark-parity)
 	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze
 
-spark-kills: spark-setup | build ## 200 kills of an exactly-once stream instead of the 50 of make spark (long; make spark-kills SEED=n)
+spark-kills: spark-setup | build ## 200 kills of an exactly-once stream instead of 50 as in make spark (SEED=n selects the seed)
 	@KAFKALOG_SINK_KILLS=200 SEED=$(SEED) $(PYTEST) -s -m spark tests/spark/test_sink_survives.py -k kills
 
 slow-crashes: $(KERNELS_READY) $(DEV_READY) | build ## a crash at every call
@@ -163,7 +163,7 @@ slow-crashes: $(KERNELS_READY) $(DEV_READY) | build ## a crash at every call
 slow-of-the-rest: $(KERNELS_READY) $(DEV_READY) | build
 	@$(PYTEST) -m "slow and not ($(KINDS))" --ignore tests/crash
 
-operate: $(KERNELS_READY) $(OPERATE_READY) | build ## deploy/ judged by the tools of operators (needs systemd, strace and kubectl or Go)
+operate: $(KERNELS_READY) $(OPERATE_READY) | build ## check deploy/ with operators' tools (needs systemd, strace, and kubectl or Go)
 	@KAFKALOG_OPERATE=required $(PYTEST) -m operate tests/operate
 
 image-check: $(KERNELS_READY) $(DEV_READY) | build ## build the image without an engine and run it (root; apt-get install buildah mmdebstrap uidmap)
@@ -172,19 +172,19 @@ image-check: $(KERNELS_READY) $(DEV_READY) | build ## build the image without an
 campaign: $(KERNELS_READY) $(DEV_READY) | build ## long forms of the fuzz tests
 	@$(PYTEST) -m campaign
 
-bench: spark-setup | build ## all benchmarks, Kafka and Spark's Kafka source beside; writes tests/bench/results
+bench: spark-setup | build ## all benchmarks, compared with Kafka and Spark's Kafka source; writes tests/bench/results
 	@$(BIN)/python -m tests.bench
 
 bench-quick: $(KERNELS_READY) $(DEV_READY) | build
 	@$(BIN)/python -m tests.bench --quick
 
-sim: $(KERNELS_READY) $(DEV_READY) | build ## play one simulated daemon: make sim SEED=n
+sim: $(KERNELS_READY) $(DEV_READY) | build ## run one simulated daemon: make sim SEED=n
 	@KAFKALOG_SIM_SEED=$(SEED) $(PYTEST) tests/simulation -k random_lives
 
-mission: $(DEV_READY) ## the mechanisms of docs/mission.md with the tests that passed for each
+mission: $(DEV_READY) ## list the mechanisms of docs/mission.md with their passed tests
 	@$(BIN)/python -m tests.tools.mission
 
-lock: $(RUN_READY) ## renew the hash-pinned requirement files
+lock: $(RUN_READY) ## update the requirement files with pinned hashes
 	@for f in build run arrow dev; do $(LOCK) requirements/$$f.in -o requirements/$$f.txt; done
 	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
 	@$(LOCK) requirements/operate.in -o requirements/operate.txt

@@ -42,7 +42,7 @@ SAMPLE = ("topics", "list")  # a command that has all of these
 def leaves(
     command: click.Command, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command that is shown, with the words that call it."""
+    """All visible commands, with the words that call them."""
     if command.hidden:
         return
     if not isinstance(command, click.Group):
@@ -56,7 +56,7 @@ def leaves(
 
 
 def usage_of(command: click.Command, words: tuple[str, ...]) -> str:
-    """What is typed, from the program's name on."""
+    """The usage line, beginning with the program's name."""
     return " ".join((*(PROGRAM, *words), *command.collect_usage_pieces(_context(command, words))))
 
 
@@ -67,7 +67,7 @@ def _context(command: click.Command, words: tuple[str, ...]) -> click.Context:
 def options_of(
     command: click.Command, words: tuple[str, ...], *, is_connection: bool
 ) -> list[tuple[str, str]]:
-    """Names and meanings of those of the connection, or of the others."""
+    """Names and meanings of the connection options, or of all others."""
     found, context = [], _context(command, words)
     for parameter in command.get_params(context):
         if not isinstance(parameter, click.Option) or "--help" in parameter.opts:
@@ -81,7 +81,7 @@ def options_of(
 
 
 def commands_page(root: click.Command) -> str:
-    """The whole page as Markdown: every command in the order of its words."""
+    """The whole page as Markdown; commands are sorted by their words."""
     commands = dict(leaves(root))
     connection = options_of(commands[SAMPLE], SAMPLE, is_connection=True)
     parts = [_INTRODUCTION + _table(connection)]

@@ -1,7 +1,7 @@
-"""Grafana's JSON from a few words: rows of panels that flow from left to right.
+"""Grafana's JSON for rows of panels, which are placed from left to right.
 
-Owns the form of a dashboard (schema version, ids, places on the grid, the data source as a
-variable). What is shown is in ``dashboards``. Pure: the same dashboard is the same JSON.
+Owns the form of a dashboard: schema version, ids, positions on the grid, the data source as a
+variable. ``tools/dashboards.py`` owns the contents. Pure: equal dashboards give equal JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From where a value is worth a look, and from where it is bad; of ratios or counts.
+    """Thresholds of a ratio or count for a warning and for a bad state.
 
     ``bad`` below ``warn`` means that small values are the bad ones; equal: nothing in between.
     """
@@ -49,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture. ``kind`` is Grafana's type; ``unit`` one of its units; sizes in grid cells.
+    """One panel. ``kind`` is Grafana's type; ``unit`` one of its units; sizes in grid cells.
 
     ``options`` go to the panel, ``custom`` to its fields; tables show the newest values.
     """
@@ -68,7 +68,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under a title; ``repeat`` names the variable of which each value gets a row."""
+    """Panels under a title; ``repeat`` is a variable: the row is repeated for each value."""
 
     title: str
     panels: Sequence[Panel]
@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A choice at the top of the page: the values of a label."""
+    """A selection at the top of the page: the values of a label."""
 
     name: str
     series: str
@@ -85,7 +85,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """Marks on the time axis. ``is_time``: the value is the moment, in milliseconds."""
+    """Marks on the time axis. ``is_time``: the value is a time in milliseconds."""
 
     name: str
     expr: str
@@ -96,7 +96,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One page; ``uid`` is part of its address and never changes."""
+    """One dashboard; ``uid`` is part of its address and never changes."""
 
     uid: str
     title: str
@@ -107,7 +107,7 @@ class Dashboard:
 
 
 def dashboard_json(dashboard: Dashboard) -> dict[str, Any]:
-    """The document that Grafana imports or is provisioned with."""
+    """The JSON document that Grafana imports or provisions."""
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -161,7 +161,7 @@ def _annotation(annotation: Annotation) -> dict[str, Any]:
 
 
 def _placed(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Rows and panels with ids and places; a panel that does not fit begins a new line."""
+    """Rows and panels with ids and positions; a panel that does not fit begins a new line."""
     number, top = 0, 0
     for row in rows:
         number += 1

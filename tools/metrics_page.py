@@ -71,7 +71,7 @@ def _text(rows: list[Row]) -> str:
 
 
 def _rows() -> Iterator[Row]:
-    """Every family that there can be."""
+    """All possible families."""
     summed = {each.name for each in of_topics(PARTITION_FAMILIES)}
     for each in (*PARTITION_FAMILIES, *KAFKA_ALIASES, *KAFKA_EXPORTER_NAMES):
         mark = " Σ" if each.name in summed else ""

@@ -1,7 +1,7 @@
 """Write every generated file: ``python -m tools.pages``, which is ``make docs``.
 
 docs/configuration.md, docs/metrics.md, docs/cli.md, docs/errors.md and the dashboards of
-deploy/grafana. Each is made of the tables that the program itself reads; tests keep them current.
+deploy/grafana. Each is generated from the tables that the program itself uses; tests keep them current.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    """Overwrite them."""
+    """Overwrite all of them."""
     pages = {
         "docs/configuration.md": configuration_page(),
         "docs/metrics.md": metrics_page(),

@@ -1,7 +1,8 @@
 """Write every generated file: ``python -m tools.pages``, which is ``make docs``.
 
 docs/configuration.md, docs/metrics.md, docs/cli.md, docs/errors.md and the dashboards of
-deploy/grafana. Each is generated from the tables that the program itself uses; tests keep them current.
+deploy/grafana. Each is generated from the tables that the program itself uses; tests keep them
+current.
 """
 
 from __future__ import annotations

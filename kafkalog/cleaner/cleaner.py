@@ -2,7 +2,7 @@
 
 Theory. The first pass reads the dirty range and notes in the map at which offset each key was
 written last. It ends where the map is full, at worst in the middle of a batch; what it covered
-becomes the round's range. The second pass (``SecondPass``) reads every segment that begins in the
+becomes the round's range. The second pass reads every segment that begins in the
 range, clean ones too, and writes what stays into ``.cleaned`` segments (``CleanedGroup``), a group
 of sources into one. It decides on a chunk in this order: transactions (``needless_batches``),
 batches as a whole (``batch_orders``), records (``RecordFilter``). It drops records of which the map
@@ -201,61 +201,6 @@ def _may_go(batches: RecordBatches, now_ms: int, tombstone_rule: TombstoneRule) 
     return may_go
 
 
-@dataclass(frozen=True, slots=True)
-class SecondPass:
-    """See the module.
-
-    record_filter  with the map of the round, or one that knows the keys of this group alone
-    transactions   as they stand where the group begins; its sources are added by the caller
-    end_offset     the round's first uncleanable offset
-    output         None: a dry run
-    """
-
-    record_filter: RecordFilter
-    transactions: CleanedTransactionMetadata
-    last_batches: LastBatches
-    end_offset: int
-    now_ms: int
-    delete_retention_ms: int
-    output: CleanedGroup | None
-    stats: CleanerStats
-
-    def filter_source(
-        self,
-        chunks: Iterable[RecordBatches],
-        tombstone_rule: TombstoneRule,
-        on_written: Callable[[int], None],
-    ) -> None:
-        """Append what stays of one source; ``on_written`` is told the bytes, and may block.
-
-        Raises CorruptBatch, SegmentOffsetOverflow, and what the chunks, the output and
-        ``on_written`` raise.
-        """
-        for batches in chunks:
-            needless = needless_batches(batches, self.transactions)
-            orders = batch_orders(
-                batches,
-                needless,
-                self.last_batches,
-                end_offset=self.end_offset,
-                now_ms=self.now_ms,
-                tombstone_rule=tombstone_rule,
-            )
-            kept = self.record_filter.filter(
-                batches,
-                *orders,
-                now_ms=self.now_ms,
-                delete_retention_ms=self.delete_retention_ms,
-                tombstone_rule=tombstone_rule,
-            )
-            self.stats.add(kept.statistics)
-            retained = self.transactions.take_retained()
-            if self.output is not None:
-                self.output.append(kept)
-                self.output.add_aborted(retained)
-                on_written(len(kept.data))
-
-
 class CleanedGroup:
     """See the module."""
 
@@ -440,29 +385,16 @@ class Cleaner:
 
     def _clean_group(self, round_: _Round, sources: list[LogSegment]) -> None:
         """Write what stays of the sources, and put it in their place."""
-        log = round_.log
-        base_offset = sources[0].base_offset
-        output = (
-            None
-            if round_.is_dry_run
-            else CleanedGroup(log.environment, log.local.directory, log.config, base_offset)
-        )
+        log, output = round_.log, None
+        if not round_.is_dry_run:
+            base_offset = sources[0].base_offset
+            output = CleanedGroup(log.environment, log.local.directory, log.config, base_offset)
         try:
-            second = SecondPass(
-                self._filter,
-                round_.transactions,
-                LastBatches(round_.on_writer(log.producers.last_records)),
-                end_offset=round_.to_clean.first_uncleanable_offset,
-                now_ms=round_.now_ms,
-                delete_retention_ms=log.config.delete_retention_ms,
-                output=output,
-                stats=round_.stats,
-            )
+            last_batches = LastBatches(round_.on_writer(log.producers.last_records))
             for source, end in zip(sources, source_ends(sources), strict=True):
                 round_.check_done()
                 round_.transactions.add_aborted(aborted_from(log, source, end))
-                rule = self._tombstone_rule(source, round_.legacy_horizon_ms)
-                second.filter_source(self._chunks(round_, source, 0), rule, self._throttle)
+                self._filter_source(round_, source, last_batches, output)
             if output is not None:
                 clock = log.environment.clock
                 began_ns = clock.monotonic_ns()
@@ -474,6 +406,41 @@ class Cleaner:
             if output is not None:
                 output.discard(error)
             raise
+
+    def _filter_source(
+        self,
+        round_: _Round,
+        source: LogSegment,
+        last_batches: LastBatches,
+        output: CleanedGroup | None,
+    ) -> None:
+        """Append what stays of one source; ``output`` None: a dry run.
+
+        Raises CorruptBatch, SegmentOffsetOverflow, LogCleaningAborted and OSError.
+        """
+        rule = self._tombstone_rule(source, round_.legacy_horizon_ms)
+        for batches in self._chunks(round_, source, 0):
+            orders = batch_orders(
+                batches,
+                needless_batches(batches, round_.transactions),
+                last_batches,
+                end_offset=round_.to_clean.first_uncleanable_offset,
+                now_ms=round_.now_ms,
+                tombstone_rule=rule,
+            )
+            kept = self._filter.filter(
+                batches,
+                *orders,
+                now_ms=round_.now_ms,
+                delete_retention_ms=round_.log.config.delete_retention_ms,
+                tombstone_rule=rule,
+            )
+            round_.stats.add(kept.statistics)
+            retained = round_.transactions.take_retained()
+            if output is not None:
+                output.append(kept)
+                output.add_aborted(retained)
+                self._throttle(len(kept.data))
 
     def _split(self, round_: _Round, sources: list[LogSegment]) -> None:
         """A source holds offsets that do not fit it: cut it up, and the next round can go on."""

@@ -141,21 +141,6 @@ class ThreadObserver(Protocol):
         ...
 
 
-class Work(Protocol):
-    """The queue that the threads share."""
-
-    backoff_ms: int
-
-    def take_request(self) -> CleanRequest | None:
-        """The next clean that somebody asked for."""
-        ...
-
-    @property
-    def has_requests(self) -> bool:
-        """Whether one waits."""
-        ...
-
-
 class ThreadStatus(NamedTuple):
     """``topic_partition``: what it cleans, None while it does not; moments are wall clock ms."""
 
@@ -182,7 +167,7 @@ class CleanerThread:
         thread_id: int,
         host: CleanerHost,
         states: LogCleanerManager,
-        work: Work,
+        work: LogCleaner,
         make_cleaner: Callable[[Callable[[int], None]], CleanerLike],
         throttler: Throttler,
         clock: Clock,
@@ -649,7 +634,7 @@ class LogCleaner:
     # ---- for the threads
 
     def take_request(self) -> CleanRequest | None:
-        """See Work."""
+        """The next clean that was asked for."""
         try:
             return self._requests.popleft()
         except IndexError:
@@ -657,7 +642,7 @@ class LogCleaner:
 
     @property
     def has_requests(self) -> bool:
-        """See Work."""
+        """Whether one waits."""
         return bool(self._requests)
 
     def _refuse_rest_when_stopped(self) -> None:

@@ -146,18 +146,15 @@ def chunks_of(
     end_offset: int,
     chunk_bytes: int,
     max_decompressed_bytes: int,
-    end_position: int | None = None,
 ) -> Iterator[RecordBatches]:
-    """All batches of a closed segment from position on, where one begins, up to end_position.
-
-    end_position  where a batch begins, too; None: to the segment's end
+    """All batches of a closed segment from position on, where one begins.
 
     The bytes of a chunk are good until the next one is asked for: it is read into the same memory.
     Raises CorruptBatch for bytes that are no batch and for offsets that do not rise or reach
     end_offset, the base of the next segment; OSError.
     """
     file = segment.log_file.acquire()
-    end = segment.size_bytes if end_position is None else end_position
+    end = segment.size_bytes
     wanted = max(chunk_bytes, HEADER_BYTES)
     memory = np.empty(0, np.uint8).data
     last_offset = segment.base_offset - 1 if position == 0 else -1

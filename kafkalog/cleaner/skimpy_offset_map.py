@@ -47,7 +47,6 @@ SLOT_BYTES = 8 * SLOT_WORDS
 _SIZE, _LATEST = int(MapCell.SIZE), int(MapCell.LATEST_OFFSET)
 _BITS_FIRST, _BITS_COUNT = int(MapCell.BITS_FIRST), int(MapCell.BITS_COUNT)
 _RECORDS_READ, _ROW = int(MapCell.RECORDS_READ), int(MapCell.ROW)
-_SLOT_LOW, _SLOT_OFFSET = 0, 2
 _NO_BITS = np.empty(0, np.uint8)
 
 
@@ -74,18 +73,6 @@ class SkimpyOffsetMap:
         self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
         self.clear()
 
-    @classmethod
-    def of(cls, entries: Int64Table, latest_offset: int) -> SkimpyOffsetMap:
-        """A map of these keys, each once, that covers the offsets up to latest_offset.
-
-        entries  rows as of ``entries``; no bit rows are kept
-        """
-        made = cls((len(entries) + 1) * SLOT_BYTES * 3 // 2, 1.0)
-        made._slots = slots_of(entries, made.slots)
-        made._cells[_SIZE] = len(entries)
-        made.note_latest(latest_offset)
-        return made
-
     @property
     def size(self) -> int:
         """Keys."""
@@ -105,12 +92,6 @@ class SkimpyOffsetMap:
     def records_read(self) -> int:
         """Records that `index` went through since `clear`, put or not."""
         return int(self._cells[_RECORDS_READ])
-
-    def entries(self) -> Int64Table:
-        """A row a key, in no order: the halves of its hash and its last offset + 1. A copy."""
-        table = self._slots.reshape(-1, SLOT_WORDS)
-        taken: Int64Table = table[table[:, _SLOT_OFFSET] != 0]
-        return taken
 
     @property
     def bits(self) -> Bytes:
@@ -228,21 +209,3 @@ class SkimpyOffsetMap:
         self._pending[0, PendingColumn.KEY_LENGTH] = len(key)
         hash_keys(np.frombuffer(key, np.uint8), self._pending, 1, self._scratch, LEVEL)
         return find_offset(self._pending, self._slots)
-
-
-def slots_of(entries: Int64Table, count: int) -> Int64s:
-    """So many slots with these keys, as the kernels look for them (``offset_map._first_slot``).
-
-    Rising by the slot where its search begins, each key takes that one or the next free one, so no
-    slot in between is free; what would lie behind the end begins again at the first free slots.
-    """
-    table = np.zeros((count, SLOT_WORDS), np.int64)
-    firsts = (entries[:, _SLOT_LOW] & 0xFFFFFFFF) * count >> 32
-    order = np.argsort(firsts, kind="stable")
-    numbers = np.arange(len(entries))
-    places = np.maximum.accumulate(firsts[order] - numbers) + numbers
-    fits = int(np.searchsorted(places, count))
-    table[places[:fits]] = entries[order[:fits]]
-    free = np.flatnonzero(table[:, _SLOT_OFFSET] == 0)
-    table[free[: len(entries) - fits]] = entries[order[fits:]]
-    return table.reshape(-1)

@@ -196,7 +196,6 @@ class LogManager:
                 quotas,
                 sink,
                 open_file_count=config.log_dir_max_open_files,
-                note_recovery=functools.partial(self.progress.recovery_changed, log_dir.path),
                 checkpoints=self.checkpoints,
                 logs_here=table.held_in,
             )

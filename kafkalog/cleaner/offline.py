@@ -8,7 +8,7 @@ the directory shows what went. One thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cleaner.cleaner import Cleaner
@@ -28,7 +28,7 @@ from kafkalog.log.inspect.offline_log import (
     naming_source,
     tool_environment,
 )
-from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.recovery.log_loader import NO_HOOKS, LoadHooks, load_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,18 +112,16 @@ def load_to_clean(
 
     Raises KafkalogError and OSError.
     """
-    environment = tool_environment(clock, filesystem)
-    if options.known_end is not None:
-        environment = replace(environment, note_lost=_refuse_lost)
     log = load_log(
         directory,
         config,
-        environment,
+        tool_environment(clock, filesystem),
         clean=not options.unclean,
         recovery_point=options.known_end or 0,
         log_start_offset=options.log_start,
         corruption="kafka",
         may_have_gaps=True,
+        hooks=NO_HOOKS if options.known_end is None else LoadHooks(note_lost=_refuse_lost),
     )
     high_watermark = options.high_watermark
     log.update_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)
@@ -155,10 +153,11 @@ def preview_clean(
         log = load_log(
             shown,
             config,
-            replace(tool_environment(clock, filesystem), note_lost=_refuse_lost),
+            tool_environment(clock, filesystem),
             clean=True,
             log_start_offset=log_start,
             may_have_gaps=True,
+            hooks=LoadHooks(note_lost=_refuse_lost),
         )
         try:
             log.update_high_watermark(log.log_end_offset)

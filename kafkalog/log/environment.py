@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from kafkalog.env.threads import Mutex, Threads
     from kafkalog.log.state.producer_state import ProducerBatch, ProducerCheck, ProducerStateEntry
 
-    NoteLost = Callable[[str, int, int | None], None]
-
 
 DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
 ENTRY_OVERHEAD_BYTES = 400  # the store object, its two arrays and the map slot
@@ -163,18 +161,6 @@ class OpenFiles:
             return len(self._files)
 
 
-def _ignore(_segments: int, _bytes: int) -> None:
-    """Nobody listens."""
-
-
-def _go_on() -> None:
-    """Nobody stops a load, or counts what it tells."""
-
-
-def _told(_path: str, _first_offset: int, _last_offset: int | None) -> None:
-    """The line in the log says it all."""
-
-
 def _any_batch(_batch: ProducerBatch, _entry: ProducerStateEntry | None) -> None:
     """Nobody is fenced, and nobody coordinates transactions."""
 
@@ -188,14 +174,9 @@ class LogEnvironment:
 
     ``io_guard`` is entered around disk work that runs outside a command of the writer (the
     ``delete-file`` tasks); the manager passes the guard of the log directory, which decides what an
-    OSError means. Commands and reads are guarded by their callers. ``note_recovery`` hears how
-    many segments and bytes more (or, negative, fewer) wait for recovery; on any recovery thread.
-    ``check_stop`` is asked there before each chunk of an unclean load's scans, and raises
-    LoadStopped to end the load. ``note_lost`` hears of each hole that a load has told of: the log
-    it was in, its first and last offset (None: up to the end); what it raises ends the load.
-    ``note_start_contradiction`` hears that two files say different things of a log's start.
-    ``check_producer`` raises why a client's batch of a producer may
-    not be appended now, beyond the log's own rules; asked on the writer thread.
+    OSError means. Commands and reads are guarded by their callers.
+    ``check_producer`` raises why a client's batch of a producer may not be appended now, beyond the
+    log's own rules; asked on the writer thread.
     """
 
     filesystem: Filesystem
@@ -205,10 +186,6 @@ class LogEnvironment:
     index_cache: IndexCache
     open_files: OpenFiles
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
-    note_recovery: Callable[[int, int], None] = _ignore
-    check_stop: Callable[[], None] = _go_on
-    note_lost: NoteLost = _told
-    note_start_contradiction: Callable[[], None] = _go_on
     check_producer: ProducerCheck = _any_batch
 
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:

@@ -34,14 +34,15 @@ from kafkalog.log.segment.segment_reader import has_whole_tail
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.environment import NoteLost
     from kafkalog.log.local_log import LocalLog, LogSegments
     from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.values import LogProof
+
+    NoteLost = Callable[[str, int, int | None], None]
 
 _log = structlog.get_logger(__name__)
 

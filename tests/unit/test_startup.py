@@ -31,7 +31,7 @@ from kafkalog.format.records.control_record import ControlRecordType, build_end_
 from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.recovery.log_loader import LoadHooks, load_log
 from kafkalog.log.segment.segment_recovery import RECOVERY_CHUNK_BYTES
 from kafkalog.log.values import AppendOrigin
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch
@@ -483,8 +483,8 @@ def test_each_segment_counts_down() -> None:
     sizes = [world.filesystem.stat(file).size for file in files]
     assert len({*sizes[:4]}) == 1 < len({*sizes}), "the active segment is empty"
     notes: list[tuple[int, int]] = []
-    environment = replace(world.environment(), note_recovery=lambda *note: notes.append(note))
-    load_log(DIRECTORY, world.config, environment, clean=False)
+    hooks = LoadHooks(note_recovery=lambda *note: notes.append(note))
+    load_log(DIRECTORY, world.config, world.environment(), clean=False, hooks=hooks)
     segments, size_bytes = zip(*notes, strict=True)
     assert [left for left in accumulate(segments) if left] == [5, 4, 3, 2, 1]
     assert [*accumulate(size_bytes)][:5] == [sizes[0] * left for left in (4, 3, 2, 1, 0)]
@@ -497,9 +497,9 @@ def test_a_load_that_fails_leaves_nothing_behind() -> None:
     legacy = world.filesystem.open_write(f"{DIRECTORY}/{2:020d}.log")
     legacy.pwrite(b"\x01", 16)
     notes: list[tuple[int, int]] = []
-    environment = replace(world.environment(), note_recovery=lambda *note: notes.append(note))
+    hooks = LoadHooks(note_recovery=lambda *note: notes.append(note))
     with pytest.raises(CorruptBatch):
-        load_log(DIRECTORY, world.config, environment, clean=False)
+        load_log(DIRECTORY, world.config, world.environment(), clean=False, hooks=hooks)
     assert notes[0][0] == 5
     assert [sum(column) for column in zip(*notes, strict=True)] == [0, 0]
 

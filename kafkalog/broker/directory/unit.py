@@ -73,7 +73,6 @@ def make_unit(
     sink: CompletionSink,
     *,
     open_file_count: int,
-    note_recovery: Callable[[int, int], None],
     checkpoints: StartOffsetFiles,
     logs_here: Callable[[str], Iterable[UnifiedLog]],
 ) -> LogDirUnit:
@@ -88,7 +87,6 @@ def make_unit(
             open_file_count=open_file_count,
         ),
         io_guard=log_dir.guard,
-        note_recovery=note_recovery,
     )
     flusher = LogDirFlusher(log_dir, runtime.clock, runtime.threads, runtime.metrics)
     writer = LogDirWriter(

@@ -36,7 +36,7 @@ from kafkalog.format.disk.properties import decode_partition_metadata, encode_pa
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import DirectoryState, directory_name, encode_id
 from kafkalog.log.future_log import start_of_copy, take_epochs
-from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.recovery.log_loader import LoadHooks, load_log
 from kafkalog.log.values import NO_PROOF, LogProof
 
 if TYPE_CHECKING:
@@ -400,12 +400,7 @@ class DirectoryLoading:
         log = load_log(
             path,
             self._logs.topic_config(topic),
-            replace(
-                unit.environment,
-                check_stop=self._check_stop,
-                check_producer=self._check_producer,
-                note_start_contradiction=partial(self._note_start, unit.log_dir),
-            ),
+            replace(unit.environment, check_producer=self._check_producer),
             clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
@@ -414,6 +409,11 @@ class DirectoryLoading:
             producer_expiration_ms=config.producer_id_expiration_ms,
             may_have_gaps=was_cleaned,
             proof=proof,
+            hooks=LoadHooks(
+                note_recovery=partial(self._progress.recovery_changed, unit.log_dir.path),
+                check_stop=self._check_stop,
+                note_start_contradiction=partial(self._note_start, unit.log_dir),
+            ),
         )
         if log.local.recovery_point < log.log_end_offset:
             plan = log.plan_flush()

@@ -10,7 +10,7 @@ Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corrupti
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -51,12 +51,13 @@ from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_PROOF, LogProof
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from kafkalog.errors import CorruptCheckpoint
     from kafkalog.format.records.batch_scan import BatchRows
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.lost_ranges import NoteLost
     from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.segment.segment_recovery import Judge, RecoveryResult
     from kafkalog.log.values import CompletedTransaction
@@ -68,6 +69,25 @@ _DISPUTED_REMEDY = (
 )
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadHooks:
+    """What others hear of a load, on its thread; ``check_stop`` and ``note_lost`` may end it.
+
+    note_recovery             how many segments and bytes more (negative: fewer) wait for recovery
+    check_stop                before each chunk of an unclean load's scans; raises LoadStopped
+    note_lost                 each hole: the file, its first and last offset (None: up to the end)
+    note_start_contradiction  two files say different things of the log's start
+    """
+
+    note_recovery: Callable[[int, int], None] = lambda _segments, _bytes: None
+    check_stop: Callable[[], None] = lambda: None
+    note_lost: NoteLost = lambda _path, _first_offset, _last_offset: None
+    note_start_contradiction: Callable[[], None] = lambda: None
+
+
+NO_HOOKS = LoadHooks()
 
 
 def load_log(  # noqa: PLR0913 - each is one fact about the load
@@ -83,6 +103,7 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     may_have_gaps: bool = False,
     proof: LogProof = NO_PROOF,
+    hooks: LoadHooks = NO_HOOKS,
 ) -> UnifiedLog:
     """Open one partition; the directory exists, an empty one becomes an empty log.
 
@@ -94,7 +115,14 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     restores the high watermark.
     """
     loader = _Loader(
-        directory, config, environment, corruption, producer_expiration_ms, may_have_gaps, proof
+        directory,
+        config,
+        environment,
+        corruption,
+        producer_expiration_ms,
+        may_have_gaps,
+        proof,
+        hooks,
     )
     return loader.load(
         clean=clean,
@@ -116,12 +144,14 @@ class _Loader:
         producer_expiration_ms: int,
         may_have_gaps: bool,
         proof: LogProof,
+        hooks: LoadHooks,
     ) -> None:
         self._environment = environment
         self._config = config
         self._corruption = corruption
         self._may_have_gaps = may_have_gaps
         self._proof = proof
+        self._hooks = hooks
         self._directory = MovableDirectory(directory)
         self._files = LoaderFiles(environment, self._directory, config)
         self._segments = LogSegments()
@@ -261,7 +291,7 @@ class _Loader:
             other=start.other,
             remedy=_DISPUTED_REMEDY if start.is_disputed else "None: the line is written again.",
         )
-        self._environment.note_start_contradiction()
+        self._hooks.note_start_contradiction()
         return start.other if start.is_disputed else None
 
     def _note_known_ends(
@@ -297,7 +327,7 @@ class _Loader:
         end = self._end_of(active)
         is_kept = self._corruption == "keep"
         told = self._last_end if is_kept else recovery_point
-        log_lost_end(active, end, told, self._environment.note_lost)
+        log_lost_end(active, end, told, self._hooks.note_lost)
         if is_kept and end < log_end:
             self._told.append(LostRange(max(end, self._start), log_end - 1))
         ends_elsewhere = log_end != active.read_next_offset()
@@ -424,7 +454,7 @@ class _Loader:
             if first <= last_offset:
                 holes.append(LostRange(max(first, self._start), last_offset))
         lost = not_accepted(holes, self._proof.accepted_losses)
-        log_left_over(self._directory.path, self._lost, lost, self._environment.note_lost)
+        log_left_over(self._directory.path, self._lost, lost, self._hooks.note_lost)
         kept = lost if self._corruption == "keep" else ()
         self._files.reconcile_orphans(kept, self._proof.accepted_losses)
         for first, _ in kept:
@@ -526,7 +556,7 @@ class _Loader:
             return False
         is_durable = end < recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
-        log_lost(log, segment.size_bytes, end, next_base - 1, kept, self._environment.note_lost)
+        log_lost(log, segment.size_bytes, end, next_base - 1, kept, self._hooks.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
             self._told.append(LostRange(max(end, self._start), next_base - 1))
@@ -543,7 +573,7 @@ class _Loader:
 
     def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
         """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
-        note, waiting = self._environment.note_recovery, [s.size_bytes for s in reversed(segments)]
+        note, waiting = self._hooks.note_recovery, [s.size_bytes for s in reversed(segments)]
         note(len(waiting), sum(waiting))
         try:
             for segment in segments:
@@ -676,7 +706,7 @@ class _Loader:
         would cover one that was broken off.
         """
         if not self._is_clean:
-            self._environment.check_stop()
+            self._hooks.check_stop()
 
     def _note_epochs(self, rows: BatchRows) -> None:
         """Epochs of a chunk of batches: the checkpoint may be older than they are."""

@@ -1,1 +1,1 @@
-"""The archive of topics in Parquet and Iceberg."""
+"""The job ``archive``: topics into Parquet files or an Iceberg table."""

@@ -1,9 +1,9 @@
-"""One Parquet file of an archive: the records of a piece of log, written, synced and verified.
+"""The task of an archive: the records of a piece of log as one Parquet file, synced and verified.
 
 Columns are those of Spark's Kafka source with headers. Offsets and timestamps, which rise by small
-steps, are packed as deltas; topic, partition and timestampType are dictionaries of one entry. A
-file holds one partition, so that its statistics tell offsets and times exactly. Runs on any
-machine that sees the log and the store; imports pyarrow.
+steps, are encoded as deltas; topic, partition and timestampType are dictionaries with one entry. A
+file has one partition, so that its statistics have the exact offsets and times. Runs on any
+machine with access to log and store; imports pyarrow.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _LAYOUT: dict[str, Any] = {
 
 
 class WrongFile(KafkalogError):
-    """What was written is not what was read: a defect, or a store that loses bytes."""
+    """A file is not what was written: a bug, or a store that loses bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTask:
-    """One piece of log that becomes one file."""
+    """One piece of log, for one file."""
 
     piece: Piece
     access: Access
@@ -77,7 +77,7 @@ class ArchiveTask:
 
 
 class ArchivedPiece(NamedTuple):
-    """A range that is done; ``file`` and ``last`` None: it holds no record that readers see."""
+    """The result of a task; ``file`` and ``last`` are None if no record can be read."""
 
     range: OffsetRange
     file: ArchivedFile | None
@@ -85,10 +85,10 @@ class ArchivedPiece(NamedTuple):
 
 
 def archive_piece(task: ArchiveTask) -> ArchivedPiece:
-    """The work of one task; the file is whole and durable, and of no commit.
+    """The work of one task: a complete and durable file, which is in no commit yet.
 
-    May run twice: each run has a file of its own. Raises DataLost, CorruptLog, WrongFile and what
-    reaching the log or the store raises; no file is left then, unless the store fails again.
+    May run twice: each attempt writes a new file. Raises DataLost, CorruptLog, WrongFile and the
+    errors of log and store; then the file is removed.
     """
     wanted, store = task.piece.range, task.store
     attempt = SystemRandom().uuid_bytes().hex()[:12]
@@ -101,28 +101,22 @@ def archive_piece(task: ArchiveTask) -> ArchivedPiece:
             return ArchivedPiece(wanted, None, None)
         try:
             written, last = _write(store, path, wanted, chain([first], batches))
-            store.settle(path)
+            store.sync(path)
             size_bytes = _verified_size(store, path, written)
         except BaseException:
             store.remove(path)
             raise
-    file = ArchivedFile(
-        wanted.topic,
-        wanted.partition,
-        path,
-        written.rows,
-        size_bytes,
-        written.first_offset,
-        written.last_offset,
-    )
+    rows, first_offset, last_offset = written
+    partition = wanted.topic, wanted.partition
+    file = ArchivedFile(*partition, path, rows, size_bytes, first_offset, last_offset)
     return ArchivedPiece(wanted, file, last)
 
 
 def last_record(batch: pa.RecordBatch) -> LastRecord:
-    """Of the last row in ``SCHEMA``: CRC-32C of what compaction keeps of a record.
+    """The last row in ``SCHEMA``, with a CRC-32C of what compaction keeps of a record.
 
-    Timestamp, key, value and headers; each part is its length and its bytes. Tables hold it: never
-    change it.
+    These are timestamp, key, value and headers, each part with its length. The checksum is stored
+    in tables: never change it.
     """
     row = batch.slice(batch.num_rows - 1)
     timestamp_us = row.column("timestamp").cast(pa.int64())[0].as_py()
@@ -138,7 +132,7 @@ def last_record(batch: pa.RecordBatch) -> LastRecord:
 
 
 class _Written(NamedTuple):
-    """What went into a file."""
+    """The number of rows in a file, and their first and last offset."""
 
     rows: int
     first_offset: int
@@ -148,7 +142,7 @@ class _Written(NamedTuple):
 def _write(
     store: FileStore, path: str, wanted: OffsetRange, batches: Iterator[pa.RecordBatch]
 ) -> tuple[_Written, LastRecord]:
-    """All batches, at least one, into a new file; WrongFile unless offsets rise in the range."""
+    """Write batches, at least one, to a file. Raises WrongFile unless offsets rise in the range."""
     rows, first_offset, last_offset = 0, -1, wanted.from_offset - 1
     with (
         store.create(path) as sink,
@@ -159,7 +153,7 @@ def _write(
             begin, end = offsets[0].as_py(), offsets[-1].as_py()
             is_rising = batch.num_rows == 1 or pc.min(pc.pairwise_diff(offsets)).as_py() > 0
             if not (is_rising and last_offset < begin and end < wanted.to_offset):
-                raise WrongFile(f"{wanted}: offsets {begin} to {end} came behind {last_offset}")
+                raise WrongFile(f"{wanted}: offsets {begin} to {end} came after {last_offset}")
             writer.write_batch(batch)
             first_offset = begin if rows == 0 else first_offset
             last_offset = end
@@ -168,7 +162,7 @@ def _write(
 
 
 def _verified_size(store: FileStore, path: str, written: _Written) -> int:
-    """Bytes of the file, once its own footer says what was written; WrongFile."""
+    """The size of the file. Raises WrongFile unless its footer has what was written."""
     with store.open(path) as source, pq.ParquetFile(source) as file:
         metadata = file.metadata
         groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]

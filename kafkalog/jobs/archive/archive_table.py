@@ -1,8 +1,8 @@
-"""Where an archive goes: the values and the two promises of a table, whatever its format.
+"""The interfaces and values of an archive's table, for all formats.
 
-A table holds rows and, in the same commit, the offset that it wants next of each partition, and of
-which topic. That is the only position an archive has: a job that starts again reads it there, so
-that no crash can put records in twice or leave them out. Files of no commit are no part of a table.
+One commit adds files to a table and sets its position: the next offset of each partition, and the
+topic ids. The position is stored nowhere else. A job that starts again reads it there, so that no
+crash can add records twice or skip them. A file without a commit is not part of the table.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class UnusableTable(KafkalogError):
 
 
 class TableChanged(KafkalogError):
-    """Somebody else committed to the table since it was read; nothing of this commit is there."""
+    """Another job committed to the table since it was read; this commit was not made."""
 
 
 class LastRecord(NamedTuple):
-    """The newest record of a partition that a table has; ``checksum``: `last_record`."""
+    """The newest record of a partition in a table; ``checksum``: see `last_record`."""
 
     offset: int
     checksum: int
@@ -39,13 +39,13 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a commit says beside its files: how far the archive is, and of which logs.
+    """The position of an archive in its logs, a part of each commit.
 
-    next_offsets   what it wants next, by topic and partition
-    topic_ids      of these topics: another one may have the name by now
-    last_records   of these partitions: a log that lost its end has another record there
+    next_offsets   by topic and partition
+    topic_ids      by topic: another topic may have the name later
+    last_records   by topic and partition: a log that lost its end has another record there
 
-    A topic or partition may lack the latter two: older versions did not note them.
+    A topic or partition may lack the latter two, because older versions did not store them.
     """
 
     next_offsets: Offsets = field(default_factory=dict)
@@ -54,9 +54,9 @@ class Position:
 
 
 class ArchivedFile(NamedTuple):
-    """A file of records in offset order, durable and verified, but of no commit yet.
+    """A file of records in offset order, durable and verified.
 
-    path    as its store names it; offsets are those of its first and last record
+    path    in the form of its store; offsets are those of its first and last record
     """
 
     topic: str
@@ -69,34 +69,31 @@ class ArchivedFile(NamedTuple):
 
 
 class FileStore(Protocol):
-    """Where tasks write files. Picklable; any process, also on another machine."""
+    """The storage of a table's files. Picklable, for tasks on other machines."""
 
     def path_of(self, topic: str, name: str) -> str:
-        """Where a new file of a topic goes; nobody who reads the table sees it there."""
+        """The path of a new file of a topic, where readers of the table do not see it."""
         ...
 
     def create(self, path: str) -> AbstractContextManager[Any]:
-        """A binary stream into a new file. OSError, or the store's own."""
+        """A binary stream into a new file. Raises OSError, or errors of the store."""
         ...
 
     def open(self, path: str) -> AbstractContextManager[Any]:
-        """The whole file to read, with random access."""
+        """A binary stream to read a file, with random access."""
         ...
 
-    def settle(self, path: str) -> None:
-        """The closed file survives a power cut on return, where that is the store's to say."""
+    def sync(self, path: str) -> None:
+        """Make a closed file durable, if the store does not do so by itself."""
         ...
 
     def remove(self, path: str) -> None:
-        """Take a file back that no commit names; none is fine."""
+        """Remove a file that is in no commit, if it exists."""
         ...
 
 
-def settle_local(path: str) -> None:
-    """Of a store on a file system: a file's bytes, its name, and that of its topic's directory.
-
-    They survive a power cut on return. OSError.
-    """
+def sync_local(path: str) -> None:
+    """Sync a file on a disk, its directory, and the parent of that. Raises OSError."""
     filesystem = SystemFilesystem()
     file = filesystem.open_write(path, create=False)
     try:
@@ -109,37 +106,37 @@ def settle_local(path: str) -> None:
 
 
 class ArchiveTable(Protocol):
-    """One table, opened; one thread. Closing lets go of it."""
+    """One open table, for one thread."""
 
     @property
     def store(self) -> FileStore:
-        """Where its files are written."""
+        """The storage of its files."""
         ...
 
     @property
     def position(self) -> Position:
-        """As of its opening or the last commit here; empty when it is new."""
+        """The position at the opening or after the last commit; empty for a new table."""
         ...
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """Add files and set the position: both or neither, durable on return.
 
-        TableChanged when the position is not that of the opening any more, UnusableTable, OSError.
-        After any error but TableChanged the commit may have happened: the next opening tells.
+        Raises TableChanged if another job moved the position, UnusableTable, OSError. After an
+        error other than TableChanged the commit may have been made: the next opening shows it.
         """
         ...
 
     def abandon(self) -> None:
-        """Take back what tasks wrote and no commit names, as far as that can be found. OSError."""
+        """Remove the files without a commit, as far as they can be found. Raises OSError."""
         ...
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Close the table."""
         ...
 
 
 def offsets_text(position: Position) -> dict[str, dict[str, int]]:
-    """As JSON has them, and Spark's Kafka source: ``{"topic": {"0": 123}}``, sorted."""
+    """The JSON of the offsets, as in Spark's Kafka source: ``{"topic": {"0": 123}}``, sorted."""
     document: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(position.next_offsets.items()):
         document.setdefault(topic, {})[str(partition)] = offset
@@ -147,9 +144,9 @@ def offsets_text(position: Position) -> dict[str, dict[str, int]]:
 
 
 def topics_text(position: Position) -> dict[str, dict[str, Any]]:
-    """The rest: ``{"topic": {"id": "22 characters", "last": {"0": [offset, checksum]}}}``.
+    """The JSON of the rest: ``{"topic": {"id": "...", "last": {"0": [offset, checksum]}}}``.
 
-    A document of its own, so that older versions go on with the table and pass over it.
+    It is a separate document, so that older versions can use the table and ignore it.
     """
     document: dict[str, dict[str, Any]] = {
         topic: {"id": topic_id} for topic, topic_id in sorted(position.topic_ids.items())
@@ -160,7 +157,7 @@ def topics_text(position: Position) -> dict[str, dict[str, Any]]:
 
 
 def position_of(offsets: object, topics: object, place: str) -> Position:
-    """Of both documents; UnusableTable for anything else, naming the place."""
+    """The position in both documents; ``place`` is for messages. Raises UnusableTable."""
     next_offsets: dict[tuple[str, int], int] = {}
     topic_ids: dict[str, str] = {}
     last_records: dict[tuple[str, int], LastRecord] = {}
@@ -168,10 +165,10 @@ def position_of(offsets: object, topics: object, place: str) -> Position:
         for topic, partitions in _object(offsets).items():
             for partition, offset in _object(partitions).items():
                 next_offsets[topic, int(partition)] = _integer(offset)
-        for topic, told in _object(topics).items():
-            if "id" in _object(told):
-                topic_ids[topic] = encode_id(decode_id(str(told["id"])))
-            for partition, (offset, checksum) in _object(told.get("last", {})).items():
+        for topic, entry in _object(topics).items():
+            if "id" in _object(entry):
+                topic_ids[topic] = encode_id(decode_id(str(entry["id"])))
+            for partition, (offset, checksum) in _object(entry.get("last", {})).items():
                 last = LastRecord(_integer(offset), _integer(checksum))
                 last_records[topic, int(partition)] = last
     except (TypeError, ValueError) as error:
@@ -183,11 +180,11 @@ def position_of(offsets: object, topics: object, place: str) -> Position:
 
 def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no object")
+        raise TypeError(f"{value!r} is not an object")
     return value
 
 
 def _integer(value: object) -> int:
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is not an integer")
     return value

@@ -1,16 +1,15 @@
-"""An archive as an Iceberg table, through pyiceberg: any catalog and any store that it knows.
+"""An archive as an Iceberg table, through pyiceberg: any catalog and any store that it supports.
 
-The position stands in the summary of the snapshot that adds its files, ``kafkalog.offsets`` and
-``kafkalog.topics``, and counts where the nearest ancestor of the current snapshot has it: other
-writers may compact the table, and a rollback of the table is one of the archive. Beside it they are
-properties of the table, for the time when those snapshots have expired.
+The position is in the summary of the snapshot that adds the files, as ``kafkalog.offsets`` and
+``kafkalog.topics``. The nearest ancestor of the current snapshot that has it counts: other writers
+may compact the table, and a rollback of the table is a rollback of the archive. Both are
+properties of the table as well, for when those snapshots have expired.
 
-Who commits says which snapshot he read. pyiceberg would try again on top of another one, and two
-jobs would both add the same records: that is switched off here, and a commit that lost the race is
-tried again only if the position is still the one that was read (a compaction came between, not an
-archive). An answer that was lost is UnusableTable, as any error of a catalog: the next opening
-tells what came of it. Files of no commit are orphans, as of any writer: Iceberg's own
-``remove_orphan_files`` takes them.
+A commit names the snapshot that was read. pyiceberg would retry on top of another one, so that two
+jobs could add the same records: its retries are switched off. After a lost race the commit is tried
+again only if the position has not changed, because the other commit was a compaction. A lost answer
+is UnusableTable, as any error of a catalog: the next opening shows whether the commit was made.
+Files without a commit are orphans, as of any writer, for Iceberg's ``remove_orphan_files``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from kafkalog.jobs.archive.archive_table import (
     UnusableTable,
     offsets_text,
     position_of,
-    settle_local,
+    sync_local,
     topics_text,
 )
 
@@ -43,21 +42,21 @@ _TRIES = 5
 
 
 class IcebergMissing(KafkalogError):
-    """pyiceberg is not there; the message says what to install."""
+    """pyiceberg is missing; the message says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergStore:
-    """Files below a table's location, by the store that its catalog names.
+    """The files below a table's location, in the store of its catalog.
 
-    properties  of the catalog: where the store is, and how to get in
+    properties  properties of the catalog, with address and credentials of the store
     """
 
     location: str
     properties: Mapping[str, str]
 
     def path_of(self, topic: str, name: str) -> str:
-        """See FileStore: readers of the table see what snapshots name alone."""
+        """See FileStore: readers of the table only see files of snapshots."""
         return f"{self.location}/data/topic-{topic}/{name}"
 
     def create(self, path: str) -> AbstractContextManager[Any]:
@@ -70,11 +69,11 @@ class IcebergStore:
         stream: AbstractContextManager[Any] = self._io().new_input(path).open()
         return stream
 
-    def settle(self, path: str) -> None:
-        """See FileStore; an object store's files are durable when they are closed."""
+    def sync(self, path: str) -> None:
+        """See FileStore; objects of an object store are durable when they are closed."""
         local = path.removeprefix("file://")
         if local.startswith("/"):
-            settle_local(local)
+            sync_local(local)
 
     def remove(self, path: str) -> None:
         """See FileStore."""
@@ -88,17 +87,17 @@ class IcebergStore:
 
 
 class IcebergTable:
-    """``ArchiveTable`` over a table of a catalog; see the module. Opening makes a missing one."""
+    """``ArchiveTable`` for a table of a catalog; see the module. A missing table is created."""
 
     def __init__(self, catalog: str, identifier: str, properties: Mapping[str, str]) -> None:
-        """``properties`` of the catalog, over those of pyiceberg's own configuration.
+        """``properties`` have precedence over those of pyiceberg's configuration.
 
-        ``identifier``: NAMESPACE.TABLE. IcebergMissing, UnusableTable.
+        ``identifier``: NAMESPACE.TABLE. Raises IcebergMissing, UnusableTable.
         """
         # constant after construction
         self._identifier = identifier
         self._name = f"{catalog}.{identifier}"
-        with _told(self._name):
+        with _naming(self._name):
             self._catalog = _load(catalog, properties)
             table = self._made()
         self._position = _last_position(table, self._name)
@@ -119,25 +118,25 @@ class IcebergTable:
         from pyiceberg.exceptions import CommitFailedException
 
         for _ in range(_TRIES):
-            with _told(self._name):
+            with _naming(self._name):
                 table = self._catalog.load_table(self._identifier)
                 if _last_position(table, self._name) != self._position:
                     raise TableChanged(f"Another job archived into {self._name} meanwhile")
                 try:
                     _append(table, [each.path for each in files], position)
                 except CommitFailedException:
-                    continue  # on top of which snapshot, decides the next look
+                    continue  # retry on the current snapshot, unless the position changed
             self._position = position
             return
-        raise UnusableTable(f"{self._name} changes faster than a commit takes: try again")
+        raise UnusableTable(f"{self._name} was changed during each of {_TRIES} commits: try again")
 
     def row_count(self) -> int:
-        """Rows of the current snapshot. UnusableTable."""
-        with _told(self._name):
+        """The number of rows in the current snapshot. Raises UnusableTable."""
+        with _naming(self._name):
             return int(self._catalog.load_table(self._identifier).scan().count())
 
     def abandon(self) -> None:
-        """See ArchiveTable: orphans stay for Iceberg's own procedure."""
+        """See ArchiveTable: orphans are left to Iceberg's procedure."""
 
     def close(self) -> None:
         """See ArchiveTable."""
@@ -162,13 +161,13 @@ class IcebergTable:
         lacking = set(SCHEMA.names) - set(table.schema().column_names)
         if lacking:
             raise UnusableTable(
-                f"{self._name} has no column {', '.join(sorted(lacking))}: name another table"
+                f"{self._name} has no column {', '.join(sorted(lacking))}: give another table"
             )
         return table
 
 
 def _load(catalog: str, properties: Mapping[str, str]) -> Any:  # noqa: ANN401 - pyiceberg's Catalog
-    """IcebergMissing; ValueError for properties that name no catalog."""
+    """Open a catalog. Raises IcebergMissing, ValueError for wrong properties."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
@@ -179,8 +178,8 @@ def _load(catalog: str, properties: Mapping[str, str]) -> Any:  # noqa: ANN401 -
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Around calls of pyiceberg: its errors become UnusableTable, which names the table."""
+def _naming(name: str) -> Iterator[None]:
+    """Errors of pyiceberg become UnusableTable with the name of the table."""
     try:
         yield
     except (KafkalogError, OSError):
@@ -190,7 +189,7 @@ def _told(name: str) -> Iterator[None]:
 
 
 def _last_position(table: Any, name: str) -> Position:  # noqa: ANN401 - pyiceberg's Table
-    """Of the nearest snapshot that has one, else of the table. UnusableTable."""
+    """The position in the nearest snapshot that has one, else in the table. UnusableTable."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         marks = snapshot.summary.additional_properties if snapshot.summary else {}
@@ -200,14 +199,14 @@ def _last_position(table: Any, name: str) -> Position:  # noqa: ANN401 - pyicebe
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     if OFFSETS not in table.properties and table.current_snapshot() is not None:
         raise UnusableTable(
-            f"{name} holds data and no snapshot or property says up to which offsets: name another "
+            f"{name} has data, but no snapshot or property says up to which offsets: give another "
             "table"
         )
     return _position_in(table.properties, name)
 
 
 def _position_in(marks: Mapping[str, str], name: str) -> Position:
-    """Of a table's properties or a snapshot's; without any it is empty."""
+    """The position in properties of a table or snapshot; empty without any."""
     return position_of(_document_in(marks, OFFSETS, name), _document_in(marks, TOPICS, name), name)
 
 
@@ -216,7 +215,7 @@ def _document_in(marks: Mapping[str, str], mark: str, name: str) -> object:
     try:
         document: object = json.loads(text)
     except ValueError as error:
-        raise UnusableTable(f"{mark} of {name} is no JSON: {text}") from error
+        raise UnusableTable(f"{mark} of {name} is not JSON: {text}") from error
     return document
 
 
@@ -225,9 +224,9 @@ def _append(
     paths: list[str],
     position: Position,
 ) -> None:
-    """One commit on top of the snapshot that ``table`` was loaded with; CommitFailedException."""
+    """Commit on top of the snapshot that ``table`` has loaded. Raises CommitFailedException."""
     once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
-    # Of this copy alone: the table's own property is for its other writers.
+    # Only in this copy: the property in the table is for its other writers.
     table.metadata = table.metadata.model_copy(update={"properties": once})
     marks = {
         OFFSETS: json.dumps(offsets_text(position)),
@@ -237,6 +236,6 @@ def _append(
         transaction.set_properties(marks)
         if paths:
             transaction.add_files(paths, snapshot_properties=marks, check_duplicate_files=False)
-        else:  # control batches alone: the position moves, and a snapshot says so
+        else:  # only control batches: a snapshot without files moves the position
             with transaction.update_snapshot(snapshot_properties=marks).fast_append():
                 pass

@@ -1,16 +1,17 @@
-"""An archive as a plain directory of Parquet files, with commits of its own.
+"""An archive as a directory of Parquet files, with files for its commits.
 
-    ROOT/topic-NAME/PARTITION-FROM-TO-ID.parquet    files of commits
-    ROOT/topic-NAME/.….parquet.pending              files of none, or of the last one (see below)
+    ROOT/topic-NAME/PARTITION-FROM-TO-ID.parquet    committed files
+    ROOT/topic-NAME/.….parquet.pending              files without a commit, or of the last one
     ROOT/_kafkalog/COMMIT.json                      commits from 1 on, 20 digits: files and position
-    ROOT/_kafkalog/lock                             held while a job writes
+    ROOT/_kafkalog/lock                             locked while a job writes
 
-A commit is one file that appears whole under its name. Its data files then lose the leading dot and
-the suffix: readers that list directories (Spark, pyarrow) pass over names with a dot, so they never
-see a file of no commit. A crash between the two leaves committed files hidden until the next
-opening, which names them, and files of no commit, which it removes.
+A commit is one file that is written under a temporary name and renamed. Then its data files are
+renamed to names without the dot and the suffix. Readers that list directories (Spark, pyarrow) skip
+names with a leading dot, so that they never see a file without a commit. After a crash between the
+two, the next opening completes the renames of the last commit and removes the other hidden files.
 
-For file systems that rename atomically, on one machine at a time. Object stores: an Iceberg table.
+For file systems with atomic renames, and one machine at a time. On an object store use an Iceberg
+table.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kafkalog.jobs.archive.archive_table import (
     UnusableTable,
     offsets_text,
     position_of,
-    settle_local,
+    sync_local,
     topics_text,
 )
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 COMMITS_DIR = "_kafkalog"
 _PENDING = ".pending"
-_TOPIC_PREFIX = "topic-"  # names may begin with a dot or an underscore, which would hide them
+_TOPIC_PREFIX = "topic-"  # a topic's name may begin with a dot or underscore, which hides it
 _DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
-    """Files below a directory that all who work see under this path."""
+    """The files below a directory, which has the same path on all machines of a job."""
 
     root: str
 
@@ -69,9 +70,9 @@ class LocalStore:
         stream: AbstractContextManager[Any] = pyarrow.OSFile(path, "rb")
         return stream
 
-    def settle(self, path: str) -> None:
-        """See FileStore: its bytes and its name."""
-        settle_local(path)
+    def sync(self, path: str) -> None:
+        """See FileStore."""
+        sync_local(path)
 
     def remove(self, path: str) -> None:
         """See FileStore."""
@@ -81,16 +82,16 @@ class LocalStore:
 
 
 class ParquetTable:
-    """``ArchiveTable`` over a directory; see the module. Opening makes and locks it."""
+    """``ArchiveTable`` for a directory; see the module. Opening creates and locks it."""
 
     def __init__(self, root: str, filesystem: Filesystem) -> None:
-        """``root``: an absolute path. UnusableTable when a job has it open, or it is damaged."""
+        """``root``: an absolute path. Raises UnusableTable if it is in use or damaged."""
         # constant after construction
         self._root = root.rstrip("/")
         self._filesystem = filesystem
         self._commits = f"{self._root}/{COMMITS_DIR}"
         self._lock = self._open()
-        # as of the last commit
+        # of the last commit
         self._generation, self._position = 0, Position()
         try:
             self.abandon()
@@ -109,7 +110,7 @@ class ParquetTable:
         return self._position
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
-        """See ArchiveTable; nobody else commits while this one is open."""
+        """See ArchiveTable; the lock excludes other jobs."""
         generation = self._generation + 1
         document = {
             "format": FORMAT,
@@ -123,8 +124,9 @@ class ParquetTable:
         self._publish(files_of(document))
 
     def abandon(self) -> None:
-        """See ArchiveTable: everything that still has a hidden name, once the last commit's are
-        named; that may be one that raised an error and is there all the same.
+        """See ArchiveTable: remove hidden files, after the renames of the last commit.
+
+        That may be a commit that was made although it raised an error.
         """
         self._generation, self._position = self._finish_last()
         for directory in self._topic_dirs():
@@ -151,23 +153,23 @@ class ParquetTable:
             raise UnusableTable(f"Another job writes to {self._root}: wait for it") from error
 
     def _check_place(self) -> None:
-        """Of a new archive: an empty directory, or none yet, and none in a log directory."""
+        """A new archive needs an empty or missing directory outside of log directories."""
         try:
             if self._filesystem.exists(self._root) and self._filesystem.list_dir(self._root):
                 raise UnusableTable(
-                    f"{self._root} is no archive and not empty: name another directory"
+                    f"{self._root} is not an archive and not empty: give another directory"
                 )
         except (NotADirectoryError, FileNotFoundError) as error:  # a file, a dangling link
-            raise UnusableTable(f"{self._root} is no directory: name another one") from error
+            raise UnusableTable(f"{self._root} is not a directory: give another one") from error
         real_path = self._filesystem.real_path(self._root)
         around = enclosing_log_dir(self._filesystem, real_path)
         if around is not None:
             raise UnusableTable(
-                f"{self._root} would lie in {around}, a log directory: name another place"
+                f"{self._root} would be in the log directory {around}: give another path"
             )
 
     def _finish_last(self) -> tuple[int, Position]:
-        """Number and position of the last commit; all its files have their names on return."""
+        """Number and position of the last commit, after the renames of its files."""
         generations = committed_generations(self._root, self._filesystem)
         if not generations:
             self._check_unpublished()
@@ -178,16 +180,16 @@ class ParquetTable:
         return generations[-1], position_of(document["offsets"], topics, self._commits)
 
     def _check_unpublished(self) -> None:
-        """Without a commit no file has its name: its records would be archived once more."""
+        """Raise UnusableTable for files without any commit: they would be archived again."""
         for directory in self._topic_dirs():
             if any(not name.startswith(".") for name in self._filesystem.list_dir(directory)):
                 raise UnusableTable(
-                    f"{self._commits} lacks every commit, and {directory} holds files: the archive "
-                    "is damaged, restore them"
+                    f"{self._commits} has no commit, but {directory} has files: the archive is "
+                    "damaged, restore the commits"
                 )
 
     def _publish(self, files: Sequence[ArchivedFile]) -> None:
-        """Give the files of a commit their names, durably."""
+        """Give the files of a commit their final names, durably."""
         filesystem, directories = self._filesystem, set[str]()
         for each in files:
             final = f"{self._root}/{each.path}"
@@ -202,7 +204,7 @@ class ParquetTable:
             filesystem.sync_dir(directory)
 
     def _final_name(self, pending: str) -> str:
-        """Below the root."""
+        """The final name of a file, relative to the root."""
         directory, _, name = pending.removeprefix(f"{self._root}/").rpartition("/")
         return f"{directory}/{name.removeprefix('.').removesuffix(_PENDING)}"
 
@@ -216,7 +218,7 @@ class ParquetTable:
 
 
 def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
-    """Numbers of all commits, rising from 1; UnusableTable when one is missing."""
+    """The numbers of all commits, from 1 on. Raises UnusableTable if one is missing."""
     directory = f"{root}/{COMMITS_DIR}"
     names = [name for name in filesystem.list_dir(directory) if name.endswith(".json")]
     generations = [int(name[:_DIGITS]) for name in sorted(names)]
@@ -226,7 +228,7 @@ def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
 
 
 def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[str, Any]:
-    """One commit: ``offsets``, ``topics``, ``files``. UnusableTable: it is damaged or too new."""
+    """A commit with ``offsets``, ``topics``, ``files``. UnusableTable: damaged or too new."""
     path = f"{root}/{COMMITS_DIR}/{generation:0{_DIGITS}}.json"
     try:
         document = json.loads(filesystem.read_file(path))
@@ -241,14 +243,14 @@ def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[s
 
 
 def files_of(document: Mapping[str, Any]) -> list[ArchivedFile]:
-    """The files of a commit, with paths below the root."""
+    """The files of a commit, with paths relative to the root."""
     return [ArchivedFile(**each) for each in document["files"]]
 
 
 def archived_files(root: str, filesystem: Filesystem) -> list[ArchivedFile]:
-    """Every file of an archive with its absolute path, oldest first; for readers.
+    """All files of an archive with absolute paths, oldest first, for readers.
 
-    UnusableTable. A file of the last commit may not have its name yet while a job runs.
+    Raises UnusableTable. While a job runs, a file of the last commit may not be renamed yet.
     """
     root = root.rstrip("/")
     return [

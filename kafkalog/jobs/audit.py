@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.env.clock import SystemClock
 from kafkalog.format.disk.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.jobs.tasks import Job, run_job
+from kafkalog.jobs.tasks import Job, Pack, packed, run_job
 from kafkalog.log.inspect.directory_check import (
     DirectoryListing,
     SmallFiles,
@@ -139,18 +139,16 @@ def plan_tasks(
         return []  # the partition was deleted
     if partition.is_served and partition.may_have_gaps:
         target_bytes = INT64_MAX
-    groups: list[list[int]] = [[]]
-    sizes = [0]
-    for base in bases:
-        size = stats.get(segment_file_name(base, LOG_SUFFIX), 0)
-        if groups[-1] and sizes[-1] + size > target_bytes:
-            groups.append([])
-            sizes.append(0)
-        groups[-1].append(base)
-        sizes[-1] += size
+    sizes = [stats.get(segment_file_name(base, LOG_SUFFIX), 0) for base in bases]
+    packs = packed(sizes, target_bytes) or [Pack((), 0)]
     return [
-        AuditTask(partition, tuple(group), size, is_first=number == 0)
-        for number, (group, size) in enumerate(zip(groups, sizes, strict=True))
+        AuditTask(
+            partition,
+            tuple(bases[each] for each in pack.numbers),
+            pack.size_bytes,
+            is_first=number == 0,
+        )
+        for number, pack in enumerate(packs)
     ]
 
 

@@ -16,7 +16,7 @@ import importlib
 import types
 import typing
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -142,12 +142,10 @@ def _partitions_in(
                 f"{shown(directory)} holds segments but is not named TOPIC-PARTITION: rename it, "
                 "or give the log directory that contains it"
             )
-        log_dir = directory.rpartition("/")[0] or "/"
-        checkpoints = _Checkpoints(log_dir, filesystem)
-        alone = _partition(directory, log_dir, partition, filesystem, checkpoints, config_of)
-        yield replace(alone, is_alone=True)
+        log_dir = _LogDir(directory.rpartition("/")[0] or "/", filesystem, config_of)
+        yield log_dir.partition(partition, directory, is_alone=True)
         return
-    checkpoints, count = _Checkpoints(directory, filesystem), 0
+    log_dir, count = _LogDir(directory, filesystem, config_of), 0
     for entry in entries:
         partition = None if entry.is_file else live_partition(entry.name)
         if partition is None:
@@ -159,7 +157,7 @@ def _partitions_in(
             count += 1
             continue
         try:
-            yield _partition(path, directory, partition, filesystem, checkpoints, config_of)
+            yield log_dir.partition(partition, path, is_alone=False)
         except FileNotFoundError:
             continue  # deleted, or moved to another directory, since it was listed
         count += 1
@@ -170,40 +168,34 @@ def _partitions_in(
         )
 
 
-class _Checkpoints:
-    """The checkpoints of a log directory, as far as they can be read."""
+class _LogDir:
+    """A log directory with its checkpoints, as far as they can be read."""
 
-    def __init__(self, log_dir: str, filesystem: ReadFilesystem) -> None:
-        read = partial(readable_offsets, filesystem, log_dir)
-        self.starts, self.has_all_starts = read(LOG_START_OFFSET_CHECKPOINT)
-        self.high_watermarks, _ = read(HIGH_WATERMARK_CHECKPOINT)
-        self.cleaned, _ = read(CLEANER_OFFSET_CHECKPOINT)
-        self.is_served = filesystem.is_locked(f"{log_dir}/{LOCK}")
+    def __init__(self, path: str, filesystem: ReadFilesystem, config_of: ConfigOf) -> None:
+        read = partial(readable_offsets, filesystem, path)
+        self._path, self._filesystem, self._config_of = path, filesystem, config_of
+        self._starts, self._has_all_starts = read(LOG_START_OFFSET_CHECKPOINT)
+        self._high_watermarks, _ = read(HIGH_WATERMARK_CHECKPOINT)
+        self._cleaned, _ = read(CLEANER_OFFSET_CHECKPOINT)
+        self._is_served = filesystem.is_locked(f"{path}/{LOCK}")
 
-
-def _partition(
-    path: str,
-    log_dir: str,
-    partition: TopicPartition,
-    filesystem: ReadFilesystem,
-    checkpoints: _Checkpoints,
-    config_of: ConfigOf,
-) -> FleetPartition:
-    logs = (each for each in filesystem.list_dir_stats(path) if each.name.endswith(LOG_SUFFIX))
-    return FleetPartition(
-        topic=partition.topic,
-        partition=partition.partition,
-        directory=path,
-        log_dir=log_dir,
-        is_alone=False,
-        size_bytes=sum(each.size for each in logs),
-        log_start_offset=checkpoints.starts.get(partition, 0),
-        knows_log_start=checkpoints.has_all_starts or partition in checkpoints.starts,
-        high_watermark=checkpoints.high_watermarks.get(partition),
-        was_cleaned=partition in checkpoints.cleaned,
-        is_served=checkpoints.is_served,
-        config=config_of(log_dir, partition.topic),
-    )
+    def partition(self, at: TopicPartition, path: str, *, is_alone: bool) -> FleetPartition:
+        """One partition. Raises FileNotFoundError if its directory is missing, OSError."""
+        stats = self._filesystem.list_dir_stats(path)
+        return FleetPartition(
+            topic=at.topic,
+            partition=at.partition,
+            directory=path,
+            log_dir=self._path,
+            is_alone=is_alone,
+            size_bytes=sum(each.size for each in stats if each.name.endswith(LOG_SUFFIX)),
+            log_start_offset=self._starts.get(at, 0),
+            knows_log_start=self._has_all_starts or at in self._starts,
+            high_watermark=self._high_watermarks.get(at),
+            was_cleaned=at in self._cleaned,
+            is_served=self._is_served,
+            config=self._config_of(self._path, at.topic),
+        )
 
 
 @contextmanager

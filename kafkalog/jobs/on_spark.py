@@ -17,11 +17,11 @@ from __future__ import annotations
 import importlib
 import pickle
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.tasks import TaskFailed, attempt, result_of
+from kafkalog.jobs.tasks import TaskFailed, attempt, packed, result_of
 from kafkalog.observe.logging import configure_logging
 from kafkalog.spark.workers import settle_worker
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.jobs.tasks import Done, ResultT, TaskT
+    from kafkalog.jobs.tasks import Done, Pack, ResultT, TaskT
 
 TARGET_BYTES = 128 << 20
 """Bytes of log in one Spark task: below 64 MiB the time of the task itself matters."""
@@ -67,27 +67,9 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-class Pack(NamedTuple):
-    """The tasks that one Spark task does."""
-
-    numbers: tuple[int, ...]
-    size_bytes: int
-
-
 def packs_of(sizes: Sequence[int], target_bytes: int = TARGET_BYTES) -> list[Pack]:
-    """Pack neighbouring tasks up to ``target_bytes``; a larger task is a pack.
-
-    Packs of a small job are smaller, so that there are TASKS_MIN of them.
-    """
-    target_bytes = min(target_bytes, max(sum(sizes) // TASKS_MIN, 1))
-    packs: list[Pack] = []
-    for number, size in enumerate(sizes):
-        if packs and packs[-1].size_bytes + size <= target_bytes:
-            last = packs.pop()
-            packs.append(Pack((*last.numbers, number), last.size_bytes + size))
-        else:
-            packs.append(Pack((number,), size))
-    return packs
+    """Which tasks a Spark task does; packs of a small job are smaller, to be TASKS_MIN."""
+    return packed(sizes, min(target_bytes, max(sum(sizes) // TASKS_MIN, 1)))
 
 
 class SparkRunner:
@@ -106,7 +88,11 @@ class SparkRunner:
         if not tasks:
             return []
         packs = packs_of([each.size_bytes for each in tasks])
-        body = _body([[tasks[number] for number in pack.numbers] for pack in packs], work)
+        shipped = [[tasks[number] for number in pack.numbers] for pack in packs]
+
+        def body(pack: int) -> bytes:  # only tasks and work are pickled with it
+            return done_pack(shipped[pack], work)
+
         functions = importlib.import_module("pyspark.sql.functions")
         # Nondeterministic, so that the optimizer does not evaluate it twice.
         do_pack = functions.udf(body, "binary", useArrow=False).asNondeterministic()
@@ -140,15 +126,6 @@ class SparkRunner:
         errors = importlib.import_module("pyspark.errors")
         protocol = importlib.import_module("py4j.protocol")
         return errors.PySparkException, protocol.Py4JError
-
-
-def _body(packs: list[list[TaskT]], work: Callable[[TaskT], ResultT]) -> Callable[[int], bytes]:
-    """The function of a worker by number of pack; only the tasks are pickled with it."""
-
-    def do_pack(number: int) -> bytes:
-        return done_pack(packs[number], work)
-
-    return do_pack
 
 
 def done_pack(tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]) -> bytes:

@@ -181,6 +181,25 @@ def result_of(done: Done[ResultT], task: Task) -> ResultT:
     raise failed
 
 
+class Pack(NamedTuple):
+    """Neighbours in a list that are done together."""
+
+    numbers: tuple[int, ...]
+    size_bytes: int
+
+
+def packed(sizes: Sequence[int], target_bytes: int) -> list[Pack]:
+    """Pack neighbours up to ``target_bytes``; a larger one is a pack by itself."""
+    packs: list[Pack] = []
+    for number, size in enumerate(sizes):
+        if packs and packs[-1].size_bytes + size <= target_bytes:
+            last = packs.pop()
+            packs.append(Pack((*last.numbers, number), last.size_bytes + size))
+        else:
+            packs.append(Pack((number,), size))
+    return packs
+
+
 class InProcess:
     """One task after the other, in this process."""
 

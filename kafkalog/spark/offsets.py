@@ -262,7 +262,8 @@ class Wanted:
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether records of that partition can pass."""
-        return all(_passes(each, partition) for each in self.tests)
+        tests = map(_test_of, self.tests)
+        return all(test(partition) for test in tests if test is not None)
 
 
 def narrowed(wanted: Wanted, given: ColumnFilter) -> tuple[Wanted, bool]:
@@ -270,7 +271,7 @@ def narrowed(wanted: Wanted, given: ColumnFilter) -> tuple[Wanted, bool]:
     if given.kind == "IsNotNull":
         return wanted, given.column in _NEVER_NULL
     if given.column in ("topic", "partition"):
-        if not _is_understood(given):
+        if _test_of(given) is None:
             return wanted, False
         return replace(wanted, tests=(*wanted.tests, given)), True
     if given.column == "offset":
@@ -331,29 +332,18 @@ def _time_ms(value: object) -> int | None:
     return math.floor(value.timestamp()) * 1000 + value.microsecond // 1000
 
 
-def _is_understood(given: ColumnFilter) -> bool:
-    kind = int if given.column == "partition" else str
-    if given.kind == "In":
-        return bool(_members(given)) and all(isinstance(each, kind) for each in _members(given))
-    if given.kind in _OF_TEXT:
-        return given.column == "topic" and isinstance(given.value, str)
-    if given.kind in _EQUALS:
-        return isinstance(given.value, kind)
-    is_range = given.kind in _RANGES
-    return is_range and given.column == "partition" and isinstance(given.value, int)
-
-
-def _passes(given: ColumnFilter, partition: TopicPartition) -> bool:
-    """Whether a filter of `_is_understood` passes a partition."""
-    if given.column == "partition":
-        if given.kind in _RANGES:
-            assert isinstance(given.value, int)
-            return _RANGES[given.kind](partition.partition, given.value)
-        return partition.partition in _members(given)
-    if given.kind in _OF_TEXT:
-        assert isinstance(given.value, str)
-        return _OF_TEXT[given.kind](partition.topic, given.value)
-    return partition.topic in _members(given)
+def _test_of(given: ColumnFilter) -> Callable[[TopicPartition], bool] | None:
+    """The test of a filter on topic or partition; None: Spark has to apply it."""
+    value, kind = given.value, int if given.column == "partition" else str
+    if given.kind in (*_EQUALS, "In"):
+        members = _members(given)
+        if members and all(isinstance(each, kind) for each in members):
+            return lambda at: getattr(at, given.column) in members
+    if given.column == "partition" and given.kind in _RANGES and isinstance(value, int):
+        return lambda at: _RANGES[given.kind](at.partition, value)
+    if given.column == "topic" and given.kind in _OF_TEXT and isinstance(value, str):
+        return lambda at: _OF_TEXT[given.kind](at.topic, value)
+    return None
 
 
 def _members(given: ColumnFilter) -> tuple[object, ...]:

@@ -129,15 +129,14 @@ def _secret(name: str, file: str) -> str:
 
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
+_STARTINGS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _OF_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _WITHOUT_EFFECT = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs")
 SOURCE_OPTIONS = (
     *_SUBSCRIPTIONS,
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
+    *_STARTINGS,
     "startingOffsetsByTimestampStrategy",
-    "startingOffsets",
     *_ENDINGS,
     *_OF_STREAMS,
     "minPartitions",
@@ -242,8 +241,8 @@ class SourceOptions:
 def batch_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of ``spark.read``. Raises InvalidOption."""
     values = OptionValues(given, SOURCE_OPTIONS)
-    starting = _starting(values, Extreme.EARLIEST)
-    ending = _ending(values)
+    starting = _limit(values, *_STARTINGS, Extreme.EARLIEST)
+    ending = _limit(values, *_ENDINGS, Extreme.LATEST)
     if starting is Extreme.LATEST or _holds(starting, LATEST):
         raise InvalidOption(
             "Option startingOffsets: a batch query cannot begin at the latest offset (-1), it "
@@ -267,7 +266,8 @@ def stream_options(given: Mapping[str, str]) -> SourceOptions:
     values = OptionValues(given, SOURCE_OPTIONS)
     for name in values.given(_ENDINGS):
         raise InvalidOption(f"Option {name}: a streaming query has no end")
-    return _options(values, _starting(values, Extreme.LATEST), Extreme.LATEST, ())
+    starting = _limit(values, *_STARTINGS, Extreme.LATEST)
+    return _options(values, starting, Extreme.LATEST, ())
 
 
 def wants_headers(given: Mapping[str, str]) -> bool:
@@ -289,6 +289,7 @@ def _options(
         raise InvalidOption(f"Option {name} is not supported: {_REFUSED_OF_KAFKA[name]}")
     isolation = values.word(_ISOLATION, "read_uncommitted", ("read_uncommitted", "read_committed"))
     strategy = values.word("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
+    interval_ms = values.integer("fetchOffset.retryIntervalMs", low=0)
     return SourceOptions(
         access=access_of(values, read_committed=isolation == "read_committed"),
         subscription=_subscription(values),
@@ -302,18 +303,13 @@ def _options(
         max_records_per_partition=values.integer("maxRecordsPerPartition", low=1),
         fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
         fetch_offset_tries=values.integer("fetchOffset.numRetries", low=1) or _TRIES,
-        fetch_offset_interval_ms=_interval_ms(values),
+        fetch_offset_interval_ms=_TRY_INTERVAL_MS if interval_ms is None else interval_ms,
         include_headers=values.boolean("includeHeaders", default=False),
         target_bytes=values.size_bytes("targetBytes", TARGET_BYTES, 1, 1 << 40),
         chunk_bytes=values.size_bytes("chunkBytes", CHUNK_BYTES, 1 << 10, _SIZE_MAX),
         check_crcs=values.boolean("checkCrcs", default=True),
         warnings=(*ignored, *_notes(values)),
     )
-
-
-def _interval_ms(values: OptionValues) -> int:
-    given_ms = values.integer("fetchOffset.retryIntervalMs", low=0)
-    return _TRY_INTERVAL_MS if given_ms is None else given_ms
 
 
 def _notes(values: OptionValues) -> list[str]:
@@ -349,16 +345,6 @@ def _subscription(values: OptionValues) -> Subscription:
     except re.error as error:
         raise wrong(name, text, f"a regular expression ({error})") from error
     return Subscription(pattern=text)
-
-
-def _starting(values: OptionValues, default: Limit) -> Limit:
-    return _limit(
-        values, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets", default
-    )
-
-
-def _ending(values: OptionValues) -> Limit:
-    return _limit(values, *_ENDINGS, Extreme.LATEST)
 
 
 def _limit(

@@ -7,6 +7,7 @@ they hold values only. See docs/spark.md.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -120,12 +121,9 @@ class KafkalogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; their offsets are looked up now and are fixed for the whole query."""
-        logs = open_logs(self._options.access)
-        try:
+        with closing(open_logs(self._options.access)) as logs:
             ranges = batch_ranges(logs, self._options, self.wanted)
             tasks = [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
-        finally:
-            logs.close()
         settle_worker()  # Spark reuses the planner's process as well
         return tasks
 

@@ -130,17 +130,14 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest
         tries_left = self._options.fetch_offset_tries
         while True:
-            self._latest = latest = self._ends()
+            reader = self._reader()
+            partitions = reader.partitions(missing_is_an_error=self._options.fail_on_data_loss)
+            self._latest = latest = reader.latest(partitions)
             tries_left -= 1
             went_back = any(latest[at] < begin[at] for at in latest.keys() & begin.keys())
             if not went_back or tries_left == 0:
                 return latest
             self._clock.sleep(self._options.fetch_offset_interval_ms / 1000)
-
-    def _ends(self) -> PartitionOffsets:
-        reader = self._reader()
-        partitions = reader.partitions(missing_is_an_error=self._options.fail_on_data_loss)
-        return reader.latest(partitions)
 
     def _waits_for_more(self, begin: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """Whether minOffsetsPerTrigger is not reached and maxTriggerDelay has not passed.

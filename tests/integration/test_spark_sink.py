@@ -15,7 +15,7 @@ from kafkalog.client import Client
 from kafkalog.format.records.record_batch import read_header
 from kafkalog.spark.sink.failures import SinkFailed
 from kafkalog.spark.sink.options import sink_options
-from kafkalog.spark.sink.sink_task import Written, close_connections, write_at_least_once
+from kafkalog.spark.sink.write import Written, close_connections, write_at_least_once
 from tests.integration.client_world import CuttingProxy
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from kafkalog.spark.sink.exactly_once import (
 )
 from kafkalog.spark.sink.failures import SinkFailed
 from kafkalog.spark.sink.options import sink_options
-from kafkalog.spark.sink.sink_task import close_connections
+from kafkalog.spark.sink.write import close_connections
 from tests.integration.client_world import CuttingProxy
 from tests.integration.daemon import Daemon
 

@@ -207,16 +207,11 @@ def _last_position(table: Any, name: str) -> Position:  # noqa: ANN401 - pyicebe
 
 def _position_in(marks: Mapping[str, str], name: str) -> Position:
     """The position in properties of a table or snapshot; empty without any."""
-    return position_of(_document_in(marks, OFFSETS, name), _document_in(marks, TOPICS, name), name)
-
-
-def _document_in(marks: Mapping[str, str], mark: str, name: str) -> object:
-    text = marks.get(mark, "{}")
     try:
-        document: object = json.loads(text)
+        offsets, topics = (json.loads(marks.get(mark, "{}")) for mark in (OFFSETS, TOPICS))
     except ValueError as error:
-        raise UnusableTable(f"{mark} of {name} is not JSON: {text}") from error
-    return document
+        raise UnusableTable(f"The offsets in {name} are not JSON: {dict(marks)}") from error
+    return position_of(offsets, topics, name)
 
 
 def _append(

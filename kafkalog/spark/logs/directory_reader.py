@@ -285,7 +285,10 @@ class LogWalk:
             if self.next_offset >= self._wanted.to_offset:
                 return
             if rows.stop not in _SOUND_ENDS or (rows.stop is ScanStop.PARTIAL and is_at_end):
-                raise self._corrupt(rows.stop, previous + 1, file.path, position)
+                problem, base_offset = _PROBLEMS[rows.stop], previous + 1
+                raise CorruptLog(
+                    self._wanted, base_offset, problem, file=file.path, position=position
+                )
             if is_at_end:
                 return
 
@@ -333,10 +336,6 @@ class LogWalk:
         start = files.segments[0].base_offset
         end = min(start, self._wanted.to_offset)
         return DataLost(self._rest()._replace(to_offset=end), f"the log starts at {start}")
-
-    def _corrupt(self, stop: ScanStop, base_offset: int, file: str, position: int) -> CorruptLog:
-        problem = _PROBLEMS[stop]
-        return CorruptLog(self._wanted, base_offset, problem, file=file, position=position)
 
 
 _PROBLEMS = {

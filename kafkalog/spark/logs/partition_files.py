@@ -115,31 +115,22 @@ class PartitionFiles:
             if (each := _parsed(name, DELETED_SUFFIX)) is not None and each.stage
         }
         segments: dict[int, Segment] = {}
+        transaction_indexes, snapshots, indexed = [], [], set()
         for file in files:
             if file.suffix == LOG_SUFFIX and not (file.stage and file.offset in segments):
                 segments[file.offset] = Segment(path, file.offset, file.stage)
+            if file.suffix == TRANSACTION_INDEX_SUFFIX:
+                transaction_indexes.append((file.offset, f"{path}/{file}"))
+            if file.suffix == SNAPSHOT_SUFFIX:
+                snapshots.append(file.offset)
+            if file.suffix in INDEX_SUFFIXES and not file.stage:
+                indexed.add(file.offset)
         return cls(
             path,
             tuple(sorted(segments.values(), key=_BASE_OFFSET)),
-            tuple(
-                sorted(
-                    (file.offset, f"{path}/{file}")
-                    for file in files
-                    if file.suffix == TRANSACTION_INDEX_SUFFIX
-                )
-            ),
-            tuple(sorted(file.offset for file in files if file.suffix == SNAPSHOT_SUFFIX)),
-            tuple(
-                sorted(
-                    {
-                        file.offset
-                        for file in files
-                        if file.suffix in INDEX_SUFFIXES and not file.stage
-                    }
-                    - segments.keys()
-                    - deleting
-                )
-            ),
+            tuple(sorted(transaction_indexes)),
+            tuple(sorted(snapshots)),
+            tuple(sorted(indexed - segments.keys() - deleting)),
         )
 
     def floor(self, offset: int) -> Segment | None:

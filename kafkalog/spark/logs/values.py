@@ -7,6 +7,7 @@ batches, aborted transactions). Times are ms since 1970.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.errors import CorruptData, KafkalogError
@@ -172,21 +173,9 @@ class CorruptLog(CorruptData):
         self.base_offset = base_offset
         self.problem = problem
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _corrupt_log, (
-            self.wanted,
-            self.base_offset,
-            self.problem,
-            self.file,
-            self.position,
-        )
-
-
-def _corrupt_log(
-    wanted: OffsetRange, base_offset: int, problem: str, file: str, position: int
-) -> CorruptLog:
-    """For pickle, which cannot pass keyword arguments to exceptions."""
-    return CorruptLog(wanted, base_offset, problem, file=file, position=position)
+    def __reduce__(self) -> tuple[partial[CorruptLog], tuple[OffsetRange, int, str]]:
+        make = partial(type(self), file=self.file, position=self.position)
+        return make, (self.wanted, self.base_offset, self.problem)
 
 
 class UnusableLogDir(KafkalogError):

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import functools
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kafkalog.client.errors import ClientError
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.batch_builder import build_batch
 from kafkalog.format.records.record_batch import Codec, add_to_sequence
-from kafkalog.spark.sink.failures import SinkFailed, undelivered
+from kafkalog.spark.sink.failures import SinkFailed, sink_failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +27,23 @@ if TYPE_CHECKING:
 
     from kafkalog.client import ProducerIdentity
     from kafkalog.env.threads import Thread
-    from kafkalog.spark.sink.write import OutgoingBatch
+    from kafkalog.format.records.batch_builder import RecordColumns
+    from kafkalog.format.wire.arrow_reader import Int64s
 
 LANES = 4
 BATCHES_IN_FLIGHT = 12
 
 TopicPartition = tuple[str, int]
 _Parcel = tuple[TopicPartition, bytes]
+
+
+class OutgoingBatch(NamedTuple):
+    """One record batch of one partition: rows of the columns, in order."""
+
+    topic: str
+    partition: int
+    columns: RecordColumns
+    rows: Int64s
 
 
 class Delivery:
@@ -152,7 +162,9 @@ class Delivery:
         try:
             self._send(*at, data)
         except ClientError as failure:
-            self._failure = undelivered(failure, *at, size_bytes=len(data))
+            topic, partition = at
+            what = f"A batch of {len(data)} bytes could not be appended to {topic}-{partition}"
+            self._failure = sink_failed(failure, what)
         except Exception as failure:  # noqa: BLE001 - in a thread: the task raises it
             self._failure = failure
 

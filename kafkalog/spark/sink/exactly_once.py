@@ -29,8 +29,7 @@ from kafkalog.client import ClientError, InvalidTxnState, ProducerIdentity
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
 from kafkalog.format.records.record_batch import add_to_sequence
 from kafkalog.spark.sink.failures import SinkFailed, sink_failed
-from kafkalog.spark.sink.sink_task import asked, connected, deliver
-from kafkalog.spark.sink.write import blocks
+from kafkalog.spark.sink.write import asked, blocks, connected, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

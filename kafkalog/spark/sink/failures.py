@@ -49,12 +49,6 @@ _ADVICE: tuple[tuple[tuple[type[ClientError], ...], str], ...] = (
 )
 
 
-def undelivered(failure: ClientError, topic: str, partition: int, *, size_bytes: int) -> SinkFailed:
-    """The error for a record batch of a partition."""
-    what = f"A batch of {size_bytes} bytes could not be appended to {topic}-{partition}"
-    return sink_failed(failure, what)
-
-
 def sink_failed(failure: ClientError, what: str) -> SinkFailed:
     """The error with what failed, the error of daemon or network, and what to do."""
     advice = next((text for kinds, text in _ADVICE if isinstance(failure, kinds)), None)

@@ -1,34 +1,55 @@
-"""From Arrow to record batches: the partition of each record, and where a batch ends.
+"""One task of a sink: its records from Arrow to the daemon's acknowledgement. Without Spark.
 
-Records are converted in blocks, which bound the memory of a task. No Python statement runs per
-record. `delivery` sends the batches. The order within a partition is kept.
+`BatchPlanner` chooses the partition of each record and where a batch ends; `delivery` sends the
+batches. Records are converted in blocks, which bound the memory of a task. No Python statement runs
+per record. The order within a partition is kept.
 
     Arrow batches ─► block ─► one part a topic ─► columns ─► partitions ─► batches
 
 A record's partition is the one in its column, else murmur2 of its key as in Kafka's producers.
 Records with neither fill a batch of one served partition, then of the next (Kafka's "sticky"
 partitioner).
+
+At least once is the default: Spark runs a failed task again, and the records that it had appended
+are there twice. The process keeps the producer of a task (an id, and the sequences of its
+partitions) for the next task, so that a cluster has one producer for each worker, not one for each
+task. The producer of a failed delivery is dropped.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.client import ClientError
+from kafkalog.client.produce import partitions_of
+from kafkalog.client.producer import new_producer
+from kafkalog.env.clock import SystemClock
+from kafkalog.env.random import SystemRandom
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.integers import INT32_MAX
 from kafkalog.format.wire.arrow_reader import cuts, record_block
+from kafkalog.spark.logs.daemon import client_of
+from kafkalog.spark.sink.delivery import Delivery, OutgoingBatch
+from kafkalog.spark.sink.failures import sink_failed
 from kafkalog.spark.sink.options import TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kafkalog.client import Client, ProducerIdentity
     from kafkalog.client.produce import Partitions
+    from kafkalog.client.retry import Steps
     from kafkalog.env.random import Random
     from kafkalog.format.records.batch_builder import RecordColumns
     from kafkalog.format.wire.arrow_reader import Int64s, RecordBlock
+    from kafkalog.spark.logs.values import Access
+    from kafkalog.spark.sink.delivery import TopicPartition
+    from kafkalog.spark.sink.options import SinkOptions
 
 
 class NoSuchPartition(InvalidRequest):
@@ -37,15 +58,6 @@ class NoSuchPartition(InvalidRequest):
 
 class NullTopic(InvalidRequest):
     """A row without a topic."""
-
-
-class OutgoingBatch(NamedTuple):
-    """One record batch of one partition: rows of the columns, in order."""
-
-    topic: str
-    partition: int
-    columns: RecordColumns
-    rows: Int64s
 
 
 def blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -179,3 +191,112 @@ def _rows_of_each(chosen: Int64s) -> list[tuple[int, Int64s]]:
     order = np.argsort(chosen, kind="stable").astype(np.int64)
     numbers, starts = np.unique(chosen[order], return_index=True)
     return list(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
+
+
+# ---- the task
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many records a task appended, and to which partitions."""
+
+    record_count: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class Connection:
+    """A client, and the producer of records that are written at least once."""
+
+    client: Client
+    identity: ProducerIdentity | None = None
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+# The connections of this process. Spark's workers are forked before they write.
+_idle: dict[Access, Connection] = {}
+
+
+def write_at_least_once(
+    batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: Sequence[str]
+) -> Written:
+    """Append the records of a task; all are acknowledged when this returns.
+
+    columns   the columns that become records (`written_columns`)
+
+    Raises SinkFailed, UnusableColumn, NullTopic, NoSuchPartition; some records may be appended
+    then, and a second attempt appends them again.
+    """
+    with connected(options.access) as connection:
+        if connection.identity is None:
+            connection.identity = asked(
+                connection.client, new_producer(), "The daemon did not allocate a producer id"
+            )
+        return deliver(
+            blocks(batches, options.block_bytes),
+            connection.client,
+            options,
+            columns,
+            connection.identity,
+            connection.sequences,
+        )
+
+
+def deliver(
+    parts: Iterable[pa.RecordBatch],
+    client: Client,
+    options: SinkOptions,
+    columns: Sequence[str],
+    identity: ProducerIdentity,
+    sequences: dict[TopicPartition, int],
+    *,
+    is_transactional: bool = False,
+) -> Written:
+    """Append all records of the parts as this producer; see ``write_at_least_once``."""
+
+    def found(topic: str) -> Partitions:
+        return asked(client, partitions_of(topic), f"Topic {topic} cannot be written to")
+
+    def send(topic: str, partition: int, data: bytes) -> None:
+        client.append_batches(topic, partition, data, acks=options.acks)
+
+    clock = SystemClock()
+    planner = BatchPlanner(
+        options.topic, columns, found, batch_bytes=options.batch_bytes, random=SystemRandom()
+    )
+    with Delivery(
+        send, identity, sequences, codec=options.codec, is_transactional=is_transactional
+    ) as delivery:
+        for part in parts:
+            for batch in planner.batches(part, clock.wall_ms()):
+                delivery.append(batch)
+        partitions = delivery.finish()
+    return Written(delivery.record_count, partitions)
+
+
+def asked(client: Client, steps: Steps[T], what_failed: str) -> T:
+    """The result of a request. Raises SinkFailed."""
+    try:
+        return client.run(steps)
+    except ClientError as failure:
+        raise sink_failed(failure, what_failed) from failure
+
+
+@contextmanager
+def connected(access: Access) -> Iterator[Connection]:
+    """An idle connection of this process; it is kept for the next task unless this one fails."""
+    connection = _idle.pop(access, None) or Connection(client_of(access, access.urls[0]))
+    try:
+        yield connection
+    except BaseException:
+        connection.client.close()
+        raise
+    _idle[access] = connection
+
+
+def close_connections() -> None:
+    """Close the idle connections of this process."""
+    while _idle:
+        _idle.popitem()[1].client.close()

@@ -29,7 +29,7 @@ from kafkalog.spark.sink.exactly_once import (
     write_exactly_once,
 )
 from kafkalog.spark.sink.options import sink_options, written_columns
-from kafkalog.spark.sink.sink_task import write_at_least_once
+from kafkalog.spark.sink.write import write_at_least_once
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:

@@ -25,35 +25,35 @@ from pathlib import Path
 from shlex import quote
 
 _RESERVE_SHARE, _RESERVE_SHARE_MAX = 16, 4
-_RESERVE_MIN = 64  # an append to a partition that was at rest takes three
+_RESERVE_MIN = 64  # an append to an idle partition opens three
 
 
 def connection_descriptors(limit: int, *, is_for_operators: bool) -> int:
-    """The descriptor from which on a connection is refused.
+    """The number of the first descriptor with which a connection is refused.
 
-    POSIX gives out the lowest free number, so one this high says that nearly all are taken, by
-    whatever. The rest is for logs; half of it is for the ports of operators, too.
+    POSIX assigns the lowest free number, so that a number this high means that nearly all are in
+    use. The reserve is for logs; the ports of operators may use half of it.
     """
     reserve = max(limit // _RESERVE_SHARE, min(_RESERVE_MIN, limit // _RESERVE_SHARE_MAX))
     return limit - (reserve // 2 if is_for_operators else reserve)
 
 
 def descriptor_limit() -> int:
-    """How many this process can allow itself: the hard limit."""
+    """The hard limit, up to which this process may raise its own."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _number(hard)
 
 
 def raise_descriptor_limit() -> int:
-    """Allow as many descriptors as the hard limit does; how many that is."""
+    """Raise the limit of descriptors to the hard limit; the limit that now applies."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # more than the kernel takes: what was, holds
+    with contextlib.suppress(OSError, ValueError):  # more than the kernel accepts: the limit stays
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft_descriptor_limit()
 
 
 def soft_descriptor_limit() -> int:
-    """How many this process may have now."""
+    """The limit of descriptors that applies now."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _number(soft)
 
@@ -65,16 +65,16 @@ def _number(limit: int) -> int:
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-# The most that every glibc accepts: half of what the heap of a thread may be.
+# The maximum that every glibc accepts: half of the size of a thread's heap.
 _MAPPED_ALONE_FROM_BYTES = 32 << 20
-_KEPT_AT_TOP_BYTES = 512 << 20
+_RETAINED_AT_TOP_BYTES = 512 << 20
 _STATM = Path("/proc/self/statm")
-# Less is not worth the faults of those who need it again.
+# Returning less would cost more page faults than it saves memory.
 _WORTH_GIVING_BYTES = 8 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Raise the allocator's thresholds; False where the C library knows no such thing.
+    """Raise the allocator's thresholds; False where the C library has no such function.
 
     Called once by the composition root, before threads exist.
     """
@@ -83,16 +83,16 @@ def keep_freed_memory() -> bool:
         return False
     mallopt.argtypes = (ctypes.c_int, ctypes.c_int)
     mallopt.restype = ctypes.c_int
-    is_kept = bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_AT_TOP_BYTES))
+    is_kept = bool(mallopt(_M_TRIM_THRESHOLD, _RETAINED_AT_TOP_BYTES))
     return bool(mallopt(_M_MMAP_THRESHOLD, _MAPPED_ALONE_FROM_BYTES)) and is_kept
 
 
 def give_freed_memory_back(resident_before: int) -> int:
-    """Give free pages to the system if the process has grown; how much is resident then, in bytes.
+    """Return free pages to the system if the process has grown; its resident bytes afterwards.
 
-    ``resident_before``: what the last call returned, 0 before the first. Takes some 20 ms for each
-    100 MB that go, while threads that allocate large blocks wait: any thread of normal priority but
-    the event loop's. -1 where the C library or the system knows no such thing.
+    ``resident_before`` is the result of the last call, 0 before the first. Takes some 20 ms for
+    each 100 MB returned, during which threads that allocate large blocks wait: not for the event
+    loop. -1 where the C library or the system has no such function.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None or not _STATM.exists():
@@ -112,9 +112,9 @@ _FILE = Path("/proc/self/io")
 
 
 def process_io() -> tuple[int, int] | None:
-    """(bytes read, bytes written) since the process began; None where the kernel does not say.
+    """(bytes read, bytes written) since the start of the process; None if the kernel does not say.
 
-    No disk is touched: the file is the kernel's own memory.
+    Touches no disk: the file is in the kernel's memory.
     """
     try:
         text = _FILE.read_text(encoding="ascii")
@@ -130,9 +130,9 @@ _LOCK_FILE = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class AccessFault:
-    """What cannot be written to, whose it is, and what to do about it."""
+    """A path that cannot be written to, its owner, and the remedy."""
 
-    path: str  # the log directory or something directly in it; its parent when it is not there
+    path: str  # the log directory, an entry of it, or the nearest existing directory above
     owner: str  # uid:gid
     mode: str  # octal
     process: str  # uid:gid
@@ -140,17 +140,17 @@ class AccessFault:
 
 
 def write_access_fault(log_dir: str) -> AccessFault | None:
-    """The first of directory and entries that this process may not write to; None: there is none.
+    """The first of the directory and its entries that this process may not write to, or None.
 
-    Looks at names and attributes only: a disk that is broken answers at the load. A directory that
-    is not there yet is judged by the nearest one above it.
+    Reads only names and attributes; the load finds a broken disk. For a directory that does not
+    exist the nearest existing one above it is checked.
     """
     try:
         return _fault_below(os.path.abspath(log_dir))
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             return _fault(os.path.abspath(log_dir))
-        return None  # the load says it better
+        return None  # the load reports it with more detail
 
 
 def _fault_below(log_dir: str) -> AccessFault | None:
@@ -163,7 +163,7 @@ def _fault_below(log_dir: str) -> AccessFault | None:
         return _fault(log_dir)
     with os.scandir(log_dir) as entries:
         for entry in entries:
-            # Of others' directories (lost+found) nothing is wanted, and files are replaced by name.
+            # Other directories (lost+found) are not written to, and files are replaced by name.
             is_partition = "-" in entry.name and entry.is_dir(follow_symlinks=False)
             if (is_partition or entry.name == _LOCK_FILE) and not _may_write(entry.path):
                 return _fault(entry.path, log_dir)
@@ -176,9 +176,9 @@ def _may_write(path: str) -> bool:
 
 
 def _fault(path: str, log_dir: str | None = None, *, verb: str = "") -> AccessFault:
-    """The facts of path, as far as they can be seen, and the remedy for the whole log directory.
+    """The known facts of path, and the remedy for the whole log directory.
 
-    verb: what has to be done to it first. Never for the directories above it.
+    verb: a command that must precede. The remedy never changes the directories above.
     """
     try:
         found = os.stat(path)
@@ -186,7 +186,7 @@ def _fault(path: str, log_dir: str | None = None, *, verb: str = "") -> AccessFa
     except OSError:
         owner = mode = "unknown"
     uid, gid = os.geteuid(), os.getegid()
-    # Group 0 is everybody's in a container: Kubernetes cannot give the volume to it alone.
+    # In a container every user is in group 0: Kubernetes cannot give the volume to it alone.
     fs_group = uid if gid == _ROOT_GROUP else gid
     place = quote(log_dir or path)
     first = f"{verb} {place} && " if verb else ""

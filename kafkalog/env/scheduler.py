@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class TaskState(enum.Enum):
-    """What the tasks of one name do now; the value is its spelling in answers."""
+    """The state of the tasks of one name; the value is its spelling in answers."""
 
-    WAITING = "waiting"  # for its time
+    WAITING = "waiting"  # until the next run is due
     RUNNING = "running"  # at least one of them
-    IDLE = "idle"  # nothing is scheduled: one-shots that all ran
+    IDLE = "idle"  # nothing is scheduled: all one-shots have run
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """What an operator sees of the tasks of one name. Times are wall clock; -1: none, never."""
+    """The tasks of one name, for operators. Times are wall clock; -1: none, never."""
 
     name: str
     state: TaskState
@@ -32,10 +32,10 @@ class TaskStatus:
     initial_delay_ms: int  # of the first one scheduled
     waiting: int
     running: int
-    runs: int  # that ended, failures among them
+    runs: int  # that ended, including failed ones
     failures: int
-    next_run_ms: int  # in the past: late, because every thread is busy
-    last_run_ms: int  # start of the latest run, also of one under way
+    next_run_ms: int  # in the past when every thread is busy
+    last_run_ms: int  # start of the latest run, which may still be running
     last_duration_ms: int  # of the run that ended last
     last_success_ms: int  # end of the last run that raised nothing
     last_failure_ms: int
@@ -46,7 +46,7 @@ class ScheduledTask(Protocol):
     """Handle of a scheduled task."""
 
     def cancel(self) -> None:
-        """Not run again; a run under way finishes."""
+        """Prevent further runs; a running one finishes."""
         ...
 
 
@@ -54,7 +54,7 @@ class Scheduler(Protocol):
     """Runs tasks on its own threads. All tasks of one name have one period."""
 
     def startup(self) -> None:
-        """Start the threads; scheduling before is fine."""
+        """Start the threads. Tasks may be scheduled before."""
         ...
 
     def shutdown(self) -> None:
@@ -74,7 +74,7 @@ class Scheduler(Protocol):
         ...
 
     def tasks(self) -> list[TaskStatus]:
-        """Status by name, sorted: every name that waits, runs or ever ran.
+        """Status by name, sorted: every name with a waiting, running or finished task.
 
         The cost grows with the names, not with the tasks that wait.
         """

@@ -40,7 +40,7 @@ class ScheduledBody:
         self.is_cancelled = True
 
     def run(self) -> Exception | None:
-        """One run of the body on the caller's thread, outside the guard; what it raised."""
+        """Run the body once on the caller's thread, outside the guard; its error, or None."""
         try:
             self.body()
         except Exception as error:  # noqa: BLE001 - its scheduler reports and counts it
@@ -65,7 +65,7 @@ class _Named:
     last_error: str | None = None
 
     def head(self) -> tuple[int, int, ScheduledBody] | None:
-        """The entry that is due first; cancelled ones before it are dropped."""
+        """The entry that is due first. Removes cancelled entries before it."""
         while self.waiting and self.waiting[0][2].is_cancelled:
             heapq.heappop(self.waiting)
         return self.waiting[0] if self.waiting else None
@@ -84,13 +84,15 @@ class TaskTable:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._names: dict[str, _Named] = {}
-        self._numbers = itertools.count()  # equal due times run in the order of scheduling
+        self._numbers = (
+            itertools.count()
+        )  # tasks with equal due times run in the order of scheduling
         self._is_closed = False
 
     def add(
         self, name: str, body: Callable[[], None], delay_ms: int, period_ms: int = -1
     ) -> ScheduledBody:
-        """Schedule; a negative delay is none. After ``close`` the task is forgotten at once."""
+        """Schedule; a negative delay counts as 0. After ``close`` the task is not kept."""
         task = ScheduledBody(name, body)
         if not self._is_closed:
             named = self._names.get(name)
@@ -101,7 +103,7 @@ class TaskTable:
         return task
 
     def close(self) -> None:
-        """Nothing is due any more; what runs may still finish."""
+        """Drop all waiting tasks. Running ones may finish."""
         self._is_closed = True
         for named in self._names.values():
             named.waiting.clear()
@@ -125,7 +127,7 @@ class TaskTable:
         return task
 
     def finish(self, task: ScheduledBody, error: Exception | None) -> None:
-        """A run has ended; a periodic task waits again, whatever it raised."""
+        """A run has ended; a periodic task is scheduled again, also after an error."""
         named, now_ms = self._names[task.name], self._clock.wall_ms()
         named.running -= 1
         named.runs += 1
@@ -180,11 +182,11 @@ class TaskTable:
         return min((head for head in heads if head is not None), default=None)
 
 
-_WAIT_SECONDS_MAX = 3600.0  # far-off periods (Long.MAX ms) are beyond what a wait can take
+_WAIT_SECONDS_MAX = 3600.0  # a wait cannot take a period of Long.MAX ms
 
 
 class SystemScheduler:
-    """See Scheduler. ``on_error`` hears of a task that raised; the task keeps its schedule."""
+    """See Scheduler. ``on_error`` gets the error of a task, which keeps its schedule."""
 
     def __init__(
         self,
@@ -259,7 +261,7 @@ class SystemScheduler:
                 due_ns = self._table.next_due_ns()
                 if task is not None:
                     if due_ns is not None:
-                        # The wake-up for the next one may have been this worker's: pass it on.
+                        # This worker may have taken the next task's wake-up: notify another one.
                         self._changed.notify()
                     return task
                 if due_ns is None:

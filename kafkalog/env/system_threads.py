@@ -32,17 +32,17 @@ class SystemThread:
         return self._thread.name
 
     def join(self, timeout_seconds: float | None = None) -> bool:
-        """True when it has ended."""
+        """Whether it has ended."""
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
 
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether it is running."""
         return self._thread.is_alive()
 
 
 class SystemSignal:
-    """A lock used as a level: released by set, taken by wait. Cheaper than a condition."""
+    """A lock that ``set`` releases and ``wait`` acquires; cheaper than a condition."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,7 +94,7 @@ class SystemThreads:
 
 
 def _lower_priority() -> None:
-    """Of the calling thread; never raised: a process that was started nicer may not do that."""
+    """Of the calling thread. Never raises it: a process with a lower one may not."""
     if os.getpriority(os.PRIO_PROCESS, 0) < _BACKGROUND_NICE:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
 

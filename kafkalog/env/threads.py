@@ -18,16 +18,16 @@ class Thread(Protocol):
         ...
 
     def join(self, timeout_seconds: float | None = None) -> bool:
-        """True when it has ended."""
+        """Whether it has ended."""
         ...
 
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether it is running."""
         ...
 
 
 class Signal(Protocol):
-    """One consumer waits, any thread sets: a level, not a count."""
+    """A flag that one thread waits for and any thread sets; setting it twice has no more effect."""
 
     def set(self) -> None:
         """Wake the waiter, now or at its next wait."""
@@ -39,7 +39,7 @@ class Signal(Protocol):
 
 
 class Mutex(Protocol):
-    """A plain lock, for the few places outside the single-writer rule."""
+    """A plain lock, for the few data outside the single-writer rule."""
 
     def __enter__(self) -> object:
         """Acquire."""
@@ -56,16 +56,16 @@ class Mutex(Protocol):
         ...
 
     def acquire(self, *, timeout: float) -> bool:
-        """Acquire within so many seconds; whether that was possible."""
+        """Acquire within the time-out; whether it was acquired."""
         ...
 
     def release(self) -> None:
-        """Of who acquired it."""
+        """By the thread that acquired it."""
         ...
 
 
 class Threads(Protocol):
-    """Starts threads and makes their waiting points."""
+    """Starts threads, and creates what they wait for."""
 
     def start(self, name: str, body: Callable[[], None], *, background: bool = False) -> Thread:
         """Run body on a new daemon thread. background: nice 15 on that thread (design.md 3)."""

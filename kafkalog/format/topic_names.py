@@ -30,7 +30,7 @@ INTERNAL_TOPICS = frozenset(
     {GROUP_OFFSETS_TOPIC, SINK_STATE_TOPIC, "__transaction_state", "__share_group_state"}
 )
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-REMOTE_LOG_INDEX_CACHE = "remote-log-index-cache"  # the one foreign directory that is skipped
+REMOTE_LOG_INDEX_CACHE = "remote-log-index-cache"  # the only other directory that is skipped
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _PARTITION = re.compile(r"\+?[0-9]+")
@@ -53,8 +53,8 @@ class DirectoryState(enum.Enum):
 
     LIVE = ""
     DELETE = "-delete"  # the topic was deleted, removal waits for its delay
-    FUTURE = "-future"  # a copy on its way to this log directory
-    STRAY = "-stray"  # found at start-up and not assigned here; the operator's business
+    FUTURE = "-future"  # a copy that is being moved to this log directory
+    STRAY = "-stray"  # found at start-up and not assigned here; for the operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PartitionDirectory:
     """A parsed directory name.
 
     For DELETE and STRAY the topic may have been cut, so it is no identity. unique_id is None when
-    LIVE, otherwise whatever stood between the last dot and the suffix.
+    LIVE, otherwise the text between the last dot and the suffix.
     """
 
     topic_partition: TopicPartition
@@ -95,7 +95,7 @@ def collision_key(name: str) -> str:
 
 
 def is_internal(name: str) -> bool:
-    """Whether Kafka keeps its own state there: no delete-records, not for clients."""
+    """Whether the topic holds Kafka's own state: no delete-records, not for clients."""
     return name in INTERNAL_TOPICS
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MANIFEST_FILE = "kafkalog-backup.json"
-RESTORE_MARKER = "kafkalog.restoring"  # in a log directory whose restore has not ended
+RESTORE_MARKER = "kafkalog.restoring"  # in a log directory that is being restored
 FORMAT = 1
 
 # What a restore may create: a log directory's root file, or a file of a partition directory.
@@ -101,12 +101,12 @@ def encode_manifest(manifest: BackupManifest) -> bytes:
             for log_dir in manifest.log_dirs
         ],
     }
-    # Not json: it takes ten times as long for a hundred thousand files, and holds the interpreter.
+    # json would take ten times as long for a hundred thousand files.
     return msgspec.json.encode(body) + b"\n"
 
 
 def decode_manifest(data: bytes) -> BackupManifest:
-    """Reverse of encode_manifest. FormatError for anything else, names that leave the backup too.
+    """Reverse of encode_manifest. FormatError for anything else, also for names outside of it.
 
     A newer format is refused by its number.
     """
@@ -172,7 +172,7 @@ def _decode_files(body: Mapping[str, object]) -> tuple[BackupFile, ...]:
 
 
 def _field(body: object, name: str, kind: type[T]) -> T:
-    """A field of an object; FormatError unless it is there and of that type."""
+    """A field of an object; FormatError unless it is of that type."""
     value: Any = body.get(name) if isinstance(body, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise FormatError(f"{_MESSAGE_WHOLE} has no proper '{name}'")

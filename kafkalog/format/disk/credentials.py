@@ -41,7 +41,7 @@ _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
-    """A password as scrypt keeps it (RFC 7914)."""
+    """The scrypt hash of a password (RFC 7914)."""
 
     cost: int
     block: int
@@ -57,7 +57,7 @@ class PasswordHash:
         return cls(_COST, _BLOCK, _LANES, salt, digest)
 
     def matches(self, password: bytes) -> bool:
-        """Whether it is this password. Slow on purpose; holds no interpreter lock meanwhile."""
+        """Whether it is this password. Slow on purpose; releases the interpreter lock."""
         tried = _scrypt(password, self.salt, self.cost, self.block, self.lanes, len(self.digest))
         return hmac.compare_digest(tried, self.digest)
 
@@ -68,7 +68,7 @@ class PasswordHash:
 
     @classmethod
     def decode(cls, text: str) -> PasswordHash:
-        """ValueError says what is wrong, without the text."""
+        """ValueError names the fault without the text."""
         found = _SCRYPT.fullmatch(text)
         if found is None:
             raise ValueError("a basic secret is scrypt:N:r:p:salt:hash")
@@ -99,7 +99,7 @@ class Credentials:
 
 
 def token_digest(token: bytes) -> bytes:
-    """What is kept of a token."""
+    """The stored hash of a token."""
     return hashlib.sha256(token).digest()
 
 

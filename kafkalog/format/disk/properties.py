@@ -33,7 +33,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    r"""All pairs; of a repeated key the last value holds. FormatError: a broken ``\u`` escape."""
+    r"""All pairs; of a repeated key the last value counts. FormatError: a broken ``\u`` escape."""
     properties: dict[str, str] = {}
     # Differs from Java, for which an editor's byte order mark begins the first key.
     for line in _logical_lines(data.removeprefix(BOM_UTF8).decode("latin-1")):
@@ -43,7 +43,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def encode_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
-    """Comment lines (``#`` is put in front; one line each), then the pairs in the given order."""
+    """Comment lines (each gets a ``#``; one line each), then the pairs in the given order."""
     lines: list[str] = []
     for comment in comments:
         assert not _LINE_END.search(comment)
@@ -62,9 +62,9 @@ def java_date(wall_ms: int) -> str:
 def _logical_lines(text: str) -> Iterable[str]:
     """Lines with their continuations joined, without comments and blank lines.
 
-    As Java joins them: a comment sign starts a comment on a continuation line only while nothing
-    stands before it, and a backslash that ends the text, or stands before the one sign that ends
-    it, leaves a line, be it empty.
+    As in Java: a comment sign starts a comment on a continuation line only when nothing precedes
+    it; a backslash at the end of the text, or before its last line end, leaves a line, perhaps an
+    empty one.
     """
     if text.endswith(("\n", "\r")) and not text.endswith("\r\n"):
         text = text[:-1]
@@ -120,7 +120,7 @@ def _unescape(text: str) -> str:
         else:
             parts.append(_ESCAPED.get(sign, sign))
     parts.append(text[position:])
-    # Two escapes of a surrogate pair are one character; a lone surrogate stays as it is.
+    # Two escapes of a surrogate pair are one character; a lone surrogate is kept.
     return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
@@ -129,7 +129,7 @@ def _escape_key(key: str) -> str:
 
 
 def _escape_value(value: str) -> str:
-    """Only a blank at the start would be lost; Java escapes the first one."""
+    """Only leading blanks would be lost; as Java, escape the first one."""
     escaped = _escape(value)
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
@@ -178,10 +178,10 @@ def encode_meta_properties(meta: MetaProperties, written_at_ms: int) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> MetaProperties:
-    """FormatError: no or an unknown version, a number or id that is none, a reserved directory.id.
+    """FormatError: a missing or unknown version, an invalid number or id, a reserved directory.id.
 
-    Unknown keys are ignored. Differs from Kafka: a cluster.id that is not ASCII is none, and a key
-    that is missing is damaged when the file shows it with one byte changed.
+    Unknown keys are ignored. Differs from Kafka: a cluster.id must be ASCII, and a missing key
+    is damage when the file contains it with one byte changed.
     """
     pairs = decode_properties(data)
     version = _integer(pairs, "version")
@@ -212,7 +212,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 
 
 def _is_nearly_in(data: bytes, key: bytes) -> bool:
-    """Whether the key is there with at most one byte changed."""
+    """Whether the data contain the key with at most one byte changed."""
     for start in range(len(data) - len(key) + 1):
         shown = data[start : start + len(key)]
         if sum(one != other for one, other in zip(shown, key, strict=True)) <= 1:

@@ -44,16 +44,16 @@ _QUERY, _PRODUCER = 0, 1
 
 
 class MalformedSinkRecord(FormatError):
-    """A key or value is cut off, of an unknown kind or version, or holds no UTF-8."""
+    """A key or value is cut off, of an unknown kind or version, or not UTF-8."""
 
 
 class SinkState(IntEnum):
-    """What a query's newest record says; Kafka's numbers of its TransactionState, ours from 16."""
+    """The state in a query's newest record: Kafka's TransactionState, and kafkalog's from 16 on."""
 
     PREPARE_COMMIT = 2  # the decision: the winners' transactions are committed, the others aborted
     PREPARE_ABORT = 3  # all are aborted
     COMPLETE_COMMIT = 4  # every marker of the decision is written
-    DEAD = 6  # so it is, and no batch follows: PREPARE_LAST_COMMIT said it
+    DEAD = 6  # as COMPLETE_COMMIT, after PREPARE_LAST_COMMIT: no batch follows
     PREPARE_LAST_COMMIT = 16  # PREPARE_COMMIT, of the last batch of the query
 
 
@@ -94,7 +94,7 @@ class QueryValue:
 
 @dataclass(frozen=True, slots=True)
 class ProducerValue:
-    """What a begin gave, for which batch."""
+    """The producer that a begin assigned, and its batch."""
 
     producer_id: int
     producer_epoch: int

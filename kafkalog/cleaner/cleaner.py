@@ -158,7 +158,7 @@ class LastBatches:
 
 
 class BatchOrders(NamedTuple):
-    """What the filter is told of each batch of a chunk; see RecordFilter.filter."""
+    """What the filter needs to know of each batch of a chunk; see RecordFilter.filter."""
 
     retention: Int64s
     discard_records: Flags
@@ -284,7 +284,7 @@ class Cleaner:
         config: CleanerConfig,
         throttle: Callable[[int], None],
     ) -> None:
-        """``throttle`` is told how many bytes were just read or written, and may block."""
+        """``throttle`` gets how many bytes were just read or written, and may block."""
         # constant after construction
         self.offset_map = offset_map
         self.config = config

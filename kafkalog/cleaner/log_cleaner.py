@@ -89,11 +89,11 @@ class CleanerHost(ServedLogs, Protocol):
         ...
 
     def operator_pauses(self, topic_partition: TopicPartition) -> int:
-        """Pauses of the log that nobody holds to work on it: a dry run may pass by them."""
+        """Pauses of the log by operators, who do not work on it: a dry run may ignore them."""
         ...
 
     def begin_retention(self) -> int:
-        """A pass over the compacted logs begins: what ``plan_retention`` is told."""
+        """A pass over the compacted logs begins: the argument of ``plan_retention``."""
         ...
 
     def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
@@ -390,7 +390,7 @@ class CleanerThread:
         return run._replace(end_offset=result.end_offset, stats=result.stats)
 
     def _end(self, run: CleaningRun, log: UnifiedLog) -> CleaningRun:
-        """Let go of the log, then tell what became of it."""
+        """Release the log, then log what became of it."""
         if run.stats is None or run.is_dry:
             self._states.release(log)
         else:
@@ -406,10 +406,10 @@ class CleanerThread:
         if not run.is_dry:
             self._last_run = run
             self._observer.ended(run)
-            self._tell(run, log)
+            self._log_run(run, log)
         return run
 
-    def _tell(self, run: CleaningRun, log: UnifiedLog) -> None:
+    def _log_run(self, run: CleaningRun, log: UnifiedLog) -> None:
         """Kafka's lines; what a failure leads to."""
         key = str(run.topic_partition)
         if run.stats is not None:
@@ -484,7 +484,7 @@ class Throttler:
         self.go_on_ns = now_ns
 
     def change_rate(self, bytes_per_second: float, now_ns: int) -> None:
-        """Let another rate count from now on; who waits looks at ``go_on_ns`` again."""
+        """Change the rate from now on; a thread that waits reads ``go_on_ns`` again."""
         with self._mutex:
             self._bytes_per_second = bytes_per_second
             self._period_start_ns = self.go_on_ns = now_ns
@@ -566,7 +566,7 @@ class LogCleaner:
             now_ns = self._clock.monotonic_ns()
             self._throttler.change_rate(config.io_max_bytes_per_second, now_ns)
         self.backoff_ms = self.states.backoff_ms = config.backoff_ms
-        self.wake()  # who waits, waits by the new rate and pause
+        self.wake()  # waiting threads take the new rate and pause
         same = replace(
             before,
             io_max_bytes_per_second=config.io_max_bytes_per_second,

@@ -109,7 +109,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ServedLogs(Protocol):
-    """What the manager of all logs tells and does for the cleaner."""
+    """What the cleaner needs from the manager of all logs."""
 
     def logs(self) -> Iterable[UnifiedLog]:
         """All logs of online directories at this moment."""
@@ -263,7 +263,7 @@ class LogCleanerManager:
                 return  # the first pause is the one of who aborted
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Pause a log that nobody works on or paused; False: leave it to whoever does."""
+        """Pause a log that is idle; False: it is in work or paused."""
         with self._mutex:
             if topic_partition in self._states:
                 return False
@@ -335,7 +335,7 @@ class LogCleanerManager:
             )
 
     def acquire_log(self, log: UnifiedLog, now_ms: int, *, pauses: int = 0) -> LogToClean:
-        """The same for a log that somebody asked for: whatever its ratio, and a fresh start.
+        """The same for a requested log: whatever its ratio, and without its past failures.
 
         ``pauses``: as many do not matter, for who changes nothing. CleaningConflict when it is not
         idle; what keeps it from being looked at.
@@ -360,7 +360,7 @@ class LogCleanerManager:
         return found.to_clean
 
     def try_acquire(self, log: UnifiedLog, *, pauses: int = 0) -> bool:
-        """Own a log that nobody works on; ends with done_cleaning or release.
+        """Own an idle log; ends with done_cleaning or release.
 
         ``pauses``: also when it has as many, which must not be those of who works on it.
         """
@@ -380,7 +380,7 @@ class LogCleanerManager:
     def note_begun(self, to_clean: LogToClean) -> None:
         """A clean begins: from now on the file names the log, durable on return; StorageFault.
 
-        It tells every later start that offsets may be missing, whatever the topic's policy is then
+        It says to every later start that offsets may be missing, whatever the topic's policy then
         and however the clean ends. Differs from Kafka, whose recovery minds no gaps: there a log
         is named when its first clean has ended.
         """
@@ -415,7 +415,7 @@ class LogCleanerManager:
         return status.state == NONE and to_clean is not None and to_clean.is_eligible
 
     def _inspect_acquired(self, log: UnifiedLog, now_ms: int) -> CleaningStatus:
-        """What nobody can change any more; a defect in it must not keep the log."""
+        """Its status, which cannot change any more; a defect in it must not keep the log."""
         try:
             return self._inspect(log, now_ms)
         except Exception:

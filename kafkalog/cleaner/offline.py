@@ -1,4 +1,4 @@
-"""One round of the cleaner on a partition directory that is nobody's: a copy, or an overlay of one.
+"""One round of the cleaner on a partition directory without a daemon: a copy, or an overlay of one.
 
 Options, defaults and the values that come back are those of the oracle kit's ``compact``, so that
 the two can be compared field by field; ``now_ms`` is the clock and the time that delete horizons
@@ -205,7 +205,7 @@ def _outcome(done: CleaningResult) -> dict[str, Any]:
 
 
 def at_once(call: Callable[[], T], /) -> T:
-    """Nobody else works on the directory."""
+    """No other thread works on the directory."""
     return call()
 
 
@@ -214,4 +214,4 @@ def unthrottled(_: int) -> None:
 
 
 def _never() -> None:
-    """Nobody asks it to stop."""
+    """It is never asked to stop."""

@@ -35,7 +35,7 @@ class CheckpointFault(enum.Enum):
 
 
 class FirstDirty(NamedTuple):
-    """Where the dirty part begins; with a fault the checkpoint has to be written anew."""
+    """Where the dirty part begins; with a fault the checkpoint has to be corrected."""
 
     offset: int
     fault: CheckpointFault | None
@@ -221,7 +221,7 @@ def group_segments(
     """Which segments become one, as ranges of places in ``sizes``; every one is in one range.
 
     In each group the sizes as they are now stay within segment.bytes and segment.index.bytes, and
-    the offsets within 2^31 - 1 of the group's base, where the next segment's base (behind the last
+    the offsets within 2^31 - 1 of the group's base, where the next segment's base (after the last
     one: first_uncleanable_offset) stands for a segment's last offset. A single segment is always a
     group; an empty one joins whatever its offset, so that none is left every 2^31 records.
     """
@@ -260,7 +260,7 @@ class LogToClean:
     def of(cls, log: UnifiedLog, checkpoint: int | None, now_ms: int) -> LogToClean:
         """The round that cleaning ``log`` at now_ms would be; checkpoint None: never cleaned.
 
-        Raises OSError, and CorruptIndex when a time index cannot be read or made anew.
+        Raises OSError, and CorruptIndex when a time index cannot be read or rebuilt.
         """
         config, segments = log.config, log.segments.values
         dirty = first_dirty(checkpoint, log.log_start_offset, log.log_end_offset)

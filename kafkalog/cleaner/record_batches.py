@@ -209,7 +209,7 @@ class InflatedGroup:
 
     rows         those that were inflated; the others are as the chunk has them
     plain_table  the chunk's table, but for these rows as they lie in data: position and size as if
-                 a header were in front of the records, CRC_STATE VALID
+                 a header came before the records, CRC_STATE VALID
     data         the inflated records, valid until the next group
     """
 

@@ -147,7 +147,7 @@ class _Buffers:
         self.kept: Int64Table = np.empty((0, RECORD_COLUMN_COUNT), np.int64)
 
     def reserve(self, used: int, wanted: int) -> None:
-        """At least wanted bytes behind the first `used` of out, which stay."""
+        """At least wanted bytes after the first `used` of out, which stay."""
         if len(self.out) - used < wanted:
             grown = np.empty(used + wanted + (used + wanted) // 4, np.uint8)
             grown[:used] = self.out[:used]
@@ -276,7 +276,7 @@ class _ChunkPass:
         self._pack(group, first, int(cells[_OUT_POSITION]))
 
     def _look_up_inflated(self, group: InflatedGroup, rows: Int64s, counts: Int64s) -> None:
-        """Flag the records of these rows, which hold so many, behind the flags of plain rows."""
+        """Flag the records of these rows, which hold so many, after the flags of plain rows."""
         orders = self._orders[rows]
         ends = int(self._cells[FilterCell.FLAGS]) + np.cumsum(counts)
         orders[:, _FLAGS_START] = ends - counts

@@ -95,7 +95,7 @@ class SkimpyOffsetMap:
 
     @property
     def bits(self) -> Bytes:
-        """The two bit rows, one behind the other; empty when there are none."""
+        """The two bit rows, one after the other; empty when there are none."""
         return self._bits
 
     @property
@@ -105,7 +105,7 @@ class SkimpyOffsetMap:
 
     @property
     def bits_end(self) -> int:
-        """Behind the last offset of which the bit rows know everything; no less than bits_first."""
+        """After the last offset of which the bit rows know everything; no less than bits_first."""
         known = min(self.bits_first + int(self._cells[_BITS_COUNT]), self.latest_offset + 1)
         return max(known, self.bits_first)
 

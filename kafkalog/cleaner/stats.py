@@ -103,7 +103,7 @@ class CleaningRun(NamedTuple):
     end_offset: int = -1
     stats: CleanerStats | None = None
     error: KafkalogError | None = None
-    is_aborted: bool = False  # somebody wanted the log, or the thread was to stop
+    is_aborted: bool = False  # a caller wanted the log, or the thread was to stop
 
     @property
     def outcome(self) -> CleaningOutcome:
@@ -123,7 +123,7 @@ class CleaningRun(NamedTuple):
 
 
 class CleanRequest(NamedTuple):
-    """A clean that somebody asked for; ``on_done`` is called on the cleaner thread, once."""
+    """A clean that was asked for; ``on_done`` is called on the cleaner thread, once."""
 
     log: UnifiedLog
     is_dry: bool

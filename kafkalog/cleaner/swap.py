@@ -93,7 +93,7 @@ def split_overflowed_segment(
 ) -> bool:
     """Cut it up if it has to be; False when all its offsets fit. Errors as of ``swap_in``.
 
-    CorruptBatch when it is damaged: nothing behind the damage could be taken along.
+    CorruptBatch when it is damaged: nothing after the damage could be taken along.
     """
     pieces = plan_split(segment)
     if [piece.base_offset for piece in pieces] == [segment.base_offset] or not segment.size_bytes:

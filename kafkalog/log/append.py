@@ -137,7 +137,7 @@ def gather(batches: Sequence[BatchWithOffsets]) -> tuple[list[Buffer], list[Appe
 def answer(
     records: ValidatedRecords, first_offset: int, last_offset: int, log_start_offset: int
 ) -> LogAppendInfo:
-    """What an append is told when its bytes are written."""
+    """The answer of an append whose bytes are written."""
     _, size_bytes, record_count, max_timestamp_ms, log_append_time_ms, _ = records
     return LogAppendInfo(
         first_offset,
@@ -153,7 +153,7 @@ def answer(
 def duplicate_answer(
     records: ValidatedRecords, stored: Sequence[BatchMetadata], log_start_offset: int
 ) -> LogAppendInfo:
-    """What a retry is told: as the first attempt was."""
+    """The answer of a retry: that of the first attempt."""
     first = stored[0]
     is_stamped = records.log_append_time_ms != NO_TIMESTAMP
     return LogAppendInfo(
@@ -217,7 +217,7 @@ class AppendGroup:
 
 
 def is_plain(records: ValidatedRecords) -> bool:
-    """Whether a set is a client's, of nobody's producer id, and not empty."""
+    """Whether a set is a client's, without a producer id, and not empty."""
     if records.origin is not AppendOrigin.CLIENT or not records.batches:
         return False
     for batch in records.batches:  # noqa: SIM110 - a generator costs more than one look

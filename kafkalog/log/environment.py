@@ -88,7 +88,7 @@ class IndexCache:
             self._doubted.discard(owner)
 
     def doubt(self, owner: object) -> bool:
-        """Note that an entry of owner's is wrong; whether nobody has noted it before."""
+        """Note that an entry of owner's is wrong; whether it was not noted before."""
         with self._mutex:
             is_first = owner not in self._doubted
             self._doubted.add(owner)
@@ -162,7 +162,7 @@ class OpenFiles:
 
 
 def _any_batch(_batch: ProducerBatch, _entry: ProducerStateEntry | None) -> None:
-    """Nobody is fenced, and nobody coordinates transactions."""
+    """No producer is fenced, and no transactions are coordinated."""
 
 
 _log = structlog.get_logger(__name__)
@@ -191,7 +191,7 @@ class LogEnvironment:
     def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
         """Body of a delayed task: work under the guard; nothing on a directory that has failed.
 
-        What stays behind is removed by the next load of the directory.
+        What is left is removed by the next load of the directory.
         """
 
         def body() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Slice(NamedTuple):
     """Whole batches in the order of the log; ``end_offset``: no other batch lies below it."""
 
-    records: ValidatedRecords | None  # None: there is no batch in front of end_offset
+    records: ValidatedRecords | None  # None: there is no batch before end_offset
     end_offset: int
 
 
@@ -31,7 +31,7 @@ def read_slice(current: UnifiedLog, offset: int, max_bytes: int) -> Slice:
     Also what is not durable yet. Errors as of ``UnifiedLog.read``: corrupt bytes are not copied.
     OffsetBelowLogStart: records were deleted this moment, try again.
     """
-    end_offset = current.log_end_offset  # before the read: what it does not see lies behind this
+    end_offset = current.log_end_offset  # before the read: what it does not see lies past this
     limit = min(max_bytes, current.config.max_segment_bytes)
     found = current.read(max(offset, current.log_start_offset), limit, Isolation.LOG_END)
     if not found.data:
@@ -61,7 +61,7 @@ def start_of_copy(current: UnifiedLog) -> int:
 
 
 def inherit(future: UnifiedLog, current: UnifiedLog) -> None:
-    """Take what the batches do not tell: log start, leader epochs, producers of deleted records.
+    """Take what the batches do not hold: log start, leader epochs, producers of deleted records.
 
     Both logs end at the same offset and nothing is appended meanwhile. In memory but for the
     producer snapshot; the next flush makes all of it durable.

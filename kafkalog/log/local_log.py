@@ -46,7 +46,7 @@ DELETE_FILE_TASK = "delete-file"
 
 @dataclass(frozen=True, slots=True)
 class DeletingSegment:
-    """A segment that nobody can read any more and whose files are still there."""
+    """A segment that no reader finds any more and whose files are still there."""
 
     base_offset: int
     size_bytes: int
@@ -72,7 +72,7 @@ class LocalFlush:
             try:
                 self.filesystem.sync_dir(self.directory.path)
             except FileNotFoundError:
-                return  # renamed or deleted meanwhile; whoever did that syncs the parent
+                return  # renamed or deleted meanwhile; that syncs the parent
 
 
 class PendingSwap(Protocol):
@@ -124,7 +124,7 @@ class LocalLog:
         self.segments = segments
         self.log_end_offset = log_end_offset
         self.swap_count = 0  # since the load
-        self.aborted_in_lost: tuple[AbortedTransaction, ...] = ()  # set by who loads the log
+        self.aborted_in_lost: tuple[AbortedTransaction, ...] = ()  # set by the loader
 
     @property
     def active_segment(self) -> LogSegment:
@@ -249,9 +249,9 @@ class LocalLog:
         min_one_batch: bool = True,
         may_block: bool = True,
     ) -> SegmentRead | None:
-        """Whole batches of one segment, from the first batch that ends at or behind start_offset.
+        """Whole batches of one segment, from the first batch that ends at or after start_offset.
 
-        No batch that starts at or behind max_offset (a watermark). None when there is none; bounds
+        No batch that starts at or after max_offset (a watermark). None when there is none; bounds
         against log start and end are the caller's. Errors as of ``LogSegment.read``.
         """
         segment = self.segments.floor(start_offset)
@@ -333,7 +333,7 @@ class LocalLog:
     def _unflushed_segments(self, end: int) -> list[LogSegment]:
         """Segments below end with changes that are not durable, rising.
 
-        Those at and behind the recovery point, and in front of it the ones that were closed after
+        Those at and after the recovery point, and before it the ones that were closed after
         their last byte was flushed: closing wrote to their indexes.
         """
         segments = list(self.segments.values_between(self.recovery_point, end))
@@ -467,7 +467,7 @@ class LocalLog:
 
 
 def _delete_files(segments: Sequence[LogSegment]) -> None:
-    """Delete the files of segments that nobody can find any more."""
+    """Delete the files of segments that no reader finds any more."""
     for several in kafka_messages.a_line_each(segments):
         _log.info(kafka_messages.files_deleted(several))
     for segment in segments:

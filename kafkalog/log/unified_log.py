@@ -8,7 +8,7 @@ is repeated (``_undisturbed``).
 
 Order inside an append (log-lifecycle 1 and 18): epoch cache, size of the set, roll, duplicate and
 sequence checks, bytes, log end, producer state, transaction index, first unstable offset, high
-watermark. A refused append leaves no record behind; a failed write leaves the log as it was
+watermark. A refused append leaves no record; a failed write leaves the log as it was
 (LocalLog), and a failure *after* the bytes marks the log broken, so that no offset is given twice
 (KAFKA-7866).
 
@@ -189,8 +189,8 @@ class UnifiedLog:
     ) -> FetchDataInfo:
         """Whole batches of one segment, from the one that holds the least live offset >= offset.
 
-        Empty at and behind the limit of the isolation. Raises OffsetBelowLogStart,
-        OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies behind a lost range,
+        Empty at and after the limit of the isolation. Raises OffsetBelowLogStart,
+        OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies after a lost range,
         and WouldBlock when may_block is False.
         """
         assert max_bytes >= 0
@@ -261,7 +261,7 @@ class UnifiedLog:
             raise self.refusal()
 
     def check_bounds(self, offset: int) -> None:
-        """OffsetBelowLogStart or OffsetAboveLogEnd where nobody can read from this offset on."""
+        """OffsetBelowLogStart or OffsetAboveLogEnd where no reader can begin."""
         start, end = self.log_start_offset, self.log_end_offset
         if start <= offset <= end:
             return
@@ -344,7 +344,7 @@ class UnifiedLog:
         return None
 
     def _require_no_loss_before(self, offset: int, *, may_block: bool) -> None:
-        """LostOffsets when a lost range lies right in front of the batch that holds offset.
+        """LostOffsets when a lost range lies right before the batch that holds offset.
 
         The records there may have been the first of that time. With a batch in between, which was
         too early, they were too.
@@ -418,7 +418,7 @@ class UnifiedLog:
         return append_plan.answer(records, first_offset, last_offset, self.log_start_offset)
 
     def _refuse_when_broken(self) -> None:
-        """No appends behind a torn tail."""
+        """No appends after a torn tail."""
         if self.is_broken:
             reason = self._broken or "a failed append could not be cut back"
             raise LogDirOffline(f"{self.topic_partition} takes no appends: {reason}")
@@ -586,13 +586,13 @@ class UnifiedLog:
             )
         self.increment_log_start_offset(target, "client delete records request")
         if target >= self.log_start_offset:
-            self.disputed_start_offset = None  # now somebody has asked for it
+            self.disputed_start_offset = None  # now an operator has asked for it
         return self.log_start_offset
 
     def pass_accepted(self, lost: LostRange) -> None:
         """From here on the range is a gap like any other.
 
-        Segments whose ``.log`` is gone leave the log; a loss in front of it moves the log start.
+        Segments whose ``.log`` is gone leave the log; a loss before it moves the log start.
         """
         self.losses.publish()
         inside = self.segments.values_between(lost.first_offset, lost.last_offset + 1)
@@ -721,7 +721,7 @@ class UnifiedLog:
         self.local.rename_dir(f"{self.parent_dir}/{name}")
 
     def delete(self) -> None:
-        """Remove every file and the directory; nobody may use the log any more."""
+        """Remove every file and the directory; the log must not be used any more."""
         self._broken = "deleted"
         self.local.delete_all_segments()
         self.local.delete_empty_dir()

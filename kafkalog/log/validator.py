@@ -7,7 +7,7 @@ Source: Kafka 4.1 LogValidator, UnifiedLog.analyzeAndValidateRecords, log-lifecy
 
 Per batch: header, CRC-32C, one kernel call over the (inflated) records; Python runs per record only
 to name the records of a refused batch. Differs from Kafka: several batches back to back are taken
-unless ``allow_many`` is False; bytes behind the last whole batch of a client are refused (Kafka
+unless ``allow_many`` is False; bytes after the last whole batch of a client are refused (Kafka
 drops them); an uncompressed batch whose offset deltas are not 0, 1, 2 ... is refused (Kafka stores
 it with overlapping offsets).
 

@@ -155,7 +155,7 @@ class FetchDataInfo(NamedTuple):
 class LogProof:
     """What a file under a checksum says of one log; nothing of it can have rotted unseen."""
 
-    log_start_offset: int | None = None  # None: nobody knows
+    log_start_offset: int | None = None  # None: not known
     end_offset: int | None = None  # at the clean stop right before this start
     is_gapless: bool = False  # nothing took offsets away since its birth here
     accepted_losses: tuple[tuple[int, int], ...] = ()  # first and last offset of each

@@ -10,7 +10,7 @@ from kafkalog.console.drawings import lay_out_strip
 from kafkalog.console.formatting import timestamp
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.console.view import Fragment, View, page_of
-from kafkalog.log.retention.forecast import told_moment
+from kafkalog.log.retention.forecast import timestamp_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,13 +271,13 @@ def _served(
 
 def due_view(due: Due | None) -> DueView | None:
     """None for never, which is a time that no timestamp can hold."""
-    if due is None or told_moment(due.moment_ms) is None:
+    if due is None or timestamp_or_none(due.moment_ms) is None:
         return None
     return DueView(
         earliest_ms=due.moment_ms,
-        expected_ms=told_moment(due.expected_ms),
-        latest_ms=told_moment(due.latest_ms),
-        files_gone_ms=told_moment(due.files_gone_ms),
+        expected_ms=timestamp_or_none(due.expected_ms),
+        latest_ms=timestamp_or_none(due.latest_ms),
+        files_gone_ms=timestamp_or_none(due.files_gone_ms),
     )
 
 
@@ -300,7 +300,7 @@ def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
     """None: no task checks the log."""
     if schedule is None:
         return None
-    known = schedule._replace(next_check_ms=told_moment(schedule.next_check_ms))
+    known = schedule._replace(next_check_ms=timestamp_or_none(schedule.next_check_ms))
     return ScheduleView(**known._asdict())
 
 

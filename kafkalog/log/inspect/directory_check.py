@@ -1,6 +1,6 @@
 """The offline format check of a partition directory: its segments joined, and its small files.
 
-``verify_directory`` is behind ``kafkalog segments verify DIR``; an audit asks for the parts, so
+``verify_directory`` is what ``kafkalog segments verify DIR`` runs; an audit asks for the parts, so
 that it can check segments of one partition at the same time (``check_segment``) and join what was
 found. Opens files for reading only, needs no log object and believes nothing. Any thread; the
 directory should not be written meanwhile.
@@ -107,7 +107,7 @@ def list_directory(path: str, filesystem: ReadFilesystem) -> DirectoryListing:
         elif parsed.suffix in INDEX_SUFFIXES:
             indexed.add(parsed.offset)
     return DirectoryListing(
-        frozenset(names), tuple(sorted(bases)), frozenset(indexed), tuple(findings.told())
+        frozenset(names), tuple(sorted(bases)), frozenset(indexed), tuple(findings.reported())
     )
 
 
@@ -138,7 +138,7 @@ def check_small_files(
         except FormatError as error:
             code = FindingCode.SNAPSHOT if is_snapshot else FindingCode.EPOCH_CHECKPOINT
             findings.add(code, name, error.position or 0, error.reason)
-    return SmallFiles(tuple(findings.told()), epochs)
+    return SmallFiles(tuple(findings.reported()), epochs)
 
 
 def join_reports(
@@ -210,11 +210,11 @@ class _Join:
             for producer_id, span in report.producers.items():
                 self._check_producer(file, producer_id, span)
             next_offset, is_sound = report.next_offset, report.is_sound
-        self._tell_missing(holes)
+        self._report_missing(holes)
         self._findings.extend(self._small.findings)
-        return self._findings.told()
+        return self._findings.reported()
 
-    def _tell_missing(self, holes: list[tuple[int, int]]) -> None:
+    def _report_missing(self, holes: list[tuple[int, int]]) -> None:
         """Offsets between two segments that no segment holds, and indexes whose log is missing.
 
         Compaction leaves holes too, most of them inside a segment: with such ones, only an index

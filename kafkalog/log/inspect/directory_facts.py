@@ -63,7 +63,7 @@ CHUNK_BYTES = 8 << 20
 
 
 class _Headers(NamedTuple):
-    """What batch headers say: behind the last batch, and the largest timestamp, -1 for none."""
+    """What batch headers say: after the last batch, and the largest timestamp, -1 for none."""
 
     next_offset: int
     largest_timestamp_ms: int
@@ -142,7 +142,7 @@ def _read_headers(path: str, filesystem: ReadFilesystem, base: int, *, is_tail: 
             largest = max(largest, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
         is_whole = rows.stop in (ScanStop.END, ScanStop.PARTIAL)
         if not is_whole or (not rows.count and position + wanted >= size):
-            break  # a torn tail, or damage, behind which nobody believes anything
+            break  # a torn tail, or damage, after which nothing is believed
         position += rows.consumed_bytes
         wanted = CHUNK_BYTES if rows.count else wanted * 2
     file.close()
@@ -167,7 +167,7 @@ class SegmentSummary(NamedTuple):
     """One ``.log`` file.
 
     stage             empty, or what its name ends with: .deleted, .cleaned, .swap
-    next_offset       behind its last whole batch
+    next_offset       after its last whole batch
     size_bytes        of the file; whole_bytes of them are batches
     records           that are no transaction markers
     oldest_ms         of the first record, newest_ms the largest of all; None without any, and where
@@ -197,7 +197,7 @@ def summarize_segments(path: str, filesystem: ReadFilesystem) -> Iterator[Segmen
 
 
 def _segment_of(file_name: str) -> SegmentFileName | None:
-    """None for every file that is no ``.log``; a name that is wrong is ``verify``'s to tell."""
+    """None for every file that is no ``.log``; a wrong name is reported by ``verify``."""
     try:
         name = parse_segment_file(file_name)
     except FormatError:
@@ -252,7 +252,7 @@ def lies_in(path: str, directory: str) -> bool:
 
 
 def log_dir_path(filesystem: ReadFilesystem, entry: str) -> str:
-    """An entry of ``log.dirs`` as the path it is known by: absolute, without a slash behind."""
+    """An entry of ``log.dirs`` as the path it is known by: absolute, without a slash at its end."""
     whole = entry if entry.startswith("/") else filesystem.real_path(entry)
     return whole.rstrip("/") or "/"
 
@@ -286,7 +286,7 @@ def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
 
 
 def _is_partition(filesystem: ReadFilesystem, directory: str) -> bool:
-    """As far as can be seen: what is wrong with a disk is told by whoever opens the directory."""
+    """As far as can be seen: what is wrong with a disk is reported when the directory is opened."""
     try:
         return filesystem.exists(f"{directory}/{PARTITION_METADATA}")
     except OSError:

@@ -17,7 +17,7 @@ FINDINGS_MAX = 20  # of one file; a zeroed index breaks a rule with each of a mi
 
 
 class Severity(enum.Enum):
-    """ERROR: no sound log has it. WARNING: some have, and somebody should know why."""
+    """ERROR: no sound log has it. WARNING: some have, and the reason should be known."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -96,23 +96,23 @@ class Findings:
         self._counts[file] += more
 
     def extend(self, findings: Iterable[Finding]) -> None:
-        """Take over findings as they were told."""
+        """Take over findings as they were reported."""
         for each in findings:
             self._counts[each.file] += 1
             self._shown.append(each)
 
-    def told(self) -> list[Finding]:
-        """The findings, and behind the last one of a file how many more it has."""
-        told: list[Finding] = []
+    def reported(self) -> list[Finding]:
+        """The findings, and after the last one of a file how many more it has."""
+        reported: list[Finding] = []
         shown: Counter[str] = Counter()
         left = Counter(each.file for each in self._shown)
         for finding in self._shown:
-            told.append(finding)
+            reported.append(finding)
             shown[finding.file] += 1
             more = self._counts[finding.file] - left[finding.file]
             if shown[finding.file] == left[finding.file] and more > 0:
                 text = f"... {more} more"
-                told.append(
+                reported.append(
                     Finding(finding.file, finding.position, text, finding.code, finding.severity)
                 )
-        return told
+        return reported

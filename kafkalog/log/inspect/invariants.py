@@ -1,7 +1,7 @@
 """check_invariants: what must hold of one live log between two commands (reliability.md 2.4).
 
 Reads everything and changes nothing; for tests, the simulator and ``verify``. Writer thread, or any
-thread while nobody writes. A broken invariant is an AssertionError that names it.
+thread while nothing is written. A broken invariant is an AssertionError that names it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _check_offsets(log: UnifiedLog) -> None:
 
 
 def _check_segment(segment: LogSegment, *, is_contiguous: bool) -> int:
-    """Batches and indexes of one segment; the offset behind its last batch."""
+    """Batches and indexes of one segment; the offset after its last batch."""
     next_offset, max_timestamp = segment.base_offset, -1
     last_offsets: dict[int, int] = {}  # position -> last offset
     end = 0

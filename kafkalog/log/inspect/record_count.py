@@ -1,4 +1,4 @@
-"""What batch headers tell of a log, almost without opening it: how many records, and from when.
+"""What batch headers say of a log, almost without opening it: how many records, and from when.
 
 Each segment is walked once, up to its end; what is appended afterwards is walked by the next count,
 so that a count of a quiet log costs no read. Records below the log start do not count: those of the
@@ -48,14 +48,14 @@ _SMALL_CHUNK_BYTES = 64 << 10  # most batches are smaller
 
 @dataclass(slots=True)
 class _Counted:
-    """Records of one segment in front of ``position``, and those of them below ``start_offset``."""
+    """Records of one segment before ``position``, and those of them below ``start_offset``."""
 
     segment: LogSegment
     position: int = 0
     records: int = 0
     start_offset: int = -1
     start_position: int = 0  # of the first batch that reaches start_offset
-    records_passed: int = 0  # in front of start_position
+    records_passed: int = 0  # before start_position
     records_divided: int = 0  # in that batch, below start_offset
 
     def is_divided_by(self, start: int) -> bool:
@@ -86,7 +86,7 @@ class _Counted:
 
 
 def _no_rest() -> None:
-    """Nobody waits for who looks."""
+    """No caller waits."""
 
 
 class RecordCount:
@@ -107,7 +107,7 @@ class RecordCount:
         """Walk what was not walked yet, about ``most_bytes`` of it; the bytes that were read.
 
         As long as segments and log start are the same, it begins where the last look ended.
-        ``rest`` is called between two segments. What lies behind damage is never walked. OSError;
+        ``rest`` is called between two segments. What lies after damage is never walked. OSError;
         FormatError and InvalidRequest for a batch that the log start divides and that cannot be
         opened.
         """
@@ -140,7 +140,7 @@ class RecordCount:
         for number, segment in enumerate(segments):
             rest()
             if number + 1 < len(segments) and segments[number + 1].base_offset <= start:
-                continue  # retention has not taken it yet; nobody can read it
+                continue  # retention has not taken it yet; no reader gets there
             known = former.get(segment.base_offset)
             if known is None or known.segment is not segment:
                 known = _Counted(segment)
@@ -208,7 +208,7 @@ def records_in(rows: BatchRows, count: int) -> int:
 
 
 def _records_below(chunk: ScannedChunk, row: int, start: int) -> int:
-    """Of one batch; opened only when offsets do not tell."""
+    """Of one batch; opened only when its offsets do not say it."""
     rows = chunk.rows
     base = _cell(rows, row, BatchColumn.BASE_OFFSET)
     last = _cell(rows, row, BatchColumn.LAST_OFFSET)
@@ -226,7 +226,7 @@ def _cell(rows: BatchRows, row: int, column: BatchColumn) -> int:
 def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
     """Timestamp of the first batch that can be read: its first record's; else as ``oldest_in``.
 
-    The log start may lie behind that record, within the batch. Markers have none that anybody asks
+    The log start may lie after that record, within the batch. Markers have none that anybody asks
     for. OSError.
     """
     start = log.log_start_offset
@@ -261,7 +261,9 @@ def oldest_in(data: memoryview | bytes, rows: BatchRows, start: int = 0) -> int 
     try:
         return int(read_records(_batch(data, rows, row)).timestamps[0])
     except (FormatError, InvalidRequest):
-        return -1  # broken, or larger than what is opened: who checks or reads batches tells that
+        return (
+            -1
+        )  # broken, or larger than what is opened: a check or a read of the batch reports that
 
 
 def _batch(data: memoryview | bytes, rows: BatchRows, row: int) -> memoryview:

@@ -1,7 +1,7 @@
 """check_segment: the format of one segment and its indexes, believed nothing (log-format.md 16).
 
 Every batch is read and its CRC checked, every index entry is compared with it. What can only be
-told with the segments around it is in the report: ``directory_check`` joins reports. Opens files
+decided with the segments around it is in the report: ``directory_check`` joins reports. Opens files
 for reading only. Any thread; a segment that is written meanwhile may show a part of a write.
 """
 
@@ -78,7 +78,7 @@ class EpochRun(NamedTuple):
 class SegmentReport:
     """One segment. Picklable.
 
-    next_offset  behind its last sound batch
+    next_offset  after its last sound batch
     is_sound     nothing but sound batches in order
     has_gaps     offsets are missing between its batches: it says that it was compacted
     epochs       its leader epochs, in the order of the batches
@@ -141,7 +141,7 @@ class _SegmentCheck:
         gaps = np.flatnonzero(table[:, _BASE] > befores + 1)
         self._check_counts(table)
         if not self._may_have_gaps:
-            self._tell_gaps(table, befores, gaps)
+            self._report_gaps(table, befores, gaps)
         epochs = self._epochs(table)
         producers = self._producers(table)
         for suffix, check in (
@@ -163,7 +163,7 @@ class _SegmentCheck:
             has_gaps=bool(len(gaps)),
             batch_count=len(table),
             size_bytes=size_bytes,
-            findings=tuple(self._findings.told()),
+            findings=tuple(self._findings.reported()),
             epochs=epochs,
             producers=producers,
         )
@@ -229,7 +229,7 @@ class _SegmentCheck:
                 Severity.WARNING,
             )
 
-    def _tell_gaps(self, table: Table, befores: Table, gaps: npt.NDArray[np.intp]) -> None:
+    def _report_gaps(self, table: Table, befores: Table, gaps: npt.NDArray[np.intp]) -> None:
         """Offsets between two batches, or between the file's name and its first batch."""
         for row in gaps[:FINDINGS_MAX].tolist():
             first, end = int(befores[row]) + 1, int(table[row, _BASE])
@@ -243,7 +243,7 @@ class _SegmentCheck:
             )
 
     def _epochs(self, table: Table) -> tuple[EpochRun, ...]:
-        """The runs of leader epochs; one that falls is told."""
+        """The runs of leader epochs; one that falls is reported."""
         epochs = table[:, BatchColumn.LEADER_EPOCH]
         falls = np.flatnonzero(np.diff(epochs) < 0) + 1
         for row in falls[:FINDINGS_MAX].tolist():
@@ -261,7 +261,7 @@ class _SegmentCheck:
         return tuple(EpochRun(*row) for row in np.column_stack(columns).tolist())
 
     def _producers(self, table: Table) -> dict[int, ProducerSpan]:
-        """What the segment has of each producer; faults inside it are told."""
+        """What the segment has of each producer; faults inside it are reported."""
         rows = np.flatnonzero(table[:, BatchColumn.PRODUCER_ID] >= 0)
         ids = table[rows, BatchColumn.PRODUCER_ID]
         order = np.argsort(ids, kind="stable")

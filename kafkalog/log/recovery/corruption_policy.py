@@ -7,7 +7,7 @@
   - When the declared size leads to a sound batch of later offsets, or to the end of a closed
     segment, bytes rotted that the CRC covers: nothing is cut, and readers of that batch alone get
     CorruptBatch with the offsets that its neighbours leave to it.
-  - Other bytes in front of a sound batch are made one such batch, if they were durable once: no
+  - Other bytes before a sound batch are made one such batch, if they were durable once: no
     power cut took them. Its header alone is written.
   - Anything else is cut, and the cut bytes are kept.
 Whether the segments after a cut stay is the loader's decision. Those that cannot be served are
@@ -173,7 +173,7 @@ def refuse_legacy(segment: LogSegment, bad: BadSpot) -> None:
 def refuse_message_set(segment: LogSegment, bad: BadSpot) -> None:
     """As ``refuse_legacy``, but not for a batch whose magic rotted with more of it.
 
-    Such a one has no CRC of the old kind, and sound batches before or behind it.
+    Such a one has no CRC of the old kind, and sound batches before or after it.
     """
     if bad.why is not BadBatch.LEGACY:
         return
@@ -314,16 +314,16 @@ def _over_rot(
     after = bad.position + header.size_bytes
     is_plausible = header.base_offset >= bad.expected_offset and header.last_offset_delta >= 0
     follower: int | None = end_offset
-    is_told_end = is_plausible and header.next_offset == end_offset
+    is_end_in_header = is_plausible and header.next_offset == end_offset
     if after < file.size():
         follower = _verified_base_at(file, after, end_offset)
-    elif bad.why is BadBatch.BAD_CRC and not is_durable and not is_told_end:
+    elif bad.why is BadBatch.BAD_CRC and not is_durable and not is_end_in_header:
         return None  # the end of a file may be torn
     if follower in (None, INT64_MAX) and bad.why is BadBatch.BAD_OFFSET:
         if not is_durable and _repeats_earlier(segment, bad.position):
             return None
         # Its CRC holds: no crash tore it. All that is known of its offsets is how low they may be.
-        # One is left free behind them, or what follows next would look like a proof that they were.
+        # One is left free after them, or what follows next would look like a proof that they were.
         follower = max(bad.expected_offset + header.last_offset_delta + 2, reach)
         entry = segment.offset_index.find_entry(bad.position)
         if entry is not None and entry.offset - bad.expected_offset <= INT32_MAX:
@@ -340,7 +340,7 @@ def _over_rot(
 
 
 def _repeats_earlier(segment: LogSegment, position: int) -> bool:
-    """Whether the batch there is one that lies in front of it: old bytes, none that rotted."""
+    """Whether the batch there is one that lies before it: old bytes, none that rotted."""
     head = segment.log_file.acquire().pread(HEADER_BYTES, position)
     base_offset = read_header(head).base_offset
     for chunk in scan_chunks(segment, 0, position, check_crc=False):
@@ -396,7 +396,7 @@ def keep_torn_bytes(filesystem: Filesystem, segment: LogSegment, bad: BadSpot) -
 def _keep_bytes(
     filesystem: Filesystem, segment: LogSegment, position: int, data: bytes | memoryview
 ) -> str:
-    """Write a file of its own, unless an earlier try did already; its path."""
+    """Write them to a separate file, unless an earlier try did already; its path."""
     path = first = f"{segment.log_file.path}.{position}{TORN_SUFFIX}"
     count = 1
     while filesystem.exists(path):
@@ -423,7 +423,7 @@ def drop(
 ) -> None:
     """Take segments, which are in no set any more, out of service; the log ends at end_offset.
 
-    Durable on return: their offsets are given anew, and no power cut may bring the old ones back.
+    Durable on return: their offsets are given to other records, and the old ones must not return.
     """
     if not segments:
         return
@@ -444,7 +444,7 @@ def drop(
 def rename(
     filesystem: Filesystem, segments: Sequence[LogSegment], corruption: Corruption, end_offset: int
 ) -> None:
-    """Only the names; who loads the directory anew afterwards removes what is ``.deleted``."""
+    """Only the names; the next load of the directory removes what is ``.deleted``."""
     for segment in segments:
         if corruption == "kafka":
             segment.change_suffix(DELETED_SUFFIX)

@@ -53,7 +53,7 @@ class RecoveredEpochs:
     ) -> list[tuple[int, int, int, int]]:
         """Runs of batches whose epoch rotted: first offset, end, epoch found, epoch proven.
 
-        Two that agree prove it: the batches before and behind, or one of them and the checkpoint
+        Two that agree prove it: the batches before and after, or one of them and the checkpoint
         where the run's own epoch makes the order fall, or which ``is_complete``, as after a clean
         stop. ``is_gapless``: all was written here, where an epoch never rises. What is returned
         counts as corrected from here on.

@@ -69,7 +69,7 @@ class LoaderFiles:
         self._config = config
         self._has_changed = False
         self._bases: list[int] | None = None  # of all segments, rising, once asked for
-        self.orphans: set[int] = set()  # bases of indexes whose log is gone, and nobody deleted it
+        self.orphans: set[int] = set()  # bases of indexes whose log is gone and was not deleted
         self.stats: dict[str, FileStat] = {}
         self.names: dict[str, SegmentFileName] = {}
         self._list()
@@ -152,7 +152,7 @@ class LoaderFiles:
     def end_of(self, base_offset: int) -> int:
         """Base offset of the next segment that begins with a batch; INT64_MAX without one.
 
-        One that does not may be what a withdrawn roll left behind: it ends nothing.
+        One that does not may be what a withdrawn roll left: it ends nothing.
         """
         for base in self._bases_after(base_offset):
             file = self._environment.filesystem.open_read(
@@ -198,9 +198,9 @@ class LoaderFiles:
         return 0 if stat is None else stat.size
 
     def complete_indexes(self, segment: LogSegment, *, is_trimmed: bool) -> None:
-        """Make a time index that is missing; write those anew that a full disk left untrimmed.
+        """Make a time index that is missing; write those again that a full disk left untrimmed.
 
-        They have zeros behind their entries. Synced, as nobody may look at them again. The
+        They have zeros after their entries. Synced, as no later start may check them again. The
         transaction index stays as it is: it was found again before the others were begun.
         """
         if not self.has_file(segment.base_offset, TIME_INDEX_SUFFIX):

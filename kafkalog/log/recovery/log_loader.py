@@ -1,10 +1,10 @@
 """load_log: from a partition directory to a UnifiedLog, after a clean stop or a crash.
 
-Owns the order of the steps (log-lifecycle 11.4) and nothing afterwards. One thread per log; nobody
-else sees the log before it is returned. A crash at any point is harmless: the clean-shutdown mark
-was removed before, so the next load is an unclean one and does the same again.
-Source: Kafka's LogLoader. Differs from Kafka: see ``recovery_policy`` (corruption='keep') and
-``loader_files``; message sets of magic 0 and 1 are refused.
+Owns the order of the steps (log-lifecycle 11.4) and nothing afterwards. One thread per log; no
+other one sees the log before it is returned. A crash at any point is harmless: the clean-shutdown
+mark was removed before, so the next load is an unclean one and does the same again. Source: Kafka's
+LogLoader. Differs from Kafka: see ``recovery_policy`` (corruption='keep') and ``loader_files``;
+message sets of magic 0 and 1 are refused.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
 
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
     is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
-    behind missing offsets also when ``config`` does not compact, as Kafka does. ``proof``: what is
+    after missing offsets also when ``config`` does not compact, as Kafka does. ``proof``: what is
     known of the log beyond the checkpoints. Raises CorruptBatch (legacy message sets, an offset
     overflow, a damaged swap), CorruptCheckpoint (epochs), LoadStopped and OSError. The caller
     restores the high watermark.
@@ -168,8 +168,8 @@ class _Loader:
         self._stops: set[int] = set()  # where a clean stop may have left it
         self._ends: dict[int, int] = {}  # base to end of segments that were looked at
         self._found_epochs = RecoveredEpochs()
-        self._lost: dict[int | None, int] = {}  # holes not told yet, see find_lost
-        self._told: list[LostRange] = []  # holes that step 7 has told
+        self._lost: dict[int | None, int] = {}  # holes not logged yet, see find_lost
+        self._logged: list[LostRange] = []  # holes that step 7 has logged
         # The last segment while its index files may prove where the log ended, see _end_recovery.
         self._unfinished: list[tuple[LogSegment, RecoveryResult, bool]] = []
 
@@ -192,7 +192,7 @@ class _Loader:
     def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
-        self._told.clear()
+        self._logged.clear()
         self._unfinished.clear()
         self._is_clean = clean
         self._durable_end = INT64_MAX if clean else recovery_point
@@ -268,7 +268,7 @@ class _Loader:
         self._proof = replace(self._proof, is_gapless=is_gapless)
 
     def _judge_start(self, *, clean: bool) -> None:
-        """Which of two log starts counts, as far as names and epochs tell."""
+        """Which of two log starts counts, as far as names and epochs show."""
         first_epoch = self._epochs.entries[0] if self._epochs.entries else None
         self._log_start = log_start(
             self._log_start.offset,
@@ -302,34 +302,34 @@ class _Loader:
         Kafka may have run since our last clean stop: what the recovery point and a snapshot agree
         in is newer then than the end that we noted.
         """
-        told, newest = self._proof.end_offset, max(snapshots, default=0)
+        noted, newest = self._proof.end_offset, max(snapshots, default=0)
         last_end = recovery_point
-        if clean and told is not None and newest != recovery_point:
-            last_end = told
+        if clean and noted is not None and newest != recovery_point:
+            last_end = noted
         elif clean and not recovery_point:
             last_end = newest
         self._last_end = last_end
-        self._stops = {recovery_point, 0 if told is None else told} - {0}
-        if told is None and not self._stops and newest:
+        self._stops = {recovery_point, 0 if noted is None else noted} - {0}
+        if noted is None and not self._stops and newest:
             self._stops = {newest}
-        bases = self._files.offsets_of(LOG_SUFFIX)  # of those only one behind the last batch counts
-        ends = {*snapshots, *bases, recovery_point, 0 if told is None else told} - {0}
+        bases = self._files.offsets_of(LOG_SUFFIX)  # of those only one after the last batch counts
+        ends = {*snapshots, *bases, recovery_point, 0 if noted is None else noted} - {0}
         self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
 
     def _end_log(self, log_end: int, recovery_point: int) -> tuple[LostRange, ...]:
         """Let the log end where it ended; what it lost.
 
         The offsets of what rotted or went there are not given to other records: a new segment
-        begins behind them, whose name says so to every later start and to Kafka. The loss is made
+        begins after them, whose name says so to every later start and to Kafka. The loss is made
         known to later starts before: with that segment it looks like a legal gap.
         """
         active = self._segments.active
         end = self._end_of(active)
         is_kept = self._corruption == "keep"
-        told = self._last_end if is_kept else recovery_point
-        log_lost_end(active, end, told, self._hooks.note_lost)
+        durable_end = self._last_end if is_kept else recovery_point
+        log_lost_end(active, end, durable_end, self._hooks.note_lost)
         if is_kept and end < log_end:
-            self._told.append(LostRange(max(end, self._start), log_end - 1))
+            self._logged.append(LostRange(max(end, self._start), log_end - 1))
         ends_elsewhere = log_end != active.read_next_offset()
         lost = self._reconcile_lost(log_end)
         if is_kept and ends_elsewhere:
@@ -341,7 +341,7 @@ class _Loader:
         return lost
 
     def _end_of(self, segment: LogSegment) -> int:
-        """Behind its last batch; what recovery found is believed before the headers that are there.
+        """After its last batch; what recovery found is believed before the headers that are there.
 
         A batch that rotted and stays has offsets of its neighbours, and its header may say others.
         """
@@ -351,7 +351,7 @@ class _Loader:
         return self._ends[base]
 
     def _find_end(self) -> int:
-        """Where the log ends: behind its last batch, and with 'keep' never below what was durable.
+        """Where the log ends: after its last batch, and with 'keep' never below what was durable.
 
         An end that no append to the last segment could have reached is not believed.
         """
@@ -446,9 +446,9 @@ class _Loader:
     def _reconcile_lost(self, log_end_offset: int) -> tuple[LostRange, ...]:
         """Tell what is lost and was not accepted, and keep it known; those ranges.
 
-        None with 'kafka': what a missing segment leaves behind is removed and proves nothing.
+        None with 'kafka': what a missing segment leaves is removed and proves nothing.
         """
-        holes = list(self._told)
+        holes = list(self._logged)
         for last, first in self._lost.items():
             last_offset = log_end_offset - 1 if last is None else last
             if first <= last_offset:
@@ -475,7 +475,7 @@ class _Loader:
     def _recover_torn_tail(self) -> None:
         """Recover the last segment of a clean log that ends with no whole batch, or elsewhere.
 
-        Somebody changed it behind the clean stop. Differs from Kafka, which appends behind a torn
+        It was changed after the clean stop. Differs from Kafka, which appends after a torn
         batch, where no reader gets to, and does not start at all with other bytes. With 'keep' a
         log is looked at as well that ends neither where we stopped nor at the recovery point: the
         last base offset may have rotted. Where its batches end counts when one of the two agrees.
@@ -512,7 +512,7 @@ class _Loader:
         corruption_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
 
     def _recover_from(self, recovery_point: int) -> None:
-        """Step 7: scan what may not be durable; behind what a power cut took nothing is served.
+        """Step 7: scan what may not be durable; after what a power cut took nothing is served.
 
         A segment that ends below the next one's base has lost its tail as well, be the rest of it
         sound: a power cut may keep the name of a file and drop its data. Only compaction leaves
@@ -539,7 +539,7 @@ class _Loader:
         """Whether ``later`` cannot be served, because offsets before them are lost: they go.
 
         With 'keep' they stay when nothing is missing before them, or when that was durable once:
-        no power cut took it, so it tells nothing of what lies behind. Else they may be what a power
+        no power cut took it, so it says nothing of what lies after. Else they may be what a power
         cut left of unsynced data, without its beginning; they are set aside, never deleted.
         """
         end, next_base = self._end_of(segment), later[0].base_offset
@@ -559,7 +559,7 @@ class _Loader:
         log_lost(log, segment.size_bytes, end, next_base - 1, kept, self._hooks.note_lost)
         self._lost.pop(next_base - 1, None)
         if is_durable:
-            self._told.append(LostRange(max(end, self._start), next_base - 1))
+            self._logged.append(LostRange(max(end, self._start), next_base - 1))
             return False
         self._drop(later, end)
         return True
@@ -572,7 +572,7 @@ class _Loader:
         )
 
     def _counted(self, segments: Sequence[LogSegment]) -> Generator[LogSegment, None, None]:
-        """Each in turn, told to ``note_recovery``; those not reached any more count as done."""
+        """Each in turn, reported to ``note_recovery``; those not reached any more count as done."""
         note, waiting = self._hooks.note_recovery, [s.size_bytes for s in reversed(segments)]
         note(len(waiting), sum(waiting))
         try:
@@ -750,7 +750,7 @@ class _Loader:
         if not self._log_start.is_disputed:  # it would be the mark that proves the start
             self._epochs.truncate_from_start(self._start)
         first_base = self._segments.first.base_offset
-        # A loss in front of the log is no deletion: the log still starts with it.
+        # A loss before the log is no deletion: the log still starts with it.
         begins = [each.first_offset for each in lost if each.last_offset == first_base - 1]
         self._start = max(self._start, min([first_base, *begins]))
         self._epochs.flush()

@@ -3,7 +3,7 @@
 They lie outside the batch's CRC, so their rot leaves a batch whose CRC is right over exactly the
 bytes between its neighbours. That is the proof asked for here: the CRC for the size, and for the
 offset two that agree: the end of the batch before and the beginning of what follows. The last batch
-of a log has nothing behind it: ``KnownEnds`` says what else tells where it ended. Nothing is
+of a log has nothing after it: ``KnownEnds`` says what else proves where it ended. Nothing is
 guessed, and a batch that can stay as it is gets no other prefix. The leader epoch between length
 and magic is another module's question (``recovered_epochs``) and stays as it is found.
 Where a stretch of batches is lost for good, ``bridge`` makes a header that leads over it.
@@ -42,7 +42,7 @@ from kafkalog.format.records.record_batch import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A batch may hold the bytes of others; each try costs a CRC over all in front of it.
+# A batch may hold the bytes of others; each try costs a CRC over all before it.
 FOLLOWERS_TRIED = 4
 
 assert ATTRIBUTES_AT < LAST_OFFSET_DELTA_AT, "the delta lies inside the CRC's range"
@@ -54,7 +54,7 @@ class KnownEnds:
 
     ends        offsets at which it ended once: recovery point, clean stop, producer snapshots,
                 names of segments
-    entry_end   behind the batch in question, as an index entry has it; None: there is no entry
+    entry_end   after the batch in question, as an index entry has it; None: there is no entry
     is_gapless  nothing took offsets away since its birth: each batch begins where one ended
     """
 
@@ -63,14 +63,14 @@ class KnownEnds:
     is_gapless: bool = False
 
     def prove(self, next_offset: int) -> bool:
-        """Whether a batch that nothing follows and that begins behind its predecessor ended here.
+        """Whether a batch that nothing follows and that begins after its predecessor ended here.
 
         Its predecessor is the first proof, this the second.
         """
         return self.is_gapless or next_offset == self.entry_end or next_offset in self.ends
 
     def contradict(self, expected_offset: int, base_offset: int, next_offset: int) -> bool:
-        """Whether the batch that nothing follows cannot have left the gap in front of it.
+        """Whether the batch that nothing follows cannot have left the gap before it.
 
         It begins at base_offset instead of at expected_offset. A gap alone is legal: compaction,
         and a replica of a compacted log, leave them. The log may have ended inside it only where
@@ -97,7 +97,7 @@ def true_prefix(
 ) -> bytes | None:
     """The prefix that the batch at the start of ``window`` was written with; None: not provable.
 
-    None as well when that is the one it has. ``expected_offset`` is the one behind the batch
+    None as well when that is the one it has. ``expected_offset`` is the one after the batch
     before, ``end_offset`` that of the next segment (INT64_MAX without one); ``is_whole``: the
     window reaches the end of the segment. ``known`` counts where no sound batch follows. A base
     offset without proof stays, whatever is wrong with it.
@@ -168,7 +168,7 @@ def _ends(
 def later_batches(
     window: memoryview, expected_offset: int, end_offset: int
 ) -> Iterator[tuple[int, int]]:
-    """Position and base offset of what looks sound behind a first header, of a later offset."""
+    """Position and base offset of what looks sound after a first header, of a later offset."""
     magic_at = HEADER_BYTES + MAGIC_AT
     found = np.flatnonzero(np.frombuffer(window, dtype=np.uint8)[magic_at:] == MAGIC_V2)
     for position in (found + HEADER_BYTES).tolist():
@@ -181,7 +181,7 @@ def later_batches(
 def bridge(window: memoryview, base_offset: int, next_offset: int) -> bytes:
     """A header that makes the whole window one batch of these offsets, with a wrong CRC.
 
-    Readers then find what lies behind it, and are told which offsets are lost.
+    Readers then find what lies after it, and learn which offsets are lost.
     """
     delta = next_offset - base_offset - 1
     length = len(window) - LOG_OVERHEAD

@@ -171,7 +171,7 @@ def take_oldest(
 ) -> tuple[tuple[Deletion, ...], tuple[Deleted, ...]]:
     """Delete the oldest segment that a pass deletes, and say why; empty when there is none.
 
-    The segment behind it, with its name, is durable already: nothing has to be waited for.
+    The segment after it, with its name, is durable already: nothing has to be waited for.
     """
     flushed_base = min(log.local.recovery_point, log.local.active_segment.base_offset)
     oldest = _plan_below(log, now_ms, flushed_base, hold).deletions[:1]

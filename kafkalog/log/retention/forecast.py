@@ -51,8 +51,8 @@ class Schedule(NamedTuple):
         return self._replace(next_check_ms=moment_ms + behind_ms)
 
 
-def told_moment(moment_ms: int | None) -> int | None:
-    """As answers tell a moment: None, for never, where no timestamp could say it."""
+def timestamp_or_none(moment_ms: int | None) -> int | None:
+    """A moment as a timestamp of an answer; None, for never, beyond what a timestamp holds."""
     return None if moment_ms is None or moment_ms > INT64_MAX else moment_ms
 
 
@@ -76,8 +76,8 @@ class SegmentFate(NamedTuple):
     """One segment's prospects.
 
     rule            by which the next pass takes it, or None
-    keeper          what keeps it otherwise: the hold, of each that a limit would let go
-    due             when the time rule (or the next pass) takes it; None when nobody can foresee it,
+    keeper          what keeps it otherwise: the hold, of each that a limit would delete
+    due             when the time rule (or the next pass) takes it; None when it cannot be foreseen,
                     as of what a hold keeps
     bytes_until     bytes to be appended until the size rule takes it, None without such a limit
     """
@@ -171,7 +171,7 @@ class Departure(NamedTuple):
 def departures(
     facts: LogFacts, policy: RetentionPolicy, now_ms: int, horizon_ms: int, schedule: Schedule
 ) -> Iterator[Departure]:
-    """The segments that ``simulate`` lets go, oldest first, with the moments of each.
+    """The segments that ``simulate`` deletes, oldest first, with the moments of each.
 
     Of those that one pass takes from a hold, the earliest moment is the first one's.
     """

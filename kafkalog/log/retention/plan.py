@@ -50,7 +50,7 @@ class SegmentFacts(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Somebody still needs the records from ``offset`` on: an archive has not got them.
+    """The records from ``offset`` on are still needed: an archive has not got them.
 
     max_bytes   of what the limits would take that it keeps, the active segment beside it;
                 negative: all
@@ -100,7 +100,7 @@ class RetentionPlan(NamedTuple):
 
     is_rolled           the active segment goes too: a new one is rolled at the log end first
     log_start_offset    of the log afterwards
-    held                behind the deletions: what would go as well, and a hold keeps
+    held                after the deletions: what would go as well, and a hold keeps
     """
 
     deletions: tuple[Deletion, ...]
@@ -155,7 +155,7 @@ class _Walk:
         self.size_bytes = facts.size_bytes
 
     def take(self, rule: Rule, goes: Callable[[SegmentFacts, int | None], bool]) -> None:
-        """All that the rule lets go; ``goes`` gets a segment and the next one's base offset."""
+        """All that the rule deletes; ``goes`` gets a segment and the next one's base offset."""
         if self._facts.is_start_disputed:
             return
         segments = self._facts.segments
@@ -217,7 +217,7 @@ class _Walk:
 
 
 def _upper_offset(facts: LogFacts, index: int) -> int:
-    """The offset behind the segment: all below it must be visible before it may go."""
+    """The offset after the segment: all below it must be visible before it may go."""
     is_active = index == len(facts.segments) - 1
     return facts.log_end_offset if is_active else facts.segments[index + 1].base_offset
 

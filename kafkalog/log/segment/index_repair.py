@@ -65,7 +65,7 @@ WHAT_TO_DO = (
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch begins, or the segment ends, and the batch in front of it.
+    """Where a batch begins, or the segment ends, and the batch before it.
 
     ``previous_last`` is the last offset of that one; without one (its position is -1) it lies below
     the segment's base.
@@ -133,9 +133,9 @@ def place_past(
     """The first batch that reaches offset, in spite of a floor entry that points elsewhere.
 
     ``end`` and ``end_offset``: of the segment as the caller sees it; its end when none reaches the
-    offset. None when the floor is right, or when anything in front of that batch, itself or what
+    offset. None when the floor is right, or when anything before that batch, itself or what
     follows it is no sound batch: the log is damaged then, whatever the index is. The log says which
-    index is damaged, once a file. The batch of the floor itself when it goes on behind the entry's
+    index is damaged, once a file. The batch of the floor itself when it goes on after the entry's
     offset, which only the last record that a cleaner kept has.
     """
     file = segment.log_file.acquire()
@@ -184,7 +184,7 @@ def verified_last(file: File, entry: OffsetPosition, end: int) -> int | None:
 def _verified_before(
     segment: SegmentFiles, file: File, floor: OffsetPosition, end: int
 ) -> OffsetPosition:
-    """A sound entry in front of the floor; the segment's beginning, which needs none."""
+    """A sound entry before the floor; the segment's beginning, which needs none."""
     count = 1
     while True:
         entry = segment.offset_index.entry_before(floor.position, count)
@@ -234,7 +234,7 @@ def _walk(
 
 
 def _is_isolated(rows: BatchRows, row: int, walked: int) -> bool:
-    """Whether no neighbour confirms the offsets of a row: gaps before and behind it.
+    """Whether no neighbour confirms the offsets of a row: gaps before and after it.
 
     The base offset lies outside the CRC: where an entry says otherwise of a batch that is where the
     entry says, either of them may be the damaged one.
@@ -256,7 +256,7 @@ class BatchStart(NamedTuple):
 def next_verified_batch(
     segment: SegmentFiles, position: int, first_offset: int, *, end: int, end_offset: int
 ) -> BatchStart | None:
-    """The first place behind ``position`` that is proven to begin a batch; None: there is none.
+    """The first place after ``position`` that is proven to begin a batch; None: there is none.
 
     ``first_offset``: the least that the bytes at position can hold. ``end`` and ``end_offset``: of
     the segment as the caller sees it.

@@ -106,7 +106,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         return self.entry_count(may_block=may_block) * self.entry_bytes
 
     def last_entry(self, *, may_block: bool = True) -> E:
-        """The last entry, when there is none what stands in front of the first."""
+        """The last entry, when there is none what stands before the first."""
         store = self.store(may_block=may_block)
         return self._entry(store, store.count - 1)
 
@@ -117,7 +117,7 @@ class AbstractIndex(ABC, Generic[S, E]):
 
     @property
     def reserved_bytes(self) -> int:
-        """Of the file of an active index, behind its entries; 0 of a closed one."""
+        """Of the file of an active index, after its entries; 0 of a closed one."""
         active = self._active
         return 0 if active is None else (self.max_entries - active.count) * self.entry_bytes
 
@@ -133,7 +133,7 @@ class AbstractIndex(ABC, Generic[S, E]):
 
     @abstractmethod
     def _entry(self, store: S, slot: int) -> E:
-        """Entry of a slot; slot -1 is what stands in front of the first."""
+        """Entry of a slot; slot -1 is what stands before the first."""
 
     @abstractmethod
     def _decode(self, raw: bytes) -> S:
@@ -171,7 +171,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         return store
 
     def doubt(self) -> bool:
-        """Note that an entry is wrong; True for the first caller until the file is written anew."""
+        """Note that an entry is wrong; True for the first caller until the file is rewritten."""
         return self._cache.doubt(self)
 
     def read_store(self) -> S:
@@ -192,7 +192,7 @@ class AbstractIndex(ABC, Generic[S, E]):
     def count_in_file(self) -> int:
         """Entries of a closed index by its length, without reading them: none when it is missing.
 
-        CorruptIndex where the length or the last entry shows damage; only who reads all entries
+        CorruptIndex where the length or the last entry shows damage; only a reader of all entries
         (``read_store``) finds out what is wrong between them.
         """
         try:
@@ -202,7 +202,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         size_bytes = file.size()
         self._check_length(size_bytes)
         position = size_bytes - self.entry_bytes
-        # No last entry is of zeros: they are room that a crash left behind the entries.
+        # No last entry is of zeros: they are room that a crash left after the entries.
         if size_bytes and not any(file.pread(self.entry_bytes, position)):
             raise CorruptIndex(self.entry_rule, file=self.file.path, position=position)
         return size_bytes // self.entry_bytes
@@ -266,7 +266,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         self.truncate_to_count(bisect_left(store.relative, relative, 0, store.count))
 
     def truncate_to_count(self, count: int) -> None:
-        """Keep the first ``count`` entries; what lies behind them in the file is not believed."""
+        """Keep the first ``count`` entries; what lies after them in the file is not believed."""
         active = self._require_active()
         if count < active.count:
             # Cutting first turns dropped entries into zeros: an active file is entries, then zeros.
@@ -349,14 +349,14 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
     def lookup_upper_bound(
         self, fetch_start: OffsetPosition, size_bytes: int, *, may_block: bool = True
     ) -> OffsetPosition | None:
-        """First entry at or behind ``fetch_start.position + size_bytes``; None without one."""
+        """First entry at or after ``fetch_start.position + size_bytes``; None without one."""
         store = self.store(may_block=may_block)
         end = fetch_start.position + size_bytes
         slot = bisect_left(store.positions, end, 0, store.count)
         return self._entry(store, slot) if slot < store.count else None
 
     def entry_before(self, position: int, count: int) -> OffsetPosition:
-        """The entry so many before the first one at or behind position, else (base offset, 0)."""
+        """The entry so many before the first one at or after position, else (base offset, 0)."""
         store = self.store()
         slot = bisect_left(store.positions, position, 0, store.count) - count
         return self._entry(store, max(slot, -1))

@@ -260,7 +260,7 @@ class LogSegment(SegmentFiles):
         return since, largest
 
     def _cut_back(self, size_bytes: int, cause: OSError) -> None:
-        """Remove what a failed append left behind the last whole batch."""
+        """Remove what a failed append left after the last whole batch."""
         try:
             self.log_file.pin_for_write().truncate(size_bytes)
         except OSError as error:
@@ -333,7 +333,7 @@ class LogSegment(SegmentFiles):
         """Whole batches from the first one whose last offset is >= start_offset.
 
         At most max_bytes, except that min_one_batch lets the first batch be larger; no batch that
-        starts at or behind max_offset. None when the segment holds no such batch; empty data when
+        starts at or after max_offset. None when the segment holds no such batch; empty data when
         the first one is larger than max_bytes and min_one_batch is False. The CRC of every returned
         batch holds and their offsets are in order and below end_offset, where the next segment
         begins: CorruptBatch when the first one is bad or cannot be found for bad bytes before it,

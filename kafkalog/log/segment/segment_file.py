@@ -132,7 +132,7 @@ class SegmentFile:
             self._pinned = None
 
     def release(self) -> None:
-        """Drop every reference of ours; the descriptor closes when the last reader lets go."""
+        """Drop every reference of ours; the descriptor closes with the last reader."""
         self._pinned = None
         self._environment.open_files.forget(self)
 

@@ -1,6 +1,6 @@
 """SegmentFiles: the files of one segment and what is published of them; its bytes in chunks.
 
-What reads, recovery and tools share: they get this, never the ``LogSegment`` that is made of it.
+What reads, recovery and tools share: they get this, never the ``LogSegment`` that extends it.
 Walks change no file. Any thread; the bytes of a chunk that is scanned are good only until the next
 one is asked for.
 """
@@ -130,7 +130,7 @@ def scan_chunks(
             memory = _chunk_memory(size)
         data = _read_into(memory[:size], file, position, may_block=may_block)
         rows = scan(data, check_crc=check_crc)
-        is_last = position + len(data) >= end or len(data) < size  # somebody cut the file
+        is_last = position + len(data) >= end or len(data) < size  # the file was cut
         if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
             size = HEADER.unpack_from(data)[1] + LOG_OVERHEAD_BYTES
             if position + size <= end:

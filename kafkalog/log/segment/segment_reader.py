@@ -2,13 +2,13 @@
 
 Works on any thread, on what the segment published when the call began; never changes a file.
 Theory of a fetch: the index floor gives a position at most ``index.interval.bytes`` and one batch
-in front of the target, so one read of the bytes asked for plus that distance normally suffices; one
+before the target, so one read of the bytes asked for plus that distance normally suffices; one
 kernel call walks the headers in it, checks that their offsets are in order (the base offset lies
 outside the CRC) and the CRC of what will be returned. One copy: the answer is a view of the chunk.
 An index entry that leads to no batch, or to a later one, shows there: the read goes round it, over
 the batches from an earlier entry on (``verified_floor``).
 Bytes that are no batch are never passed by: a read gets to the end of a segment, or to offsets
-behind the one asked for, only over a batch whose CRC vouches for its size.
+after the one asked for, only over a batch whose CRC vouches for its size.
 Source: Kafka's LogSegment.read, FileRecords.searchForOffset and searchForTimestamp. Differs from
 Kafka: the answer never ends with a part of a batch, and never holds one whose CRC is wrong or whose
 offsets cannot be true.
@@ -62,7 +62,7 @@ class SegmentRead(NamedTuple):
     data: memoryview
     position: int
     base_offset: int  # of the first batch; the offset asked for when data is empty
-    next_offset: int  # behind the last batch; the offset asked for when data is empty
+    next_offset: int  # after the last batch; the offset asked for when data is empty
     batch_count: int
 
 
@@ -120,7 +120,7 @@ class _Walk:
         return True
 
     def advance(self, choice: BatchChoice) -> None:
-        """Behind the batches that were walked over."""
+        """After the batches that were walked over."""
         if choice.previous_position is not None:
             self.previous_position = self.position + choice.previous_position
             self.walked_offset, self.known_offset = choice.previous_last_offset, -1
@@ -137,7 +137,7 @@ class _Walk:
         """CorruptBatch unless no batch was passed by between the one walked over last and the next.
 
         Size and last offset of the former say so, and its CRC says whether they are what was
-        written. In front of a segment's first batch there is nothing to ask.
+        written. Before a segment's first batch there is nothing to ask.
         """
         position = self.previous_position
         if position < 0:
@@ -154,7 +154,7 @@ class _Walk:
             self.segment, position, ScanStop.BAD_CRC, self.walked_offset + 1, last_offset
         )
 
-    def go_behind_rot(self, start_offset: int, error: CorruptBatch) -> None:
+    def go_on_after_rot(self, start_offset: int, error: CorruptBatch) -> None:
         """Go on at the next sound batch, if the offset lies there; else say what was lost.
 
         What is lost begins at the batch walked over last when its CRC is wrong, for its size may
@@ -196,7 +196,7 @@ class _Walk:
         ) from error
 
     def _begin_at(self, floor: OffsetPosition) -> None:
-        """Begin anew at an earlier entry."""
+        """Begin again at an earlier entry."""
         self.floor, self.position, self.previous_position = floor, floor.position, -1
         self.known_offset = floor.offset if floor.position else -1
         self.walked_offset = self.segment.base_offset - 1
@@ -229,13 +229,13 @@ def read(
         remember_entries(segment)
         walk = _Walk.begin(segment, start_offset, end, end_offset, may_block=may_block)
     is_round = False
-    while True:  # ends: behind rot the walk has come further
+    while True:  # ends: after rot the walk has come further
         try:
             return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
         except CorruptBatch as error:
             is_first, is_round = not is_round, True
             if not (is_first and walk.goes_round_floor(start_offset)):
-                walk.go_behind_rot(start_offset, error)
+                walk.go_on_after_rot(start_offset, error)
 
 
 def _read_on(
@@ -376,7 +376,7 @@ def next_offset(segment: SegmentFiles) -> int:
 def has_whole_tail(
     segment: SegmentFiles, position: int | None = None, tail: list[BatchRows] | None = None
 ) -> bool:
-    """Whether a segment ends with a whole batch; reads headers behind the last index entry only.
+    """Whether a segment ends with a whole batch; reads headers after the last index entry only.
 
     ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
     """

@@ -120,10 +120,10 @@ class BadSpot:
 
 @dataclass(frozen=True, slots=True)
 class StepOver:
-    """How the walk goes on behind a bad batch that stays; size 0: it was repaired, look again."""
+    """How the walk goes on after a bad batch that stays; size 0: it was repaired, look again."""
 
     size_bytes: int
-    next_offset: int  # behind it
+    next_offset: int  # after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Judge:
     """Who is asked at a bad batch; ``verdict`` None: the segment is to be cut there.
 
     Asked before anything is cut; what it raises leaves the segment's batches as they are.
-    ``doubt`` is asked of a sound batch that leaves a gap and has nothing behind it, with its first
+    ``doubt`` is asked of a sound batch that leaves a gap and has nothing after it, with its first
     and last offset: True makes it a bad one.
     """
 
@@ -253,7 +253,7 @@ def _walk(
 
 
 class _Steps:
-    """How far a walk has come: ``position`` is behind its last batch."""
+    """How far a walk has come: ``position`` is after its last batch."""
 
     def __init__(self, segment: SegmentFiles, size_bytes: int, judge: Judge | None) -> None:
         self.cadence = IndexCadence(segment.index_interval_bytes)
@@ -283,7 +283,7 @@ class _Steps:
             stop = chunk.rows.stop
         if self.position == self._size_bytes:
             return None
-        # Bytes behind a walk that ended well can only be too few for another header.
+        # Bytes after a walk that ended well can only be too few for another header.
         return self._bad(BadBatch.PARTIAL if stop is ScanStop.END else BadBatch[stop.name])
 
     def _in_order(self, chunk: ScannedChunk) -> BatchRows:
@@ -303,7 +303,7 @@ class _Steps:
         return rows.before(disorder)
 
     def _is_doubted(self, rows: BatchRows, chunk_position: int) -> bool:
-        """Whether the last row leaves a gap that it cannot have left; nothing is behind it."""
+        """Whether the last row leaves a gap that it cannot have left; nothing is after it."""
         doubt = None if self._judge is None else self._judge.doubt
         if doubt is None or not rows.count:
             return False

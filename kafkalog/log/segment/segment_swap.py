@@ -20,7 +20,7 @@ index for an old one. Of old segments that start after the last retained record 
 nothing; *blanks*, empty ``.swap`` files of the last such segment, widen the range over them and
 are removed when all old names are gone. A crash before that leaves an empty segment more.
 
-Nobody else may change these segments meanwhile (abort and pause the cleaning first).
+No other thread may change these segments meanwhile (abort and pause the cleaning first).
 Source: Kafka's LocalLog.replaceSegments (4.1), log-lifecycle 12.8, reliability 2.3. Differs from
 Kafka: the syncs, and the blanks.
 """
@@ -81,7 +81,7 @@ class CleanedSegment:
         base_offset: int,
         config: LogConfig,
     ) -> None:
-        """Make the ``.log.cleaned``, without what an earlier attempt left behind."""
+        """Make the ``.log.cleaned``, without what an earlier attempt left."""
         self._environment = environment
         self._directory = directory
         self._config = config
@@ -340,7 +340,7 @@ class SegmentSwap:
         present = (each for each in self._old if self._log.segments.get(each.base_offset) is each)
         self._gone = tuple(present)
         self._log.segments.replace(add=self._new, remove=self._gone)
-        self._log.swap_count += 1  # behind the segments: no tag of new ones names old records
+        self._log.swap_count += 1  # after the segments: no tag of new ones names old records
         self._log.note_name_change()
 
     def withdraw(self) -> None:

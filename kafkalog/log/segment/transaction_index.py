@@ -68,7 +68,7 @@ class TransactionIndex:
         return cast("tuple[AbortedTransaction, ...]", winner)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Write behind the last entry; the first makes the file. On OSError nothing was added."""
+        """Write after the last entry; the first makes the file. On OSError nothing was added."""
         entries = self.entries()
         assert not entries or entry.last_offset > entries[-1].last_offset, "last offsets must rise"
         file = self.file.pin_for_write(create=True)

@@ -139,7 +139,7 @@ class LeaderEpochCache:
 
 
 def _with(entries: tuple[EpochEntry, ...], new: EpochEntry) -> tuple[EpochEntry, ...]:
-    """Entries with ``new`` behind those that it does not contradict."""
+    """Entries with ``new`` after those that it does not contradict."""
     count = len(entries)
     while count and (
         entries[count - 1].epoch >= new.epoch or entries[count - 1].start_offset >= new.start_offset

@@ -49,7 +49,7 @@ def apply_rows(
     data: memoryview,
     on_completed: OnCompleted | None = None,
 ) -> None:
-    """Bring the manager behind these rows; ``data`` is the chunk that they point into.
+    """Apply these rows to the manager; ``data`` is the chunk that they point into.
 
     ``on_completed`` hears of each transaction before the manager closes it.
     """
@@ -131,7 +131,7 @@ def rebuild(
     (such a log has no producers). Snapshots are written (unsynced) at the last two segment bases
     and at ``last_offset``. What ``before_chunk`` raises ends the scan.
     """
-    newest = segments.values[-SNAPSHOTS_AT_LAST_SEGMENTS:]  # also one that is empty, or behind
+    newest = segments.values[-SNAPSHOTS_AT_LAST_SEGMENTS:]  # also one that is empty, or past it
     snapshot_at = {*(segment.base_offset for segment in newest), last_offset}
     if is_clean and not manager.snapshot_offsets:
         for offset in sorted(snapshot_at):

@@ -1,7 +1,7 @@
 """ProducerStateManager: all producers of one log, open transactions, and their snapshots.
 
 Owns the entries, the transactions that are open or not yet below the high watermark, and the
-``<offset>.snapshot`` files of a partition directory. Knows no segment: whoever scans the log feeds
+``<offset>.snapshot`` files of a partition directory. Knows no segment: the scan of the log feeds
 it. Writer thread (recovery: the loader). A snapshot is written without a sync (the flusher syncs
 it) except at close; a torn one fails its CRC at load, is deleted and the next older one is taken.
 Source: Kafka's ProducerStateManager, log-lifecycle 2, log-format.md 9.
@@ -252,7 +252,7 @@ class ProducerStateManager:
         return path + DELETED_SUFFIX
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
-        """Delete snapshots that belong to no segment, but the newest if it lies behind them all."""
+        """Delete snapshots that belong to no segment, but the newest if it lies after them all."""
         strays = [offset for offset in self._snapshots if offset not in segment_bases]
         last_base = max(segment_bases, default=-1)
         if strays and strays[-1] == self._snapshots[-1] and strays[-1] > last_base:

@@ -5,7 +5,7 @@ a line of Kafka's that is lower, or gone, has rotted (or a crash came between th
 the checked start counts. A line that is higher may be true all the same: of a Kafka that had the
 directory meanwhile, which then has cut the leader epochs there, as we do. Without that mark it is a
 contradiction: readers begin at the higher start, so that nothing deleted is served, and nothing is
-deleted until both agree, so that nothing is lost. What retention moves is told by the names of the
+deleted until both agree, so that nothing is lost. What retention moves shows in the names of the
 segments, and needs no line.
 """
 
@@ -49,7 +49,7 @@ def log_start(
     if checked is None or max(kafkas, first) == max(checked, first):
         return LogStart(max(kafkas, checked or 0))
     if kafkas < checked:
-        # Retention tells the checked file alone until the next checkpoint.
+        # Retention writes the checked file alone until the next checkpoint.
         is_retention = not clean and checked in bases
         return LogStart(checked, None if is_retention else kafkas)
     return (

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.log.retention.forecast import told_moment
+from kafkalog.log.retention.forecast import timestamp_or_none
 from kafkalog.server.admin.answers_logs import (
     ArchivedOffsetsAnswer,
     ArchivedPartition,
@@ -132,7 +132,7 @@ def _segments(operations: Operations, topic: str, partition: int) -> web.Respons
             base_offset=each.base_offset,
             size_bytes=each.size_bytes,
             state="deleting",
-            files_gone_ms=told_moment(each.files_gone_ms),
+            files_gone_ms=timestamp_or_none(each.files_gone_ms),
         )
         for each in report.deleting
     ]
@@ -192,20 +192,20 @@ def _schedule(schedule: Schedule | None) -> Checks | None:
         return None
     return Checks(
         runs_in="log_cleaner" if schedule.is_cleaners else "kafka-log-retention",
-        next_check_ms=told_moment(schedule.next_check_ms),
+        next_check_ms=timestamp_or_none(schedule.next_check_ms),
         check_interval_ms=schedule.check_interval_ms,
         delete_delay_ms=schedule.delete_delay_ms,
     )
 
 
 def _due(due: forecast.Due | None) -> Due | None:
-    if due is None or told_moment(due.moment_ms) is None:
+    if due is None or timestamp_or_none(due.moment_ms) is None:
         return None
     return Due(
         earliest_ms=due.moment_ms,
-        expected_ms=told_moment(due.expected_ms),
-        latest_ms=told_moment(due.latest_ms),
-        files_gone_ms=told_moment(due.files_gone_ms),
+        expected_ms=timestamp_or_none(due.expected_ms),
+        latest_ms=timestamp_or_none(due.latest_ms),
+        files_gone_ms=timestamp_or_none(due.files_gone_ms),
     )
 
 
@@ -390,7 +390,7 @@ def _simulated(partition: int, simulation: RetentionSimulation) -> SimulatedPart
     return SimulatedPartition(
         partition=partition,
         start_ms=simulation.start_ms,
-        end_ms=told_moment(simulation.end_ms),
+        end_ms=timestamp_or_none(simulation.end_ms),
         policy=_policy(simulation.policy),
         schedule=_schedule(simulation.schedule),
         segments=[

@@ -97,7 +97,7 @@ class BackgroundOperations:
 
     def end(self, operation: BackgroundOperation, error: KafkalogError | None) -> None:
         """The work is over, by an error or well; any thread, once."""
-        self._settle(operation, error, is_well=error is None)
+        self._finish(operation, error, is_well=error is None)
 
     def find(self, operation_id: str) -> BackgroundOperation | None:
         """The operation of that id; None when it is not known any more, or never was."""
@@ -135,9 +135,9 @@ class BackgroundOperations:
             fault = error
             raise
         finally:
-            self._settle(operation, fault, is_well=is_well)
+            self._finish(operation, fault, is_well=is_well)
 
-    def _settle(
+    def _finish(
         self, operation: BackgroundOperation, error: KafkalogError | None, *, is_well: bool
     ) -> None:
         """The state last: who sees it sees the rest."""

@@ -206,13 +206,13 @@ class LogManager:
         self.deletion = LogDeletion(
             runtime, lambda: self.logs.topic_defaults().file_delete_delay_ms
         )
-        sink_producers = SinkProducers(self.logs, clock)
-        check = functools.partial(check_producer, self.registry, sink_producers)
+        self.sink_producers = SinkProducers(self.logs, clock)
+        check = functools.partial(check_producer, self.registry, self.sink_producers)
         self._loading = DirectoryLoading(
             self.logs, runtime, config, self.checkpoints, self.progress, check
         )
         self._make_features(first_dirty, quotas, make_cleaner)
-        self._make_transactions(sink_producers)
+        self._make_transactions()
         self._tasks = self._make_tasks()
         for log_dir in self._log_dirs:
             log_dir.when_offline(self._note_offline)
@@ -261,8 +261,9 @@ class LogManager:
         self._missing = MissingPartitions(logs, registry, config, checkpoints, loading, self.topics)
         self.reload = PartitionReload(logs, registry, loading, self.archived_offsets.lower_to_ends)
 
-    def _make_transactions(self, sink_producers: SinkProducers) -> None:
+    def _make_transactions(self) -> None:
         logs, registry, runtime, config = self.logs, self.registry, self.runtime, self.config
+        sink_producers = self.sink_producers
         self.producer_ids = ProducerIds(logs, registry, runtime, config, sink_producers)
         self.transactions = SinkTransactions(logs, runtime.clock)
         self.sinks = Sinks(

@@ -277,12 +277,12 @@ class LogStats:
             self._turn_ns += _SEEK_NS
             # Else a segment went away under the read: the next survey finds the log as it is then.
             if table.serves(log) and log.segments.values is state[0]:
-                self._tell_failed(known, error)
+                self._log_failed(known, error)
             return True
         known.seen, known.waits_since_ns, known.is_failed = state, None, False
         return True
 
-    def _tell_failed(self, known: MeasuredLog, error: Exception) -> None:
+    def _log_failed(self, known: MeasuredLog, error: Exception) -> None:
         """Once until it passes; a directory that went offline is told of elsewhere."""
         if not known.is_failed and self._logs.is_online(known.log):
             known.is_failed = True

@@ -26,7 +26,7 @@ from kafkalog.broker.topics.topics import (
     altered,
     refuse_internal,
 )
-from kafkalog.broker.transactions.producers import ProducerOperations
+from kafkalog.broker.transactions.producer_ids import ProducerOperations
 from kafkalog.broker.values import (
     Acks,
     ConfigChange,
@@ -90,7 +90,11 @@ class Operations:
         members = ConsumerGroups(logs, registry, runtime, config, manager.group_offsets)
         self.groups = GroupOperations(logs, manager.group_offsets, members)
         self.producers = ProducerOperations(
-            logs, manager.producer_ids, manager.sinks, manager.transactions
+            logs,
+            manager.producer_ids,
+            manager.sink_producers,
+            manager.sinks.check_loaded,
+            manager.transactions,
         )
         self.log_dirs = LogDirOperations(logs, manager.moves)
         self.sinks = manager.sinks

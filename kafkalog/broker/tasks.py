@@ -147,7 +147,7 @@ class ManagerTasks:
         config, sinks = self._config, self._sinks
         sinks.start()
         period_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._every(coordinator.ABORT_TASK, sinks.settle_once, period_ms, period_ms)
+        self._every(coordinator.ABORT_TASK, sinks.reconcile_once, period_ms, period_ms)
         period_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         self._every(coordinator.EXPIRY_TASK, sinks.expire_once, period_ms, period_ms)
 
@@ -192,7 +192,7 @@ class ManagerTasks:
         work_on_each(
             [log for log in self._logs.table.logs() if _is_flush_due(log, now_ms)],
             lambda log: self._logs.unit_of(log).writer.submit(FlushCommand(log)),
-            _tell_unflushed,
+            _log_unflushed,
         )
 
     def retain_once(self) -> None:
@@ -248,5 +248,5 @@ def _is_flush_due(log: UnifiedLog, now_ms: int) -> bool:
     return now_ms - log.local.last_flush_ms >= limit_ms
 
 
-def _tell_unflushed(log: UnifiedLog, fault: KafkalogError) -> None:
+def _log_unflushed(log: UnifiedLog, fault: KafkalogError) -> None:
     _log.error("flush_failed", partition=str(log.topic_partition), reason=fault.message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.checkpoints import untold_start_offset
+from kafkalog.broker.directory.checkpoints import checkpointed_start_offset
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import PREFIX_BYTES, patch_prefix, read_header
@@ -167,7 +167,7 @@ class PartitionRun:
 
     def checkpoint_start(self) -> None:
         """``kafka-log-start-offset-checkpoint``: only what the first file name does not tell."""
-        self.ledger.start_checkpoint = untold_start_offset(self.log) or 0
+        self.ledger.start_checkpoint = checkpointed_start_offset(self.log) or 0
 
     def delete_records(self, offset: int, *, answered: bool = True) -> None:
         """The log start moves; the answer comes behind the checkpoint."""

@@ -38,7 +38,7 @@ from kafkalog.broker.groups.groups import GroupOperations
 from kafkalog.broker.groups.offsets import GroupOffsets
 from kafkalog.broker.operations import Acks, Operations
 from kafkalog.broker.topics.topics import TopicOperations
-from kafkalog.broker.transactions.producers import ProducerOperations
+from kafkalog.broker.transactions.producer_ids import ProducerOperations
 from kafkalog.errors import (
     ClusterAccessDenied,
     GroupAccessDenied,

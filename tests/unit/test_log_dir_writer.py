@@ -23,7 +23,7 @@ from kafkalog.broker.directory.flusher import LogDirFlusher
 from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
 from kafkalog.broker.directory.log_dir import LogDir
 from kafkalog.broker.directory.storage_fault import fault_of
-from kafkalog.broker.directory.thread_metrics import ThreadMeter
+from kafkalog.broker.directory.thread_metrics import ThreadMetrics
 from kafkalog.broker.directory.writer import LogDirWriter
 from kafkalog.broker.log_manager import LogManager
 from kafkalog.broker.operations import Operations
@@ -83,7 +83,7 @@ class Bench:
             self.sink,
             self,
             self._logs_here,
-            ThreadMeter("writer", clock, Metrics()),
+            ThreadMetrics("writer", clock, Metrics()),
         )
 
     def _logs_here(self, path: str) -> list[UnifiedLog]:

@@ -13,8 +13,11 @@ import pytest
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
 from kafkalog.broker.topics.registry import ProducerEpoch, decode_registry
-from kafkalog.broker.transactions.producer_ids import BLOCK_IDS, FIRST_PRODUCER_ID
-from kafkalog.broker.transactions.producers import AbortedTransaction
+from kafkalog.broker.transactions.producer_ids import (
+    BLOCK_IDS,
+    FIRST_PRODUCER_ID,
+    AbortedTransaction,
+)
 from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     InvalidProducerEpoch,

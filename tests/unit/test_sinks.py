@@ -267,7 +267,7 @@ def test_a_used_up_producer_gets_a_successor() -> None:
     assert sink is not None
     (key,) = sink.producers
     last = replace(sink.producers[key], producer_epoch=INT16_MAX)
-    with sinks_of(sim)._table.turn(QUERY) as current:
+    with sinks_of(sim)._table.lock(QUERY) as current:
         sinks_of(sim)._table.write(current, [(key, last)])
     one.identity = ProducerIdentity(one.identity.producer_id, INT16_MAX)
     one.send("old")
@@ -275,7 +275,7 @@ def test_a_used_up_producer_gets_a_successor() -> None:
     assert fresh.identity.producer_id != one.identity.producer_id
     assert fresh.identity.producer_epoch == 0
     assert isinstance(one.send("old").error, InvalidTxnState)
-    sinks_of(sim).settle_once()
+    sinks_of(sim).reconcile_once()
     assert markers(sim) == ["ABORT"]
     fresh.send("new")
     commit(sim, 1, fresh.winner())

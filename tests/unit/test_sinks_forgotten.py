@@ -229,7 +229,7 @@ def surplus(sim: SimManager) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator, "ENDED_KEPT_MAX", 0)
         before = set(names(sim))
-        sinks_of(sim).settle_once()
+        sinks_of(sim).reconcile_once()
         return sorted(before.difference(names(sim)))
 
 
@@ -317,7 +317,7 @@ def test_a_call_that_hangs_fails_no_task() -> None:
     sinks.begin("other", 1, 0, 0)
     sim.clock.advance_ms(CONFIG.transaction_max_timeout_ms - 60_000)
     failures = sample(sim, "kafkalog_scheduler_task_failures_total", task=ABORT_TASK)
-    with capture_logs() as lines, sinks._table.turn(QUERY):
+    with capture_logs() as lines, sinks._table.lock(QUERY):
         sim.clock.advance_ms(110_000)
         assert sinks.describe("other").state == "aborted"
         assert sinks.describe(QUERY).state == "open"
@@ -332,7 +332,7 @@ def used_up(sim: SimManager) -> Producer:
     """A producer at its last epoch, with something open."""
     one = begin(sim, 1)
     table = sinks_of(sim)._table
-    with table.turn(QUERY) as sink:
+    with table.lock(QUERY) as sink:
         (key,) = sink.producers
         table.write(sink, [(key, replace(sink.producers[key], producer_epoch=INT16_MAX))])
     one.identity = ProducerIdentity(one.identity.producer_id, INT16_MAX)

@@ -247,7 +247,7 @@ def test_an_unclear_decision_is_cleared_up_first(is_aborted: bool) -> None:
             sinks_of(sim).abort(QUERY, 1)
     else:
         assert sinks_of(sim).begin(QUERY, 1, 0, 0) is None
-    sinks_of(sim).settle_once()
+    sinks_of(sim).reconcile_once()
     assert committed(sim) == ["a"]
     assert committed(started(sim.kill(), seed=1)) == ["a"]
 
@@ -532,7 +532,7 @@ def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() ->
         assert sink is not None
         key = ProducerKey(QUERY, 0, 0)
         value = sink.producers[key]
-        with sinks_of(sim)._table.turn(QUERY) as current:
+        with sinks_of(sim)._table.lock(QUERY) as current:
             last = replace(value, producer_epoch=INT16_MAX - 1)
             sinks_of(sim)._table.write(current, [(key, last)])
         assert write(sim, 2, "a2").identity.producer_epoch == INT16_MAX

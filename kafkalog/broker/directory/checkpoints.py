@@ -258,7 +258,7 @@ class Checkpoints:
         if name == RECOVERY_POINTS:
             return log.local.recovery_point
         if name == LOG_START_OFFSETS:
-            return untold_start_offset(log)
+            return checkpointed_start_offset(log)
         if name == HIGH_WATERMARKS:
             return log.high_watermark
         return self._first_dirty.get(log.topic_partition)
@@ -314,7 +314,7 @@ def _checked(
     return checked
 
 
-def untold_start_offset(log: UnifiedLog) -> int | None:
+def checkpointed_start_offset(log: UnifiedLog) -> int | None:
     """The start offset where it lies inside the first segment; None otherwise (Kafka).
 
     Differs from Kafka: told also while a power cut could bring deleted segments back.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.storage_fault import fault_of
-from kafkalog.broker.directory.thread_metrics import ThreadMeter
+from kafkalog.broker.directory.thread_metrics import ThreadMetrics
 from kafkalog.errors import KafkalogError, LogDirOffline
 from kafkalog.log.flush_plan import FailedBeforeSync
 
@@ -40,7 +40,7 @@ class LogDirFlusher:
 
     def __init__(self, log_dir: LogDir, clock: Clock, threads: Threads, metrics: Metrics) -> None:
         # constant after construction
-        self._meter = ThreadMeter(f"log-dir-flusher-{log_dir.path}", clock, metrics)
+        self._meter = ThreadMetrics(f"log-dir-flusher-{log_dir.path}", clock, metrics)
         self._log_dir = log_dir
         self._clock = clock
         self._threads = threads

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
-from kafkalog.broker.directory.root_files import read_root_file
+from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, read_root_file
 from kafkalog.broker.topics.registry import (
     DamagedCopy,
     NewerRegistryFormat,

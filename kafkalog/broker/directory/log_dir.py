@@ -12,13 +12,13 @@ Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFail
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
 from kafkalog.broker.directory.free_space import UNKNOWN_SPACE, FreeSpace
-from kafkalog.broker.directory.root_files import free_name_aside, read_root_file, replace_damaged
 from kafkalog.broker.directory.storage_fault import fault_of
 from kafkalog.broker.values import LogDirFault
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import DirLock, Filesystem
+    from kafkalog.env.filesystem import DirLock, Filesystem, ReadFilesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
     from kafkalog.format.disk.log_proofs import CheckedOffsets, LogKey
@@ -67,6 +67,7 @@ _WITHOUT_ENTRY = {
     "does not count as compacted",
     PROOFS: "what the other checkpoints say is believed unchecked until this file is written again",
 }
+ASIDE_SUFFIX = ".damaged"
 _SHOWN_CHARACTERS = 200
 _NO_FILE = [DamagedLine(0, "", "is a directory")]
 LOST_AND_FOUND = "lost+found"
@@ -75,6 +76,63 @@ _TEMPORARY_FILES = tuple(f"{name}{TEMPORARY_SUFFIX}" for name in _REPLACED_FILES
 OWN_FILES = frozenset((LOCK_FILE, *_REPLACED_FILES, *_TEMPORARY_FILES))
 
 _log = structlog.get_logger(__name__)
+
+
+def read_root_file(filesystem: ReadFilesystem, path: str) -> bytes | None:
+    """Its content, None when there is none; FormatError for a directory in its place; OSError."""
+    try:
+        return filesystem.read_file(path)
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError as error:
+        raise FormatError("is a directory") from error
+
+
+def names_aside(path: str) -> itertools.chain[str]:
+    """Where what lies at ``path`` may be kept: not with ``-n``, which would be a partition."""
+    first = f"{path}{ASIDE_SUFFIX}"
+    return itertools.chain((first,), (f"{first}.{number}" for number in itertools.count(2)))
+
+
+def free_name_aside(filesystem: Filesystem, path: str) -> str:
+    """The first of those names that nothing has."""
+    return next(name for name in names_aside(path) if not filesystem.exists(name))
+
+
+def replace_damaged(filesystem: Filesystem, path: str, data: bytes) -> str | None:
+    """Put ``data`` in the place of a damaged file; where its bytes are kept, None: it was missing.
+
+    Durable on return. Crash: the damaged file is there or the new one, the kept bytes before it.
+    """
+    kept = _keep_aside(filesystem, path)
+    filesystem.write_file_atomically(path, data)
+    return kept
+
+
+def _keep_aside(filesystem: Filesystem, path: str) -> str | None:
+    try:
+        data = read_root_file(filesystem, path)
+    except FormatError:
+        target = free_name_aside(filesystem, path)
+        filesystem.rename(path, target)
+        filesystem.sync_dir(path.rpartition("/")[0])
+        return target
+    if data is None:
+        return None
+    for target in names_aside(path):
+        if not filesystem.exists(target):
+            filesystem.write_file_atomically(target, data)
+            return target
+        if _has(filesystem, target, data):
+            return target  # kept by a start that a crash ended
+    raise AssertionError("the names do not end")
+
+
+def _has(filesystem: Filesystem, path: str, data: bytes) -> bool:
+    try:
+        return read_root_file(filesystem, path) == data
+    except FormatError:
+        return False
 
 
 class LogDir:
@@ -102,7 +160,7 @@ class LogDir:
             path, min_free_bytes, self._guarded_space, clock, threads.mutex()
         )
         # replaced by any thread
-        self._damage_told: dict[str, list[DamagedLine]] = {}  # by checkpoint file
+        self._logged_damage: dict[str, list[DamagedLine]] = {}  # by checkpoint file
         # under the mutex of the checkpoints
         self._proofs: bytes | None = None  # as they are on disk; None: not known
         # owned by the starting thread
@@ -298,7 +356,7 @@ class LogDir:
             if entry.is_dir and entry.name in _WITHOUT_ENTRY:
                 path = self._file(entry.name)
                 target = free_name_aside(self._filesystem, path)
-                self._tell_damage(entry.name, _NO_FILE)
+                self._log_damage(entry.name, _NO_FILE)
                 self._filesystem.rename(path, target)
                 _log.warning("directory_put_aside", directory=path, moved_to=target)
 
@@ -361,7 +419,7 @@ class LogDir:
         except FormatError:
             pass  # its lines are looked at one by one
         offsets, bad_lines = salvage_offsets(data)
-        self._tell_damage(name, bad_lines)
+        self._log_damage(name, bad_lines)
         return offsets
 
     def _read_checkpoint_file(self, name: str) -> bytes | None:
@@ -370,14 +428,14 @@ class LogDir:
             try:
                 return read_root_file(self._filesystem, self._file(name))
             except FormatError:
-                self._tell_damage(name, _NO_FILE)
+                self._log_damage(name, _NO_FILE)
                 return None
 
-    def _tell_damage(self, name: str, bad_lines: list[DamagedLine]) -> None:
+    def _log_damage(self, name: str, bad_lines: list[DamagedLine]) -> None:
         """Once, as long as it is the same: a start reads the cleaner's file twice. Line 0: all."""
-        if self._damage_told.get(name) == bad_lines:
+        if self._logged_damage.get(name) == bad_lines:
             return
-        self._damage_told[name] = bad_lines
+        self._logged_damage[name] = bad_lines
         for bad in bad_lines:
             _log.error(
                 "checkpoint_damaged",
@@ -404,7 +462,7 @@ class LogDir:
             _log.warning("proofs_not_used", file=path, reason=error.reason)
             return {}
         except FormatError as error:
-            self._tell_damage(PROOFS, [DamagedLine(0, "", error.reason)])
+            self._log_damage(PROOFS, [DamagedLine(0, "", error.reason)])
             return {}
         if self.meta is None or directory_id != self.meta.directory_id:
             reason = f"it is of the log directory with the id {encode_id(directory_id)}"

@@ -5,6 +5,11 @@ others may know. A step names its file and says what it takes from where and wha
 damaged bytes are kept beside each file that is written. Steps that need an operator's word say so
 and write nothing. ``REPAIRS`` is the list of what can be repaired: one function each, in this
 order, because identities are proven by the registry. One thread.
+
+Where two files disagree about the start of a log, the file under a checksum is believed: what it
+says was true when it was written. A line of Kafka's file that says more has rotted, unless the
+leader epochs say the same. An operator who wants the higher start deletes records up to it instead,
+while the daemon runs. Source: ``log/state/start_offsets``.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.directory.identity import IdentityFiles, plan_identities, read_identity_files
 from kafkalog.broker.directory.log_dir import (
@@ -20,21 +25,24 @@ from kafkalog.broker.directory.log_dir import (
     META_PROPERTIES,
     REGISTRY_FILE,
     LogDir,
+    read_root_file,
+    replace_damaged,
 )
-from kafkalog.broker.directory.log_start_repair import plan_start_repair
-from kafkalog.broker.directory.root_files import read_root_file, replace_damaged
 from kafkalog.broker.startup.plan import plan_startup, unexplained
 from kafkalog.broker.startup.scan import find_partitions
 from kafkalog.broker.topics.registry import RegistryState, encode_registry, newest_of
 from kafkalog.broker.topics.registry_copies import corrected_registry, doubt_of, shown_generation
 from kafkalog.broker.transactions.producer_ids import past_backup
 from kafkalog.errors import UnusableLogDirs
+from kafkalog.format.disk.checkpoints import decode_leader_epochs, encode_offsets
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_segment_file
 from kafkalog.format.disk.properties import MetaProperties, encode_meta_properties
 from kafkalog.format.integers import FormatError
-from kafkalog.format.topic_names import decode_id, encode_id, is_reserved, new_id
+from kafkalog.format.topic_names import TopicPartition, decode_id, encode_id, is_reserved, new_id
+from kafkalog.log.state.start_offsets import LogStart, log_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.broker.startup.plan import FoundPartition
@@ -294,6 +302,85 @@ def repair_log_starts(repair: LogDirRepair) -> Iterator[RepairStep]:
         if planned is not None:
             file = f"{log_dir.path}/{LOG_START_OFFSETS}"
             yield RepairStep(file, "; ".join(planned.messages), planned.data)
+
+
+class StartRepair(NamedTuple):
+    """What ends all disputes of a directory: a new checkpoint of log starts, its messages."""
+
+    data: bytes
+    messages: tuple[str, ...]
+
+
+def disputed_starts(
+    log_dir: LogDir, filesystem: Filesystem, topics: Mapping[str, RegisteredTopic]
+) -> dict[TopicPartition, LogStart]:
+    """The logs from which a start would delete nothing, with both offsets; guarded.
+
+    ``log_dir`` is open, so that its ``meta.properties`` were read.
+    """
+    names = {encode_id(topic.topic_id): topic.name for topic in topics.values()}
+    lines = log_dir.read_checkpoint(LOG_START_OFFSETS)
+    disputed: dict[TopicPartition, LogStart] = {}
+    for key, entry in log_dir.read_proofs().items():
+        if key.topic_id not in names:
+            continue
+        partition = TopicPartition(names[key.topic_id], key.partition)
+        kafkas, directory = lines.get(partition, 0), f"{log_dir.path}/{partition}"
+        if kafkas <= entry.log_start_offset:
+            continue  # as nearly always: nothing is read
+        with log_dir.guard():
+            if not filesystem.exists(directory):
+                continue
+            bases, epoch = _bases_in(directory, filesystem), _first_epoch_in(directory, filesystem)
+        start = log_start(kafkas, entry.log_start_offset, bases, epoch, clean=False)
+        if start.is_disputed:
+            disputed[partition] = start
+    return disputed
+
+
+def plan_start_repair(
+    log_dir: LogDir, filesystem: Filesystem, topics: Mapping[str, RegisteredTopic]
+) -> StartRepair | None:
+    """How to end them; None: there are none. Writes nothing. Guarded."""
+    disputed = disputed_starts(log_dir, filesystem, topics)
+    if not disputed:
+        return None
+    lines = log_dir.read_checkpoint(LOG_START_OFFSETS)
+    for partition, start in disputed.items():
+        assert start.other is not None, "a disputed start has another one"
+        lines[partition] = start.other
+    return StartRepair(
+        encode_offsets(lines),
+        tuple(
+            f"{partition} starts at {start.other} again, as kafkalog.checkpoint says: the line "
+            f"with {start.offset} has rotted"
+            for partition, start in sorted(disputed.items())
+        ),
+    )
+
+
+def _bases_in(directory: str, filesystem: Filesystem) -> list[int]:
+    """Base offsets of the segments, rising."""
+    bases = []
+    for name in filesystem.list_dir(directory):
+        try:
+            parsed = parse_segment_file(name)
+        except FormatError:
+            continue  # nothing's name
+        if parsed is not None and parsed.suffix == LOG_SUFFIX and not parsed.stage:
+            bases.append(parsed.offset)
+    return sorted(bases)
+
+
+def _first_epoch_in(directory: str, filesystem: Filesystem) -> int | None:
+    """Where the first leader epoch begins."""
+    try:
+        epochs = decode_leader_epochs(
+            filesystem.read_file(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+        )
+    except (FileNotFoundError, FormatError):
+        return None
+    return epochs[0][1] if epochs else None
 
 
 REPAIRS: Sequence[Callable[[LogDirRepair], Iterator[RepairStep]]] = (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BEAT_INTERVAL_NS = 1_000_000_000
 
 
-class ThreadMeter:
+class ThreadMetrics:
     """Heartbeat of one thread and durations of the appends it finished."""
 
     __slots__ = ("_clock", "_error_seconds", "_metrics", "_name", "_next_beat_ns", "_ok_seconds")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.flusher import LogDirFlusher
-from kafkalog.broker.directory.thread_metrics import ThreadMeter
+from kafkalog.broker.directory.thread_metrics import ThreadMetrics
 from kafkalog.broker.directory.writer import LogDirWriter
 from kafkalog.errors import StorageFault
 from kafkalog.log.environment import LogEnvironment
@@ -49,7 +49,7 @@ class LogDirUnit:
         self.flusher.stop()
 
 
-def wait_behind_queues(units: Iterable[LogDirUnit]) -> None:
+def drain_barrier(units: Iterable[LogDirUnit]) -> None:
     """Return when every command that is queued now has run. Blocks; NotReady while stopping.
 
     A directory that fails meanwhile runs nothing any more.
@@ -98,7 +98,7 @@ def make_unit(
         sink,
         checkpoints,
         logs_here,
-        ThreadMeter(f"log-dir-writer-{log_dir.path}", runtime.clock, runtime.metrics),
+        ThreadMetrics(f"log-dir-writer-{log_dir.path}", runtime.clock, runtime.metrics),
     )
     runtime.metrics.log_dir_online.labels(log_dir.path).set(1)
     runtime.metrics.log_dir_full.labels(log_dir.path).set_function(lambda: float(log_dir.is_full))

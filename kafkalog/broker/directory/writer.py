@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.flusher import LogDirFlusher
     from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
     from kafkalog.broker.directory.log_dir import LogDir
-    from kafkalog.broker.directory.thread_metrics import ThreadMeter
+    from kafkalog.broker.directory.thread_metrics import ThreadMetrics
     from kafkalog.env.threads import Signal, Thread, Threads
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.append import AppendGroup
@@ -234,7 +234,7 @@ class LogDirWriter:
         sink: CompletionSink,
         checkpoints: StartOffsetFiles,
         logs_here: Callable[[str], Iterable[UnifiedLog]],
-        meter: ThreadMeter,
+        meter: ThreadMetrics,
     ) -> None:
         """``checkpoints`` are written by the flusher; ``logs_here``: of the directory at a path."""
         # constant after construction

@@ -184,7 +184,7 @@ class PartitionMove:
         self._clock = context.runtime.clock
         self._started_ms = self._clock.wall_ms()
         self._future_name = directory_name(topic_partition, DirectoryState.FUTURE, unique_id)
-        self._doomed_name = directory_name(topic_partition, DirectoryState.DELETE, unique_id)
+        self._deleted_name = directory_name(topic_partition, DirectoryState.DELETE, unique_id)
         # set before the first step: the copy was found at the start, when the log ended here
         self.found_at_end: int | None = None
         # owned by the thread of the target
@@ -378,7 +378,7 @@ class PartitionMove:
     def _rename(self, current: UnifiedLog, future: UnifiedLog) -> None:
         """The current log's directory becomes ``-delete``, then the copy's gets its name."""
         name = str(self.topic_partition)
-        self._rename_durably(self.source, current, self._doomed_name)
+        self._rename_durably(self.source, current, self._deleted_name)
         try:
             self._rename_durably(self.target, future, name)
         except StorageFault:
@@ -432,12 +432,12 @@ class PartitionMove:
             return
         self._checkpoints.note_removal(self.target.log_dir)
         try:
-            self.target.writer.call(partial(self._doom, future))
+            self.target.writer.call(partial(self._mark_deleted, future))
             self._checkpoints.write_all(self.target.log_dir)
         except StorageFault as fault:
-            self._tell_left_over(fault)
+            self._log_left_over(fault)
 
-    def _doom(self, future: UnifiedLog) -> None:
+    def _mark_deleted(self, future: UnifiedLog) -> None:
         """On the writer: nothing is appended behind this.
 
         The name has an id of its own: with the move's it would tell that the next copy is complete.
@@ -471,9 +471,9 @@ class PartitionMove:
                     self._context.deletion.add(self.target.log_dir, doomed)
                     self._filesystem.sync_dir(root)
         except StorageFault as fault:
-            self._tell_left_over(fault)
+            self._log_left_over(fault)
 
-    def _tell_left_over(self, fault: StorageFault) -> None:
+    def _log_left_over(self, fault: StorageFault) -> None:
         _log.error(
             "future_log_not_removed",
             directory=f"{self.target.log_dir.path}/{self._future_name}",

@@ -236,10 +236,10 @@ class Retention:
         self._metrics.observe_retention(
             topic, [(each.rule.value, each.size_bytes) for each in taken]
         )
-        self._tell_yielded(log, deletions, taken)
+        self._log_yielded(log, deletions, taken)
         return taken
 
-    def _tell_yielded(
+    def _log_yielded(
         self, log: UnifiedLog, deletions: Sequence[Deletion], taken: Sequence[DeletedSegment]
     ) -> None:
         """Records went that no archive has: count them, and say so once a pass."""

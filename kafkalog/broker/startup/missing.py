@@ -112,7 +112,7 @@ class MissingPartitions:
                 self._refuse(topic_partition, absent)
                 is_settled = False
         if is_settled and (absent or in_making):
-            self._settle(absent)
+            self._note_all_made(absent)
 
     def _offline(self) -> list[TopicPartition]:
         """Partitions that no directory serves, but for those with a line of their own."""
@@ -193,9 +193,9 @@ class MissingPartitions:
             remedy,
         )
 
-    def _settle(self, absent: Mapping[UUID, str]) -> None:
+    def _note_all_made(self, absent: Mapping[UUID, str]) -> None:
         """Forget the directories that hold nothing; no topic is in making any more."""
-        state = self._registry.state.all_settled().without_log_dirs(absent)
+        state = self._registry.state.with_all_partitions_made().without_log_dirs(absent)
         try:
             self._registry.change(state)
         except StorageFault as fault:

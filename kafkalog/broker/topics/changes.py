@@ -124,7 +124,7 @@ class TopicChanges:
                 self.delete(name)  # all or nothing: the next try starts afresh
                 raise
             self._write_proofs(name)
-            self._settle(topic, 0)
+            self._note_made(topic, 0)
             return topic
 
         return self._try_without_failed_dirs(name, attempt)
@@ -138,10 +138,10 @@ class TopicChanges:
                 path = unit.log_dir.path
                 _log.warning("proofs_not_written", log_dir=path, reason=fault.message)
 
-    def _settle(self, topic: RegisteredTopic, first: int) -> None:
+    def _note_made(self, topic: RegisteredTopic, first: int) -> None:
         """From here on a partition that a start does not find was not forgotten but lost."""
         try:
-            self._registry.change(self._registry.state.settled(topic.topic_id, first))
+            self._registry.change(self._registry.state.with_partitions_made(topic.topic_id, first))
         except StorageFault as fault:  # the topic is whole: the next start notes it
             _log.warning("registry_not_settled", topic=topic.name, reason=fault.message)
 
@@ -163,7 +163,7 @@ class TopicChanges:
             self._checkpoints.note_removal(unit.log_dir)
             try:  # none of them takes appends any more when the first renaming fails
                 unit.writer.call(functools.partial(unit.writer.retire, logs))
-                works = [functools.partial(self._doom, unit, log) for log in logs]
+                works = [functools.partial(self._mark_deleted, unit, log) for log in logs]
                 unit.writer.run(EachCommand([*works, functools.partial(self._sync, unit)], 1))
                 self._checkpoints.write_all(unit.log_dir)
             except StorageFault as fault:
@@ -199,7 +199,7 @@ class TopicChanges:
             for log in made:
                 self._table.add(log)
             self._write_proofs(name)
-            self._settle(grown, topic.partition_count)
+            self._note_made(grown, topic.partition_count)
             return grown
 
         return self._try_without_failed_dirs(name, attempt)
@@ -212,9 +212,11 @@ class TopicChanges:
         for path, numbers in placed.items():
             unit = self._logs.unit_at(path)
             works = [
-                functools.partial(self._doom, unit, logs[number])
+                functools.partial(self._mark_deleted, unit, logs[number])
                 if number in logs
-                else functools.partial(self._doom_remains, unit, TopicPartition(name, number))
+                else functools.partial(
+                    self._mark_remains_deleted, unit, TopicPartition(name, number)
+                )
                 for number in numbers
             ]
             try:
@@ -332,19 +334,19 @@ class TopicChanges:
         topic_partition = TopicPartition(topic.name, number)
         path = f"{unit.log_dir.path}/{topic_partition}"
         if read_topic_id(self._runtime.filesystem, path) in self._registry.state.deleted:
-            self._doom_directory(unit, topic_partition)  # a full disk refused its renaming
+            self._mark_directory_deleted(unit, topic_partition)  # a full disk refused its renaming
         take(self._loading.create(unit, topic_partition, topic))
         configs = ", ".join(f"{key}={value}" for key, value in sorted(topic.overrides.items()))
         _log.info(
             f"Created log for partition {topic_partition} in {path} with properties {{{configs}}}"
         )
 
-    def _doom(self, unit: LogDirUnit, log: UnifiedLog) -> None:
+    def _mark_deleted(self, unit: LogDirUnit, log: UnifiedLog) -> None:
         """On the writer: ``-delete`` now, gone later; durable with the ``_sync`` behind the last.
 
         A sync for each would hold up the appends of the others for 25 ms a slice.
         """
-        log.rename_dir(self._doomed_name(log.topic_partition))
+        log.rename_dir(self._deleted_name(log.topic_partition))
         _log.info(
             f"Log for partition {log.topic_partition} is renamed to {log.directory} and is "
             "scheduled for deletion"
@@ -354,21 +356,21 @@ class TopicChanges:
     def _sync(self, unit: LogDirUnit) -> None:
         self._runtime.filesystem.sync_dir(unit.log_dir.path)
 
-    def _doom_remains(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
+    def _mark_remains_deleted(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
         """The same with a directory that never became a log, unless there is something in it."""
         filesystem, path = self._runtime.filesystem, f"{unit.log_dir.path}/{topic_partition}"
         if filesystem.exists(path) and is_unused(filesystem, path):
-            self._doom_directory(unit, topic_partition)
+            self._mark_directory_deleted(unit, topic_partition)
 
-    def _doom_directory(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
+    def _mark_directory_deleted(self, unit: LogDirUnit, topic_partition: TopicPartition) -> None:
         """The same with a directory that no log is open in; durable."""
         root = unit.log_dir.path
-        doomed = f"{root}/{self._doomed_name(topic_partition)}"
+        doomed = f"{root}/{self._deleted_name(topic_partition)}"
         self._runtime.filesystem.rename(f"{root}/{topic_partition}", doomed)
         self._deletion.add(unit.log_dir, doomed)
         self._runtime.filesystem.sync_dir(root)
 
-    def _doomed_name(self, topic_partition: TopicPartition) -> str:
+    def _deleted_name(self, topic_partition: TopicPartition) -> str:
         unique = self._runtime.random.uuid_bytes().hex()
         return directory_name(topic_partition, DirectoryState.DELETE, unique)
 

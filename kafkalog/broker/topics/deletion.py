@@ -32,7 +32,7 @@ DELETE_LOGS_TASK = "kafka-delete-logs"
 
 
 @dataclass(frozen=True, slots=True)
-class _Doomed:
+class _DeletedDirectory:
     log_dir: LogDir
     path: str
     log: UnifiedLog | None  # None: found at the start, never loaded
@@ -53,7 +53,7 @@ class LogDeletion:
         self._scheduler = runtime.scheduler
         self._delay_ms = delay_ms
         # appended by any thread, popped by the task
-        self._queue: deque[_Doomed] = deque()
+        self._queue: deque[_DeletedDirectory] = deque()
         self._task: ScheduledTask | None = None
         self._is_stopped = False
 
@@ -68,7 +68,7 @@ class LogDeletion:
     def add(self, log_dir: LogDir, path: str, log: UnifiedLog | None = None) -> None:
         """Queue a directory that has its ``-delete`` name; a power cut may still take the name."""
         due_ns = self._clock.monotonic_ns() + self._delay_ms() * 1_000_000
-        self._queue.append(_Doomed(log_dir, path, log, due_ns))
+        self._queue.append(_DeletedDirectory(log_dir, path, log, due_ns))
 
     def schedule(self, delay_ms: int) -> None:
         """Run the task after delay_ms; it schedules itself from then on."""
@@ -89,11 +89,11 @@ class LogDeletion:
         """
         work_on_each(self._take_due(), self._remove, _tell)
 
-    def _take_due(self) -> Iterator[_Doomed]:
+    def _take_due(self) -> Iterator[_DeletedDirectory]:
         while self._queue and self._queue[0].due_ns <= self._clock.monotonic_ns():
             yield self._queue.popleft()
 
-    def _remove(self, doomed: _Doomed) -> None:
+    def _remove(self, doomed: _DeletedDirectory) -> None:
         with doomed.log_dir.guard():
             if doomed.log is not None:
                 doomed.log.delete()
@@ -117,5 +117,5 @@ class LogDeletion:
         return max(-(-wait_ns // 1_000_000), 0)
 
 
-def _tell(doomed: _Doomed, fault: KafkalogError) -> None:
+def _tell(doomed: _DeletedDirectory, fault: KafkalogError) -> None:
     _log.error("log_not_deleted", path=doomed.path, reason=fault.message)

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from kafkalog.broker.directory.log_dir import REGISTRY_FILE
-from kafkalog.broker.directory.root_files import read_root_file, replace_damaged
+from kafkalog.broker.directory.log_dir import REGISTRY_FILE, read_root_file, replace_damaged
 from kafkalog.errors import DiskFull, LogDirOffline, NotReady, StorageFault, UnusableLogDirs
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, FormatError
 from kafkalog.format.topic_names import PARTITION_MAX, decode_id, encode_id, topic_name_fault
@@ -119,7 +118,7 @@ class RegistryState:
         in_making = {**self.in_making, grown.topic_id: first}
         return replace(self.with_topics([grown]), in_making=MappingProxyType(in_making))
 
-    def settled(self, topic_id: UUID, first: int) -> RegistryState:
+    def with_partitions_made(self, topic_id: UUID, first: int) -> RegistryState:
         """The next generation, in which the topic has had its partitions from ``first`` on.
 
         Those before it are as they were: a creation that could not be taken back still waits for
@@ -130,7 +129,7 @@ class RegistryState:
             in_making.pop(topic_id, None)
         return replace(self, generation=self.generation + 1, in_making=MappingProxyType(in_making))
 
-    def all_settled(self) -> RegistryState:
+    def with_all_partitions_made(self) -> RegistryState:
         """The next generation, in which every topic has had all its partitions."""
         return replace(self, generation=self.generation + 1, in_making=MappingProxyType({}))
 

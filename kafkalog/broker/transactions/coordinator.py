@@ -18,8 +18,8 @@ producer ids, and neither of an open batch nor decided, is aborted, whatever fai
 A crash anywhere leaves the former state or the next; a call whose outcome is unclear is repeated.
 A batch that nobody begins in or appends to for ``transaction.max.timeout.ms`` is aborted.
 
-Threads: what a query's calls change is under the turn of its sink; that is taken before any other
-lock. ``check_append`` is the writers', and reads whole values. Differs from Kafka's coordinator
+Threads: what a query's calls change is under the lock of its sink, which is taken before any other
+lock. Differs from Kafka's coordinator
 (TransactionCoordinator, TransactionStateManager 4.1): one decision for many producers, and time-out
 by idleness.
 
@@ -50,10 +50,10 @@ import structlog
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import internal, lists, operation_class, requires
 from kafkalog.broker.clock_guard import ClockGuard
-from kafkalog.broker.directory.unit import wait_behind_queues
+from kafkalog.broker.directory.unit import drain_barrier
 from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.broker.transactions.sink import (
-    UNTOLD,
+    ANONYMOUS,
     Caller,
     LastSequence,
     check_last_sequence,
@@ -152,19 +152,19 @@ def surplus_ended(sinks: Iterable[Sink]) -> list[Sink]:
 
 
 class SinkExpiry:
-    """See the module. Blocking; for tasks, and for whoever has the turn of a sink."""
+    """See the module. Blocking; for tasks, and for calls that hold the lock of a sink."""
 
     def __init__(
         self,
         table: SinkTable,
         runtime: Runtime,
         expiration_ms: int,
-        settle: Callable[[Sink], None],
+        reconcile: Callable[[Sink], None],
     ) -> None:
-        """``settle``: what earlier calls left of a sink, under its turn; raises its fault."""
+        """``reconcile``: what earlier calls left of a sink, under its lock; raises its fault."""
         # constant after construction
         self._table = table
-        self._settle = settle
+        self._reconcile = reconcile
         self._clock = runtime.clock
         self._expiration_ms = expiration_ms
         self._clock_guard = ClockGuard(self._clock, runtime.threads.mutex(), expiration_ms)
@@ -194,35 +194,35 @@ class SinkExpiry:
         return [self._forgetting(sink) for sink in surplus_ended(self._table.all())]
 
     def forget_producers(self, sink: Sink, expired_ms: int) -> None:
-        """Tombstones; under the turn, settled."""
-        self._bury(sink, expired_producers(sink, expired_ms))
+        """Tombstones; under the lock, reconciled."""
+        self._write_tombstones(sink, expired_producers(sink, expired_ms))
 
     def _forgetting(self, sink: Sink) -> Callable[[], None]:
         planned = sink.query
 
         def forget() -> None:
-            with self._table.free_turn(sink.name) as current:
+            with self._table.try_lock(sink.name) as current:
                 if current is None:
                     return  # it is heard of right now
-                self._settle(current)
+                self._reconcile(current)
                 if current.query is not planned or current.open:
                     return  # it was heard of again
                 # The producers first: without them it is still known.
-                self._bury(current, [*current.producers, QueryKey(current.name)])
+                self._write_tombstones(current, [*current.producers, QueryKey(current.name)])
                 _log.info("sink_forgotten", query=current.name)
 
         return forget
 
     def _forgetting_producers(self, sink: Sink, expired_ms: int) -> Callable[[], None]:
         def forget() -> None:
-            with self._table.free_turn(sink.name) as current:
+            with self._table.try_lock(sink.name) as current:
                 if current is not None:
-                    self._settle(current)
+                    self._reconcile(current)
                     self.forget_producers(current, expired_ms)
 
         return forget
 
-    def _bury(self, sink: Sink, keys: Iterable[Key]) -> None:
+    def _write_tombstones(self, sink: Sink, keys: Iterable[Key]) -> None:
         rest = iter(keys)
         while some := list(islice(rest, _TOMBSTONES)):
             self._table.write(sink, [(key, None) for key in some])
@@ -236,7 +236,7 @@ PRODUCERS_ALL_MAX = 200_000  # half a KiB of memory each
 
 @operation_class()
 class Sinks:
-    """See the module. Blocking but for ``owns`` and the descriptions."""
+    """See the module. Blocking but for the descriptions."""
 
     def __init__(
         self,
@@ -256,9 +256,9 @@ class Sinks:
         self._producer_ids = producer_ids
         self._transactions = transactions
         self._producers = sink_producers
-        self._table = SinkTable(log, sink_producers, registry, runtime, self.settle_once)
+        self._table = SinkTable(log, sink_producers, registry, runtime, self.reconcile_once)
         expiration_ms = config.transactional_id_expiration_ms
-        self._expiry = SinkExpiry(self._table, runtime, expiration_ms, self._settle)
+        self._expiry = SinkExpiry(self._table, runtime, expiration_ms, self._reconcile)
         # owned by the task: queries that a call was at work with, in how many looks in a row
         self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}
         metrics = runtime.metrics
@@ -280,17 +280,12 @@ class Sinks:
         self._table.stop()
 
     @internal
-    def owns(self, producer_id: int) -> bool:
-        """Whether it is the producer of a sink; any thread."""
-        return self._producers.owner_of(producer_id) is not None
-
-    @internal
     def check_loaded(self) -> None:
         """See SinkTable: ``owns`` answers for all sinks from here on."""
         self._table.check_loaded()
 
     @internal
-    def settle_once(self) -> None:
+    def reconcile_once(self) -> None:
         """Abort what is idle for too long, and do again what earlier calls left. Loop body."""
         if not self._table.is_loaded:
             self._table.schedule_load()
@@ -298,7 +293,7 @@ class Sinks:
         tends = [functools.partial(self._tend, sink) for sink in self._table.all()]
         works: list[Callable[[], None]] = [
             *tends,
-            self._abort_strays,
+            self._abort_orphaned,
             *self._expiry.works_of_surplus(),
         ]
         work_on_each(works, lambda work: work())
@@ -318,7 +313,7 @@ class Sinks:
         batch_id: int,
         partition_id: int,
         attempt: int,
-        caller: Caller = UNTOLD,
+        caller: Caller = ANONYMOUS,
     ) -> ProducerIdentity | None:
         """A producer for an attempt to write one partition of a batch; None: it is committed.
 
@@ -328,13 +323,13 @@ class Sinks:
         StorageFault, NotReady. A repetition gives the next epoch, or the same when it says of which
         call it is one.
         """
-        with self._table.turn(query) as sink:
+        with self._table.lock(query) as sink:
             is_committed = self._is_committed(sink, batch_id)
             check_not_older(sink, batch_id)
             if is_committed:
                 return None
             sink.runs.check(query, caller.run_id)
-            self._settle(sink)
+            self._reconcile(sink)
             opened = sink.open_batch_id
             if opened is not None and (opened < batch_id or sink.runs.is_other(caller.run_id)):
                 self._abort(sink, "superseded")
@@ -351,8 +346,8 @@ class Sinks:
             sink.runs.note(key, caller)
             sink.used_ns = self._runtime.clock.monotonic_ns()
             if was_open:
-                wait_behind_queues(self._logs.online_units)
-                self._try_later(sink, lambda: self._abort_strays(sink))
+                drain_barrier(self._logs.online_units)
+                self._try_later(sink, lambda: self._abort_orphaned(sink))
             return identity
 
     @requires(Action.WRITE, Resource.SINK, "query")
@@ -377,14 +372,14 @@ class Sinks:
         UnknownPartition, StorageFault, NotReady, Overloaded. After AppendOutcomeUnknown it may be:
         repeat the call.
         """
-        with self._table.turn(query) as sink:
+        with self._table.lock(query) as sink:
             is_committed = self._is_committed(sink, batch_id)
             check_not_older(sink, batch_id)
             if is_committed:
-                self._try_later(sink, lambda: self._settle(sink))
+                self._try_later(sink, lambda: self._reconcile(sink))
                 return
             sink.runs.check(query, run_id)
-            self._settle(sink)
+            self._reconcile(sink)
             check_winners(sink, batch_id, winners)
             self._close(sink)
             self._check_written(winners)
@@ -396,7 +391,7 @@ class Sinks:
             state = SinkState.PREPARE_LAST_COMMIT if is_last else SinkState.PREPARE_COMMIT
             value = QueryValue(state, batch_id, self._runtime.clock.wall_ms(), tuple(winners))
             self._table.write(sink, [(QueryKey(query), value)])
-            self._try_later(sink, lambda: self._settle(sink))
+            self._try_later(sink, lambda: self._reconcile(sink))
 
     @requires(Action.WRITE, Resource.SINK, "query")
     def abort(self, query: str, batch_id: int, *, run_id: str | None = None) -> None:
@@ -405,14 +400,14 @@ class Sinks:
         Nothing happens when nothing of it is open. InvalidTxnState when it is committed;
         ProducerFenced for a former run, whose batch it is no more; StorageFault, NotReady.
         """
-        with self._table.turn(query) as sink:
+        with self._table.lock(query) as sink:
             if self._is_committed(sink, batch_id):
                 raise InvalidTxnState(
                     f"Batch {batch_id} of query {query} is committed",
                     committed_batch_id=sink.committed_batch_id,
                 )
             sink.runs.check(query, run_id)
-            self._settle(sink)
+            self._reconcile(sink)
             if sink.open_batch_id == batch_id:
                 self._abort(sink, "requested")
 
@@ -431,12 +426,12 @@ class Sinks:
             raise UnknownSink(f"Query {query} has begun no batch here", query=query)
         return sink.describe()
 
-    # ---- parts of the calls, under the turn of the sink
+    # ---- parts of the calls, under the lock of the sink
 
     def _is_committed(self, sink: Sink, batch_id: int) -> bool:
         """Whether it, or a later one, is; StorageFault while nobody knows."""
         if batch_id > sink.committed_batch_id:
-            self._table.settle(sink)
+            self._table.reconcile(sink)
         return batch_id <= sink.committed_batch_id
 
     def _check_room(self, sink: Sink) -> None:
@@ -477,7 +472,7 @@ class Sinks:
     def _close(self, sink: Sink) -> None:
         """No append of the open batch is taken any more, and none is on its way."""
         self._producers.close(sink)
-        wait_behind_queues(self._logs.online_units)
+        drain_barrier(self._logs.online_units)
 
     def _abort(self, sink: Sink, reason: str) -> None:
         """Abort the open batch; markers that cannot be written now follow."""
@@ -486,17 +481,17 @@ class Sinks:
         )
         self._table.write(sink, [(QueryKey(sink.name), value)])
         self._runtime.metrics.sink_aborts.labels(reason).inc()
-        wait_behind_queues(self._logs.online_units)
-        self._try_later(sink, lambda: self._abort_strays(sink))
+        drain_barrier(self._logs.online_units)
+        self._try_later(sink, lambda: self._abort_orphaned(sink))
 
-    def _settle(self, sink: Sink) -> None:
+    def _reconcile(self, sink: Sink) -> None:
         """What earlier calls left: an unclear write, the markers of a decision; raises its fault.
 
         In this order also after a crash: the decision, its markers, then the record that they are
         there. A decision is complete before anything else is begun: its record closes all. What
         lost holds nothing up: wherever it is still open, nobody wants it, and the task aborts it.
         """
-        self._table.settle(sink)
+        self._table.reconcile(sink)
         if sink.is_decided:
             self._complete(sink)
         if sink.is_over and sink.producers:
@@ -506,7 +501,7 @@ class Sinks:
     def _complete(self, sink: Sink) -> None:
         """The markers of a decision, and the record that they are there."""
         self._transactions.commit(sink.winners)
-        self._try_later(sink, lambda: self._abort_strays(sink))
+        self._try_later(sink, lambda: self._abort_orphaned(sink))
         complete = QueryValue(
             SinkState.DEAD if sink.is_last else SinkState.COMPLETE_COMMIT,
             sink.committed_batch_id,
@@ -523,19 +518,19 @@ class Sinks:
             _log.warning("sink_markers_wait", query=sink.name, reason=fault.message)
 
     def _tend(self, sink: Sink) -> None:
-        """The task's turn with one sink, unless a call has it, which does the same."""
+        """What the task does for one sink, unless a call holds it, which does the same."""
         found, looks = self._looks_at_work.pop(sink.name, (None, 0))
         is_left_over = sink.is_over and sink.producers
         if not (sink.unsettled or sink.is_decided or is_left_over or self._is_idle(sink)):
             return
-        with self._table.free_turn(sink.name) as current:
+        with self._table.try_lock(sink.name) as current:
             if current is None:
                 looks = looks + 1 if found is sink.query else 1
                 self._looks_at_work[sink.name] = (sink.query, looks)
                 if looks == 2:
                     _log.warning("sink_call_hangs", query=sink.name)
                 return
-            self._settle(current)
+            self._reconcile(current)
             if self._is_idle(current):
                 _log.warning(
                     "sink_batch_timed_out", query=sink.name, batch_id=current.open_batch_id
@@ -547,9 +542,9 @@ class Sinks:
         idle_ms = (self._runtime.clock.monotonic_ns() - sink.used_ns) // 1_000_000
         return bool(sink.open) and idle_ms >= self._idle_max_ms
 
-    def _abort_strays(self, sink: Sink | None = None) -> None:
+    def _abort_orphaned(self, sink: Sink | None = None) -> None:
         """ABORT for what is open in a log and wanted by nobody; of one sink, or of all."""
-        strays = [
+        orphaned = [
             found
             for found in self._transactions.opened()
             if self._is_ours(found.producer_id, sink)
@@ -557,7 +552,7 @@ class Sinks:
                 found.producer_id, found.producer_epoch, found.log.topic_partition
             )
         ]
-        self._transactions.end(strays, ControlRecordType.ABORT)
+        self._transactions.end(orphaned, ControlRecordType.ABORT)
 
     def _is_ours(self, producer_id: int, sink: Sink | None) -> bool:
         """Whether we gave the id, and not to another sink than this one.

@@ -22,22 +22,34 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.broker.directory.unit import wait_behind_queues
+import structlog
+
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import operation_class, requires
+from kafkalog.broker.directory.unit import drain_barrier
 from kafkalog.broker.topics.registry import RETIRED, ProducerEpoch
+from kafkalog.broker.transactions.markers import COORDINATOR_EPOCH, LogTransaction
 from kafkalog.errors import InvalidTxnState, Overloaded, UnknownProducer
 from kafkalog.format.integers import INT16_MAX
+from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.log.values import NO_PRODUCER_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.registry import RegistryState, TopicRegistry
     from kafkalog.broker.transactions.append_checks import SinkProducers
+    from kafkalog.broker.transactions.markers import SinkTransactions
+    from kafkalog.log.state.producer_state import ProducerStateEntry
+    from kafkalog.log.unified_log import UnifiedLog
+
+_log = structlog.get_logger(__name__)
 
 FIRST_PRODUCER_ID = 1 << 40
 BLOCK_IDS = 1000
@@ -164,7 +176,7 @@ class ProducerIds:
             if len(kept) > _EPOCHS_MAX:
                 raise Overloaded(f"{_EPOCHS_MAX} producers were bumped lately; nothing was done")
             self._registry.change(state.with_producer_epochs(kept))
-        wait_behind_queues(self._logs.online_units)
+        drain_barrier(self._logs.online_units)
 
     def _without_expired(
         self, epochs: Mapping[int, ProducerEpoch], now_ms: int
@@ -182,3 +194,95 @@ class ProducerIds:
             known.update(list(log.producers.entries))
         known.update(self._sink_producers.ids())
         return known
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that has ended; committed records are readable to the last stable offset."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_stable_offset: int
+
+
+@operation_class()
+class ProducerOperations:
+    """See the module. Blocking but for ``describe``."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        producer_ids: ProducerIds,
+        sink_producers: SinkProducers,
+        check_sinks_loaded: Callable[[], None],
+        transactions: SinkTransactions,
+    ) -> None:
+        # constant after construction
+        self._logs = logs
+        self._producer_ids = producer_ids
+        self._sink_producers = sink_producers
+        self._check_sinks_loaded = check_sinks_loaded
+        self._transactions = transactions
+
+    @requires(Action.WRITE, Resource.CLUSTER)
+    def allocate(self) -> ProducerIdentity:
+        """A producer id that was never given before, at epoch 0."""
+        return self._producer_ids.allocate()
+
+    @requires(Action.WRITE, Resource.CLUSTER)
+    def bump(self, producer_id: int) -> ProducerIdentity:
+        """The producer's next epoch, its older ones refused from now on; see ``ProducerIds``."""
+        return self._producer_ids.bump(producer_id)
+
+    @requires(Action.READ, Resource.TOPIC, "topic")
+    def describe(self, topic: str, partition: int) -> list[ProducerStateEntry]:
+        """What the log of a partition remembers of its producers, by id; no disk."""
+        log = self._logs.served(topic, partition)
+        return sorted(log.producers.entries.values(), key=attrgetter("producer_id"))
+
+    @requires(Action.ALTER, Resource.CLUSTER)
+    def abort_transaction(
+        self, topic: str, partition: int, start_offset: int
+    ) -> AbortedTransaction:
+        """Abort the open transaction that begins at an offset of a log; durable on return.
+
+        For those that an adopted directory brought along: their coordinator is not here, and
+        nothing else ever ends them. InvalidTxnState when none that is open begins there, and for a
+        sink's; UnknownTopic, UnknownPartition, the reason of a partition that is not served,
+        StorageFault, NotReady. Crash: open or aborted, and the call may be repeated.
+        """
+        log = self._logs.served(topic, partition)
+        opened = log.producers.open_transactions()
+        entry = log.producers.entries.get(opened.get(start_offset, -1))
+        if entry is None:
+            raise _none_begins(log, start_offset)
+        self._check_no_sink(entry.producer_id)
+        transaction = LogTransaction(log, entry.producer_id, entry.producer_epoch)
+        coordinator_epoch = max(entry.coordinator_epoch, COORDINATOR_EPOCH)
+        if not self._transactions.end([transaction], ControlRecordType.ABORT, coordinator_epoch):
+            raise _none_begins(log, start_offset)  # another call was faster
+        aborted = AbortedTransaction(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            start_offset,
+            log.last_stable_offset,
+        )
+        _log.warning("transaction_aborted", partition=str(log.topic_partition), **aborted._asdict())
+        return aborted
+
+    def _check_no_sink(self, producer_id: int) -> None:
+        """InvalidTxnState: a sink decides on it, maybe has; NotReady while nobody knows."""
+        if producer_id >= FIRST_PRODUCER_ID:
+            self._check_sinks_loaded()
+        if self._sink_producers.owner_of(producer_id) is not None:
+            raise InvalidTxnState(
+                f"Producer {producer_id} is a sink's: abort the batch of its query",
+                producer_id=producer_id,
+            )
+
+
+def _none_begins(log: UnifiedLog, start_offset: int) -> InvalidTxnState:
+    return InvalidTxnState(
+        f"No open transaction begins at offset {start_offset} of {log.topic_partition}",
+        first_open_offset=min(log.producers.open_transactions(), default=None),
+    )

@@ -56,7 +56,7 @@ class Caller(NamedTuple):
     call_id: str | None = None
 
 
-UNTOLD = Caller()
+ANONYMOUS = Caller()
 
 
 class SinkRuns:
@@ -144,27 +144,27 @@ class Sink:
     """See the module."""
 
     __slots__ = (
+        "lock",
         "name",
         "open",
         "open_batch_id",
         "producers",
         "query",
         "runs",
-        "turn",
         "unsettled",
         "used_ns",
     )
 
-    def __init__(self, name: str, turn: Mutex, now_ns: int) -> None:
+    def __init__(self, name: str, lock: Mutex, now_ns: int) -> None:
         # constant after construction
         self.name = name
-        self.turn = turn  # held over every change, and over its waits
-        # published; single operations under the turn
+        self.lock = lock  # held over every change, and over its waits
+        # published; single operations under the lock
         self.query: QueryValue | None = None  # the newest record
         self.producers: dict[ProducerKey, ProducerValue] = {}
         self.open: dict[int, ProducerValue] = {}  # by producer id: of the batch that is open
         self.open_batch_id: int | None = None
-        # Written, but nobody knows yet whether it is durable; under the turn.
+        # Written, but it is not known yet whether it is durable; under the lock.
         self.unsettled: tuple[Entry, ...] = ()
         self.runs = SinkRuns()
         # monotonic, of the last begin or append; any thread

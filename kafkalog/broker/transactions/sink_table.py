@@ -4,7 +4,7 @@ Owns the turns, the replay of a start, the order of a change (durable, then true
 writers), and what the writers are told: which epoch of which producer may append. A change whose
 durability is unclear waits in its sink until a flush made it clear.
 
-Threads: a sink is changed under its turn, which is taken before any other lock; writers and those
+Threads: a sink is changed under its lock, which is taken before any other lock; writers and those
 who look read whole values.
 
 SinkLog: the compacted topic ``__sink_state``, one partition, written synced and read at a start.
@@ -237,7 +237,7 @@ def _decode(key: bytes | None, data: bytes | None) -> Entry:
 LOAD_TASK = "kafkalog-sinks-load"
 SINKS_MAX = 10_000
 # As long as any number of begins takes, and short for who waits behind a disk that hangs.
-TURN_SECONDS = 5.0
+LOCK_SECONDS = 5.0
 
 
 class SinkTable:
@@ -352,34 +352,34 @@ class SinkTable:
     # ---- changes
 
     @contextmanager
-    def turn(self, query: str) -> Iterator[Sink]:
+    def lock(self, query: str) -> Iterator[Sink]:
         """The sink of a query, to be changed by nobody else meanwhile; made when there is none.
 
-        Waits ``TURN_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
+        Waits ``LOCK_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
         for its name, Overloaded, and what ``check_loaded`` raises.
         """
-        with self._turn_within(query, TURN_SECONDS) as sink:
+        with self._locked_within(query, LOCK_SECONDS) as sink:
             if sink is None:
                 raise ConcurrentTransactions(
-                    f"Another call of query {query} is at work, for more than {TURN_SECONDS} s"
+                    f"Another call of query {query} is at work, for more than {LOCK_SECONDS} s"
                 )
             yield sink
 
     @contextmanager
-    def free_turn(self, query: str) -> Iterator[Sink | None]:
-        """As ``turn``, for who comes again by himself: None while another call is at work."""
-        with self._turn_within(query, 0) as sink:
+    def try_lock(self, query: str) -> Iterator[Sink | None]:
+        """As ``lock``, for who comes again by himself: None while another call is at work."""
+        with self._locked_within(query, 0) as sink:
             yield sink
 
     @contextmanager
-    def _turn_within(self, query: str, seconds: float) -> Iterator[Sink | None]:
+    def _locked_within(self, query: str, seconds: float) -> Iterator[Sink | None]:
         fault = query_name_fault(query)
         if fault is not None:
             raise InvalidRequest(fault)
         self.check_loaded()
         while True:
             sink = self._sink_of(query)
-            if not sink.turn.acquire(timeout=seconds):
+            if not sink.lock.acquire(timeout=seconds):
                 yield None
                 return
             try:
@@ -393,12 +393,12 @@ class SinkTable:
                             del self._sinks[query]
                 return
             finally:
-                sink.turn.release()
+                sink.lock.release()
 
     def write(self, sink: Sink, entries: Sequence[Entry]) -> None:
-        """Make records durable, then true; under the turn.
+        """Make records durable, then true; under the lock.
 
-        After AppendOutcomeUnknown they may be durable: ``settle`` tells. Anything else that is
+        After AppendOutcomeUnknown they may be durable: ``reconcile`` tells. Anything else that is
         raised changed nothing.
         """
         assert not sink.unsettled, "what is unclear is settled first"
@@ -413,8 +413,8 @@ class SinkTable:
             raise
         self._apply(sink, entries)
 
-    def settle(self, sink: Sink) -> None:
-        """Make true what was written before; under the turn. StorageFault: it stays unclear."""
+    def reconcile(self, sink: Sink) -> None:
+        """Make true what was written before; under the lock. StorageFault: it stays unclear."""
         if not sink.unsettled:
             return
         self._log.flush()

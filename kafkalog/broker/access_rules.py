@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _E = TypeVar("_E", bound=enum.Enum)
 
 EVERYBODY = "*"
-# Decisions that are remembered for one principal; beyond, they are made anew.
+# Decisions that are remembered for one principal; beyond, they are decided again.
 _REMEMBERED = 8192
 
 
@@ -90,7 +90,7 @@ class AccessRule:
     is_prefix: bool
 
     def speaks_of(self, action: Action, resource: Resource, name: str) -> bool:
-        """Whether the rule decides about this act, whoever does it."""
+        """Whether the rule decides about this act, for any principal."""
         if not self.is_of(action, resource):
             return False
         return name.startswith(self.pattern) if self.is_prefix else name == self.pattern
@@ -188,7 +188,7 @@ ALL_ALLOWED = AccessRules(
         for resource in Resource
     )
 )
-"""Without a rules file, whoever is known may do everything."""
+"""Without a rules file every authenticated principal may do everything."""
 
 
 def parse_access_rules(text: str) -> AccessRules:

@@ -1,10 +1,9 @@
 """Authorized: the operation layer as one principal sees it.
 
-Each public method of an operation class says beside itself which right it needs (``requires``), or
-that it needs none (``open_to_all``). ``authorized`` makes a view of such an object: the same
-methods, each behind its check. A method that says nothing cannot be called through a view: what is
-forgotten is refused, and a test names it. Without authentication nobody makes a view, so that it
-costs nothing. Any thread.
+Each public method of an operation class declares beside itself which right it needs (``requires``),
+or that it needs none (``open_to_all``). ``authorized`` makes a view of such an object: the same
+methods, each after its check. A method without a declaration cannot be called through a view, and a
+test names it. Without authentication no view is made, so that it costs nothing. Any thread.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def lists(action: Action, resource: Resource) -> Callable[[F], F]:
 
 
 def open_to_all(method: F) -> F:
-    """The method tells and does nothing that needs a right."""
+    """The method needs no right."""
     return _marked(Need())(method)
 
 
@@ -202,7 +201,7 @@ def _checked(method: Callable[..., object], need: Need, rights: Rights) -> Calla
 
 
 def _name_of(argument: object, resource: Resource) -> str:
-    """The name of the topic or group that an argument stands for."""
+    """The name of the topic or group that an argument is or belongs to."""
     if isinstance(argument, str):
         return argument
     if resource is Resource.GROUP:

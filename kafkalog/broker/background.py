@@ -85,7 +85,7 @@ class BackgroundOperations:
     def begin_elsewhere(
         self, kind: OperationKind, details: Mapping[str, str]
     ) -> BackgroundOperation:
-        """Work of somebody's own threads, who says with ``end`` that it is over."""
+        """Work on the caller's own threads; the caller ends it with ``end``."""
         operation = BackgroundOperation(
             encode_id(new_id(self._random.uuid_bytes)), kind, details, self._clock.wall_ms()
         )

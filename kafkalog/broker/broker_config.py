@@ -146,7 +146,7 @@ class BrokerConfig:
     def within_descriptors(self, limit: int) -> BrokerConfig:
         """For a process that may have ``limit`` descriptors: at most half are kept for segments.
 
-        The other half is for what has no bound of its own: connections, unsynced segments, rolls,
+        The other half is for what is not bounded: connections, unsynced segments, rolls,
         checkpoints, recovery.
         """
         share = max(limit // 2 // len(self.log_dirs), OPEN_FILES_MIN)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OutOfService:
-    """A partition that could not be loaded or made: where it lies, or was to lie, and why."""
+    """A partition that could not be loaded or made: its directory, and why."""
 
     topic_partition: TopicPartition
     directory: str
@@ -125,7 +125,7 @@ class PartitionTable:
     def add(self, log: UnifiedLog) -> None:
         """Serve the log, whatever kept its partition from it before."""
         key = _key(log.topic_partition)
-        self._logs[key] = log  # first: nobody may find the partition neither served nor at fault
+        self._logs[key] = log  # first: a look-up finds the log or the fault
         self._faults.pop(key, None)
 
     def add_future(self, log: UnifiedLog) -> None:
@@ -145,7 +145,7 @@ class PartitionTable:
     def add_fault(
         self, topic_partition: TopicPartition, fault: KafkalogError, directory: str
     ) -> None:
-        """Do not serve the partition that lies in ``directory``; requests get the fault."""
+        """Do not serve the partition in ``directory``; requests get the fault."""
         fault.__cause__ = None
         fault = _without_frames(fault)
         self._faults[_key(topic_partition)] = OutOfService(topic_partition, directory, fault)
@@ -333,7 +333,7 @@ class Logs:
 def _without_frames(fault: KafkalogError) -> KafkalogError:
     """The one object that all requests get.
 
-    A traceback left on it would keep their frames, and with them their bodies, for ever and one
+    A traceback left on it would keep their frames, and with them their bodies, indefinitely and one
     more each time; and that of the load its open files.
     """
     fault.__context__ = None

@@ -112,7 +112,7 @@ def close_units(logs: Logs, checkpoints: Checkpoints, threads: Threads) -> list[
 def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints) -> bool:
     """One directory; whether the next start finds it as a clean stop leaves it.
 
-    A directory that the start had not begun to change stays as it was found.
+    A directory that the start had not begun to change is left as it was found.
     """
     log_dir = unit.log_dir
     logs = table.held_in(log_dir.path)
@@ -130,7 +130,7 @@ def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints
         for log in logs:
             with log_dir.guard():
                 log.close()
-        for log in logs:  # behind all trims: a journal commits them together
+        for log in logs:  # after all trims: a journal commits them together
             with log_dir.guard():
                 log.sync_closed()
         checkpoints.write_all(log_dir, is_stopped=True)
@@ -376,7 +376,7 @@ class LogManager:
     def _identify(self, log_dirs: Sequence[LogDir]) -> str | None:
         """The cluster.id of the directories, None when none has one; those in doubt go offline.
 
-        UnusableLogDirs when all are in doubt, or one belongs to somebody else. Writes nothing.
+        UnusableLogDirs when all are in doubt, or one belongs to another broker. Writes nothing.
         """
         found = [self._identity_files(log_dir) for log_dir in log_dirs]
         plan = plan_identities(found, self.config.node_id, self._unknown_partitions)
@@ -480,7 +480,7 @@ class LogManager:
         return frozenset(unused)
 
     def _set_aside(self, plan: StartupPlan) -> None:
-        """Finish deletions, rename strays."""
+        """Finish deletions, rename stray directories."""
         runtime = self.runtime
         self._finish_moves(plan)
         for partition in plan.remove:
@@ -549,7 +549,7 @@ class LogManager:
         """Orderly end of everything that serves; see ``close_unit``. May block for long."""
         self.registry.is_ready = False
         self.background.stop()
-        self.cleaning.shutdown()  # a clean in work needs its writer to let go
+        self.cleaning.shutdown()  # a clean in progress needs its writer to end
         self._tasks.stop()
         self.log_stats.stop()
         self.deletion.stop()

@@ -1,15 +1,15 @@
-"""LogStats: what of a log has to be looked up for the metrics page, looked up in the background.
+"""LogStats: numbers about logs that have to be read from disk, and what a scrape sees of the logs.
 
 Owns the task ``kafkalog-log-metrics`` and what it found, by partition: records that can be read,
-the oldest and the newest timestamp, what retention would delete now; and by directory what is about
-to be deleted and what indexes reserve. A scrape reads what is here.
+the oldest and the newest timestamp, what retention would delete now; and by directory the bytes
+that wait for deletion and those that indexes reserve. A scrape reads what is here.
 
-Every ten seconds the task surveys what is published, without the disk, and notes which logs have
-changed. What has to be read of these it reads in turns, ``log.initial.task.delay.ms`` after the
-start and later: a turn takes what a tenth of a second allows, and the next one waits until that
+Every ten seconds the task inspects what is published, without the disk, and notes which logs have
+changed. What has to be read of these it reads in slices, ``log.initial.task.delay.ms`` after the
+start and later: a slice takes what a tenth of a second allows, and the next one waits until that
 time is over, so that in no second more is read than ``metrics.records.max.bytes.per.second`` and a
 few small pieces elsewhere. The first walk over all records reads every segment once. A read that
-fails costs the number, never the directory: nobody has asked for these bytes.
+fails costs the number, never the directory: no client has asked for these bytes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class MeasuredLog:
     oldest_of: tuple[LogSegment, int] | None = None  # first segment and log start with a record
     seen: tuple[tuple[LogSegment, ...], int, int] | None = None  # when it was looked at to the end
     waits_since_ns: int | None = None  # or had the last share; None: it does not wait
-    is_failed: bool = False  # told, and not looked at to the end since
+    is_failed: bool = False  # logged, and not read to the end since
 
     @property
     def records(self) -> int | None:
@@ -186,7 +186,7 @@ class LogStats:
 
         That is what has the least left: a log that is walked for hours holds up no small one. But
         where more is appended than may be read there is always one with less left, so that after
-        every tenth survey the one that has waited longest goes before it. It waits anew then: one
+        every tenth survey the one that has waited longest goes before it. It waits again then: one
         that never ends leaves the next share to the others. Logs of offline directories do not
         wait, nor does one that failed until the next survey.
         """
@@ -210,8 +210,8 @@ class LogStats:
     def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
         """What a retention pass would take, by topic and rule; 0 for each rule that the log has.
 
-        None of a topic with a segment whose largest timestamp nobody has read yet. Logs of offline
-        directories count for nothing: no pass can take what they hold, and the loss is told of.
+        None of a topic with a segment whose largest timestamp was not read yet. Logs of offline
+        directories count for nothing: no pass can delete what they hold, and the loss is reported.
         """
         sums: dict[tuple[str, str], int] = {}
         unknown: set[str] = set()
@@ -283,7 +283,7 @@ class LogStats:
         return True
 
     def _log_failed(self, known: MeasuredLog, error: Exception) -> None:
-        """Once until it passes; a directory that went offline is told of elsewhere."""
+        """Once until it passes; a directory that went offline is logged elsewhere."""
         if not known.is_failed and self._logs.is_online(known.log):
             known.is_failed = True
             _log.warning(

@@ -230,7 +230,7 @@ class Operations:
     def default_acks(self, topic: str) -> Acks:
         """Acks of a produce that names none: the topic's own setting, else the broker's.
 
-        A topic that is not there yet has none of its own, nor has one whose configs are not
+        A topic that does not exist yet has none, nor has one whose configs are not
         understood: its partitions refuse the append themselves.
         """
         try:
@@ -411,7 +411,7 @@ class Operations:
 
     @requires(Action.ALTER, Resource.TOPIC, "topic")
     def roll(self, topic: str, partition: int) -> Rolled:
-        """Close the active segment, durable on return; an empty one stays."""
+        """Close the active segment, durable on return; an empty one is kept."""
         return self._maintenance.roll(self.partition_log(topic, partition))
 
     @requires(Action.ALTER, Resource.TOPIC, "topic")
@@ -438,7 +438,7 @@ class Operations:
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def describe_segments(self, topic: str, partition: int) -> SegmentReport:
-        """Every segment of a partition, why it is still here and when it goes."""
+        """Every segment of a partition, why it is retained and when it is deleted."""
         return self._retention.describe(self.partition_log(topic, partition))
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
@@ -482,7 +482,7 @@ class Operations:
     def raise_archived_offsets(
         self, topic: str, offsets: Mapping[int, int], topic_id: str | None = None
     ) -> dict[int, int]:
-        """Let retention have what lies below; errors: ``ArchivedOffsets.raise_to``.
+        """Let retention delete what is below; errors: ``ArchivedOffsets.raise_to``.
 
         InvalidTopicName for internal topics.
         """
@@ -500,7 +500,7 @@ class Operations:
         horizon_ms: int,
         most: int | None = None,
     ) -> RetentionSimulation:
-        """What goes (``most`` segments) with these configs over its own; InvalidTopicConfig."""
+        """What these configs over its own would delete, ``most`` segments; InvalidTopicConfig."""
         registered = self._logs.registered(topic)
         config = self._logs.validate_overrides({**registered.overrides, **configs})
         log = self.partition_log(topic, partition)

@@ -80,7 +80,7 @@ class ManagerTasks:
         self._wake_cleaner = wake_cleaner
         # owned by the starting and stopping thread
         self._tasks: list[ScheduledTask] = []
-        # (task, directory) -> (reason, when it was told); each task's own entries
+        # (task, directory) -> (reason, when it was logged); each task's own entries
         self._told: dict[tuple[str, str], tuple[str, int]] = {}
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ class Acks(enum.Enum):
     LEADER = "1"  # when the page cache has it
     NONE = "0"  # at once
 
-    __hash__ = object.__hash__  # enum's is a Python statement of its own, for each request
+    __hash__ = object.__hash__  # enum's is Python code that runs for each request
 
 
 class ConfigSynonym(Protocol):
@@ -52,12 +52,12 @@ class ConfigEntry(ConfigSynonym, Protocol):
 
     @property
     def default(self) -> str | None:
-        """What the key is where nobody set anything."""
+        """The value of the key where it is not set."""
         ...
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether it is not set."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class Readiness:
 class PartitionSize:
     """A partition and the bytes of its ``.log`` files.
 
-    ``is_future``: a copy on its way into the directory, ``offset_lag`` offsets behind the served
+    ``is_future``: a copy for another directory, ``offset_lag`` offsets behind the served
     one.
     """
 

@@ -88,7 +88,7 @@ def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
     filled(daemon, "renewed")
     fields = {"topic_id": former, "offset": "3", "confirmation": "renewed-0"}
     told = refused(posted(daemon, f"{address}/delete-records", fields), 404, 40401)
-    assert "created anew" in str(told)
+    assert "recreated" in str(told)
     refused(posted(daemon, f"{address}/retain", {"topic_id": former}), 404, 40401)
     refused(posted(daemon, f"{address}/retain", {}), 400, 40002)
     seen = daemon.request("GET", f"{address}/delete-records.json").json

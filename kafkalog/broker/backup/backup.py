@@ -10,7 +10,7 @@ What is known of sinks comes along with any topic, and first of all: a batch tha
 was in its topics before, and is in theirs. Without it, or with a later one, open and decided
 batches would be aborted, and what is committed would be written again, or never. The converse does
 not hold: a batch that is decided after that capture is shown by the partitions that were captured
-behind its marker, and is aborted in the others by whoever starts on the copy.
+after its marker, and is aborted in the others by the first start on the copy.
 
 Crash rule: the manifest is there first and says ``complete`` only after everything else was synced.
 """
@@ -348,7 +348,7 @@ class Backup:
 
 
 def _comes_later(topic: RegisteredTopic) -> bool:
-    """Whether it is captured behind the state of sinks; see the module."""
+    """Whether it is captured after the state of sinks; see the module."""
     return topic.name != SINK_STATE_TOPIC
 
 

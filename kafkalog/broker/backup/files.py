@@ -1,21 +1,19 @@
 """BackupFiles: files into a backup, or out of one: linked or copied, checked, made durable.
 
 Owns every write below one target directory. An OSError of the target is a fault of the backup,
-never of a log directory; one of the source is decided by the source's own guard. Nothing that lies
-in the source is ever written to. Runs on a background thread, in slices of 1 MiB.
+never of a log directory; one of the source is decided by the source's own guard. Never writes to
+the source. Runs on a background thread, in slices of 1 MiB.
 
-Which files of a partition go into a backup, in which order, as a link or as a copy.
-
-Pure: what the writer thread said of one moment (``PartitionState``) and a listing of the directory
-in, files out. Rules:
+Which files of a partition are backed up, in which order, as a link or as a copy, follows from what
+the writer thread noted at one moment (``PartitionState``) and a listing of the directory:
 
 * A closed segment's ``.log`` never changes again, so it may be a hard link. So may its ``.index``,
-  ``.timeindex`` and the producer snapshots: a recovery may write them anew in place, but they are
+  ``.timeindex`` and the producer snapshots: a recovery may rewrite them in place, but they are
   derived, and a restore leaves out those that have changed.
-* ``.txnindex`` is copied: recovery writes it in place, and a start misses none that is gone.
+* ``.txnindex`` is copied: recovery writes it in place, and a start does not miss a deleted one.
 * The active segment's ``.log``, ``.index`` and ``.timeindex`` are copied up to the end of the
   moment; its ``.txnindex`` is left out: the start recovers this segment from its batches.
-* Newest first: what retention takes meanwhile is the oldest, and the rest is still a log.
+* Newest first: what retention deletes meanwhile is the oldest, and the rest is still a log.
 """
 
 from __future__ import annotations
@@ -322,7 +320,7 @@ class PartitionPlan:
 
 
 def is_derived(name: str) -> bool:
-    """Whether a start makes the file anew from the ``.log`` files when it is missing."""
+    """Whether a start rebuilds the file from the ``.log`` files when it is missing."""
     parsed = parse_segment_file(name)
     return parsed is not None and parsed.suffix in _DERIVED_SUFFIXES
 

@@ -6,11 +6,11 @@ and below the high watermark, and neither a power cut nor a recovery of the sour
 it. The files are taken after that, by another thread, under the names that the segments say they
 have. Meanwhile
 
-* appends go behind what was noted;
+* appends are written after what was noted;
 * retention takes segments below a log start that it has raised before: the backup begins later;
 * the cleaner publishes new segments before any file changes its name: whoever finds a captured
   segment published after its last file was taken has its files. One that is not published any more
-  is thrown away, and the partition captured anew; what was taken of the others stays.
+  is thrown away, and the partition is captured again; what was taken of the others is kept.
 
 Never writes to the source. One background thread.
 """

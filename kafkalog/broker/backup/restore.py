@@ -3,7 +3,7 @@
 Never links and never writes to the backup, so it can be restored again. With as many targets as the
 backup has log directories each gets one of them; with another number the partitions are spread by
 size. Every file is held against the manifest. A derived file (index, snapshot) that does not agree
-is left out, because the first start makes it anew; any other ends the restore.
+is left out, because the first start rebuilds it; any other ends the restore.
 
 Crash rule: all targets hold ``RESTORE_MARKER`` from before the first file until everything is
 durable, and the daemon starts on no such directory; they get their ``meta.properties`` last,

@@ -96,7 +96,7 @@ class CleanerLogs:
 def on_writer(logs: Logs, states: LogCleanerManager, log: UnifiedLog, call: Callable[[], T]) -> T:
     """Run a call of a clean on the log's writer, as CleanerHost has it.
 
-    A swap that was published is completed whoever waits for the log: half of one is no log.
+    A swap that was published is completed in any case: half of one is no log.
     """
 
     def unless_aborted() -> T | LogCleaningAborted:
@@ -214,7 +214,7 @@ class Cleaning(CleanerLogs):
             self.states.abort_cleaning(key)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The partition is served no more: return when nobody works on it, without a trace of it.
+        """The partition is no longer served: return when no thread works on it, and forget it.
 
         Its log must be out of the table before, so that no thread takes it again.
         """
@@ -397,7 +397,7 @@ class CleanerReport(NamedTuple):
 
 
 class CleanerHealth(NamedTuple):
-    """What of the cleaner needs somebody: threads that ended, logs left out for an error."""
+    """What of the cleaner needs an operator: dead threads, logs that failed."""
 
     dead_threads: Sequence[str]
     failed_logs: int
@@ -464,7 +464,7 @@ class CleaningOperations:
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def look(self, topic: str, partition: int) -> CleaningStatus | None:
-        """How one log stands with the cleaner; None: it is not compacted. May read indexes."""
+        """The cleaning status of one log; None: it is not compacted. May read indexes."""
         log = self._logs.log_of(topic, partition)
         if not log.config.is_compacted:
             return None

@@ -98,7 +98,7 @@ def past_clean(run: CleaningRun) -> PastClean:
 
 
 class Horizons(NamedTuple):
-    """Batches that the last clean of a log kept until later, and the first moment that one goes."""
+    """Batches that the last clean of a log kept until later, and when the first is deleted."""
 
     batches: int
     next_ms: int | None  # wall clock; None: none waits

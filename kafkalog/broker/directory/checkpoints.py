@@ -1,4 +1,4 @@
-"""Which offset of which log goes into which checkpoint file of its log directory.
+"""Checkpoints: which offsets of the logs are in which checkpoint file of their log directory.
 
 Owns the collecting; LogDir owns the files, the cleaner its offsets. Reads only what logs publish,
 so any thread may write (tasks, the flusher, cleaner threads, the shutdown). A partition that is not
@@ -71,7 +71,7 @@ class Checkpoints:
         }
         points = log_dir.read_checkpoint(RECOVERY_POINTS)
         for partition, entry in proofs.items():
-            # Else somebody who does not know our file has had the directory since.
+            # Else a Kafka, which does not know our file, has had the directory since.
             if points.get(partition, entry.end_offset) != entry.end_offset:
                 proofs[partition] = replace(entry, end_offset=None)
         self._proofs[log_dir.path] = proofs
@@ -168,7 +168,7 @@ class Checkpoints:
         """How far every log is durable; guarded, durable on return.
 
         Not raised to the log start as the published recovery point is: the start may not be in its
-        own checkpoint yet, and what lies between would then be served unchecked.
+        own checkpoint yet, and the records between would then be served unchecked.
         """
         self._write(log_dir, PROOFS, RECOVERY_POINTS)
 
@@ -177,7 +177,7 @@ class Checkpoints:
         self._write(log_dir, HIGH_WATERMARKS)
 
     def write_start_offsets(self, log_dir: LogDir) -> None:
-        """Start offsets that the first segment's name does not tell; guarded, durable on return."""
+        """Start offsets that differ from the first segment's name; guarded, durable on return."""
         self._write(log_dir, PROOFS, LOG_START_OFFSETS)
 
     def write_cleaner_offsets(self, log_dir: LogDir) -> None:
@@ -238,7 +238,7 @@ class Checkpoints:
         found = self.found(log_dir, name)
         unserved = self._unserved(log_dir)
         offsets = {partition: found[partition] for partition in unserved if partition in found}
-        # Of a copy on its way the current log's directory tells how far it is clean.
+        # How far a moving log is clean is in the checkpoint of its current directory.
         is_cleaners = name == CLEANER_OFFSETS
         logs = self._table.logs_in if is_cleaners else self._table.held_in
         for log in logs(log_dir.path):
@@ -315,9 +315,9 @@ def _checked(
 
 
 def checkpointed_start_offset(log: UnifiedLog) -> int | None:
-    """The start offset where it lies inside the first segment; None otherwise (Kafka).
+    """The start offset where it is inside the first segment; None otherwise (Kafka).
 
-    Differs from Kafka: told also while a power cut could bring deleted segments back.
+    Differs from Kafka: also while a power cut could bring deleted segments back.
     """
     start = log.log_start_offset
     is_untold = start > log.segments.first.base_offset

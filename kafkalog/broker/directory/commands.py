@@ -3,7 +3,7 @@
 A command is made and submitted on any thread, runs on the writer thread, and is completed
 (``complete``) on the thread that the CompletionSink chooses. It is a small mutable object on
 purpose: one allocation a request. A run does at most ``DIRECTORY_OPERATIONS_MAX`` directory
-operations and then asks to be queued again, so that appends behind it do not wait for mass work.
+operations and then asks to be queued again, so that later appends do not wait for mass work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Step(enum.Enum):
     """What the writer does with a command after a run."""
 
     DONE = "done"
-    AGAIN = "again"  # queue it behind what waits
+    AGAIN = "again"  # queue it after the commands that wait
     WAIT = "wait"  # the command registered itself with a sync and ends with it
 
 
@@ -94,7 +94,7 @@ class Command:
         raise AssertionError(f"{type(self).__name__} has no run")
 
     def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
-        """What the receiver is told when the sync that the command waited for failed."""
+        """The command's error when the sync that it waited for failed."""
         return fault
 
     def complete(self) -> None:
@@ -137,7 +137,7 @@ class AppendCommand(Command):
             self.result = log.append(records, synced=synced, expected_offset=self.expected_offset)
         except OSError as error:
             raise fault_of_write(error, log, writer.log_dir) from error
-        finally:  # the roll may have succeeded and the append behind it failed
+        finally:  # the roll may have succeeded and the append after it failed
             if log.segments.active is not active:
                 writer.request_flush_after_roll(log)
         if log.high_watermark != watermark:
@@ -283,7 +283,7 @@ class CallCommand(Command, Generic[T]):
 class EachCommand(Command):
     """Run many pieces of work with a few directory operations each, in slices; no result.
 
-    The first error ends it; what is done stays done.
+    The first error ends it; what was done is kept.
     """
 
     __slots__ = ("_slice", "_works")

@@ -1,13 +1,9 @@
-"""LogDirChanges: what of the log directories changes while they serve: cordons, the rate of moves.
+"""Log directories in operation: their cordons, the rate of moves between them, their contents.
 
-Joins the configuration to the directories and to the moves between them; owns no state. Under the
-topics lock, or before anything serves. Source: Kafka 4.3 (KIP-1066) for cordons, Kafka's
+``LogDirChanges`` applies the configuration to the directories and to the moves, under the lock of
+the registry or before anything serves. ``LogDirOperations`` is the part of the operation layer
+about log directories. Owns no state. Source: Kafka 4.3 (KIP-1066) for cordons, Kafka's
 ``DynamicReplicationConfig`` for the rate.
-
-LogDirOperations: what lies in the log directories, and moves of partitions between them.
-
-The part of the operation layer that is about log directories; ``Operations`` holds it. Errors are
-those of ``errors.py``.
 """
 
 from __future__ import annotations
@@ -60,7 +56,7 @@ class LogDirChanges:
     def validate(self, dynamic: Mapping[str, str]) -> None:
         """InvalidRequest when cordons are set that name no log directory.
 
-        What was stored before stays: a directory may have left ``log.dirs`` since.
+        What was stored before is kept: a directory may have left ``log.dirs`` since.
         """
         text = dynamic.get(CORDONED_KEY)
         config = self._logs.rules.log_dir_config(dynamic)
@@ -145,7 +141,7 @@ class LogDirOperations:
 
     @requires(Action.ALTER, Resource.CLUSTER)
     def cancel_move(self, topic: str, partition: int) -> MoveStatus:
-        """Give a move up; the partition stays where it is. UnknownMove."""
+        """Cancel a move; the partition is served where it is. UnknownMove."""
         return self._moves.cancel(topic, partition)
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)

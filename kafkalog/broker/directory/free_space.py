@@ -4,9 +4,9 @@ Owns the reserve ``log.dir.min.free.bytes``: appends end before the disk is real
 checkpoints, retention and deletions always have room. They end below the reserve, or when the disk
 said that it is full, and begin again by themselves when an eighth more than the reserve is free: a
 directory on the edge does not change its mind with every append. An append that alone would pass
-the reserve is refused, others are not; until there is more space that is told as a fault as well.
+the reserve is refused, others are not; until there is more space that is shown as a fault as well.
 
-What a disk lacks that says it is full may be something else than the bytes that it tells: inodes,
+A disk that says it is full may lack something else than the bytes that it reports: inodes,
 blocks of a quota, the last page. Appends are tried again all the same, and each time that the disk
 refuses something within a second after they came back they wait twice as long, up to half a minute.
 When it refuses later, appends went well in between: a disk that only lacks what a checkpoint needs.
@@ -87,8 +87,8 @@ class FreeSpace:
         self._retry_ns = 0  # appends do not come back before
         self._wait_ns = 0
         self._known = UNKNOWN_SPACE
-        # counted down by the writer thread, set by whoever measures; an append more or less between
-        # them is what the half is for
+        # counted down by the writer thread, set by the threads that measure; the half that is left
+        # covers an append between them
         self._unmeasured_bytes = 0
 
     @property
@@ -143,10 +143,10 @@ class FreeSpace:
             self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
 
     def _wait_longer(self, now_ns: int) -> None:
-        """A disk that was full, had space and is full again soon lacks what it does not tell."""
+        """A disk that was full, had space and is full again soon lacks what it does not report."""
         resumed_ns = self._resumed_ns
         if resumed_ns is None or now_ns - resumed_ns > _TRIAL_NS:
-            self._wait_ns = 0  # whoever looks first may find space
+            self._wait_ns = 0  # the next measurement may find space
         else:
             self._wait_ns = min(max(2 * self._wait_ns, _LOOK_INTERVAL_NS), _WAIT_MAX_NS)
 

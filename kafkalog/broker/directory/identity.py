@@ -2,13 +2,12 @@
 
 Each directory says in ``meta.properties`` its cluster, its node and its own ``directory.id``, under
 no checksum; the topic registry, which has one, remembers these of every directory that served, with
-its last path. So of one that is damaged or contradicts the others the registry tells what was
-written; what nothing proves keeps its directory out of service, alone. A directory that the
-registry does not know is not damaged but somebody else's: the start is refused, as Kafka refuses.
+its last path. So of one that is damaged or contradicts the others the registry says what was
+written; a directory that nothing proves is out of service, alone. A directory that the registry
+does not know is not damaged but another broker's: the start is refused, as Kafka refuses.
+``read_identity_files`` reads the two files, for tools.
 Source: Kafka's MetaPropertiesEnsemble.verify; Kafka takes a directory whose file cannot be parsed
 offline, and knows no repair.
-
-The two files by which a log directory is known, as they lie on the disk.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class IdentityPlan:
     """What is to be done with each log directory, by path; nothing for those that are whole.
 
     meta      what its meta.properties says from now on, and why it does not yet
-    registry  its registry is written anew from the newest whole copy
+    registry  its registry is rewritten from the newest whole copy
     unproven  why it cannot be used
     """
 
@@ -267,7 +266,7 @@ def _knows_node(
     found: Iterable[IdentityFiles],
     witness: RegistryState | None,
 ) -> bool:
-    """Whether somebody else says that the directories are of that node."""
+    """Whether another file says that the directories are of that node."""
     if witness is not None and witness.node_id is not None:
         return witness.node_id == node_id
     return any(
@@ -292,7 +291,7 @@ def is_rot_of(text: str, original: str) -> bool:
     """Whether a value is another one with a character or two changed.
 
     One that became a line end cuts the value, a line end that became another one adds to it; one
-    that became a blank in front of it or a backslash takes a character from it.
+    that became a blank before it or a backslash takes a character from it.
     """
     if original.startswith(text) or text.startswith(original):
         return text != original
@@ -324,7 +323,7 @@ def refusal(
     )
     command = doctor_command([each.path for each in found], node_id)
     return UnusableLogDirs(
-        f"{reasons}.{copies} Remedy: {command} . It writes anew what can be proven, keeps the "
+        f"{reasons}.{copies} Remedy: {command} . It rewrites what can be proven, keeps the "
         "damaged files beside the new ones, and says what is lost; --dry-run shows it first. Or "
         "restore the files from a backup.",
         log_dir=next(iter(unproven)),

@@ -1,16 +1,15 @@
-"""TopicQuotas: the topic config ``quota.bytes``, over all partitions of a topic in all directories.
+"""TopicQuotas and QueueBudget: the limits of what may be appended, and of what may wait for it.
 
-Owns what each such topic may still append. What counts is the bytes of its ``.log`` files, of
-segments that readers can still reach. Summing them for each append would cost a look at every
-segment: an append counts down what was left at the last sum, and the topic is summed again when
-that is used up. Refused, it is summed at most four times a second, so appends resume by themselves
-soon after retention, a deletion or compaction made room. In memory; a start sums anew.
+A topic config ``quota.bytes`` is over all partitions of the topic in all directories. What counts
+is the bytes of its ``.log`` files, of segments that readers can still reach. Summing them for each
+append would cost a look at every segment: an append counts down what was left at the last sum, and
+the topic is summed again when that is used up. Refused, it is summed at most four times a second,
+so that appends resume soon after retention, a deletion or compaction made room. In memory; a start
+sums again.
 
 Any writer thread, under one mutex that only topics with a quota take. Writers of several log
-directories append at once: what one of them is writing in the moment of another's sum is not in it,
-so that a topic may pass its quota by one write for each further directory.
-
-QueueBudget: how many bytes may wait in the queues of all writers together.
+directories append at once: what one of them is writing during another's sum is not in it, so that a
+topic may pass its quota by one write for each further directory.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ class TopicQuotas:
     def take(self, log: UnifiedLog, size_bytes: int) -> None:
         """Before an append of so many bytes to a log with a quota: QuotaExceeded when it passes it.
 
-        LargerThanQuota when nothing that goes could ever make room for it.
-        A write that fails later stays counted until the next sum.
+        LargerThanQuota when no deletion could ever make room for it.
+        A write that fails later is counted until the next sum.
         """
         topic, quota_bytes = log.topic_partition.topic, log.config.quota_bytes
         with self._mutex:

@@ -89,7 +89,7 @@ def read_root_file(filesystem: ReadFilesystem, path: str) -> bytes | None:
 
 
 def names_aside(path: str) -> itertools.chain[str]:
-    """Where what lies at ``path`` may be kept: not with ``-n``, which would be a partition."""
+    """Names under which the file at ``path`` may be kept: ``-n`` would be a partition."""
     first = f"{path}{ASIDE_SUFFIX}"
     return itertools.chain((first,), (f"{first}.{number}" for number in itertools.count(2)))
 
@@ -208,7 +208,7 @@ class LogDir:
             raise LogDirOffline(self._offline_reason, log_dir=self.path)
 
     def take_offline(self, reason: str, file: str | None = None) -> None:
-        """Mark it offline; the first call logs and tells the listeners, later ones do nothing.
+        """Mark it offline; the first call logs and calls the listeners, later ones do nothing.
 
         ``file``: what the failed call named, for the log alone; None when it named nothing.
         """
@@ -304,7 +304,7 @@ class LogDir:
         """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.
 
         Content written by Kafka is kept as it is when it is complete. True when a damaged file was
-        written anew from what ``prove`` was told; its bytes are kept.
+        rewritten from what ``prove`` was given; its bytes are kept.
         """
         if self._proven is not None:
             self._write_proven(*self._proven)
@@ -368,13 +368,13 @@ class LogDir:
             )
 
     def release(self) -> None:
-        """Unlock. The lock file stays, as Kafka's does."""
+        """Unlock. The lock file is kept, as Kafka's is."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def _refuse_half_restored(self) -> None:
-        """InvalidConfig: some of its partitions may be missing, and would be made anew, empty."""
+        """InvalidConfig: some of its partitions may be missing, and would be recreated empty."""
         if self._filesystem.exists(self._file(RESTORE_MARKER)):
             raise InvalidConfig(
                 f"A restore to {self.path} has not ended ({RESTORE_MARKER} is there). Wait for it; "
@@ -404,10 +404,10 @@ class LogDir:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Entries of a checkpoint file, of a damaged one those of its good lines. Guarded.
 
-        Each bad line is told at level error, at the first look only. A missing entry is always safe
-        for what is stored: a log without a recovery point is recovered from its start, one without
-        a start offset starts at its first segment. Differs from Kafka, which gives up the directory
-        or every entry; and so for a directory in the file's place, which the next start puts aside.
+        Each bad line is logged at level error, once. A missing entry is always safe for what is
+        stored: a log without a recovery point is recovered from its start, one without a start
+        offset starts at its first segment. Differs from Kafka, which gives up the directory or
+        every entry; and so for a directory in the file's place, which the next start puts aside.
         """
         data = self._read_checkpoint_file(name)
         if data is None:
@@ -423,7 +423,7 @@ class LogDir:
         return offsets
 
     def _read_checkpoint_file(self, name: str) -> bytes | None:
-        """Its content; None when it is missing, or a directory, which is told. Guarded."""
+        """Its content; None when it is missing, or a directory, which is logged. Guarded."""
         with self.guard():
             try:
                 return read_root_file(self._filesystem, self._file(name))
@@ -450,8 +450,8 @@ class LogDir:
     def read_proofs(self) -> dict[LogKey, CheckedOffsets]:
         """What ``kafkalog.checkpoint`` says of each log; guarded.
 
-        Nothing when it is missing, damaged (told at level error), of a later version or of another
-        directory: then nothing is proven, and the start goes on.
+        Nothing when it is missing, damaged (logged at level error), of a later version or of
+        another directory: then nothing is proven, and the start continues.
         """
         path, data = self._file(PROOFS), self._read_checkpoint_file(PROOFS)
         if data is None:
@@ -475,7 +475,7 @@ class LogDir:
 
         By name, in the order in which they are renamed; ``kafkalog.checkpoint`` only where it
         changes. Collecting happens under the lock of the writing: a slow writer cannot put an older
-        state over a newer one that somebody was told is durable.
+        state over a newer one that was reported as durable.
         """
         with self.guard(), self._checkpoint_mutex:
             files = dict(collect())

@@ -112,7 +112,7 @@ class LogDirRepair:
                 yield step, kept
 
     def log_dir_of(self, file: str) -> LogDir:
-        """The directory in whose root a file lies."""
+        """The directory in whose root a file is."""
         parent = file.rpartition("/")[0]
         return next(log_dir for log_dir in self.log_dirs if log_dir.path == parent)
 
@@ -155,7 +155,7 @@ def repair_registries(repair: LogDirRepair) -> Iterator[RepairStep]:
             doubts[path] = doubt
         else:
             reasons[path] = (
-                f"it is damaged ({copy.reason}): written anew from the newest whole copy, nothing"
+                f"it is damaged ({copy.reason}): rewritten from the newest whole copy, nothing"
                 " is lost"
             )
     if doubts:
@@ -180,10 +180,10 @@ def _absent(repair: LogDirRepair, state: RegistryState) -> Iterator[str]:
 
 
 def _rebuilt(repair: LogDirRepair, base: RegistryState | None) -> tuple[RegistryState, str]:
-    """A generation above any that is shown, which knows every partition that lies there.
+    """A generation above any that is shown, which knows every partition that was found.
 
     Topics that ``base`` does not know get their names, ids and partition counts from the partition
-    directories, and the overrides of adopted ones; producer ids go on far behind those given.
+    directories, and the overrides of adopted ones; producer ids continue far above those given.
     """
     state = base or RegistryState()
     found = [
@@ -250,7 +250,7 @@ def repair_identities(repair: LogDirRepair) -> Iterator[RepairStep]:
         return
     now_ms = repair.clock.wall_ms()
     for path, (meta, reason) in plan.meta.items():
-        message = f"it is damaged ({reason}): written anew with the ids that the registry proves"
+        message = f"it is damaged ({reason}): rewritten with the ids that the registry proves"
         data = encode_meta_properties(meta, now_ms)
         yield RepairStep(f"{path}/{META_PROPERTIES}", message, data)
     for path in plan.unproven:
@@ -275,7 +275,7 @@ def _accepted_identity(repair: LogDirRepair, path: str, cluster_id: str | None) 
             f"--cluster-id {known or 'ID'}" + (f" ({hint})" if known else ""),
         )
     directory_id = _shown_directory_id(text)
-    message = f"it is damaged: written anew with the cluster.id that you gave, {accepted}, and "
+    message = f"it is damaged: rewritten with the cluster.id that you gave, {accepted}, and "
     if directory_id is None:
         directory_id = repair.new_id()
         message += "a new directory.id, which a Kafka that gets the directory back does not know"

@@ -1,4 +1,4 @@
-"""What the threads of a log directory tell the metrics: that they turn, and how long appends took.
+"""ThreadMetrics: heartbeats of the threads of a log directory, and how long appends took.
 
 Owns no thread; each instance belongs to one. A thread that has nothing to do is woken every ten
 seconds by the metrics task, so an old heartbeat means a thread that hangs, never an idle one. Cost:
@@ -44,7 +44,7 @@ class ThreadMetrics:
         return self._clock.monotonic_ns()
 
     def beat(self) -> None:
-        """The thread turned; told at most once a second."""
+        """The thread is alive; published at most once a second."""
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._next_beat_ns:
             self._next_beat_ns = now_ns + _BEAT_INTERVAL_NS

@@ -1,6 +1,6 @@
 """LogDirUnit: a log directory with its threads and the runtime that its logs get.
 
-Owns nothing of its own; bundles what belongs to one entry of ``log.dirs``.
+Owns nothing; bundles what belongs to one entry of ``log.dirs``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def drain_barrier(units: Iterable[LogDirUnit]) -> None:
 
 
 def _do_nothing() -> None:
-    """What waits in a writer's queue behind everything that was there."""
+    """The last command of a writer's queue at that time."""
 
 
 def make_unit(

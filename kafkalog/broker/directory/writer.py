@@ -1,26 +1,18 @@
 """LogDirWriter: the single writer of a log directory.
 
 Owns every mutation of every partition below the directory: commands run here one after another, so
-no partition has a lock and queue order is offset order. Never syncs: what must be durable goes to
-the directory's flusher and its outcome comes back as a command. ``drain_once`` is the loop body.
+no partition has a lock and queue order is offset order. Never syncs: what must be durable is given
+to the directory's flusher and its outcome comes back as a command. ``drain_once`` is the loop body.
 
-Group commit: a log (or the start-offset checkpoint) has at most one sync under way. Commands that
+Group commit: a log, or a checkpoint of the directory, has at most one sync under way. Commands that
 come meanwhile are written at once and share the next one, which is planned when the first returns.
-A sync therefore serves exactly the commands that were written before it was planned. Plain appends
-that stand together in the queue share a write too (``append_runs``).
+A sync therefore serves exactly the commands that were written before it was planned.
+
+Group append: plain appends that are adjacent in the queue are sorted by log and share a write.
+Between two logs no order was promised, within one it is the queue's. Any other command ends the
+run.
 
 Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the writer thread.
-
-Append commands that stand together in a writer's queue: which of them may share a write.
-
-Owns nothing. A run is a stretch of the queue that holds plain appends alone, sorted by log: between
-two logs no order was promised, within one it is the queue's. Any other command ends the run.
-Writer thread.
-
-What a writer has made durable for many waiters: one log's files, or the start-offset checkpoint.
-
-Owns no thread and does no I/O: ``plan`` gives the blocking work to whoever submits it to the
-flusher, ``completed`` takes its success back. Writer thread.
 """
 
 from __future__ import annotations
@@ -128,7 +120,7 @@ class StartOffsetFiles(Protocol):
     """What keeps the log starts of a directory; each durable on return, guarded."""
 
     def write_start_offsets(self, log_dir: LogDir) -> None:
-        """Both files: somebody was told, or will be, that records are gone."""
+        """Both files: a client knows, or will know, that records are gone."""
         ...
 
     def write_proofs(self, log_dir: LogDir) -> None:
@@ -167,7 +159,7 @@ class CheckpointSync:
         self._write = write
 
     def plan(self) -> Callable[[], None] | None:
-        """Always dirty: somebody asked."""
+        """Always dirty: a command asked for it."""
         return self._write
 
     def completed(self, writer: LogDirWriter) -> None:
@@ -275,7 +267,7 @@ class LogDirWriter:
     def stop(self) -> None:
         """Refuse new commands, run the queued ones with their syncs, then end the thread.
 
-        A command that slipped in behind the last look is answered with NotReady.
+        A command that was queued after the last look is answered with NotReady.
         """
         self._is_stopping = True
         self._signal.set()
@@ -307,7 +299,7 @@ class LogDirWriter:
         return cast("T", self.run(CallCommand(work)))
 
     def run(self, command: Command) -> object:
-        """Submit a command without a receiver of its own and wait for its result or error.
+        """Submit a command that has no receiver and wait for its result or error.
 
         Such a command is completed by the writer thread itself, never through the sink. It carries
         no payload and is never refused for want of room: what it belongs to may be durable already.
@@ -330,7 +322,7 @@ class LogDirWriter:
     # ---- for commands, on the writer thread
 
     def retire(self, logs: Sequence[UnifiedLog]) -> None:
-        """The logs' topic is deleted: commands that were queued behind that are refused."""
+        """The logs' topic is deleted: commands that are queued after that are refused."""
         for log in logs:
             log.refusal = partial(_deleted, log.topic_partition.topic)
             self.note_advanced(log)  # who waits for its records learns it now
@@ -358,7 +350,7 @@ class LogDirWriter:
         self._wait(log, state, command)
 
     def request_flush_after_roll(self, log: UnifiedLog) -> None:
-        """The ``flush-log`` of a roll: closed segments become durable soon; nobody waits."""
+        """The ``flush-log`` of a roll: closed segments become durable soon; no command waits."""
         self._wanted[log] = self._log_state(log)
 
     def wait_for_start_offsets(self, command: Command) -> None:
@@ -556,14 +548,14 @@ class LogDirWriter:
             finished = [command for command in finished if not command.is_internal]
         if finished:
             self._meter.observe(finished)
-        # Counted before: whoever waits for the end of a topic forgets what was counted of it.
+        # Counted before: a caller that waits for the end of a topic forgets its counts.
         for command in internal:
             command.complete()
         if finished or advanced:
             self._sink.deliver(finished, advanced)
 
     def _fail_everything(self) -> None:
-        """The directory is offline: nobody waits for a sync any more, handles are dropped."""
+        """The directory is offline: no command waits for a sync any more, handles are dropped."""
         error = LogDirOffline(str(self.log_dir.offline_reason), log_dir=self.log_dir.path)
         for state in self._syncs.values():
             self._end_waiters(state.covered, error)
@@ -594,7 +586,7 @@ class LogDirWriter:
             self._signal.set()
 
     def _run(self) -> None:
-        """Thread body: drain until told to stop and nothing is left."""
+        """Thread body: drain until a stop is requested and nothing is left."""
         while True:
             self.drain_once()
             if self._queue:

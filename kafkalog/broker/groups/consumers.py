@@ -1,22 +1,17 @@
-"""Consumer: one member of a group: what it asked for, what it was given, where it stands.
+"""Consumers: the members of groups, their subscriptions, assignments and positions.
 
-Owns positions. A position is the next offset to deliver; it is the group's commit, else what
-``auto.offset.reset`` says, from the moment of the assignment on. It moves when an answer was
-written, and moves back when that answer turns out to be lost: records may come twice, never not at
-all. Owned by the event loop; never blocks.
+Owns the members, their assignment and their expiry. Everything is in memory and lives with the
+process; the commits outlive it (``groups/offsets``). There is one node, so a rebalance is a
+function call: it runs when a member subscribes, leaves or expires, and when a topic is created,
+grown or deleted, and the next poll already has its result. ``assign_ranges`` is Kafka's range
+assignment.
 
-ConsumerGroups: who reads what in which group, and up to where each member has come.
+A position is the next offset to deliver: the group's commit, else what ``auto.offset.reset`` says,
+from the assignment on. It moves when an answer was written, and moves back when that answer turns
+out to be lost: records may come twice, never not at all.
 
-Owns the members of the groups (``consumer.py`` is one of them), their assignment and their expiry.
-Everything is in memory and lives with the process; what outlives it are the commits
-(``group_offsets.py``). There is one node, so a rebalance is a function call: it runs when a member
-subscribes, leaves or expires, and when a topic appears, grows or goes, and the next poll already
-has its result. Owned by one thread, the event loop, but for ``used_ms``. Never blocks.
-Source: Kafka 4.1 ``RangeAssignor``, ``ConsumerCoordinator``; http-api.md 3.4.
-
-Which member of a group reads which partition: Kafka's range assignment, and topic patterns.
-
-Pure. Source: Kafka 4.1 ``RangeAssignor`` (members without a rack).
+Owned by the event loop, but for ``used_ms``. Never blocks. Source: Kafka 4.1 ``RangeAssignor``
+(members without a rack), ``ConsumerCoordinator``; http-api.md 3.4.
 """
 
 from __future__ import annotations
@@ -87,7 +82,7 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What one answer held: (position before, position behind) of each partition.
+    """What one answer held: (position before, position after) of each partition.
 
     was_lost    whether its client cannot have got it all; asked at the next request
     via         the connection: another request on it says that the client got it all
@@ -190,7 +185,7 @@ class Consumer:
         self.assign(())
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """By the group: what it keeps goes on, what is new begins where the group or reset says."""
+        """By the group: what it had keeps its position, the rest begins at the commit or reset."""
         kept = self._positions
         self._positions = {at: kept.get(at) for at in partitions}
         self._look_up_positions()
@@ -205,7 +200,7 @@ class Consumer:
         self._is_manual = bool(partitions)
         self.assign(partitions)
 
-    # ---- where it stands
+    # ---- its positions
 
     def _look_up_positions(self) -> None:
         """As far as it is known now: groups may still be loaded, directories be offline."""
@@ -448,7 +443,7 @@ class ConsumerGroups:
 
     @requires(Action.READ, Resource.GROUP, "group")
     def find(self, group: str, name: str) -> Consumer:
-        """A member, whose idle time begins anew; its assignment is up to date. UnknownConsumer."""
+        """A member, whose idle time begins again; its assignment is up to date. UnknownConsumer."""
         self._sweep()
         found = self._groups.get(group)
         consumer = found.members.get(name) if found is not None else None
@@ -474,7 +469,7 @@ class ConsumerGroups:
         *,
         sees: Callable[[str], bool] = _sees_all,
     ) -> None:
-        """Read these topics, or those that match; the group is dealt out anew.
+        """Read these topics, or those that match; the group is rebalanced.
 
         A pattern matches no topic that the subscriber may not describe, as in Kafka, where its
         metadata lacks them; rules that change count from the next subscription on.
@@ -510,7 +505,7 @@ class ConsumerGroups:
     # ---- parts
 
     def _sweep(self) -> None:
-        """Take away members that nobody used for ``consumer.instance.timeout.ms``."""
+        """Remove members that were not used for ``consumer.instance.timeout.ms``."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < self._next_sweep_ns:
             return
@@ -536,7 +531,7 @@ class ConsumerGroups:
             del self._groups[group.name]
 
     def _follow_topics(self, group: Group) -> None:
-        """Deal out anew when a topic appeared, grew or went since."""
+        """Rebalance when a topic was created, grown or deleted since."""
         if group.seen is not self._registry.state:
             self._rebalance(group)
 

@@ -48,7 +48,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records behind the commit, never negative."""
+        """Records after the commit, never negative."""
         if self.log_end_offset is None:
             return None
         return max(0, self.log_end_offset - self.committed.offset)

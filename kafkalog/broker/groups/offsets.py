@@ -1,22 +1,19 @@
 """GroupOffsets: how far groups have come, as records of the compacted `__consumer_offsets`.
 
-Owns the topic (made at the first commit), what is read of it at the start, commits, and what goes:
-commits of deleted topics, of groups that are deleted, and of those that nobody used for
-``offsets.retention.minutes``. Knows no members: ``consumer_groups.py`` does. A commit is one batch
+Owns the topic (created at the first commit), its replay at the start, commits, and their deletion:
+of deleted topics, of deleted groups, and of groups that were not used for
+``offsets.retention.minutes``. Knows no members: ``groups/consumers`` does. A commit is one batch
 appended to the partition that the group's name gives, not through the checks for clients, and
-counts when that is as durable as ``offsets.commit.required.acks`` asks; the answer comes then.
+counts when it is as durable as ``offsets.commit.required.acks`` asks; the answer comes then.
 
-A partition's commits are changed by one thread alone, the one that completes commands, in the order
-of the log. Others read whole dictionaries. What decides on what is there (expiry, deletions) does
-so under the mutex under which commits are queued, and leaves alone what is still on its way.
+A partition's commits are changed by the one thread that completes commands, in the order of the
+log; other threads read whole dictionaries. Expiry and deletion decide under the mutex under which
+commits are queued, and leave alone what is in flight.
+
+In the replay, commits that a producer sent in a transaction count when its marker says so, and not
+at all when it was aborted or never ended. Keys of other kinds are Kafka's and are skipped; a record
+that breaks the format is logged and skipped.
 Source: Kafka 4.1 GroupCoordinatorService, OffsetMetadataManager.
-
-GroupOffsetsReplay: what the records of one partition of `__consumer_offsets` add up to.
-
-Owns the order of transactions: commits that a producer sent in one count when its marker says so,
-and not at all when it was aborted or never ended. Keys of other kinds are Kafka's and are passed
-over; a record that breaks the format is logged and passed over. No disk, one thread.
-Source: Kafka 4.1 OffsetMetadataManager.replay, replayEndTransactionMarker.
 """
 
 from __future__ import annotations
@@ -173,7 +170,7 @@ class Shard:
 
 
 def is_expired(committed: CommittedOffset, used_ms: int, now_ms: int, retention_ms: int) -> bool:
-    """Whether a commit goes: at its own expiry, else retention_ms after its group's last use.
+    """Whether a commit expired: at its own expiry, else retention_ms after its group's last use.
 
     used_ms     wall clock when the group last had members; 0: not since the start
     """
@@ -380,7 +377,7 @@ class GroupOffsets:
                 faults.append(error)
                 done.set()
 
-            with self._mutex:  # again: they may have been committed anew
+            with self._mutex:  # again: they may have been committed meanwhile
                 doomed = [key for key in some if is_doomed(shard, key)]
                 if not doomed:
                     continue
@@ -476,7 +473,7 @@ class GroupOffsets:
                 self._loading.discard(number)
 
     def _replay(self, log: UnifiedLog, shard: Shard) -> None:
-        """All records from the log start; no commit is taken meanwhile, so the end stands."""
+        """All records from the log start; no commit is taken meanwhile, so the end is fixed."""
         replay = GroupOffsetsReplay(shard.apply)
         log_dir = self._logs.unit_of(log).log_dir
         offset = log.log_start_offset

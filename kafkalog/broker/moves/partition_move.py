@@ -1,26 +1,23 @@
-"""PartitionMove: one partition on its way to another log directory, step by step.
+"""PartitionMove: the move of one partition to another log directory, step by step.
 
-Kafka's protocol: the copy lies in the target as ``topic-partition.<id>-future`` and is filled from
+Kafka's protocol: the copy is in the target as ``topic-partition.<id>-future`` and is filled from
 the current log, which serves meanwhile. Then appends are held (503, nothing is lost), the rest is
 copied and made durable, and the names change. Owns the state of the move; each log is changed on
 the writer of its own directory, the steps run on the thread of the target (``partition_moves``).
 
-| step | durable before the next one | a crash behind it leaves |
+| step | durable before the next one | a crash after it leaves |
 |---|---|---|
-| copy, inherit, flush | all of the copy | the current log; the copy is filled on |
+| copy, inherit, flush | all of the copy | the current log; the copy is continued |
 | checkpoints of the target | log start and recovery point of the copy | the same |
 | current -> ``<id>-delete`` | that name | the copy: its id is that of the ``-delete`` |
 | copy -> ``topic-partition`` | that name | the copy |
-| table, checkpoints | | the copy; appends go on |
+| table, checkpoints | | the copy; appends continue |
 
 Differs from Kafka, which renames the copy first: a crash then leaves the partition in two
 directories and a broker that refuses to start.
 Source: Kafka 4.1 ReplicaAlterLogDirsThread, Partition, LogManager.replaceCurrentWithFutureLog.
 
-The next step of a partition's move to another log directory.
-
-Pure: the ends of the current log and of the copy in, one step out. Source: Kafka's
-ReplicaAlterLogDirsThread and Partition.maybeReplaceCurrentWithFutureReplica.
+``next_step`` decides from the ends of the two logs. Pure.
 """
 
 from __future__ import annotations
@@ -121,7 +118,7 @@ class FillCommand(Command):
 
 
 class HoldCommand(Command):
-    """Refuse what is behind this in the queue; ends when all that was appended is durable."""
+    """Refuse what is queued after this; ends when all that was appended is durable."""
 
     __slots__ = ("_log",)
 
@@ -130,7 +127,7 @@ class HoldCommand(Command):
         self._log = log
 
     def run(self, writer: WriterContext) -> Step:
-        """Who waits for a flush is answered before the log goes."""
+        """Commands that wait for a flush are answered before the log is retired."""
         writer.refuse_retired(self._log)
         self._log.refusal = partial(_moving, self._log.topic_partition)
         writer.wait_for_flush(self._log, self)
@@ -278,12 +275,12 @@ class PartitionMove:
     def _take(self, future: UnifiedLog) -> None:
         self.future = future
         self._logs.table.add_future(future)
-        # Behind the table: no clean begins while the log has a copy, and none goes on.
+        # After the table: no clean begins or continues while the log has a copy.
         self._states.abort_cleaning(self.topic_partition)
         self._checkpoints.settle_future(self.target.log_dir, self.topic_partition)
 
     def _load(self, found_at_end: int) -> None:
-        """Load the copy that the start found; it goes when it is not the log's beginning."""
+        """Load the copy that the start found; it is deleted unless it is the log's beginning."""
         topic = self._logs.registered(self.topic_partition.topic)
         path = f"{self.target.log_dir.path}/{self._future_name}"
         future = self._loading.load_future(self.target, self.topic_partition, topic, path)
@@ -321,9 +318,9 @@ class PartitionMove:
                     self.target.writer.call(partial(future.truncate_fully_and_start_at, start))
                 piece = future_log.read_slice(current, future.log_end_offset, SLICE_BYTES)
         except OffsetBelowLogStart:
-            return 0  # deleted this moment: the next turn begins behind
+            return 0  # just deleted: the next step begins after it
         if future.log_end_offset < current.log_start_offset != log_start_offset:
-            return 0  # too: the slice may begin behind what the copy would have to hold
+            return 0  # too: the slice may begin after what the copy would have to hold
         self.target.writer.run(FillCommand(future, piece))
         size_bytes = 0 if piece.records is None else piece.records.size_bytes
         self._unflushed_bytes += size_bytes
@@ -386,7 +383,7 @@ class PartitionMove:
             raise
 
     def _rename_durably(self, unit: LogDirUnit, log: UnifiedLog, name: str) -> None:
-        """On the writer. A name that could not be synced goes back, and the directory offline."""
+        """On the writer. When the sync fails the name is restored, the directory taken offline."""
         before = log.directory.rpartition("/")[2]
 
         def rename() -> None:
@@ -401,7 +398,7 @@ class PartitionMove:
         unit.writer.call(rename)
 
     def _retire(self, current: UnifiedLog) -> None:
-        """The old directory goes; the checkpoints of both say what is true now."""
+        """Delete the old directory; the checkpoints of both say what is true now."""
         self._context.deletion.add(self.source.log_dir, current.directory, current)
         self._checkpoints.note_removal(self.source.log_dir)
         for unit in (self.target, self.source):
@@ -438,9 +435,9 @@ class PartitionMove:
             self._log_left_over(fault)
 
     def _mark_deleted(self, future: UnifiedLog) -> None:
-        """On the writer: nothing is appended behind this.
+        """On the writer: nothing is appended after this.
 
-        The name has an id of its own: with the move's it would tell that the next copy is complete.
+        The name has a new id: the move's would say that the next copy is complete.
         """
         future.refusal = partial(_moving, self.topic_partition)
         future.rename_dir(self._abandoned_name())

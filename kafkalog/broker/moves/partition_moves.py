@@ -85,7 +85,7 @@ class PartitionMoves:
     def start(self, topic: str, partition: int, path: str) -> MoveStatus:
         """Begin to move a partition into the log directory at ``path``; it is copied later.
 
-        The copy is there on return, empty and durable: a restart goes on with the move.
+        The copy is there on return, empty and durable: a restart continues the move.
         UnknownTopic, UnknownPartition, LogDirNotFound, LogDirOffline (either directory),
         InvalidReplicaAssignment (cordoned, or its log start is disputed), InvalidTopicName (too
         long for ``-future``), NotReady.
@@ -110,7 +110,7 @@ class PartitionMoves:
                 self._end(before, f"the partition is to go to {path}")
             if target is source:
                 return self._nothing_to_do(own, source)
-            if log.disputed_start_offset is not None:  # the copy would lack what lies between
+            if log.disputed_start_offset is not None:  # the copy would lack the records between
                 raise InvalidReplicaAssignment(
                     f"Partition {own} is not moved while it is disputed where it starts: at "
                     f"{log.log_start_offset} or at {log.disputed_start_offset}",
@@ -143,7 +143,7 @@ class PartitionMoves:
         )
 
     def cancel(self, topic: str, partition: int) -> MoveStatus:
-        """Give a move up: its copy goes, the partition stays where it is. UnknownMove, NotReady."""
+        """Cancel a move: its copy is deleted, the partition is served where it is. UnknownMove."""
         with self._registry.edit():
             move = self._moves.get(TopicPartition(topic, partition))
             if move is None or (move.is_over and move.future is None):
@@ -262,7 +262,7 @@ class PartitionMoves:
             self._enqueue(move)
 
     def stop(self) -> None:
-        """No further steps; returns when none runs. What was copied stays."""
+        """No further steps; returns when none runs. What was copied is kept."""
         self._is_stopping = True
         self._loading.is_stopped = True  # also the load of a copy that the start found
         with self._mutex:
@@ -316,7 +316,7 @@ class PartitionMoves:
         try:
             copied_bytes = move.step()
         except LoadStopped:
-            self._is_stopping = True  # the daemon does: the next start goes on with the move
+            self._is_stopping = True  # so does the daemon: the next start continues the move
         except KafkalogError as error:
             self._fail(move, error)
         else:

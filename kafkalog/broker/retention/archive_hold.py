@@ -2,9 +2,9 @@
 
 Owns the rule that an archived offset only rises, never above the high watermark, and that what lies
 below it is durable before it counts: a power cut then cannot take from the log what the archive has
-and give its offsets to other records. The number itself lies in the topic registry, beside the
+and give its offsets to other records. The number is in the topic registry, beside the
 topic's configs: it is in every log directory, moves and is backed up with the topic, and a topic
-that is made anew begins at 0.
+that is recreated begins at 0.
 
 A load that lost the end of a log all the same (damage, an unflushed directory that was copied)
 leaves the archive ahead of it: the offset is then lowered to the log end, because the records that
@@ -67,7 +67,7 @@ class ArchivedOffsets:
     # ---- look-ups, any thread
 
     def offset_of(self, topic_partition: TopicPartition) -> int:
-        """Below it everything is archived; 0 of a partition that nobody archived."""
+        """Below it everything is archived; 0 of a partition that was never archived."""
         topic = self._registry.topics.get(topic_partition.topic)
         offset = 0 if topic is None else topic.archived_offsets.get(topic_partition.partition, 0)
         return min(offset, self._lowered.get(topic_partition, offset))
@@ -132,7 +132,7 @@ class ArchivedOffsets:
     def lower_to_ends(self, topics: Iterable[RegisteredTopic]) -> None:
         """After a load, under the lock of the registry: no archived offset is above its log's end.
 
-        A registry that cannot be written is told in the log; the lower offset counts all the same
+        A registry that cannot be written is logged; the lower offset counts all the same
         until the next load.
         """
         for topic in topics:
@@ -177,7 +177,7 @@ class ArchivedOffsets:
 
 
 def _check_bounds(log: UnifiedLog, offset: int) -> None:
-    """What readers do not see yet nobody can have archived; OffsetAboveHighWatermark."""
+    """No archive can have what readers do not see yet; OffsetAboveHighWatermark."""
     if offset > log.high_watermark:
         raise OffsetAboveHighWatermark(
             f"The archived offset {offset} of {log.topic_partition} is above the high watermark "

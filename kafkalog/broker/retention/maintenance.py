@@ -1,4 +1,4 @@
-"""What an operator asks of one log by hand: how it stands, a roll, a flush, a segment's file.
+"""What an operator asks of one log by hand: its state, a roll, a flush, a segment's file.
 
 Owns nothing. ``describe`` looks at published facts; the rest waits for the log's writer or the disk
 and is not for the event loop.
@@ -161,7 +161,7 @@ class LogMaintenance:
     def accept_loss(self, log: UnifiedLog, lost: LostRange) -> Losses:
         """Make a lost range a gap like any other, durable on return; again changes nothing.
 
-        InvalidRequest for what is not one of the lost ranges, or lies in the active segment, which
+        InvalidRequest for what is not one of the lost ranges, or is in the active segment, which
         the next start has to end; StorageFault: nothing was accepted.
         Crash: it is accepted or not.
         """

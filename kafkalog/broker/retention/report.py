@@ -1,4 +1,4 @@
-"""Retention for people: why each segment is still here, when it goes, and what a pass would do.
+"""Retention explained: why each segment is retained, until when, and what a pass would delete.
 
 Owns no rule: the answers are the planner's and its forecast's over the facts of now. All calls may
 read indexes, so none is for the event loop. KafkalogError as ``Retention.retain`` has it.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.log.retention.plan import LogFacts, RetentionPolicy
     from kafkalog.log.unified_log import UnifiedLog
 
-# Stands in where no task runs: every moment that is made of it is taken out again.
+# A placeholder where no task runs: times that follow from it are removed again.
 _NO_CHECKS = Schedule(None, 1, 0)
 
 
@@ -69,9 +69,9 @@ class RetentionOutcome(NamedTuple):
 
 
 class RetentionSimulation(NamedTuple):
-    """What goes between two moments under a configuration, and what is left then.
+    """What is deleted between two times under a configuration, and what is left then.
 
-    schedule    None: no task would look at the log, nothing goes
+    schedule    None: no task would check the log, nothing is deleted
     """
 
     start_ms: int
@@ -208,7 +208,7 @@ class RetentionReport:
     ) -> RetentionSimulation:
         """The segments of now under ``config`` from start_ms (None: now) on; no append.
 
-        most    the oldest that go, so many at most: no pass behind these is planned, and what is
+        most    the oldest that are deleted, at most: no pass after these is planned, and what is
                 left is what they leave; None: all
         """
         now_ms = self._clock.wall_ms()

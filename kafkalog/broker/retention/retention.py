@@ -1,15 +1,16 @@
 """Retention: the task ``kafka-log-retention`` and one pass over one log.
 
-Owns when a pass runs and what holds it back; what goes is ``log/retention/plan``'s. The task plans
-on its own thread from published facts, so that a pass with nothing to do costs the writers nothing;
-where something goes, the log's writer takes the three steps of ``retention_pass``, each as a
-command, and deletes some segments a turn. Logs with ``compact`` in their policy are left to the
-cleaner's threads, as in Kafka; the others are paused for those threads during their pass, as a
-change of the policy could let them in.
+Owns when a pass runs and what holds it back; what is deleted is decided by ``log/retention/plan``.
+The task plans on its own thread from published facts, so that a pass with nothing to do costs the
+writers nothing. Where something is to be deleted, the log's writer takes the three steps of
+``log/retention/execute``, each as a command, and deletes a slice of segments at a time. A deletion
+is planned twice: before, and by the second step on what the log holds then. Logs with ``compact``
+in their policy are left to the cleaner's threads, as in Kafka; the others are paused for those
+threads during their pass, because a change of the policy could let them in.
 
 Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
-``retention.ms`` since the check before, nothing of that log goes in this check. The cleaner's
-threads look every few seconds, so what they see holds for the period of the task.
+``retention.ms`` since the check before, nothing of that log is deleted in this check. The cleaner's
+threads check every few seconds, so a jump that they see counts for the period of the task.
 Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
 """
 
@@ -121,7 +122,7 @@ class RaiseStartCommand(Command):
 
 
 class FinishCommand(Command):
-    """The last step: delete what lies below the log start; result: what went."""
+    """The last step: delete what is below the log start; result: what was deleted."""
 
     __slots__ = ("_deleted", "_log")
 
@@ -182,7 +183,7 @@ class Retention:
         return planned
 
     def note_held(self, log: UnifiedLog, planned: RetentionPlan) -> None:
-        """Whoever planned a pass tells what a hold keeps from it: see ``held_of``."""
+        """A pass was planned: note what a hold keeps from it, see ``held_of``."""
         found = [log.segments.get(each.base_offset) for each in planned.held]
         sizes = [each.size_bytes for each in found if each is not None]  # else it went meanwhile
         if sizes:
@@ -320,7 +321,7 @@ class Retention:
         return count
 
     def _retain_paused(self, log: UnifiedLog) -> int:
-        """How many segments went; none while somebody else owns the log."""
+        """How many segments were deleted; none while another thread owns the log."""
         planned = self.plan_of(log)
         if not planned.deletions or not self._states.try_pause(log.topic_partition):
             return 0

@@ -191,7 +191,7 @@ class DirectoryLoading:
         try:
             return self.load(unit, partition.topic_partition, topic, path, was_clean=False)
         except LoadStopped:
-            return None  # it stays what it is
+            return None  # it is still out of service
 
     def _note_start(self, log_dir: LogDir) -> None:
         """Two files say different things of a log's start. Any recovery thread."""
@@ -210,7 +210,7 @@ class DirectoryLoading:
         directory: str,
         remedy: str | None = None,
     ) -> None:
-        """Do not serve the partition and tell the operator, unless it has been told."""
+        """Do not serve the partition; logged once."""
         before = self._table.find_fault(topic_partition)
         if before is None or type(before.fault) is not type(fault):
             _log.error(
@@ -229,7 +229,7 @@ class DirectoryLoading:
         self._table.add_fault(topic_partition, fault, directory)
 
     def refuse(self, partition: FoundPartition, topic: RegisteredTopic) -> None:
-        """Out of service: the directory lies in the partition's place under another topic's id."""
+        """Out of service: the partition's directory has another topic's id."""
         assert partition.topic_id is not None, "a directory without an id goes by its name"
         metadata = f"{partition.path}/{PARTITION_METADATA}"
         found, expected = encode_id(partition.topic_id), encode_id(topic.topic_id)
@@ -243,7 +243,7 @@ class DirectoryLoading:
             partition.path,
             "Stop the daemon. If the records are this topic's, restore the file or delete it and "
             "start; if not, move the directory away and start with create.missing.partitions=true "
-            "(the partition is then made anew, empty).",
+            "(the partition is then recreated, empty).",
         )
 
     def _refuse_config(
@@ -361,7 +361,7 @@ class DirectoryLoading:
         )
 
     def _ensure_metadata(self, path: str, topic: RegisteredTopic) -> None:
-        """The topic's id in a directory that has none, or one that nobody can read."""
+        """Write the topic's id into a directory that has none, or one that is not readable."""
         metadata = f"{path}/{PARTITION_METADATA}"
         if self._filesystem.exists(metadata):
             try:
@@ -392,7 +392,7 @@ class DirectoryLoading:
         """The log of a directory; sole replica: the high watermark is the log end.
 
         ``was_cleaned``: compaction left gaps, whatever the topic's policy is by now.
-        What was recovered behind the recovery point is made durable first: it may be in the page
+        What was recovered after the recovery point is made durable first: it may be in the page
         cache of a process that was killed only, and from here on it is readable.
         """
         config = self._config
@@ -455,7 +455,7 @@ class _UnitLoader:
                 self._loading._checkpoints.settle(self._unit.log_dir, partition.topic_partition)
                 self._loading._progress.log_done(self._unit.log_dir, log, started_ns)
         except LoadStopped:
-            return  # not settled: what the checkpoints say of it stays
+            return  # not settled: its checkpoint entries are kept
         except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
             self._loading._crashes.append(error)
 

@@ -1,13 +1,13 @@
-"""MissingPartitions: partitions that no log directory holds at the start are not made anew, empty.
+"""MissingPartitions: partitions that no log directory holds at the start are not recreated, empty.
 
 The registry remembers the ``directory.id`` and the last path of every log directory that served. An
 entry left out of ``log.dirs``, a mount point that is not mounted, a disk that was replaced, or
-partition directories that somebody removed must not look like empty partitions: appends would be
+partition directories that were removed must not look like empty partitions: appends would be
 acknowledged from offset 0, and the records could not come back beside them. So what is found
-nowhere stays out of service, until it is back or ``create.missing.partitions`` says that it is gone
+nowhere is out of service until it is back or ``create.missing.partitions`` says that it is gone
 for good. Only what a creation or a growth has not ended is completed without asking.
 Source: in Kafka (KRaft) the controller knows each replica's directory.id, and the replicas of a
-missing one stay offline; unlike here, a directory that vanished from a present one is made anew.
+missing one stay offline; unlike here, a directory that vanished from a present one is recreated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GONE = (
     "If the records are gone for good, start once with --override "
-    "create.missing.partitions=true: the partition is then made anew, empty."
+    "create.missing.partitions=true: the partition is then recreated, empty."
 )
 
 _NAMED = 10

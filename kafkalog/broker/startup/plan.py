@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _COMPACTED = MappingProxyType({"cleanup.policy": "compact", "segment.bytes": "104857600"})
 _OF_MOVES = (DirectoryState.FUTURE, DirectoryState.DELETE)
 COMPACTED_OVERRIDES: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact"})
-# Of any other topic nobody knows what it was told to keep: nothing goes until somebody says so.
+# What any other topic was configured to keep is unknown: nothing is deleted until it is set.
 KEPT_OVERRIDES: Mapping[str, str] = MappingProxyType(
     {"retention.ms": "-1", "retention.bytes": "-1"}
 )
@@ -60,7 +60,7 @@ class FoundPartition:
 
     ``was_compacted``: Kafka's cleaner has left an offset in the directory's checkpoint.
     ``has_records``: it may hold some, or held some; looked at only where the registry contradicts
-    the id. ``unique_id``: what stands before the suffix, None when LIVE.
+    the id. ``unique_id``: the part before the suffix, None when LIVE.
     """
 
     log_dir: str
@@ -83,7 +83,7 @@ class CommittedMove:
     """A move that a crash stopped between its two renamings: the copy is whole and durable."""
 
     future: FoundPartition  # gets the partition's name
-    doomed: FoundPartition  # goes once that is durable
+    doomed: FoundPartition  # deleted once that is durable
     topic: RegisteredTopic
 
 
@@ -188,8 +188,8 @@ def _plan_moves(
     """Directories that a move, or a deletion, has named; loaded: partitions that are LIVE.
 
     A move renames the served directory ``-delete`` first and then its ``-future``, both with the
-    move's own id. So a pair of one id with nothing LIVE tells that the copy was complete. A copy
-    without its pair tells nothing, and neither does a ``-delete``: the directory that served may be
+    move's own id. So a pair of one id with nothing LIVE proves that the copy was complete. A copy
+    without its pair proves nothing, nor does a ``-delete``: the directory that served may be
     offline. Nothing of a partition is removed while nothing of it is served.
     """
     doomed = {
@@ -230,7 +230,7 @@ def _plan_moves(
 def _left_over(
     registry: RegistryState, found: Sequence[FoundPartition], unused: Collection[str]
 ) -> set[str]:
-    """Paths of unused suspects; of those for one partition the last stays if all are unused."""
+    """Paths of unused suspects; of those for one partition the last is kept if all are unused."""
     left_over: set[str] = set()
     doubtful = suspects(registry, found)
     for partition in doubtful:
@@ -249,7 +249,7 @@ def _left_over(
 def contradicted_topic(
     registry: RegistryState, partition: FoundPartition
 ) -> RegisteredTopic | None:
-    """The living topic in whose place the directory lies with an id that is not the topic's.
+    """The living topic whose partition's name the directory has, with another topic's id.
 
     An id that was deleted contradicts nothing: the directory was away while its topic died.
     """
@@ -271,7 +271,7 @@ def _loaded_from(registry: RegistryState, found: Iterable[FoundPartition]) -> se
 def unexplained(registry: RegistryState, found: Iterable[FoundPartition]) -> Iterator[str]:
     """Partitions that the registry would know, or know as deleted, were it the newest.
 
-    Directories without an id, and those that were put aside, tell nothing.
+    Directories without an id, and those that were put aside, do not count.
     """
     for partition in found:
         is_told = partition.topic_id is None or partition.topic_id in registry.deleted
@@ -314,7 +314,7 @@ def _topic_of(registry: RegistryState, partition: FoundPartition) -> RegisteredT
 def _adopt(
     plan: StartupPlan, unknown: list[FoundPartition], new_topic_id: Callable[[], UUID]
 ) -> None:
-    """Make topics of unknown directories; those that contradict one another become strays."""
+    """Make topics of unknown directories; those that contradict one another become stray."""
     by_name: dict[str, list[FoundPartition]] = {}
     for partition in unknown:
         by_name.setdefault(partition.topic_partition.topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""What lies in the log directories at the start: partition directories, known by name and id.
+"""The partition directories that a start finds in the log directories, by name and id.
 
 Reads, and renames what the plan puts aside; loads nothing, and decides only that the same partition
 in two places is a reason not to start. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1;
@@ -85,7 +85,7 @@ def find_partitions(
             try:
                 parsed = parse_directory_name(entry.name)
             except FormatError as error:
-                # Every file system of the ext family has one in its root: nobody need do anything.
+                # Every file system of the ext family has one in its root: no action is needed.
                 tell = _log.info if entry.name == LOST_AND_FOUND else _log.warning
                 tell("directory_skipped", log_dir=log_dir.path, name=entry.name, reason=str(error))
                 continue
@@ -128,7 +128,7 @@ def read_topic_id(filesystem: Filesystem, path: str) -> UUID | None:
 def is_unused(filesystem: Filesystem, path: str) -> bool:
     """Whether a partition directory is as its creation makes it, or less: no record; unguarded.
 
-    False as soon as anything else lies in it, whoever put that there.
+    False as soon as it holds anything else.
     """
     return all(
         entry.name.removesuffix(TEMPORARY_SUFFIX) in _NEW_FILES

@@ -108,9 +108,9 @@ class TopicChanges:
         """Register the topic, then make its partitions; durable on return.
 
         Crash in between: the topic exists, the next start makes the missing partitions. A directory
-        that fails is left out of the next try, which has an id of its own: what the first one left
-        behind belongs to a dead topic and goes at the next start. When no directory is left the
-        topic is deleted again.
+        that fails is left out of the next try, which has another id: what the first one left is a
+        dead topic's and is deleted at the next start. When no directory is left the topic is
+        deleted again.
         """
 
         def attempt(failed: set[str]) -> RegisteredTopic:
@@ -157,7 +157,7 @@ class TopicChanges:
         doomed = self._table.logs_of(name)
         for number in range(topic.partition_count):
             self._table.remove(TopicPartition(name, number))
-        for log in doomed:  # behind the table: from here on no cleaner thread takes them
+        for log in doomed:  # after the table: from here on no cleaner thread takes them
             self._cleaning.forget(log.topic_partition)
         for unit, logs in self._by_unit(doomed):
             self._checkpoints.note_removal(unit.log_dir)
@@ -309,7 +309,7 @@ class TopicChanges:
     ) -> None:
         """Make partitions, each on the writer of its directory; ``take`` gets them there.
 
-        A directory that fails is added to ``failed``; ``placed`` tells what was tried where.
+        A directory that fails is added to ``failed``; ``placed`` gets what was tried where.
         """
         placed = {} if placed is None else placed
         for number, path in zip(numbers, self.place(len(numbers), failed), strict=True):
@@ -342,7 +342,7 @@ class TopicChanges:
         )
 
     def _mark_deleted(self, unit: LogDirUnit, log: UnifiedLog) -> None:
-        """On the writer: ``-delete`` now, gone later; durable with the ``_sync`` behind the last.
+        """On the writer: ``-delete`` now, removed later; durable with the ``_sync`` after the last.
 
         A sync for each would hold up the appends of the others for 25 ms a slice.
         """

@@ -6,12 +6,12 @@ Owns the file ``kafkalog.registry`` in the root of every online log directory. E
 written to all of them before it counts, each atomically with one fsync; one whose disk is full is
 left behind while two others took it. At the start the highest generation of the whole copies wins;
 equal generations with different content mean that directories of different histories were put
-together: refused. A newer format is refused, naming it. A damaged copy is written anew where
+together: refused. A newer format is refused, naming it. A damaged copy is rewritten where
 ``registry_copies.py`` finds that it held nothing newer. Deleted ids are kept, so that a directory
 that was away while its topic died is finished when it comes back.
 
 Crash rule: between two directory writes the newer generation is in some directories only; the next
-start takes it everywhere (the change then happened, though nobody was told).
+start takes it everywhere (the change then happened, though it was not answered).
 Threads: one change at a time (``edit``); ``topics`` is an immutable snapshot for any thread. Has no
 counterpart in Kafka, which keeps this in ``__cluster_metadata``.
 """
@@ -57,7 +57,7 @@ _log = structlog.get_logger(__name__)
 class RegisteredTopic:
     """One living topic. ``overrides`` are topic configs as the user wrote them.
 
-    ``archived_offsets``: by partition, what lies below is in an archive; 0 is left out.
+    ``archived_offsets``: by partition, everything below is in an archive; 0 is left out.
     """
 
     topic_id: UUID
@@ -81,7 +81,7 @@ class RegistryState:
     ``broker_configs`` are dynamic broker configs as the user wrote them. ``log_dirs``: directory.id
     and last path of the log directories that served; ``cluster_id`` and ``node_id``: whose they are
     (None: an older version wrote it). ``in_making``: by topic id, the first of its partitions that
-    may be lacking, because nobody has noted yet that they were made. Producer ids from
+    may be missing, because it is not noted yet that they were made. Producer ids from
     ``next_producer_id`` on were never given to anybody (0: none was); ``producer_epochs`` by id;
     ``forgotten_epoch``: no newer one was dropped from there.
     """
@@ -429,8 +429,8 @@ class TopicRegistry:
     def spread(self) -> list[LogDir]:
         """Bring the directories that ``choose`` found behind up to what is in force, durably.
 
-        Those whose damaged copy was written anew; its bytes are kept. One whose disk is full stays
-        behind until the next change or start: an older generation misleads nobody as long as a
+        Those whose damaged copy was rewritten; its bytes are kept. One whose disk is full is left
+        behind until the next change or start: an older generation does no harm as long as a
         newer one is there. A directory that fails goes offline.
         """
         behind = [each for each in self._behind if each.is_online]
@@ -511,7 +511,7 @@ class TopicRegistry:
             raise LogDirOffline("No log directory is left that could hold the topic registry")
 
     def _write_best_effort(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
-        """Where a directory takes it; the others are told of and stay behind."""
+        """Where a directory takes it; the others are logged and left behind."""
         data = encode_registry(state)
         for log_dir in log_dirs:
             try:

@@ -3,11 +3,11 @@
 A change is answered when every online log directory has it, or two beside those that are full. So
 the newest whole copy has every answered change but in one case: its directory was offline or left
 out at the last ones. Then the damaged copy may be the only one that knew of topics, deletions and
-producer ids. It is written anew from the newest whole copy where one of these holds:
+producer ids. It is rewritten from the newest whole copy where one of these holds:
 
 - what is left of it is that copy: the same checksum line, or all but ``_ROTTEN_BYTES_MAX`` bytes;
 - it does not show a newer generation, every log directory that the whole copy remembers takes part
-  in this start, and no partition in its directory is unknown to the copy. What stays unproven then
+  in this start, and no partition in its directory is unknown to the copy. What is not proven then
   is a change without a new partition that was made while all the others were offline, before this
   one file was lost as well.
 
@@ -74,7 +74,7 @@ def shown_generation(damaged: bytes) -> int:
 def doubt_of(
     damaged: bytes, newest: RegistryState, absent: Iterable[str], unknown: Iterable[str]
 ) -> str | None:
-    """Why the newest whole copy may lack what the damaged one had; None: it may be written anew.
+    """Why the newest whole copy may lack what the damaged one had; None: it may be rewritten.
 
     ``absent``: last paths of remembered log directories that take no part in this start.
     ``unknown``: partitions in the damaged copy's directory that ``newest`` does not explain; looked

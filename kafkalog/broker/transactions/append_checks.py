@@ -83,7 +83,7 @@ class SinkProducers:
         """Raise why a client's batch of a producer may not be appended now; writer threads.
 
         InvalidProducerEpoch for any but the newest epoch, InvalidTxnState for what was not begun or
-        is over, NotReady while nobody knows yet.
+        is over, NotReady while the state is being read.
         """
         given = self._given.get(producer_id)
         if given is None:
@@ -154,11 +154,11 @@ def check_epoch(state: RegistryState, producer_id: int, producer_epoch: int) -> 
 
 
 def check_transaction(batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:
-    """Raise why a client's transactional batch neither begins a transaction nor goes on with one.
+    """Raise why a client's transactional batch neither begins nor continues a transaction.
 
-    OutOfOrderSequence: the log has lost what came before, as a topic that was made anew; the batch
+    OutOfOrderSequence: the log has lost what came before, as a recreated topic; the batch
     alone would be half of what is committed. InvalidTxnState: the transaction of its epoch has
-    ended in this log, so the epoch was given twice, as behind a restore whose state is older than
+    ended in this log, so the epoch was given twice, as after a restore whose state is older than
     its logs; taken for a repetition, what was never written would be acknowledged.
     """
     if not batch.is_transactional:

@@ -1,6 +1,6 @@
 """Sinks: the coordinator of queries that write exactly once. One narrow job, nothing more general.
 
-A query writes batch after batch. Each attempt of a task *begins* with a producer of its own, whose
+A query writes batch after batch. Each attempt of a task *begins* with its own producer, whose
 epoch grows with every begin, and appends transactional batches. One *commit* names the attempts
 that won; the others of the batch are aborted. Each batch of a query is committed once, in order.
 
@@ -10,32 +10,30 @@ that won; the others of the batch are aborted. Each batch of a query is committe
              ─► COMPLETE_COMMIT
     abort    PREPARE_ABORT, synced ─► closed, queues passed ─► ABORT markers
 
-PREPARE_COMMIT in ``__sink_state`` is the commit point. What comes behind it is done again, from
-that record, by a start, by the next call of the query and by a task, until it succeeded: a marker
-is written only where the transaction is open. So everything that is open in a log under one of our
-producer ids, and neither of an open batch nor decided, is aborted, whatever failed before.
+PREPARE_COMMIT in ``__sink_state`` is the commit point. What follows it is repeated from that
+record, by a start, by the next call of the query and by a task, until it succeeds: a marker is
+written only where the transaction is open. So everything that is open in a log under one of our
+producer ids, and neither of an open batch nor decided, is orphaned and aborted, whatever failed
+before.
 
 A crash anywhere leaves the former state or the next; a call whose outcome is unclear is repeated.
-A batch that nobody begins in or appends to for ``transaction.max.timeout.ms`` is aborted.
+A batch without a begin or append for ``transaction.max.timeout.ms`` is aborted.
 
 Threads: what a query's calls change is under the lock of its sink, which is taken before any other
-lock. Differs from Kafka's coordinator
-(TransactionCoordinator, TransactionStateManager 4.1): one decision for many producers, and time-out
-by idleness.
+lock. Differs from Kafka's coordinator (TransactionCoordinator, TransactionStateManager 4.1): one
+decision for many producers, and time-out by idleness.
 
-SinkExpiry: which sinks and producers of sinks are forgotten, when, and their tombstones.
-
-A commit is the one thing that tells a batch that is run again from a new one, and costs sixty bytes
-and a place in a table: it stays, as long as fewer than ``SILENT_KEPT_MAX`` queries were heard of
-since, or ``CROWDED`` within the week: then a day's silence is enough, before all new ones would be
-refused. What costs is its producers, one an attempt at a part of the data: each goes when nobody
-began it for ``transactional.id.expiration.ms``; who comes after that gets another one. A query
+Expiry (``SinkExpiry``): a commit distinguishes a repeated batch from a new one and costs sixty
+bytes. It is kept as long as fewer than ``SILENT_KEPT_MAX`` queries were active since, or
+``CROWDED`` within the week: then a day without a call is enough, before all new queries would be
+refused. The cost is the producers, one for each attempt at a part of the data: each is deleted when
+it was not begun for ``transactional.id.expiration.ms``; a later attempt gets another one. A query
 that said with its last batch that it is over (``df.write``) keeps none from then on, and its commit
-for some hours, in which a task of it may still run or a driver ask again.
+for some hours, in which a task of it may still run or its driver may ask again.
 
-Ages are those of the wall clock, without what it jumped ahead in this life of the daemon: a clock
-that is set wrong is put right long before the jump is forgotten. After a restart with a wrong
-clock it is the producers and the ended queries that go, no commit of a stream.
+Ages are those of the wall clock, without its jumps ahead since the daemon started: a clock that is
+set wrong is put right long before the jump is forgotten. After a restart with a wrong clock the
+producers and the ended queries are deleted, but no commit of a stream.
 Source: Kafka's TransactionStateManager, which forgets the whole transactional id.
 """
 
@@ -319,7 +317,7 @@ class Sinks:
 
         Durable, and older epochs of the producer are refused, on return. An open batch with a lower
         id, or of a former run, is aborted. ProducerFenced when a higher one is open or committed,
-        for a former run, and for a call that came behind a newer one; InvalidRequest, Overloaded,
+        for a former run, and for a call that came after a newer one; InvalidRequest, Overloaded,
         StorageFault, NotReady. A repetition gives the next epoch, or the same when it says of which
         call it is one.
         """
@@ -363,7 +361,7 @@ class Sinks:
     ) -> None:
         """Commit what these producers wrote, in exactly these partitions, and abort the rest.
 
-        ``last_sequences``: where they are told, nothing is committed unless the log has them.
+        ``last_sequences``: where given, nothing is committed unless the log has them.
         ``is_last``: no batch of the query follows, and little of it is kept (see SinkExpiry).
         ``run_id``: a former run of the query (see SinkRuns) is fenced.
         Decided and durable on return; markers that could not be written yet follow by themselves.
@@ -429,7 +427,7 @@ class Sinks:
     # ---- parts of the calls, under the lock of the sink
 
     def _is_committed(self, sink: Sink, batch_id: int) -> bool:
-        """Whether it, or a later one, is; StorageFault while nobody knows."""
+        """Whether it, or a later one, is; StorageFault while that is unclear."""
         if batch_id > sink.committed_batch_id:
             self._table.reconcile(sink)
         return batch_id <= sink.committed_batch_id
@@ -489,7 +487,7 @@ class Sinks:
 
         In this order also after a crash: the decision, its markers, then the record that they are
         there. A decision is complete before anything else is begun: its record closes all. What
-        lost holds nothing up: wherever it is still open, nobody wants it, and the task aborts it.
+        lost holds nothing up: wherever it is still open it is orphaned, and the task aborts it.
         """
         self._table.reconcile(sink)
         if sink.is_decided:
@@ -538,12 +536,12 @@ class Sinks:
                 self._abort(current, "timed_out")
 
     def _is_idle(self, sink: Sink) -> bool:
-        """Whether a batch is open that nobody cared for, for too long."""
+        """Whether a batch has been open without a call or append for too long."""
         idle_ms = (self._runtime.clock.monotonic_ns() - sink.used_ns) // 1_000_000
         return bool(sink.open) and idle_ms >= self._idle_max_ms
 
     def _abort_orphaned(self, sink: Sink | None = None) -> None:
-        """ABORT for what is open in a log and wanted by nobody; of one sink, or of all."""
+        """ABORT what is open in a log and of no open or decided batch; of one sink, or of all."""
         orphaned = [
             found
             for found in self._transactions.opened()
@@ -557,7 +555,7 @@ class Sinks:
     def _is_ours(self, producer_id: int, sink: Sink | None) -> bool:
         """Whether we gave the id, and not to another sink than this one.
 
-        What nobody owns any more, as an id whose epochs are used up, is whoever's finds it first.
+        An id without an owner, as one whose epochs are used up, belongs to the sink that finds it.
         """
         owner = self._producers.owner_of(producer_id)
         if owner is None:

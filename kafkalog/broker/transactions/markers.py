@@ -116,7 +116,7 @@ class SinkTransactions:
     ) -> int:
         """Queue a command for each that has one, so that they share syncs, and wait for all.
 
-        How many have a result. The first fault is raised, behind the last of them.
+        How many have a result. The first fault is raised after the last of them.
         """
         waits: list[tuple[Command, Signal]] = []
 

@@ -109,7 +109,7 @@ class ProducerIds:
         return max(epochs, default=NO_PRODUCER_EPOCH)
 
     def allocate(self) -> ProducerIdentity:
-        """An id that nobody had, at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
+        """A new id at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
         self._registry.check_ready()
         with self._mutex:
             return self._allocate()
@@ -271,7 +271,7 @@ class ProducerOperations:
         return aborted
 
     def _check_no_sink(self, producer_id: int) -> None:
-        """InvalidTxnState: a sink decides on it, maybe has; NotReady while nobody knows."""
+        """InvalidTxnState: a sink decides on it, maybe has; NotReady while the sinks are loaded."""
         if producer_id >= FIRST_PRODUCER_ID:
             self._check_sinks_loaded()
         if self._sink_producers.owner_of(producer_id) is not None:

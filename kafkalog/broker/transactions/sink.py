@@ -50,7 +50,7 @@ _CALLS_MAX = 8  # of one producer that may still be on their way
 
 
 class Caller(NamedTuple):
-    """Who begins; None: it does not tell."""
+    """Who begins; None: it is not given."""
 
     run_id: str | None = None
     call_id: str | None = None
@@ -82,7 +82,7 @@ class SinkRuns:
     def is_repeated(self, query: str, key: ProducerKey, caller: Caller) -> bool:
         """Whether this very call began the newest of this producer, as far as that is open.
 
-        ProducerFenced when it came late, behind another one that was answered.
+        ProducerFenced when it came late, after another one that was answered.
         """
         calls = self._calls.get(key, ())
         if caller.call_id is None or caller.call_id not in calls:
@@ -197,7 +197,7 @@ class Sink:
 
     @property
     def is_over(self) -> bool:
-        """Whether its last batch is committed and nobody has begun another all the same."""
+        """Whether its last batch is committed and no other was begun since."""
         return self.query is not None and self.query.state is SinkState.DEAD and not self.open
 
     @property
@@ -209,7 +209,7 @@ class Sink:
     def wants(self, producer_id: int, producer_epoch: int, at: TopicPartition) -> bool:
         """Whether an open transaction is of the open batch, or shall be committed. Any thread.
 
-        In this order: what is decided is published before what was open goes.
+        In this order: what is decided is published before what was open is removed.
         """
         opened = self.open.get(producer_id)
         if opened is not None and opened.producer_epoch == producer_epoch:
@@ -268,7 +268,7 @@ PARTITIONS_MAX = 100_000  # that one commit names
 
 
 class LastSequence(NamedTuple):
-    """Of a winner's last record in a partition, as it was told that it is appended."""
+    """Of a winner's last record in a partition, as its append was answered."""
 
     producer_id: int
     at: TopicPartition
@@ -278,8 +278,8 @@ class LastSequence(NamedTuple):
 def check_not_older(sink: Sink, batch_id: int) -> None:
     """ProducerFenced below the batch that was committed last, or above that, below the open one.
 
-    Nobody who goes on with a query comes back behind its last commit: such a call is a zombie's, or
-    of a checkpoint that was put back or copied, whose batch of this number has other records.
+    No query repeats what precedes its last commit: such a call is a zombie's, or of a checkpoint
+    that was put back or copied, whose batch of this number has other records.
     """
     committed_batch_id, open_batch_id = sink.committed_batch_id, sink.open_batch_id
     if batch_id < committed_batch_id:

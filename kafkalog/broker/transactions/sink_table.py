@@ -1,20 +1,17 @@
 """SinkTable: all sinks in memory, beside the log that says what is true of them.
 
-Owns the turns, the replay of a start, the order of a change (durable, then true, then told to the
-writers), and what the writers are told: which epoch of which producer may append. A change whose
-durability is unclear waits in its sink until a flush made it clear.
+Owns the locks of sinks, the replay at a start, and the order of a change: durable, then true, then
+published to the writers (``SinkProducers``). A change whose durability is unclear waits in its sink
+until a flush made it clear. A sink is changed under its lock, which is taken before any other lock;
+writers and other threads read whole values.
 
-Threads: a sink is changed under its lock, which is taken before any other lock; writers and those
-who look read whole values.
-
-SinkLog: the compacted topic ``__sink_state``, one partition, written synced and read at a start.
-
-Owns the topic (made at the first write) and the bytes; what the records mean is ``sink.py``'s. A
-write that raises AppendOutcomeUnknown lies in the log and may be durable or not: once ``flush``
-returns it is, and a restart reads it or it is gone. But one of which a part was written and could
-not be cut off again is known by a restart alone: from then on ``flush`` refuses, also when the log
-was moved meanwhile, without the torn end. Nothing here is passed over: a damaged or newer
-record would be a decision that is not carried out.
+``SinkLog`` owns the compacted topic ``__sink_state`` (created at the first write), one partition,
+written synced; the meaning of its records is in ``sink.py``. A write that raises
+AppendOutcomeUnknown is in the log and may be durable or not: after ``flush`` it is, and a restart
+reads it or does not find it. Only a restart resolves a write of which a part was written and could
+not be cut off again: from then on ``flush`` refuses, also when the log was moved meanwhile, without
+the torn end. No record is skipped: a damaged or newer one would be a decision that is not carried
+out.
 """
 
 from __future__ import annotations
@@ -91,11 +88,11 @@ class SinkLog:
         self._config = config
         self._topics = topics
         self._clock = runtime.clock
-        # under a mutex of its own, held while a file is read
+        # under its own mutex, held while a file is read
         self._reads = runtime.threads.mutex()
         self._is_stopped = False
-        # set by whoever writes, for good
-        self._is_torn = False  # a write left something that only a restart can tell
+        # set by a write, never reset
+        self._is_torn = False  # a write left something that only a restart can resolve
 
     @property
     def exists(self) -> bool:
@@ -146,7 +143,7 @@ class SinkLog:
     def flush(self) -> None:
         """All that was written is durable on return. StorageFault, NotReady.
 
-        LogDirOffline until a restart once nobody can tell what was written.
+        LogDirOffline until a restart once it is unknown what was written.
         """
         log = self._log()
         if self._is_torn:
@@ -236,7 +233,7 @@ def _decode(key: bytes | None, data: bytes | None) -> Entry:
 
 LOAD_TASK = "kafkalog-sinks-load"
 SINKS_MAX = 10_000
-# As long as any number of begins takes, and short for who waits behind a disk that hangs.
+# As long as any number of begins takes, and short for a call that waits for a disk that hangs.
 LOCK_SECONDS = 5.0
 
 
@@ -279,7 +276,7 @@ class SinkTable:
     def check_loaded(self) -> None:
         """NotReady while the log is read, or what keeps it from being read; CorruptData: a load's.
 
-        The next load follows all the same: somebody may have mended the file.
+        The next load follows all the same: the file may have been repaired.
         """
         if self.is_loaded:
             return
@@ -353,7 +350,7 @@ class SinkTable:
 
     @contextmanager
     def lock(self, query: str) -> Iterator[Sink]:
-        """The sink of a query, to be changed by nobody else meanwhile; made when there is none.
+        """The sink of a query, locked against other changes; created when there is none.
 
         Waits ``LOCK_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
         for its name, Overloaded, and what ``check_loaded`` raises.
@@ -367,7 +364,7 @@ class SinkTable:
 
     @contextmanager
     def try_lock(self, query: str) -> Iterator[Sink | None]:
-        """As ``lock``, for who comes again by himself: None while another call is at work."""
+        """As ``lock``, for callers that try again later: None while another call is at work."""
         with self._locked_within(query, 0) as sink:
             yield sink
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkalog.observe.metrics_page import MetricsPage
-from kafkalog.server.api import Api
+from kafkalog.server.api import Api, Pools
 from kafkalog.server.console.threads import ConsoleThreads
 from kafkalog.server.fetch.delayed_fetch import DelayedFetches
 from kafkalog.server.protocol.bodies import InFlightBytes
@@ -35,10 +35,12 @@ def api_over(
         metrics_page=MetricsPage(sim.metrics),
         delayed_fetches=DelayedFetches(asyncio.get_running_loop(), 10),
         in_flight=InFlightBytes(1 << 20),
-        control_pool=control_pool or pool,
-        access_pool=pool,
-        debug_pool=pool,
-        sink_pool=pool,
-        reader_pools=lambda _: pool,
-        console_threads=console_threads or ConsoleThreads(),
+        pools=Pools(
+            control=control_pool or pool,
+            sinks=pool,
+            access=pool,
+            debug=pool,
+            readers=lambda _: pool,
+            console=console_threads or ConsoleThreads(),
+        ),
     )

@@ -67,6 +67,18 @@ class Phase(enum.Enum):
     STOPPING = "stopping"
 
 
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """Threads for what the event loop must not wait for. They start on demand."""
+
+    control: Executor
+    sinks: Executor
+    access: Executor  # passwords, files of access: no log directory is touched there
+    debug: Executor  # of one thread; likewise
+    readers: Callable[[str], Executor]  # by partition directory
+    console: ConsoleThreads
+
+
 @dataclass(slots=True)
 class _Shared:
     """State that all views of one Api share. Owned by the event loop."""
@@ -91,12 +103,7 @@ class Api:
     metrics_page: MetricsPage
     delayed_fetches: DelayedFetches
     in_flight: InFlightBytes
-    control_pool: Executor
-    sink_pool: Executor
-    access_pool: Executor  # passwords, files of access: no log directory is touched there
-    debug_pool: Executor  # of one thread; likewise
-    reader_pools: Callable[[str], Executor]  # by partition directory
-    console_threads: ConsoleThreads
+    pools: Pools
     tail_cache: TailCache = field(default_factory=TailCache)
     read_slots: ReadSlots = field(default_factory=ReadSlots)
     _shared: _Shared = field(default_factory=_Shared)
@@ -168,17 +175,17 @@ class Api:
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a control-plane call that may touch the disk on the control pool."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.control_pool, _in_context(call, *args, **kwargs))
+        return await loop.run_in_executor(self.pools.control, _in_context(call, *args, **kwargs))
 
     async def run_on_debug_pool(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run diagnostics on a pool that no hanging log directory can block."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.debug_pool, lambda: call(*args, **kwargs))
+        return await loop.run_in_executor(self.pools.debug, lambda: call(*args, **kwargs))
 
     async def run_on_sink_pool(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call of a sink on the sink pool: it waits for other calls and for disks."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.sink_pool, _in_context(call, *args, **kwargs))
+        return await loop.run_in_executor(self.pools.sinks, _in_context(call, *args, **kwargs))
 
     async def reading(self, log: UnifiedLog, read: Callable[[bool], T]) -> T:
         """Call ``read(may_block=False)`` inline; when pages are cold, again on the reader pool."""
@@ -186,7 +193,7 @@ class Api:
             return read(False)
         except WouldBlock:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.reader_pools(log.directory), read, True)
+            return await loop.run_in_executor(self.pools.readers(log.directory), read, True)
 
     async def fetch(
         self, log: UnifiedLog, offset: int, max_bytes: int, isolation: Isolation

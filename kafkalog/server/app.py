@@ -59,11 +59,8 @@ from kafkalog.server.admin import (
     v3_topics,
 )
 from kafkalog.server.console import compaction as console_compaction
-from kafkalog.server.console import configs as console_configs
-from kafkalog.server.console import delete_records as console_delete_records
-from kafkalog.server.console import offsets as console_offsets
 from kafkalog.server.console import records as console_records
-from kafkalog.server.console import views as console_views
+from kafkalog.server.console import topics as console_topics
 from kafkalog.server.fetch import fetch as raw_fetch
 from kafkalog.server.fetch import native as native_fetch
 from kafkalog.server.fetch import offsets
@@ -90,12 +87,9 @@ ROUTE_TABLES = (
     retention.ROUTES,
     cleaner.ROUTES,
     operations.ROUTES,
-    console_views.ROUTES,
+    console_topics.ROUTES,
     console_compaction.ROUTES,
     console_records.ROUTES,
-    console_offsets.ROUTES,
-    console_delete_records.ROUTES,
-    console_configs.ROUTES,
     debug.ROUTES,
     topics.ROUTES,
     consumers.ROUTES,

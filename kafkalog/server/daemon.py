@@ -29,7 +29,7 @@ from kafkalog.env.process_facts import give_freed_memory_back
 from kafkalog.env.system_threads import PoolPerLogDir, thread_pool
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.observe.metrics_page import MetricsPage
-from kafkalog.server.api import Api, Phase
+from kafkalog.server.api import Api, Phase, Pools
 from kafkalog.server.app import Listener, close_listeners, open_listeners
 from kafkalog.server.console.threads import ConsoleThreads
 from kafkalog.server.fetch.delayed_fetch import DelayedFetches
@@ -70,23 +70,22 @@ _GC_ALLOCATIONS = 20_000
 _DEFECT_EXIT = 70  # sysexits.h: an internal software error
 
 
-class _Pools:
-    """Threads for what the event loop must not wait for. They begin on demand."""
+def _make_pools(readers: PoolPerLogDir) -> Pools:
+    return Pools(
+        control=thread_pool("control", _CONTROL_THREADS),
+        sinks=thread_pool("sink", _SINK_THREADS),
+        access=thread_pool("access", _ACCESS_THREADS),
+        debug=thread_pool("debug", 1),
+        readers=readers,
+        console=ConsoleThreads(),
+    )
 
-    def __init__(self, readers_per_log_dir: int) -> None:
-        self.control = thread_pool("control", _CONTROL_THREADS)
-        self.sinks = thread_pool("sink", _SINK_THREADS)
-        # What no log directory that hangs may hold up.
-        self.access = thread_pool("access", _ACCESS_THREADS)
-        self.debug = thread_pool("debug", 1)
-        self.readers = PoolPerLogDir("reader", readers_per_log_dir)
-        self.console = ConsoleThreads()
 
-    def shutdown(self) -> None:
-        """Let what runs finish; blocking."""
-        shared = (self.sinks, self.control, self.access, self.debug)
-        for pool in (self.readers, self.console, *shared):
-            pool.shutdown()
+def _shut_down(pools: Pools, readers: PoolPerLogDir) -> None:
+    """Wait for running calls; blocks."""
+    shared = (pools.sinks, pools.control, pools.access, pools.debug)
+    for pool in (readers, pools.console, *shared):
+        pool.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,8 @@ class Daemon:
         loop = asyncio.get_running_loop()
         files = AccessFiles(self.config)
         delayed = DelayedFetches(loop, self.config.http_max_streams)
-        pools = _Pools(self.settings.broker.num_io_threads_per_data_dir)
+        readers = PoolPerLogDir("reader", self.settings.broker.num_io_threads_per_data_dir)
+        pools = _make_pools(readers)
         stop = asyncio.Event()
 
         def give_up() -> None:
@@ -168,11 +168,11 @@ class Daemon:
                 for task in supervised:
                     task.cancel()
                 supervision.stopping()
-                for close in (graph.close, pools.shutdown):
-                    await loop.run_in_executor(None, close)
+                await loop.run_in_executor(None, graph.close)
+                await loop.run_in_executor(None, _shut_down, pools, readers)
         return self.exit_code
 
-    def _make_api(self, graph: Graph, delayed: DelayedFetches, pools: _Pools) -> Api:
+    def _make_api(self, graph: Graph, delayed: DelayedFetches, pools: Pools) -> Api:
         return Api(
             operations=graph.operations,
             config=self.config,
@@ -181,12 +181,7 @@ class Daemon:
             metrics_page=MetricsPage(graph.metrics, self.config.metrics_options),
             delayed_fetches=delayed,
             in_flight=InFlightBytes(self.config.queued_max_request_bytes),
-            control_pool=pools.control,
-            sink_pool=pools.sinks,
-            access_pool=pools.access,
-            debug_pool=pools.debug,
-            reader_pools=pools.readers,
-            console_threads=pools.console,
+            pools=pools,
         )
 
     def _on_signal(
@@ -235,7 +230,7 @@ class Daemon:
 
     async def _shown(self, api: Api, load: Callable[[], None]) -> None:
         """The load, with its progress on the terminal if there is one."""
-        loading = asyncio.get_running_loop().run_in_executor(api.control_pool, load)
+        loading = asyncio.get_running_loop().run_in_executor(api.pools.control, load)
         if self.terminal_line is None:
             await loading
             return
@@ -271,7 +266,7 @@ class Daemon:
         period_seconds = _WATCH_PERIOD_SECONDS if files.is_any else None
 
         async def refresh() -> None:
-            await loop.run_in_executor(api.access_pool, files.refresh, api.metrics.observe_reload)
+            await loop.run_in_executor(api.pools.access, files.refresh, api.metrics.observe_reload)
 
         await keep_files_current(refresh, period_seconds, hang_up, supervision)
 

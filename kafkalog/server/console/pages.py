@@ -140,7 +140,7 @@ def _handlers(
 
     async def twin(request: web.Request) -> web.Response:
         api = api_of(request)
-        body = await api.console_threads.run(
+        body = await api.pools.console.run(
             _place_of(request, api, asks_logs=asks_logs),
             lambda: render_json(make(request, api.operations)),
         )
@@ -159,7 +159,7 @@ def _handlers(
         )
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await twin(request)
-        body = await api.console_threads.run(
+        body = await api.pools.console.run(
             _place_of(request, api, asks_logs=asks_logs),
             lambda: render_html(make(request, api.operations), frame),
         )

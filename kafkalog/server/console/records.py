@@ -1,17 +1,35 @@
-"""The page of the web console with the records of one partition."""
+"""Console pages of one partition's records: the records, look-ups of offsets, deletions."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from aiohttp import web
 
 from kafkalog.console.record_rows import Show
+from kafkalog.console.views.delete_records import (
+    DeleteRecordsView,
+    confirmation_of,
+    delete_records_view,
+)
+from kafkalog.console.views.offsets import OffsetsView, Question, offsets_view
 from kafkalog.console.views.records import Place, RecordsView, records_view
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import page
-from kafkalog.server.protocol.endpoint import Access, Action, Resource
+from kafkalog.server.console.pages import (
+    FORM_DONE,
+    form_done,
+    form_fields,
+    form_schema,
+    page,
+    refuse_other_origins,
+)
+from kafkalog.server.protocol.endpoint import Access, Action, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
     IntegerParameter,
@@ -21,17 +39,22 @@ from kafkalog.server.protocol.parameters import (
     refuse_several,
     topic_of,
 )
-from kafkalog.server.protocol.schemas import TIME_SCHEMA
+from kafkalog.server.protocol.schemas import TIME_SCHEMA, DeleteRecordsEntry
 
 if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
 
+
 ROUTES = web.RouteTableDef()
+
+
 _ABSENT = -1
 
-_OFFSET = IntegerParameter("offset", "The page begins with the first record from here on.", _ABSENT)
+_FROM_OFFSET = IntegerParameter(
+    "offset", "The page begins with the first record from here on.", _ABSENT
+)
 _BEFORE = IntegerParameter("before", "The page ends with the last record before this.", _ABSENT)
-_TIMESTAMP = TextParameter(
+_FROM_TIMESTAMP = TextParameter(
     "timestamp",
     "The page begins with the first record at or after this time: ms since 1970 or ISO-8601.",
     schema=TIME_SCHEMA,
@@ -52,7 +75,7 @@ _SHOW: ChoiceParameter[Show] = ChoiceParameter(
     "consoleRecords",
     Access(Action.READ, Resource.TOPIC),
     RecordsView,
-    parameters=(_OFFSET, _BEFORE, _TIMESTAMP, _SHOW, _COUNT),
+    parameters=(_FROM_OFFSET, _BEFORE, _FROM_TIMESTAMP, _SHOW, _COUNT),
     errors=(41001, 41601),
 )
 def records(request: web.Request, operations: Operations) -> RecordsView:
@@ -75,11 +98,104 @@ def records(request: web.Request, operations: Operations) -> RecordsView:
 
 def _place_of(request: web.Request) -> Place:
     """ApiError 40005."""
-    refuse_several(request, _OFFSET, _BEFORE, _TIMESTAMP)
-    offset, before = _OFFSET.read(request), _BEFORE.read(request)
-    timestamp = _TIMESTAMP.read(request)
+    refuse_several(request, _FROM_OFFSET, _BEFORE, _FROM_TIMESTAMP)
+    offset, before = _FROM_OFFSET.read(request), _BEFORE.read(request)
+    timestamp = _FROM_TIMESTAMP.read(request)
     return Place(
         None if offset == _ABSENT else offset,
         None if before == _ABSENT else before,
         None if timestamp is None else parse_timestamp(timestamp),
     )
+
+
+_OFFSET = IntegerParameter("offset", "The offset that is asked about.", _ABSENT)
+_TIMESTAMP = TextParameter(
+    "timestamp",
+    "A time, for the first record at or after it: ms since 1970 or ISO-8601.",
+    schema=TIME_SCHEMA,
+)
+QUESTION = (_OFFSET, _TIMESTAMP)
+"""Parameters of pages that are about an offset or a time."""
+
+
+def question_of(request: web.Request) -> Question:
+    """What QUESTION says: one of the two, or none. ApiError 40005."""
+    refuse_several(request, *QUESTION)
+    offset, timestamp = _OFFSET.read(request), _TIMESTAMP.read(request)
+    return Question(
+        None if offset == _ABSENT else offset,
+        None if timestamp is None else parse_timestamp(timestamp),
+    )
+
+
+@page(
+    ROUTES,
+    "/console/topics/{topic}/partitions/{partition}/offsets",
+    "consoleOffsets",
+    Access(Action.DESCRIBE, Resource.TOPIC),
+    OffsetsView,
+    parameters=QUESTION,
+)
+def offsets(request: web.Request, operations: Operations) -> OffsetsView:
+    """Console: the segment, index entries and position of an offset, or of a time's first record.
+
+    One of the two, or none for the offset axis alone.
+    """
+    question = question_of(request)
+    return offsets_view(operations, topic_of(request), partition_of(request), question)
+
+
+_ADDRESS = "/console/topics/{topic}/partitions/{partition}/delete-records"
+_FIELDS = ("topic_id", "offset", "confirmation")
+_OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
+
+
+@page(
+    ROUTES,
+    _ADDRESS,
+    "consoleDeleteRecords",
+    Access(Action.DESCRIBE, Resource.TOPIC),
+    DeleteRecordsView,
+    parameters=QUESTION,
+    can_refresh=False,
+)
+def delete_records(request: web.Request, operations: Operations) -> DeleteRecordsView:
+    """Console: what would go if the records before an offset or a time were deleted.
+
+    One of the two, or none for the questions alone. Nothing is changed.
+    """
+    question = question_of(request)
+    return delete_records_view(operations, topic_of(request), partition_of(request), question)
+
+
+@ROUTES.post(_ADDRESS)
+@endpoint(
+    "consoleDeleteRecordsNow",
+    "console",
+    Access(Action.DELETE, Resource.TOPIC),
+    FORM_DONE,
+    body={FORM: form_schema(*_FIELDS)},
+    errors=(40907, 41001, 41602, 50003),
+)
+async def delete_records_now(request: web.Request) -> web.Response:
+    """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
+
+    ``topic_id``: of the topic that the page showed; another one of that name is 404. An offset
+    that is below the log start by now is 410.
+    Pages of other origins are refused.
+    """
+    refuse_other_origins(request)
+    api, topic, partition = api_of(request), topic_of(request), partition_of(request)
+    fields = await form_fields(request, api, *_FIELDS)
+    if fields["confirmation"] != confirmation_of(topic, partition):
+        wanted = confirmation_of(topic, partition)
+        raise ApiError(40002, f"Nothing was deleted: type {wanted} to say that you mean it.")
+    offset = fields["offset"]
+    if not _OFFSET_TEXT.fullmatch(offset) or int(offset) > INT64_MAX:
+        raise ApiError(40002, "An offset is a whole number.")
+    entry = DeleteRecordsEntry(topic=topic, partition=partition, offset=int(offset))
+    low_watermark = await delete_one(request, entry, fields["topic_id"])
+    if low_watermark > entry.offset:
+        begins = f"{topic}-{partition} already begins at {low_watermark}"
+        raise ApiError(41001, f"Nothing was deleted: {begins}, after offset {offset}.")
+    return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")

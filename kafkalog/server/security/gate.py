@@ -185,7 +185,7 @@ class Gate:
     async def _matches(self, kept: PasswordHash, password: bytes) -> bool:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
-            self._api.access_pool, functools.partial(kept.matches, password)
+            self._api.pools.access, functools.partial(kept.matches, password)
         )
 
 

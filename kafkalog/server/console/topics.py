@@ -1,4 +1,4 @@
-"""The pages of the web console with their JSON views, and its static files.
+"""Console pages of topics, partitions, log directories, tasks and configs; the static files.
 
 No address ends in the name of a topic, because ``a.json`` may be one.
 """
@@ -12,6 +12,8 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from kafkalog.console.assets import ASSETS_PATH, all_assets
+from kafkalog.console.views.about import AboutView, about_view
+from kafkalog.console.views.configs import ConfigsView, broker_configs_view, topic_configs_view
 from kafkalog.console.views.daemon import LogDirsView, TasksView, log_dirs_view, tasks_view
 from kafkalog.console.views.overview import OverviewView, overview_view
 from kafkalog.console.views.partition import PartitionView, partition_view
@@ -34,6 +36,7 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
+    FlagParameter,
     IntegerParameter,
     TextParameter,
     partition_of,
@@ -44,7 +47,10 @@ from kafkalog.server.protocol.replies import bytes_reply
 if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
 
+
 ROUTES = web.RouteTableDef()
+
+
 _CONSOLE = "/console"
 _TOPIC = f"{_CONSOLE}/topics/{{topic}}"
 _DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
@@ -210,3 +216,42 @@ async def asset(request: web.Request) -> web.Response:
     if found.digest in _ENTITY_TAG.findall(request.headers.get(hdrs.IF_NONE_MATCH, "")):
         return web.Response(status=304, headers=headers)
     return bytes_reply(found.content, content_type=found.content_type, headers=headers)
+
+
+_CONFIG_CONTAINS = TextParameter("name_contains", "Only configs whose name holds this.", "")
+_ALL = FlagParameter("all", "Those too that have their defaults.")
+
+
+@page(
+    ROUTES,
+    "/console/configs",
+    "consoleConfigs",
+    _LOOK,
+    ConfigsView,
+    parameters=(_CONFIG_CONTAINS, _ALL),
+)
+def configs(request: web.Request, operations: Operations) -> ConfigsView:
+    """Console: the daemon's configs beside their defaults, with the source of each value."""
+    name_contains = _CONFIG_CONTAINS.read(request) or ""
+    return broker_configs_view(operations, name_contains, is_all=_ALL.read(request))
+
+
+@page(
+    ROUTES,
+    "/console/topics/{topic}/configs",
+    "consoleTopicConfigs",
+    Access(Action.DESCRIBE, Resource.TOPIC),
+    ConfigsView,
+    parameters=(_CONFIG_CONTAINS, _ALL),
+)
+def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
+    """Console: a topic's configs beside their defaults, with the source of each value."""
+    name_contains = _CONFIG_CONTAINS.read(request) or ""
+    is_all = _ALL.read(request)
+    return topic_configs_view(operations, topic_of(request), name_contains, is_all=is_all)
+
+
+@page(ROUTES, "/console/about", "consoleAbout", _LOOK, AboutView)
+def about(_: web.Request, operations: Operations) -> AboutView:
+    """Console: version, build, and the licences of what is delivered with it."""
+    return about_view(operations)

@@ -1,5 +1,6 @@
-"""Goal: a full disk, a lost directory and short descriptors cost what they must and nothing else.
-Method: limits set on a live process from outside, directories taken away under it, a small tmpfs.
+"""Goal: a full disk, a lost directory and short descriptors cost what they must and nothing else,
+and no more descriptors are held than the setting says.
+Method: limits set on a live process from outside, directories taken away, a small tmpfs, /proc.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
     from pathlib import Path
+
 
 FULL = 400_000
 
@@ -334,3 +336,46 @@ def test_short_descriptors(tmp_path: Path) -> None:
         assert daemon.request("GET", "/readyz").json["offline_log_dirs"] == 0
         daemon.produce_text("before", "v")
         daemon.create_topic("short", 50)
+
+
+BOUND = 16
+PARTITIONS = 25
+SEGMENTS = 4
+SLACK = 12  # what a flush or a request holds just now
+
+
+def open_files(daemon: Daemon) -> list[str]:
+    """What the descriptors of the process lead to, but for connections: they come and go."""
+    assert daemon.process is not None
+    home = f"/proc/{daemon.process.pid}/fd"
+    found = []
+    for number in os.listdir(home):
+        try:
+            target = os.readlink(f"{home}/{number}")
+        except FileNotFoundError:
+            continue  # closed since the listing
+        if not target.startswith("socket:"):
+            found.append(target)
+    return found
+
+
+def test_descriptors_stay_under_the_setting(tmp_path: Path) -> None:
+    """M28: 100 segments of three files each, 16 kept open; also after a start."""
+    with Daemon(tmp_path, log_dir_max_open_files=str(BOUND)) as daemon:
+        base = len(open_files(daemon))
+        daemon.create_topic("many", PARTITIONS, internal_segment_bytes="1500")
+        for _ in range(SEGMENTS):
+            for partition in range(PARTITIONS):
+                batch = batch_of(b"x" * 1000)
+                assert append(daemon, "many", batch, partition=partition).status == 200
+        logs = list(daemon.log_dirs[0].glob("many-*/*.log"))
+        assert len(logs) == PARTITIONS * SEGMENTS
+        for partition in range(PARTITIONS):
+            for offset in range(SEGMENTS):
+                path = f"/v1/topics/many/partitions/{partition}/batches?offset={offset}"
+                assert daemon.request("GET", path).status == 200
+        assert len(open_files(daemon)) <= base + BOUND + SLACK
+        daemon.stop()
+        daemon.start()
+        assert len(open_files(daemon)) <= base + BOUND + SLACK
+        assert append(daemon, "many", batch_of(b"more"), partition=7).status == 200

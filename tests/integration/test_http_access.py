@@ -1,5 +1,6 @@
-"""Goal: credentials and rules do over HTTP what their documentation says.
-Method: a daemon with both files; requests of several principals; files that change under it.
+"""Goal: credentials and rules do over HTTP what their documentation says, an audit line says what
+its request was about and how it ended, and a page of another site changes nothing.
+Method: daemons with files that change under them; requests of several principals and origins.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ from tests.integration.access_world import (
     write,
 )
 from tests.integration.daemon import ROOT, TEXT, Daemon
-from tests.integration.http_world import refused
+from tests.integration.http_world import append, batch_of, check_sealed, refused
+from tests.integration.test_http_console_compaction import posted
+from tests.integration.test_http_v3 import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 RECORDS = {"records": [{"value": "x"}]}
 
@@ -268,3 +272,298 @@ def test_the_commands_write_lines_that_let_in(tmp_path: Path) -> None:
         assert daemon.request("GET", "/topics", None, basic("bob", "s3cret")).status == 200
         headers = {"Authorization": f"Bearer {token}"}
         assert daemon.request("GET", "/topics", None, headers).status == 200
+
+
+def lines_of(daemon: Daemon, operation: str) -> list[dict[str, Any]]:
+    """The audit lines of an operation, oldest first."""
+    lines = [
+        json.loads(line) for line in daemon.log_path.read_text()[daemon.log_start :].splitlines()
+    ]
+    return [line for line in lines if line["logger"] == "audit" and line["operation"] == operation]
+
+
+def filled(daemon: Daemon, topic: str) -> str:
+    """A topic of one partition with ten records."""
+    daemon.create_topic(topic, 1)
+    assert append(daemon, topic, batch_of(*[b"x"] * 10)).status == 200
+    return topic
+
+
+def delete(daemon: Daemon, *entries: tuple[str, int, int]) -> None:
+    """The tool's file; 200 whatever becomes of its partitions."""
+    partitions = [{"topic": t, "partition": p, "offset": o} for t, p, o in entries]
+    answer = daemon.request("POST", "/v1/records:delete", {"partitions": partitions})
+    assert answer.status == 200, answer.body
+
+
+def test_deleted_records(daemon: Daemon) -> None:
+    """Goal: topic, partition, offset and the end of each, whichever way they were deleted.
+    Method: the tool's file with a partition that fails, v3, the console's form.
+    """
+    filled(daemon, "gone")
+    delete(daemon, ("gone", 0, 3), ("gone", 7, 1))
+    (line,) = lines_of(daemon, "deleteRecords")
+    failed, done = line["subjects"]
+    assert done == {"topic": "gone", "partition": 0, "offset": 3, "low_watermark": 3}
+    assert (failed["topic"], failed["partition"], failed["offset"]) == ("gone", 7, 1)
+    assert failed["error_code"] == 40402
+    assert failed["error"]
+    assert (line["status"], line["reason"]) == (200, "1 of 2 failed")
+    assert line["subject_count"] == 2
+
+    path = f"{cluster(daemon)}/topics/gone/partitions/0/records:delete"
+    assert daemon.request("POST", path, {"offset": 5}).status == 200
+    (line,) = lines_of(daemon, "deletePartitionRecords")
+    assert line["subjects"] == [{"topic": "gone", "partition": 0, "offset": 5, "low_watermark": 5}]
+    assert line["reason"] == ""
+
+    page = "/console/topics/gone/partitions/0/delete-records"
+    topic_id = daemon.request("GET", f"{page}.json").json["topic_id"]
+    form = {"topic_id": topic_id, "offset": "99", "confirmation": "gone-0"}
+    told = refused(posted(daemon, page, form), 416, 41602)
+    assert posted(daemon, page, form | {"offset": "7"}).status == 303
+    failed_line, line = lines_of(daemon, "consoleDeleteRecordsNow")
+    (subject,) = failed_line["subjects"]
+    assert (subject["offset"], subject["error_code"]) == (99, 41602)
+    assert failed_line["reason"] == told["message"]
+    assert line["subjects"] == [{"topic": "gone", "partition": 0, "offset": 7, "low_watermark": 7}]
+
+
+def test_a_line_is_bounded_and_one(daemon: Daemon) -> None:
+    """Twenty subjects, what failed first, then a count; nobody's name forges a line."""
+    filled(daemon, "bounded")
+    delete(daemon, ("bounded", 0, 1), *(("bounded\n{}", n, 1) for n in range(30)))
+    line = lines_of(daemon, "deleteRecords")[-1]
+    assert line["subject_count"] == 31
+    assert len(line["subjects"]) == 20
+    assert all(each["topic"] == "bounded\n{}" for each in line["subjects"])
+    assert line["reason"] == "30 of 31 failed"
+    answer = daemon.request("POST", "/admin/topics", {"topic_name": "n" * 1_000_000})
+    assert answer.status == 400
+    line = lines_of(daemon, "createTopicAsBridge")[-1]
+    assert line["subjects"] == [{"topic": "n" * 300}]
+    assert len(json.dumps(line)) < 2_000
+
+
+def test_topics_and_their_configs(daemon: Daemon) -> None:
+    """Goal: the name of what was made, grown, altered and deleted; values of configs never.
+    Method: both ways of creation, then each order, the line of each.
+    """
+    bridge = {"topic_name": "made", "partitions_count": 2, "configs": {"retention.ms": "77777777"}}
+    assert daemon.request("POST", "/admin/topics", bridge).status == 201
+    topics = f"{cluster(daemon)}/topics"
+    wanted = {"topic_name": "made-3", "partitions_count": 1}
+    answer = daemon.request("POST", topics, {**wanted, "validate_only": True})
+    assert answer.status == 200
+    (line,) = lines_of(daemon, "createTopic")
+    assert line["subjects"] == [{"topic": "made-3", "partition_count": 1, "validate_only": True}]
+    answer = daemon.request("POST", topics, wanted)
+    assert answer.status == 201
+    assert daemon.request("PATCH", f"{topics}/made-3", {"partitions_count": 2}).status == 200
+    changes = {"data": [{"name": "retention.ms", "value": "88888888"}]}
+    assert daemon.request("POST", f"{topics}/made/configs:alter", changes).status == 204
+    value = {"value": "99999999"}
+    assert daemon.request("PUT", f"{topics}/made/configs/retention.ms", value).status == 204
+    hidden = {"data": [{"name": "ssl.keystore.password", "value": "hunter2"}]}
+    for path in (f"{topics}/made/configs:alter", f"{cluster(daemon)}/broker-configs:alter"):
+        assert daemon.request("POST", path, hidden).status == 400
+    assert "ssl.keystore.password" in str(lines_of(daemon, "alterTopicConfigs")[-1]["subjects"])
+    assert "hunter2" not in daemon.log_path.read_text()
+    assert daemon.request("DELETE", f"{topics}/made").status == 204
+    expected = {
+        "createTopicAsBridge": {"topic": "made", "partition_count": 2},
+        "createTopic": {"topic": "made-3", "partition_count": 1},
+        "growTopic": {"topic": "made-3", "partition_count": 2},
+        "alterTopicConfigs": {"topic": "made", "config": "retention.ms"},
+        "setTopicConfig": {"topic": "made", "config": "retention.ms"},
+        "deleteTopic": {"topic": "made"},
+    }
+    for operation, subject in expected.items():
+        line = [each for each in lines_of(daemon, operation) if each["status"] < 400][-1]
+        assert line["subjects"] == [subject], operation
+        for secret in ("77777777", "88888888", "99999999"):
+            assert secret not in json.dumps(line)
+
+
+def test_groups(daemon: Daemon) -> None:
+    """The offsets that were set and the group that was deleted are on record."""
+    filled(daemon, "read")
+    wanted = {"to": "latest", "topics": ["read"], "dry_run": True}
+    path = "/v1/groups/readers/offsets:reset"
+    offset = {"topic": "read", "partition": 0, "offset": 4}
+    put = daemon.request("PUT", "/v1/groups/readers/offsets", {"offsets": [offset]})
+    assert put.status == 204
+    assert daemon.request("POST", path, wanted).status == 200
+    assert lines_of(daemon, "resetGroupOffsets") == []
+    assert daemon.request("POST", path, wanted | {"dry_run": False}).status == 200
+    (line,) = lines_of(daemon, "resetGroupOffsets")
+    assert line["subjects"] == [
+        {"group": "readers", "topic": "read", "partition": 0, "old_offset": 4, "new_offset": 10}
+    ]
+    assert daemon.request("DELETE", "/v1/groups/readers/offsets?topics=none").status == 200
+    assert daemon.request("DELETE", "/v1/groups/readers").status == 204
+    assert lines_of(daemon, "deleteGroupOffsets")[-1]["subjects"] == [{"group": "readers"}]
+    assert lines_of(daemon, "deleteGroup")[-1]["subjects"] == [{"group": "readers"}]
+
+
+def test_orders_about_several_partitions(daemon: Daemon) -> None:
+    """Goal: retention, cleaner and moves tell each partition's end, and that a run was dry.
+    Method: one partition that is there and one that is not, of each order.
+    """
+    filled(daemon, "kept")
+    names = [{"topic": "kept", "partition": number} for number in (0, 9)]
+    orders = (
+        ("/v1/retention:run", "runRetention", {"partitions": names, "dry_run": True}),
+        ("/v1/cleaner:run", "runCleaner", {"partitions": names, "dry_run": True}),
+        (
+            "/v1/partition-moves",
+            "beginPartitionMoves",
+            {"moves": [{**name, "log_dir": str(daemon.log_dirs[0])} for name in names]},
+        ),
+    )
+    for path, operation, body in orders:
+        answer = daemon.request("POST", path, body)
+        assert answer.status == 200, answer.body
+        line = lines_of(daemon, operation)[-1]
+        named = {each["partition"]: each for each in line["subjects"]}
+        assert set(named) == {0, 9}
+        assert named[9]["error_code"] == 40402, operation
+        assert named[9]["error"]
+        assert named[0].get("dry_run", False) is ("dry_run" in body)
+        assert line["reason"].endswith("of 2 failed")
+    assert daemon.request("POST", "/v1/cleaner:pause", names[1]).status == 404
+    assert lines_of(daemon, "pauseCleaning")[-1]["subjects"] == [names[1]]
+
+
+ORIGIN = {"Origin": "https://page.example"}
+ALLOW = "Access-Control-Allow-Origin"
+PREFLIGHT = {**ORIGIN, "Access-Control-Request-Method": "POST"}
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    root = tmp_path_factory.mktemp("opened")
+    with Daemon(
+        root,
+        **access_settings(root, RULES),
+        access_control_allow_origin="https://page.example, https://other.example",
+        http_allowed_hosts="127.0.0.1,kafkalog.test",
+    ) as daemon:
+        yield daemon
+        assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
+
+
+def test_nothing_without_configuration(daemon: Daemon) -> None:
+    """Off by default."""
+    answer = daemon.request("GET", "/topics", None, ORIGIN)
+    assert ALLOW not in answer.headers
+    refused(daemon.request("OPTIONS", "/topics", None, PREFLIGHT), 405, 405)
+
+
+def test_a_rebound_name_opens_nothing(daemon: Daemon) -> None:
+    """Goal: a page whose own name was made to point here (DNS rebinding) reads and changes nothing.
+    Method: its requests, same-origin to its browser, at all APIs, the console and a stream.
+    """
+    daemon.create_topic("rebound")
+    rebound = {"Host": "evil.example:8082"}
+    own = {**rebound, "Origin": "http://evil.example:8082", "Sec-Fetch-Site": "same-origin"}
+    for method, path in (
+        ("GET", "/topics"),
+        ("GET", "/v1/topics/rebound/partitions/0/records"),
+        ("GET", "/v3/clusters"),
+        ("GET", "/console/"),
+        ("GET", "/openapi.json"),
+        ("GET", "/nope"),
+        ("GET", "/debug/config"),
+        ("GET", "http://evil.example/topics"),
+        ("POST", "/v1/topics/rebound/partitions/0/log:roll"),
+        ("DELETE", "/v1/groups/rebound"),
+        ("OPTIONS", "/topics"),
+    ):
+        headers = {} if path.startswith("http:") else own
+        answer = daemon.request(method, path, None, headers)
+        assert "http.allowed.hosts" in str(refused(answer, 421, 421)["message"]), path
+    stream = {**own, "Accept": "text/event-stream"}
+    path = "/v1/topics/rebound/partitions/0/records"
+    assert daemon.request("GET", path, None, stream).status == 421
+    for path in ("/livez", "/readyz", "/metrics"):
+        assert daemon.request("GET", path, None, rebound).status == 200
+    for host in ("localhost", "127.0.0.1:8082", "[::1]:8082", "kafkalog", "store.svc"):
+        assert daemon.request("GET", "/topics", None, {"Host": host}).status == 200
+
+
+def test_a_preflight_needs_no_credentials(opened: Daemon) -> None:
+    """What a browser asks first is answered, to allowed origins alone."""
+    answer = opened.request("OPTIONS", "/topics/t-1", None, PREFLIGHT)
+    assert answer.status == 204
+    assert answer.headers[ALLOW] == "https://page.example"
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    assert "DELETE" in answer.headers["Access-Control-Allow-Methods"]
+    check_sealed(answer)
+    stranger = opened.request("OPTIONS", "/topics", None, {**PREFLIGHT, "Origin": "https://evil"})
+    refused(stranger, 401, 40101)
+    assert ALLOW not in stranger.headers
+    refused(opened.request("OPTIONS", "/topics", None, ORIGIN), 401, 40101)
+
+
+def test_answers_and_errors_say_who_may_read_them(opened: Daemon) -> None:
+    """A page sees results and reasons; caches keep origins apart."""
+    for headers, status in (({}, 401), (by("denied"), 403), (by("reader"), 404)):
+        answer = opened.request("GET", "/topics/t-none", None, {**ORIGIN, **headers})
+        assert answer.status == status
+        assert answer.headers[ALLOW] == "https://page.example"
+        assert answer.headers["Vary"] == "Origin"
+        assert "Kafka-Next-Offset" in answer.headers["Access-Control-Expose-Headers"]
+    other = opened.request("GET", "/livez", None, {"Origin": "https://page.example.evil"})
+    assert ALLOW not in other.headers
+    assert other.headers["Vary"] == "Origin"
+
+
+def test_hosts_that_are_not_ours_are_refused(opened: Daemon) -> None:
+    """A name that an attacker lets point here opens nothing."""
+    for host in ("127.0.0.1", "127.0.0.1:80", "KAFKALOG.test:8082"):
+        headers = {**by("reader"), "Host": host}
+        assert opened.request("GET", "/topics/t-none", None, headers).status == 404
+    for host in ("evil.example", "127.0.0.1.evil.example", "evil:127.0.0.1"):
+        refused(opened.request("GET", "/topics", None, {"Host": host}), 421, 421)
+    assert opened.request("GET", "/readyz", None, {"Host": "10.1.2.3"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ORIGIN,
+        {"Sec-Fetch-Site": "cross-site", **ORIGIN},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "null"},
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(daemon: Daemon, headers: dict[str, str]) -> None:
+    """What a page may send without a preflight, with the user's credentials, does nothing."""
+    plain = {"Content-Type": "text/plain"}
+    topic = "crossed" + "".join(filter(str.isalpha, "".join(headers.values())))
+    daemon.create_topic(topic)
+    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    asked = [
+        ("POST", "/v1/records:delete", {"partitions": [{"topic": topic, "partition": 0}]}),
+        ("POST", "/admin/topics", {"topic_name": f"{topic}-new", "partitions_count": 1}),
+        ("POST", f"/v1/topics/{topic}/partitions/0/log:roll", {}),
+        ("DELETE", f"/v3/clusters/{cluster}/topics/{topic}", None),
+    ]
+    for method, path, body in asked:
+        refused(daemon.request(method, path, body, {**plain, **headers}), 403, 40301)
+    assert daemon.request("GET", f"/topics/{topic}", None, headers).status == 200
+    assert daemon.request("GET", f"/topics/{topic}-new").status == 404
+    own = {"Origin": f"http://127.0.0.1:{daemon.port}"}
+    for whose in ({}, own, {"Sec-Fetch-Site": "same-origin", **own}, {"Sec-Fetch-Site": "none"}):
+        answer = daemon.request("POST", f"/v1/topics/{topic}/partitions/0/log:roll", {}, whose)
+        assert answer.status == 200, answer.body
+
+
+def test_a_page_that_is_named_may_ask(opened: Daemon) -> None:
+    """Whoever may read answers may send what they answer."""
+    site = {"Sec-Fetch-Site": "cross-site"}
+    for origin, status in (("https://other.example", 200), ("https://evil.example", 403)):
+        headers = {**by("writer"), **site, "Origin": origin}
+        answer = opened.request("POST", "/topics/t-none", {"records": [{"value": 1}]}, headers)
+        assert answer.status == status, answer.body

@@ -19,7 +19,7 @@ import pytest
 from tests.integration.access_world import PASSWORD, access_settings, ask, token_of, write
 from tests.integration.daemon import Answer, Daemon, ReservedPort
 from tests.integration.http_world import check_sealed, refused
-from tests.integration.test_daemon_start import GatedDaemon
+from tests.integration.test_daemon_life import GatedDaemon
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,9 +1,11 @@
-"""Goal: what the README and docs/client.md show works when pasted, and leaves on disk what it says.
-Method: the blocks, word for word but for port, run beside a daemon with data in ./data.
+"""Goal: what the README, docs/client.md and docs/howto-back-up-and-restore.md show works when
+pasted.
+Method: the blocks, word for word but for port and variables, beside a daemon.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.daemon import ROOT, Daemon
+from tests.integration.test_backup import manifest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +91,40 @@ def test_the_python_of_the_page(daemon: Daemon) -> None:
     whole = [block for block in blocks if "127.0.0.1:8082" in block]
     assert len(whole) >= 3
     assert "exactly once" in _run_python(whole, daemon)
+
+
+@pytest.mark.timeout(400)
+def test_the_commands_of_the_howto(tmp_path: Path) -> None:
+    """A backup of all, one of a topic, a restore to two directories, a check."""
+    page = (ROOT / "docs/howto-back-up-and-restore.md").read_text()
+    (script,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    script = script.replace(".venv/bin/kafkalog", f"{sys.executable} -m kafkalog")
+    backups, data = tmp_path / "backups", tmp_path / "data"
+    backups.mkdir()
+    data.mkdir()
+    with Daemon(tmp_path / "source") as daemon:
+        result = subprocess.run(
+            ["bash", "-e", "-u", "-o", "pipefail", "-c", script],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "U": f"http://127.0.0.1:{daemon.port}",
+                "BACKUP": str(backups),
+                "DATA": str(data),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("Backup complete: ") == 2
+    assert "all files are copies" in result.stdout
+    assert re.search(r"^Restored\. Start: ", result.stdout, re.MULTILINE)
+    assert result.stdout.splitlines()[-1].endswith("/orders-0: sound")
+    assert manifest_of(backups / "monday").is_complete
+    copy = Daemon(tmp_path / "copy")
+    copy.log_dirs = [data / "a", data / "b"]
+    with copy:
+        assert len(copy.fetch_all("orders")) == 3

@@ -1,11 +1,12 @@
-"""Goal: what a task of the Spark sink writes is in the logs of a real daemon, once, or it fails.
-Method: Arrow batches as Spark hands them over, a daemon of its own process, a proxy that cuts
-answers; the logs are read back by the client.
+"""Goal: what tasks of the Spark sink write is in the logs once, or they fail; of all attempts of a
+batch one set is shown, whoever dies or repeats.
+Method: Arrow batches as Spark hands them over, a real daemon, a proxy that cuts answers.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,16 +14,28 @@ import pytest
 
 from kafkalog.client import Client
 from kafkalog.format.records.record_batch import read_header
+from kafkalog.spark.sink.exactly_once import (
+    Attempted,
+    SinkBatch,
+    TaskAttempt,
+    abandon_batch,
+    abort_batch,
+    commit_batch,
+    write_exactly_once,
+)
 from kafkalog.spark.sink.failures import SinkFailed
 from kafkalog.spark.sink.options import sink_options
 from kafkalog.spark.sink.write import Written, close_connections, write_at_least_once
 from tests.integration.client_world import CuttingProxy
+from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from kafkalog.client import ConsumerRecord
-    from tests.integration.daemon import Daemon
+    from kafkalog.spark.sink.options import SinkOptions
+
 
 PAIR = pa.struct([("key", pa.utf8()), ("value", pa.binary())])
 
@@ -156,6 +169,7 @@ def test_a_lost_answer_appends_nothing_twice(daemon: Daemon) -> None:
     ]
 
 
+@pytest.mark.gate
 def test_a_daemon_that_is_away_is_waited_for_and_then_named() -> None:
     """Not for ever, and the error says where to look."""
     rows = pa.record_batch({"value": pa.array(["a"])})
@@ -182,3 +196,229 @@ def test_what_the_daemon_refuses_fails_the_task(daemon: Daemon) -> None:
         assert message in caught.value.message
     write(url_of(daemon), [rows], topic="narrow", batchBytes="1900")
     assert len(read_back(daemon, "narrow", 0)) == 40
+
+
+class World:
+    """A topic of two partitions, and a query that writes to it."""
+
+    def __init__(self, daemon: Daemon, topic: str) -> None:
+        self._daemon = daemon
+        self._topic = topic
+        self.options = self.options_of(f"http://127.0.0.1:{daemon.port}")
+        daemon.create_topic(topic, partitions=2)
+
+    def options_of(self, url: str) -> SinkOptions:
+        """The same through another address."""
+        return sink_options({"url": url, "topic": self._topic, "exactlyOnce": "true"})
+
+    def task(
+        self,
+        batch_id: int,
+        values: str,
+        part: int = 0,
+        attempt: int = 0,
+        query: str = "",
+        run: str | None = None,
+    ) -> Attempted:
+        """One task that writes each character."""
+        return write_exactly_once(
+            rows(values),
+            self.options,
+            ["key", "value"],
+            SinkBatch(query or self._topic, batch_id, run),
+            TaskAttempt(part, attempt),
+        )
+
+    def commit(self, *attempted: Attempted) -> None:
+        commit_batch(self.options, attempted)
+
+    def shown(self) -> str:
+        """All that readers of committed records see, sorted."""
+        with Client(f"http://127.0.0.1:{self._daemon.port}") as client:
+            values = [
+                record.value or b""
+                for partition in (0, 1)
+                for record in client.fetch(
+                    self._topic, partition, 0, isolation="read_committed"
+                ).records
+            ]
+        return b"".join(sorted(values)).decode()
+
+
+def rows(values: str) -> Iterable[pa.RecordBatch]:
+    """A batch of Arrow for each character, with itself as key."""
+    return (
+        pa.record_batch({"key": pa.array([each]), "value": pa.array([each])}) for each in values
+    )
+
+
+def test_nothing_is_shown_before_the_commit_and_all_after(daemon: Daemon) -> None:
+    """Of several tasks; one had nothing to write."""
+    world = World(daemon, "commit")
+    ended = [world.task(0, "abc"), world.task(0, "de", part=1), world.task(0, "", part=2)]
+    assert world.shown() == ""
+    world.commit(*ended)
+    assert world.shown() == "abcde"
+
+
+def test_a_task_tells_its_last_sequences(daemon: Daemon) -> None:
+    """The commit shows all of them or nothing: here the task says that it wrote one more."""
+    world = World(daemon, "sequences")
+    ended = world.task(0, "abc")
+    winner = ended.winner
+    assert winner is not None
+    last_sequences = winner.last_sequences
+    assert list(last_sequences) == list(winner.partitions)
+    assert sum(last_sequences.values()) + len(last_sequences) == 3
+    one_more = {at: sequence + 1 for at, sequence in last_sequences.items()}
+    with pytest.raises(SinkFailed, match="nothing was committed"):
+        world.commit(replace(ended, winner=replace(winner, last_sequences=one_more)))
+    assert world.shown() == ""
+    world.commit(ended)
+    assert world.shown() == "abc"
+
+
+def test_the_attempts_that_the_driver_names_are_shown(daemon: Daemon) -> None:
+    """Speculation: both attempts end, in any order; the loser is gone, and holds nobody up."""
+    world = World(daemon, "speculation")
+    first, second = world.task(0, "ab"), world.task(0, "ab", attempt=1)
+    world.commit(first, world.task(0, "c", part=1))
+    assert world.shown() == "abc"
+    late = world.task(1, "d")
+    world.task(1, "d", attempt=1)
+    world.commit(late)
+    assert world.shown() == "abcd"
+    with pytest.raises(SinkFailed):
+        commit_batch(world.options, [replace(second, batch=SinkBatch("speculation", 2))])
+
+
+def test_a_batch_that_is_committed_is_not_written_again(daemon: Daemon) -> None:
+    """The driver starts again before it noted its commit: its tasks read on and write nothing."""
+    world = World(daemon, "again")
+    ended = world.task(0, "ab")
+    world.commit(ended)
+    source = iter(rows("ab"))
+    repeated = write_exactly_once(
+        source, world.options, ["key", "value"], SinkBatch("again", 0), TaskAttempt(0, 0)
+    )
+    assert repeated == Attempted(SinkBatch("again", 0))
+    assert next(source, None) is None
+    world.commit(repeated)
+    world.commit(ended)
+    abort_batch(world.options, [ended])
+    assert world.shown() == "ab"
+
+
+def test_a_task_of_a_driver_that_died_is_never_shown(daemon: Daemon) -> None:
+    """Its part is begun again by the next driver; the old driver's commit is refused."""
+    world = World(daemon, "zombie")
+    old = world.task(0, "ab")
+    new = world.task(0, "ab")
+    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
+        world.commit(old)
+    assert world.shown() == ""
+    world.commit(new)
+    world.commit(old)
+    assert world.shown() == "ab"
+
+
+def test_a_batch_that_failed_is_run_again(daemon: Daemon) -> None:
+    """What its tasks wrote is gone; later batches of the query are not held up."""
+    world = World(daemon, "failed")
+    abort_batch(world.options, [world.task(0, "ab"), world.task(0, "c", part=1)])
+    abort_batch(world.options, [])
+    world.commit(world.task(0, "ab"), world.task(0, "c", part=1))
+    assert world.shown() == "abc"
+
+
+def test_a_batch_that_is_given_up_leaves_nothing_open(daemon: Daemon) -> None:
+    """A task of a failed job that still runs begins late: it is told that the batch is over."""
+    world = World(daemon, "given-up")
+    world.task(0, "ab")
+    abandon_batch(world.options, SinkBatch("given-up", 0))
+    assert world.task(0, "cd", part=1).winner is None
+    world.commit(world.task(0, "e", query="another"))
+    assert world.shown() == "e"
+
+
+def test_a_driver_that_starts_again_leaves_nothing_open(daemon: Daemon) -> None:
+    """A later attempt of its former life is ended by the first begin of the next, and refused."""
+    world = World(daemon, "crash-loop")
+    world.task(0, "ab", attempt=1, run="one")
+    ended = world.task(0, "cd", part=1, run="two")
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        described = client.describe_sink("crash-loop")
+    assert described["open_producers"] == 1
+    with pytest.raises(SinkFailed, match="Another run of query crash-loop"):
+        world.task(0, "ab", run="one")
+    world.commit(ended, world.task(0, "ab", run="two"))
+    assert world.shown() == "abcd"
+
+
+def test_a_driver_that_was_replaced_ends_no_batch(daemon: Daemon) -> None:
+    """Its job fails late, and it aborts a batch that is its successor's now; or finds it empty."""
+    world = World(daemon, "replaced")
+    old = world.task(0, "ab", run="one")
+    new = world.task(0, "ab", run="two")
+    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
+        abort_batch(world.options, [old])
+    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
+        world.commit(world.task(0, "", run="one"))
+    world.commit(new)
+    assert world.shown() == "ab"
+
+
+def test_a_save_whose_answer_was_lost_is_not_called_a_failure(daemon: Daemon) -> None:
+    """Spark gives the job up behind its commit: whoever saves again is told not to."""
+    world = World(daemon, "answered-late")
+    world.commit(world.task(0, "ab"))
+    with pytest.raises(SinkFailed, match="Do not write it again"):
+        abandon_batch(world.options, SinkBatch("answered-late", 0))
+    assert world.shown() == "ab"
+
+
+def test_what_was_aborted_is_not_called_taken_over(daemon: Daemon) -> None:
+    """The driver names what is not open any more; the words are those of the reason."""
+    world = World(daemon, "timed-out")
+    ended = world.task(0, "ab")
+    abort_batch(world.options, [ended])
+    with pytest.raises(SinkFailed, match=r"it was aborted\. .* transaction\.max\.timeout\.ms"):
+        world.commit(ended)
+    assert world.shown() == ""
+
+
+def test_lost_answers_change_nothing(daemon: Daemon) -> None:
+    """Begins, appends and commits whose answers are cut off are asked again."""
+    world = World(daemon, "cut")
+    turns = iter([""] + ["after", "half", "before", ""] * 100)
+
+    def cut(head: bytes) -> str:
+        return next(turns) if head.startswith(b"POST") else ""
+
+    with CuttingProxy(daemon.port, cut) as proxy:
+        world.options = world.options_of(proxy.url)
+        for batch_id, values in enumerate(("ab", "cd", "ef")):
+            world.commit(world.task(batch_id, values))
+        close_connections()
+        assert len(proxy.cuts) > 9
+    assert world.shown() == "abcdef"
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_killed_keeps_what_was_begun(tmp_path: Path) -> None:
+    """kill -9 between two tasks, between the last task and the commit, and behind the commit."""
+    with Daemon(tmp_path) as daemon:
+        world = World(daemon, "killed")
+        first = world.task(0, "ab")
+        daemon.kill()
+        daemon.start()
+        second = world.task(0, "cd", part=1)
+        daemon.kill()
+        daemon.start()
+        world.commit(first, second)
+        daemon.kill()
+        daemon.start()
+        world.commit(first, second)
+        assert world.shown() == "abcd"
+        world.commit(world.task(1, "e"))
+        assert world.shown() == "abcde"

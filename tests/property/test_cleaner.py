@@ -1,20 +1,54 @@
-"""Goal: a round keeps what the rules keep, and no reader is ever misled by it.
-Method: logs of every kind of batch by chance; the plain twin, and what readers can see before and
-after. A seed makes its log again.
+"""Goal: the planner finds Kafka's range of a round and groups of sources, and a round keeps what
+Kafka's rules keep, batch by batch; no reader is misled.
+Method: logs by chance beside the plain twin.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog.cleaner import record_batches as batch_inflater
 from kafkalog.cleaner.config import CleanerConfig, TombstoneHorizon
+from kafkalog.cleaner.plan import (
+    CheckpointFault,
+    CleaningFacts,
+    NotCleanable,
+    SegmentFacts,
+    SegmentSizes,
+    first_dirty,
+    group_segments,
+    plan_cleaning,
+)
+from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
+from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.log.inspect.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
 from tests.cleaner_world import NOW_MS, CleanerWorld, with_config
+from tests.keyed_log_world import NOW_MS as KEYED_NOW_MS
+from tests.keyed_log_world import logs as keyed_logs
+from tests.keyed_log_world import orders_for, record_batches
+from tests.naive.cleaning import PlainFacts, plain_groups, plain_range
 from tests.naive.cleaning_logs import make_log
+from tests.naive.record_filter import (
+    DELETE,
+    KeyedBatch,
+    Order,
+    PlainOffsetMap,
+    Rules,
+    decode,
+    filter_batch,
+    reason_to_go,
+)
 
 SEEDS = st.integers(0, 2**32)
 LATER_MS = NOW_MS + 100_000
@@ -127,3 +161,215 @@ def test_a_dry_run_counts_and_writes_nothing(seed: int) -> None:
     assert done.end_offset == planned.end_offset
     for name in ("messages_read", "messages_written", "bytes_written", "superseded", "aborted"):
         assert getattr(done.stats, name) == getattr(planned.stats, name)
+
+
+NOW = 1_000_000
+TIMES = st.integers(NOW - 60, NOW + 20) | st.sampled_from([-1, 0])
+LAGS = st.just(0) | st.integers(1, 80)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[PlainFacts], int, int]:
+    """Segments, first dirty offset and last stable offset."""
+    steps = draw(st.lists(st.integers(1, 9), min_size=1, max_size=8))
+    bases = [sum(steps[:number]) - steps[0] for number in range(1, len(steps) + 1)]
+    segments = [
+        PlainFacts(base, draw(st.integers(0, 5)), draw(TIMES), draw(TIMES)) for base in bases
+    ]
+    end = bases[-1] + draw(st.integers(0, 9))
+    return segments, draw(st.integers(0, end)), draw(st.integers(0, end))
+
+
+@given(log=logs(), min_lag=LAGS, max_lag=LAGS, ratio=st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_the_range_is_the_twins(
+    log: tuple[list[PlainFacts], int, int], min_lag: int, max_lag: int, ratio: float
+) -> None:
+    """M17 M20. Goal: bounds, bytes and delay. Method: the twin; the verdict from its figures."""
+    segments, dirty, stable = log
+    config = LogConfig(
+        min_compaction_lag_ms=min_lag,
+        max_compaction_lag_ms=max_lag,
+        min_cleanable_dirty_ratio=ratio,
+    )
+    facts = CleaningFacts(
+        tuple(SegmentFacts(each.base, each.size, each.largest, each.first) for each in segments),
+        dirty,
+        stable,
+    )
+    plan = plan_cleaning(facts, config, NOW)
+    twin = plain_range(segments, dirty, stable, NOW, min_lag, max_lag)
+    assert plan.first_dirty_offset == dirty
+    assert plan.first_uncleanable_offset == twin.uncleanable
+    assert (plan.clean_bytes, plan.cleanable_bytes) == (twin.clean_bytes, twin.cleanable_bytes)
+    assert plan.overdue_ms == twin.overdue
+    total = twin.clean_bytes + twin.cleanable_bytes
+    is_picked = twin.cleanable_bytes > 0 and (
+        twin.overdue > 0 or twin.cleanable_bytes / total > ratio
+    )
+    assert plan.is_eligible == is_picked
+    if not twin.cleanable_bytes:
+        assert plan.obstacle is NotCleanable.NOTHING_CLEANABLE
+    assert plan.first_uncleanable_offset <= segments[-1].base
+
+
+@given(
+    log=logs(),
+    checkpoint=st.none() | st.integers(-5, 60),
+    start=st.integers(0, 20),
+    length=st.integers(0, 20),
+)
+def test_a_checkpoint_outside_the_log_is_not_believed(
+    log: tuple[list[PlainFacts], int, int], checkpoint: int | None, start: int, length: int
+) -> None:
+    """M17 M20. Both resets."""
+    dirty = first_dirty(checkpoint, start, start + length)
+    assert start <= dirty.offset <= start + length
+    if checkpoint is not None and start <= checkpoint <= start + length:
+        assert dirty == (checkpoint, None)
+    else:
+        assert dirty.offset == start
+    assert (dirty.fault is CheckpointFault.BELOW_LOG_START) == (
+        checkpoint is not None and checkpoint < start
+    )
+
+
+FAR = 2**31
+
+
+@given(
+    sizes=st.lists(
+        st.tuples(
+            st.integers(1, 9) | st.sampled_from([FAR - 2, FAR - 1, FAR, FAR // 2]),
+            st.integers(0, 6),
+            st.integers(0, 4),
+            st.integers(0, 4),
+        ),
+        min_size=0,
+        max_size=9,
+    ),
+    last=st.integers(1, 9) | st.just(FAR),
+    segment_bytes=st.integers(0, 20),
+    index_bytes=st.integers(0, 12),
+)
+def test_groups_are_the_twins(
+    sizes: list[tuple[int, int, int, int]], last: int, segment_bytes: int, index_bytes: int
+) -> None:
+    """M17 M20. Who joins whom."""
+    rows, base = [], 0
+    for step, log, offsets, times in sizes:
+        rows.append((base, log, offsets, times))
+        base += step
+    end = (rows[-1][0] if rows else 0) + last
+    groups = group_segments([SegmentSizes(*row) for row in rows], segment_bytes, index_bytes, end)
+    found = [[rows[place][0] for place in group] for group in groups]
+    assert found == plain_groups(rows, segment_bytes, index_bytes, end)
+    assert [base for group in found for base in group] == [row[0] for row in rows]
+
+
+RULES = st.builds(
+    Rules,
+    now_ms=st.just(KEYED_NOW_MS),
+    delete_retention_ms=st.sampled_from([0, 1000]),
+    tombstones=st.sampled_from([0, 0, 1, 2]),
+)
+GROUP_BYTES = st.sampled_from([1, 300, batch_inflater.GROUP_BYTES])
+"""A compressed batch a group, several, all of a chunk."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(log=keyed_logs(), rules=RULES, group_bytes=GROUP_BYTES, data=st.data())
+def test_both_passes_against_the_plain_twin(
+    log: list[list[KeyedBatch]], rules: Rules, group_bytes: int, data: st.DataObject
+) -> None:
+    """M11: what is mapped, how far, what stays, its bytes, its rows, and every count."""
+    with mock.patch.object(batch_inflater, "GROUP_BYTES", group_bytes):
+        check_both_passes(log, rules, data)
+
+
+def check_both_passes(log: list[list[KeyedBatch]], rules: Rules, data: st.DataObject) -> None:
+    """The map after pass 1, and then each chunk of pass 2."""
+    capacity = data.draw(st.sampled_from([2, 4, 100]))
+    every = [batch for chunk in log for batch in chunk]
+    end = every[-1].last_offset + 1 if every else 0
+    start = data.draw(st.integers(0, max(end - 1, 0)))
+    offset_map = SkimpyOffsetMap(24 * capacity, 1.0)
+    has_bits = data.draw(st.booleans())
+    offset_map.clear(start, end if has_bits else start)
+    twin = PlainOffsetMap(capacity)
+    orders = [[data.draw(orders_for(batch)) for batch in chunk] for chunk in log]
+    for chunk, ordered in zip(log, orders, strict=True):
+        skip = [
+            batch.is_control or order.discards for batch, order in zip(chunk, ordered, strict=True)
+        ]
+        is_full = offset_map.index(record_batches(chunk), np.array(skip, np.bool_), start)
+        assert is_full == twin.index(chunk, skip, start)
+        if is_full:
+            break
+    assert (offset_map.size, offset_map.latest_offset) == (len(twin.offsets), twin.latest_offset)
+    assert offset_map.records_read == twin.records_read
+    for key in (b"", b"a", b"b", b"c" * 55, b"d" * 56, b"e" * 119, b"f" * 120, b"absent"):
+        assert offset_map.get(key) == twin.offsets.get(key, -1)
+    record_filter = RecordFilter(offset_map)
+    for chunk, ordered in zip(log, orders, strict=True):
+        check_filter(record_filter, twin, chunk, ordered, rules)
+
+
+def check_filter(
+    record_filter: RecordFilter,
+    twin: PlainOffsetMap,
+    chunk: list[KeyedBatch],
+    orders: list[Order],
+    rules: Rules,
+) -> None:
+    """Pass 2 over one chunk."""
+    filtered = record_filter.filter(
+        record_batches(chunk),
+        np.array([order.retention for order in orders], np.int64),
+        np.array([order.discards for order in orders], np.bool_),
+        np.array([order.marks_empty_transaction for order in orders], np.bool_),
+        now_ms=rules.now_ms,
+        delete_retention_ms=rules.delete_retention_ms,
+        tombstone_rule=TombstoneRule(rules.tombstones),
+    )
+    pairs = [
+        (batch, kept)
+        for batch, order in zip(chunk, orders, strict=True)
+        if (kept := filter_batch(batch, order, twin, rules)) is not None
+    ]
+    written = bytes(filtered.data)
+    position = 0
+    for (batch, kept), row in zip(pairs, filtered.table.tolist(), strict=True):
+        size = row[BatchColumn.SIZE]
+        assert row[BatchColumn.POSITION] == position
+        one = written[position : position + size]
+        if kept is batch or not kept.codec:
+            assert one == kept.encode()
+        base = kept.base_timestamp if kept.horizon is None else kept.horizon
+        assert decode(one) == [replace(kept, base_timestamp=base)]
+        scanned = record_batches([kept]).rows.table[0].tolist()
+        scanned[BatchColumn.POSITION], scanned[BatchColumn.SIZE] = position, size
+        assert row == scanned
+        position += size
+    assert position == len(written)
+    statistics = filtered.statistics
+    assert statistics.batches_read == len(chunk)
+    assert statistics.bytes_read == sum(len(batch.encode()) for batch in chunk)
+    read = [
+        len(batch.records)
+        for batch, order in zip(chunk, orders, strict=True)
+        if order.retention != DELETE
+    ]
+    assert statistics.records_read == sum(read)
+    assert statistics.batches_kept == len(pairs)
+    assert statistics.bytes_kept == len(written)
+    assert statistics.records_kept == sum(len(kept.records) for _, kept in pairs)
+    horizons = [kept.horizon for _, kept in pairs if kept.horizon is not None]
+    assert statistics.waiting_batches == len(horizons)
+    assert statistics.next_horizon_ms == min(horizons, default=INT64_MAX)
+    reasons = Counter(
+        reason_to_go(batch, record, order, twin, rules)
+        for batch, order in zip(chunk, orders, strict=True)
+        for record in batch.records
+    )
+    for name in ("null_keys", "superseded", "expired_tombstones", "aborted", "control"):
+        assert getattr(statistics, name) == reasons[name]

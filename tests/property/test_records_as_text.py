@@ -1,34 +1,78 @@
-"""Goal: each form of an answer has the records that a loop over them has, whatever bounds it.
-Method: random batches, compressed, stamped, aborted and with gaps, cut into reads at random places,
-chunks of a few bytes, keys that do not fit their formats; a loop over records is the twin.
+"""Goal: each form of an answer has the records that a loop over them has, whatever bounds it; no
+query gets past its rules; documents mean the same together, alone and in any pieces.
+Method: records, queries and documents by chance beside plain twins.
 """
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
-from hypothesis import given
+import numpy as np
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.format.records.batch_builder import RecordColumns
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
+from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
 from kafkalog.format.records.record import iterate_records
-from kafkalog.format.records.record_batch import Codec, is_transactional, read_header
-from kafkalog.format.wire.record_text import ArrayRecords, EventRecords, LineRecords
+from kafkalog.format.records.record_batch import Codec, is_control, is_transactional, read_header
+from kafkalog.format.wire.json_documents import Concatenated, Lines
+from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.record_text import (
+    ArrayRecords,
+    EventRecords,
+    LineRecords,
+    event_id,
+    parse_event_id,
+)
 from kafkalog.format.wire.record_writer import (
     FIELDS,
     FORMATS,
     Bounds,
+    PageBuffer,
     RecordRead,
     RecordShape,
     UndecodableRecord,
 )
+from kafkalog.server.fetch.query import (
+    OF_ONE,
+    OF_SEVERAL,
+    OFFSETS,
+    RecordQuery,
+    last_seen_of,
+    partitions_of,
+    positions_of,
+)
+from kafkalog.server.fetch.stream import OFFERED
+from kafkalog.server.produce.json_body import (
+    DecodedGroup,
+    Formats,
+    NativeDialect,
+    decode_each,
+    decode_together,
+)
+from kafkalog.server.produce.v3 import V3Dialect
+from kafkalog.server.protocol.bodies import NotJson
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.media_types import EmbeddedFormat, accepts_gzip, negotiate
 from tests.integration.stream_world import parse_events
+from tests.naive.json_documents import Documents, split_concatenated, split_lines
 from tests.property.shaped_batches import ABORTED_PRODUCER, BatchShape, batch_shapes, batches_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp import web
+
+    from kafkalog.format.wire.json_documents import Splitter
     from kafkalog.format.wire.record_writer import RecordWriter
+    from kafkalog.server.produce.json_body import Dialect
+
 
 NO_BOUND = (1 << 63) - 1
 BYTES = st.none() | st.sampled_from(
@@ -205,3 +249,314 @@ def test_every_form_has_the_records_of_a_loop(
                 assert [event.id for event in events] == [
                     f"0:4,3:{record['offset']},7:-1" for record in expected.records
                 ]
+
+
+PAGE_VALUES = st.lists(st.none() | st.text(max_size=30), min_size=1, max_size=4)
+PAGE_SHAPES = batch_shapes(PAGE_VALUES, [Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP], 10**12)
+
+
+def page_columns(values: list[str | None], offset: int) -> RecordColumns:
+    """Without keys."""
+    return RecordColumns.of([None] * len(values), values, 1000 + offset)
+
+
+def plain_page(
+    batches: list[bytes], from_offset: int, max_bytes: int, end_offset: int, aborted_last: int
+) -> tuple[list[tuple[int, str | None, int]], int]:
+    """(offset, value, timestamp of each record shown; next offset) record by record."""
+    shown: list[tuple[int, str | None, int]] = []
+    used, next_offset = 0, from_offset
+    for batch in batches:
+        header = read_header(batch)
+        is_aborted = (
+            is_transactional(header.attributes)
+            and header.producer_id == ABORTED_PRODUCER
+            and header.base_offset <= aborted_last
+        )
+        assert not is_control(header.attributes)
+        if header.last_offset >= from_offset and not is_aborted:
+            for record in iterate_records(batch):
+                if record.offset >= end_offset:
+                    return shown, next_offset
+                if record.offset >= from_offset:
+                    size = len(record.value or b"")
+                    if shown and size > max_bytes - used:
+                        return shown, next_offset
+                    value = None if record.value is None else bytes(record.value).decode()
+                    shown.append((record.offset, value, record.timestamp))
+                    used += size
+                next_offset = record.offset + 1
+        next_offset = max(next_offset, header.next_offset)
+    return shown, max(next_offset, end_offset)
+
+
+@given(
+    PAGE_SHAPES,
+    st.integers(0, 12),
+    st.integers(0, 80) | st.just(1 << 20),
+    st.integers(0, 25),
+    st.integers(-1, 20),
+    st.integers(1, 200),
+)
+def test_page_is_that_of_a_loop_over_records(
+    shapes: list[BatchShape[str | None]],
+    from_offset: int,
+    max_bytes: int,
+    end_offset: int,
+    aborted_last: int,
+    buffer_bytes: int,
+) -> None:
+    """M01: choice, order, timestamps and where the next fetch starts."""
+    batches, _ = batches_of(shapes, page_columns)
+    page = write_page(
+        "t",
+        0,
+        b"".join(batches),
+        from_offset,
+        format="text",
+        max_bytes=max_bytes,
+        end_offset=end_offset,
+        aborted=[(ABORTED_PRODUCER, 0, aborted_last)],
+        buffer=PageBuffer(buffer_bytes),
+    )
+    mine = [(row["offset"], row["value"], row["timestamp"]) for row in json.loads(page.body)]
+    expected, next_offset = plain_page(batches, from_offset, max_bytes, end_offset, aborted_last)
+    assert mine == expected
+    assert (page.next_offset, page.count) == (next_offset, len(expected))
+
+
+POSITIONS = st.dictionaries(
+    st.integers(0, INT32_MAX), st.integers(0, INT64_MAX), min_size=1, max_size=5
+)
+WORDS = st.sampled_from(
+    ["", "0", "-1", "1:2", "0:1,2:3", "earliest", "json", "key,value", "1e3", "٣", "9" * 25, "x"]
+)
+NAMES = sorted({each.name for each in (*OF_ONE, *OF_SEVERAL)})
+QUERIES = st.dictionaries(st.sampled_from(NAMES), WORDS | st.text(max_size=8), max_size=6)
+
+
+def asked(query: dict[str, str], headers: dict[str, str] | None = None) -> web.Request:
+    return make_mocked_request("GET", f"/v1?{urlencode(query)}", headers=headers or {})
+
+
+def outcome(read: Callable[..., object], *arguments: object) -> object:
+    """What it gives, or the error of the register that it raises."""
+    try:
+        return read(*arguments)
+    except ApiError as error:
+        return error
+
+
+@given(QUERIES, WORDS | st.text(alphabet="0123456789:,-x ", max_size=20))
+def test_only_known_errors(query: dict[str, str], last_id: str) -> None:
+    """Each reader by itself: 40005 or a value in its range."""
+    request = asked(query, {"Last-Event-ID": last_id})
+    for read in (
+        RecordQuery.read,
+        partitions_of,
+        lambda request: last_seen_of(request, (0, 1, 2)),
+        lambda request: positions_of(OFFSETS, request),
+    ):
+        found = outcome(read, request)
+        if isinstance(found, ApiError):
+            assert found.entry.error_code == 40005
+        elif isinstance(found, RecordQuery):
+            assert found.max_records >= 1
+            assert found.shape.fields
+            assert sum(name in query for name in ("offset", "timestamp", "tail", "from")) == 1
+        elif isinstance(found, dict):
+            assert all(0 <= number <= INT32_MAX for number in found)
+            assert all(0 <= offset <= INT64_MAX for offset in found.values())
+        elif isinstance(found, list):
+            assert found == sorted(set(found))
+        else:
+            assert found is None
+
+
+@given(POSITIONS)
+def test_ids_are_read_back(positions: dict[int, int]) -> None:
+    """What a stream calls a place is that place to the next one."""
+    assert parse_event_id(event_id(positions)) == positions
+
+
+@given(st.text(alphabet="0123456789:,-", max_size=30) | st.text(max_size=20))
+def test_other_ids_are_refused(text: str) -> None:
+    """Nothing but an id in its one spelling, leading zeros aside, has a meaning."""
+    found = parse_event_id(text)
+    if found is not None:
+        pairs = [each.split(":") for each in text.split(",")]
+        assert {int(number): int(last) + 1 for number, last in pairs} == found
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*OFFERED, "*/*", "application/*", "text/*", "text/html", "", ";"]),
+            st.sampled_from(["", ";q=0", ";q=1", ";q=0.5", ";q=x", ";charset=utf-8"]),
+        ),
+        max_size=5,
+    )
+)
+def test_accept_gives_what_is_offered_and_not_refused(ranges: list[tuple[str, str]]) -> None:
+    """A type that is named with q=0 never comes; one that alone is named always does."""
+    accept = ", ".join(media + quality for media, quality in ranges)
+    chosen = outcome(negotiate, accept, OFFERED)
+    if isinstance(chosen, ApiError):
+        assert chosen.entry.error_code == 406
+        first = ranges[0] if ranges else None
+        assert first not in [(media, quality) for media in OFFERED for quality in ("", ";q=1")]
+        return
+    assert chosen in OFFERED
+    named = [quality for media, quality in ranges if media == chosen]
+    assert not named or named[0] not in (";q=0", ";q=x")
+
+
+def test_gzip_is_accepted_as_it_is_said() -> None:
+    """By name or by any, unless its quality is 0."""
+    for text in ("gzip", "br, gzip;q=0.1", "*", "identity;q=0, *;q=0.5", "GZIP"):
+        assert accepts_gzip(text), text
+    for text in ("", "br", "gzip;q=0", "*;q=0", "gzip;q=0, *", "identity"):
+        assert not accepts_gzip(text), text
+
+
+NOW_MS = 1_700_000_000_000
+NATIVE = NativeDialect(Formats(EmbeddedFormat.TEXT, EmbeddedFormat.JSON))
+V3 = V3Dialect()
+GOOD_DOCUMENTS = st.sampled_from(
+    [
+        b"{}",
+        b'{"key":null,"value":null}',
+        b'{"headers":[{"key":"h","value":"AA=="}],"timestamp":5}',
+        b'{"key":"k","value":{"a":[1,2.50],"a":2}}',
+        b'{"key":{"type":"STRING","data":"k"},"value":{"type":"JSON","data":[1.0]}}',
+        b'{"partition_id":3,"value":{"data":"AAE="},"headers":[{"name":"h"}]}',
+    ]
+)
+BAD = st.sampled_from(
+    [
+        b"",
+        b"x",
+        b"{",
+        b"1",
+        b"[]",
+        b"{}{}",
+        b"{},{}",
+        b'{"value":[1',
+        b"2]}",
+        b"2]},{",
+        b'}],"x":[{',
+        b'{"value":1,"value":2}',
+        b'{"value":NaN}',
+        b'{"value":"\xff"}',
+        b'{"other":1}',
+        b'{"partition":-1}',
+        b'{"partition_id":-1}',
+        b'{"timestamp":"noon"}',
+        b'{"value":{"type":"STRING","data":5}}',
+        b'{"value":{"type":"AVRO"}}',
+        b'{"headers":[{"key":"h","value":"?"}]}',
+    ]
+)
+DOCUMENTS = st.lists(GOOD_DOCUMENTS | GOOD_DOCUMENTS | BAD, min_size=1, max_size=8)
+
+
+def seen(group: DecodedGroup) -> dict[int, object]:
+    """What each document became: its batch and partition, or the number of its error."""
+    found: dict[int, object] = {
+        number: fault.entry.error_code
+        for number, fault in group.faults.items()
+        if isinstance(fault, ApiError)
+    }
+    if group.records is not None:
+        partitions = group.records.partitions  # negative: the document names none
+        named = [-1] * len(group.records) if partitions is None else partitions.tolist()
+        for row, number in enumerate(group.numbers.tolist()):
+            batch = build_plain_batch(group.records.columns, np.array([row], np.int64))
+            found[number] = (bytes(batch.data), named[row])
+    assert len(found) == group.document_count
+    return found
+
+
+def alone(document: bytes, dialect: Dialect[object]) -> tuple[object, bool]:
+    """What a document is by itself, and whether it is no JSON at all."""
+    try:
+        return seen(decode_together([document], dialect, NOW_MS))[0], False
+    except ApiError as fault:
+        return fault.entry.error_code, isinstance(fault, NotJson)
+
+
+@given(documents=DOCUMENTS, is_v3=st.booleans(), ends_at_broken=st.booleans())
+@example(documents=[b'{"value":[1', b"2]}", b"{}"], is_v3=False, ends_at_broken=False)
+@example(documents=[b'{"value":[1', b"2]},{", b'"value":3}'], is_v3=False, ends_at_broken=False)
+def test_a_bad_document_takes_no_other_with_it(
+    documents: list[bytes], *, is_v3: bool, ends_at_broken: bool
+) -> None:
+    """No document is read as a part of another, and none is lost."""
+    dialect: Dialect[object] = V3 if is_v3 else NATIVE  # type: ignore[assignment] # any of them
+    expected = [alone(document, dialect) for document in documents]
+    broken = [number for number, (_, is_broken) in enumerate(expected) if is_broken]
+    end = broken[0] + 1 if broken and ends_at_broken else len(documents)
+    group = decode_each(documents, dialect, NOW_MS, ends_at_broken=ends_at_broken)
+    assert seen(group) == {number: expected[number][0] for number in range(end)}
+    assert group.is_broken is (ends_at_broken and bool(broken))
+    try:
+        together = decode_together(documents, dialect, NOW_MS)
+    except ApiError:
+        assert any(isinstance(found, int) for found, _ in expected)
+    else:
+        assert seen(together) == {number: found for number, (found, _) in enumerate(expected)}
+
+
+SPLITTERS = {Lines: split_lines, Concatenated: split_concatenated}
+PIECES = st.sampled_from(
+    [b"{", b"}", b"[", b"]", b'"', b"\\", b'\\"', b"\\\\", b"a", b":", b",", b" ", b"\n", b"\r\n"]
+)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+JSON_DOCUMENTS = st.builds(
+    lambda value, indent: json.dumps(value, indent=indent, ensure_ascii=False).encode(),
+    st.lists(JSON_VALUES, max_size=3) | st.dictionaries(st.text(), JSON_VALUES, max_size=3),
+    st.none() | st.just(1),
+)
+SEPARATORS = st.sampled_from([b"", b" ", b"\n", b"\r\n", b" \t"])
+CUTS = st.lists(st.integers(0, 200), max_size=8)
+
+
+def fed(splitter: Splitter, stream: bytes, cuts: list[int]) -> Documents:
+    """What a splitter says of a stream in chunks."""
+    edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    whole: list[bytes] = []
+    for start, end in itertools.pairwise(edges):
+        whole += splitter.feed(stream[start:end])
+    pending_bytes, is_lost = splitter.pending_bytes, splitter.is_lost
+    rest = splitter.finish()
+    assert len(rest) <= 1
+    assert sum(map(len, rest)) in (0, pending_bytes)
+    assert splitter.pending_bytes == 0
+    return Documents(whole, b"".join(rest), is_lost)
+
+
+@pytest.mark.parametrize("kind", [Lines, Concatenated])
+@given(stream=st.lists(PIECES, max_size=40).map(b"".join), cuts=CUTS)
+@example(stream=b'{"\\', cuts=[3])
+@example(stream=b'{"\\\\"}', cuts=[3, 4])
+@example(stream=b"{}}{}", cuts=[])
+@example(stream=b"}{{}", cuts=[])
+def test_any_bytes_in_any_chunks(
+    kind: type[Lines] | type[Concatenated], stream: bytes, cuts: list[int]
+) -> None:
+    """Hostile bytes fall as the twin has it."""
+    assert fed(kind(), stream, cuts) == SPLITTERS[kind](stream)
+
+
+@given(documents=st.lists(st.tuples(JSON_DOCUMENTS, SEPARATORS), max_size=6), cuts=CUTS)
+def test_documents_come_out_as_they_went_in(
+    documents: list[tuple[bytes, bytes]], cuts: list[int]
+) -> None:
+    """Concatenated JSON needs no separator."""
+    stream = b"".join(part for pair in documents for part in pair)
+    expected = [document for document, _ in documents]
+    assert fed(Concatenated(), stream, cuts) == Documents(expected, b"", is_lost=False)

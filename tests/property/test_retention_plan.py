@@ -1,22 +1,22 @@
-"""Goal: the planner deletes what Kafka's three passes do; its forecast is its own plan later.
-Method: random segment facts; the twin that really deletes; the plan asked again over what is left.
+"""Goal: the planner deletes what Kafka's three passes do, its forecast is its own plan later, and a
+pass deletes exactly what the simulation says.
+Method: segments and limits by chance beside the plain twin.
 """
 
 from __future__ import annotations
 
-from hypothesis import given
+from dataclasses import replace
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog.log.inspect.invariants import check_invariants
+from kafkalog.log.log_config import LogConfig
+from kafkalog.log.retention import execute
 from kafkalog.log.retention.forecast import Schedule, after, departures, explain, simulate
-from kafkalog.log.retention.plan import (
-    Hold,
-    Keeper,
-    LogFacts,
-    RetentionPolicy,
-    SegmentFacts,
-    plan,
-)
+from kafkalog.log.retention.plan import Hold, Keeper, LogFacts, RetentionPolicy, SegmentFacts, plan
 from tests.naive.retention import PlainLog, PlainSegment
+from tests.partition_world import NOW_MS, PartitionWorld, batch
 
 NOW = 1_000_000
 SIZES = st.integers(0, 5) | st.integers(0, 1000)
@@ -157,3 +157,55 @@ def test_bytes_until_is_exact(facts: LogFacts, policy: RetentionPolicy) -> None:
             size_only = policy._replace(retention_ms=-1)
             taken = len(plan(grown, size_only, NOW).deletions) > index
             assert taken == goes or (not goes and facts.segments[index].size_bytes == 0)
+
+
+CONFIG = LogConfig(internal_segment_bytes=400, segment_index_bytes=96, index_interval_bytes=100)
+APPENDS = st.lists(
+    st.tuples(st.integers(1, 300), st.integers(-60, 10), st.booleans()), min_size=1, max_size=12
+)
+PASS_LIMITS = st.just(-1) | st.integers(0, 2000)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    appends=APPENDS,
+    start=st.integers(0, 12),
+    max_bytes=PASS_LIMITS,
+    max_ms=st.just(-1) | st.integers(0, 70),
+)
+def test_the_pass_is_its_simulation(
+    appends: list[tuple[int, int, bool]], start: int, max_bytes: int, max_ms: int
+) -> None:
+    """M09: the segments, the roll, the log start; nothing the second time; a restart finds it."""
+    world = PartitionWorld(CONFIG)
+    for size, age_ms, is_rolled in appends:
+        world.append(batch([b"v" * size], timestamps=NOW_MS + age_ms))
+        if is_rolled:
+            world.log.roll()
+    log = world.log
+    log.update_high_watermark(log.log_end_offset)
+    log.delete_records(min(start, log.log_end_offset))
+    log.update_config(replace(CONFIG, retention_bytes=max_bytes, retention_ms=max_ms))
+    bases = world.bases()
+
+    facts = execute.facts_of(log)
+    policy = execute.policy_of(log.config)
+    passes = list(simulate(facts, policy, NOW_MS, 0, Schedule(NOW_MS, 1, 0)))
+    expected = [each.base_offset for forecast in passes for each in forecast.planned.deletions]
+    planned = execute.plan_of(log, NOW_MS)
+    assert [each.base_offset for each in planned.deletions] == expected == bases[: len(expected)]
+    if not expected:
+        return
+    base = execute.begin(log, planned)
+    world.flush()
+    execute.raise_start(log, NOW_MS, base)
+    taken = [each.base_offset for each in execute.finish(log)]
+    assert taken == expected
+    has_rolled = len(expected) == len(bases)
+    assert world.bases() == ([log.log_end_offset] if has_rolled else bases[len(expected) :])
+    assert log.log_start_offset == planned.log_start_offset
+    assert execute.plan_of(log, NOW_MS).deletions == ()
+    check_invariants(log)
+    left = (world.bases(), log.log_start_offset, log.log_end_offset)
+    world.reopen(clean=False)
+    assert (world.bases(), world.log.log_start_offset, world.log.log_end_offset) == left

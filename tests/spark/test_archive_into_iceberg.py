@@ -25,7 +25,6 @@ from tests.archive_world import (
     some_logs,
 )
 from tests.integration import test_spark_archive as scenarios
-from tests.integration import test_spark_archive_of_other_logs as other_logs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,17 +59,17 @@ def test_a_task_that_fails_leaves_nothing(tmp_path: Path, logs: GrowingLogs) -> 
 
 def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs) -> None:
     """As into Parquet."""
-    other_logs.test_a_topic_that_was_made_anew(tmp_path, logs, IcebergPlace)
+    scenarios.test_a_topic_that_was_made_anew(tmp_path, logs, IcebergPlace)
 
 
 def test_a_log_that_lost_its_end_and_grew(tmp_path: Path, logs: GrowingLogs) -> None:
     """As into Parquet."""
-    other_logs.test_a_log_that_lost_its_end_and_grew(tmp_path, logs, IcebergPlace)
+    scenarios.test_a_log_that_lost_its_end_and_grew(tmp_path, logs, IcebergPlace)
 
 
 def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs) -> None:
     """As into Parquet."""
-    other_logs.test_a_table_of_an_older_version(tmp_path, logs, IcebergPlace)
+    scenarios.test_a_table_of_an_older_version(tmp_path, logs, IcebergPlace)
 
 
 def test_a_commit_whose_answer_was_lost(tmp_path: Path, logs: GrowingLogs) -> None:

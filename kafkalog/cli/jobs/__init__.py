@@ -1,1 +1,1 @@
-"""Commands that run jobs on Spark."""
+"""Commands that run jobs, in processes or on Spark, and the performance tests."""

@@ -47,7 +47,7 @@ _WITHOUT_SPARK = "; or --no-spark: the same job runs in processes of this machin
 
 @dataclass(frozen=True, slots=True)
 class JobArguments:
-    """What every job is asked: over which directories, where it runs, how its rows come out."""
+    """The options of every job: its directories, where it runs, the form of its rows."""
 
     dirs: tuple[str, ...]
     topics: tuple[str, ...]
@@ -58,7 +58,7 @@ class JobArguments:
 
     @property
     def paths(self) -> list[str]:
-        """Of --dirs: absolute, or on a store. Raises StoreMissing."""
+        """The directories of --dirs, absolute or on a store. Raises StoreMissing."""
         return [
             trimmed(each) if scheme_of(each) else os.path.abspath(each.removeprefix("file://"))
             for text in self.dirs
@@ -67,7 +67,7 @@ class JobArguments:
         ]
 
     def partitions(self, configs: Mapping[str, str]) -> list[FleetPartition]:
-        """What lies there; topics' own configs are those of a registry, ``configs`` go over them.
+        """The partitions; ``configs`` override the topic configs in the registries.
 
         Raises KafkalogError and OSError.
         """
@@ -85,7 +85,7 @@ class JobArguments:
         return find_partitions(dirs, filesystem, config_of=config_of, topics=topics)
 
     def runner(self, job: str) -> Runner:
-        """Spark, or processes of this machine. Raises SparkMissing."""
+        """The runner: Spark, or processes of this machine. Raises SparkMissing."""
         if not self.is_on_spark:
             return ProcessPool(self.processes)
         from kafkalog.jobs.on_spark import SparkRunner, open_session
@@ -98,7 +98,7 @@ class JobArguments:
         rows: Sequence[Any],
         totals: Mapping[str, Any],
     ) -> None:
-        """The rows as they were asked for, and the totals. Raises ArrowMissing and OSError."""
+        """Print or write the rows, and the totals. Raises ArrowMissing and OSError."""
         if self.output == "json":
             click.echo(json.dumps({"rows": [row._asdict() for row in rows], "totals": totals}))
             return
@@ -112,14 +112,14 @@ class JobArguments:
 
 
 def path_on_disk(option: str, value: str, instead: str = "") -> str:
-    """Absolute; UsageError for a path on a store, where nothing is written to."""
+    """An absolute path. Raises UsageError for a path on a store, where jobs do not write."""
     if scheme_of(value) is not None:
         raise click.UsageError(f"{option} is a path on a disk, not {shown(value)}{instead}")
     return os.path.abspath(value.removeprefix("file://"))
 
 
 def _log_dirs(dirs: Sequence[str]) -> set[str]:
-    """Each may be a log directory, or a partition in one."""
+    """The log directories of paths that are log directories or partitions in one."""
     parents = (os.path.dirname(each) for each in dirs)
     return {*dirs, *(each for each in parents if not each.endswith(":"))}  # s3://logs has none
 
@@ -150,14 +150,14 @@ _SHARED = (
         default=lambda: os.cpu_count() or 1,
         show_default="as many as the machine has processors",
         metavar="N",
-        help="Without Spark.",
+        help="Number of processes without Spark.",
     ),
     click.option(
         "--output",
         type=click.Choice(["text", "json", "parquet"]),
         default="text",
         show_default=True,
-        help="Lines for people, one JSON document, or a file of rows.",
+        help="A table, one JSON document, or a Parquet file.",
     ),
     click.option("--file", metavar="FILE", help="The Parquet file."),
 )
@@ -166,7 +166,7 @@ _SHARED = (
 def job_options(
     command: Callable[..., None],
 ) -> Callable[..., None]:
-    """Add what every job is asked; the command gets ``arguments`` in their place.
+    """Add the options of every job; the command gets ``arguments`` instead of them.
 
     Errors of the job become click's; an interrupt by a signal ends the job as Ctrl-C does.
     """
@@ -198,7 +198,7 @@ def job_options(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM interrupts as Ctrl-C does, so that a job takes back what it made."""
+    """Make SIGTERM interrupt as Ctrl-C does, so that a job removes what it wrote."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -216,10 +216,10 @@ config_option = click.option(
     "configs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Topic config over the topics' own. Repeatable.",
+    help="Override a topic config. Repeatable.",
 )
 now_option = click.option(
-    "--now", type=click.IntRange(min=0), metavar="MS", help="The time. Default: the clock's."
+    "--now", type=click.IntRange(min=0), metavar="MS", help="Use this time. Default: the clock's."
 )
 
 
@@ -235,7 +235,7 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     """Check every batch, index, producer sequence and epoch. Exit 1 with errors.
 
     Nothing is written, and directories may be served meanwhile. --config cleanup.policy=compact
-    says that offsets may be missing, where nothing else does.
+    allows missing offsets where the directory does not show that a topic is compacted.
 
     Example: kafkalog spark audit --dirs ./data1,./data2 --output json
     """
@@ -257,7 +257,7 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     default=compact_job.MAP_BYTES,
     show_default=True,
     metavar="N",
-    help="Offset map of each process.",
+    help="Size of the offset map of each process.",
 )
 @config_option
 @now_option
@@ -270,8 +270,8 @@ def compact(
 ) -> None:
     """Write a new log directory with the latest record of each key; sources are only read.
 
-    For directories that no daemon serves. Tombstones stay until delete.retention.ms has gone by;
-    records without a key are dropped, as the cleaner drops them.
+    For directories that no daemon serves. Tombstones are kept until delete.retention.ms has
+    passed; records without a key are dropped, as by the cleaner.
 
     Example: kafkalog spark compact --dirs ./archive --out ./compacted
     """
@@ -289,8 +289,12 @@ def compact(
 
 @click.command()
 @job_options
-@click.option("--horizon", type=Duration(), default="0ms", help="How far to look: 30d, 12h, 45m.")
-@click.option("--compaction", is_flag=True, help="Dry runs of the cleaner, too: reads everything.")
+@click.option(
+    "--horizon", type=Duration(), default="0ms", help="Time to look ahead: 30d, 12h, 45m."
+)
+@click.option(
+    "--compaction", is_flag=True, help="Also do dry runs of the cleaner, which read everything."
+)
 @config_option
 @now_option
 def whatif(
@@ -300,7 +304,7 @@ def whatif(
     configs: tuple[str, ...],
     now: int | None,
 ) -> None:
-    """What retention would delete, and compaction would save, if --config were the topics' configs.
+    """Show what retention would delete and compaction would save with the configs of --config.
 
     Nothing is changed, and directories may be served meanwhile.
 
@@ -324,7 +328,7 @@ def whatif(
     type=click.Choice(["partition", "key", "size", "time"]),
     default="partition",
     show_default=True,
-    help="What a row is of: a partition, or a heavy key, a size or a span of time of a topic.",
+    help="A row for each partition, or for each heavy key, size or span of time of a topic.",
 )
 @click.option(
     "--top",
@@ -332,9 +336,11 @@ def whatif(
     default=20,
     show_default=True,
     metavar="N",
-    help="Keys of each topic.",
+    help="Number of keys of each topic.",
 )
-@click.option("--width", type=Duration(), default="1h", show_default=True, help="Span of time.")
+@click.option(
+    "--width", type=Duration(), default="1h", show_default=True, help="Length of a span of time."
+)
 def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     """Count records and bytes, heavy keys, sizes of values, rates, null and tombstone shares.
 

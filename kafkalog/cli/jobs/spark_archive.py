@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _check_arrow() -> None:
-    """Everything below needs it; ArrowMissing."""
+    """Raise ArrowMissing without pyarrow, which all archives need."""
     if importlib.util.find_spec("pyarrow") is None:
         raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
 
@@ -33,7 +33,7 @@ def _check_arrow() -> None:
 def _table(
     parquet: str | None, iceberg: str | None, catalog: str, properties: dict[str, str]
 ) -> ArchiveTable:
-    """The one that was named, opened. UnusableTable, IcebergMissing, OSError."""
+    """Open the table. Raises UnusableTable, IcebergMissing, OSError."""
     if parquet is not None:
         root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
         from kafkalog.jobs.archive.parquet_table import ParquetTable
@@ -53,20 +53,24 @@ def _table(
     "--url", "urls", metavar="URL,...", help="Daemons, instead of --dirs: http(s)://host:port."
 )
 @with_credentials
-@click.option("--parquet", metavar="DIR", help="Into Parquet files, in a directory of their own.")
-@click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Into an Iceberg table.")
-@click.option("--catalog", default="default", show_default=True, help="Of the Iceberg table.")
+@click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
+@click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
+@click.option(
+    "--catalog", default="default", show_default=True, help="Catalog of the Iceberg table."
+)
 @click.option(
     "--catalog-property",
     "properties",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Over those of pyiceberg's own configuration: type, uri, warehouse, ... Repeatable.",
+    help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
 )
 @click.option("--min-age", type=Duration(), help="Leave younger records for later: 1h, 30m.")
-@click.option("--uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
 @click.option(
-    "--may-lose", is_flag=True, help="Go on when records were deleted before they were archived."
+    "--uncommitted", is_flag=True, help="Archive records of open and aborted transactions as well."
+)
+@click.option(
+    "--may-lose", is_flag=True, help="Continue if records were deleted before they were archived."
 )
 @click.option(
     "--target-bytes",
@@ -74,7 +78,7 @@ def _table(
     default=TARGET_BYTES,
     show_default=True,
     metavar="N",
-    help="Of log in a file.",
+    help="Bytes of log in a file.",
 )
 def archive(
     arguments: JobArguments,
@@ -90,9 +94,9 @@ def archive(
     may_lose: bool,
     target_bytes: int,
 ) -> None:
-    """Put what is new in topics into a table, each record once; then tell the daemons.
+    """Append the new records of topics to a table, each once, and report this to the daemons.
 
-    The table knows how far it is: run this again and again, also after it was killed. With
+    The table stores the position: run this repeatedly, also after a run that was killed. With
     archive.hold=true a daemon keeps records until they are archived.
 
     Example: kafkalog spark archive --url http://127.0.0.1:8082 --parquet ./archive

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from kafkalog.jobs.pipeline import Step
 
 _START_SECONDS = 60.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 @click.command()
-@click.option("--out", required=True, metavar="DIR", help="A new directory for all of it.")
+@click.option("--out", required=True, metavar="DIR", help="A new directory for all files.")
 @click.option(
     "--devices",
     type=click.IntRange(min=1, max=100_000),
     default=100,
     show_default=True,
-    help="Each reports 1440 times.",
+    help="Number of devices, which report 1440 times each.",
 )
 @click.pass_context
 def pipeline(ctx: click.Context, out: str, devices: int) -> None:
@@ -46,7 +46,7 @@ def pipeline(ctx: click.Context, out: str, devices: int) -> None:
     """
     root = Path(out).resolve()
     if root.exists():
-        raise click.UsageError(f"{root} exists: name a directory that does not")
+        raise click.UsageError(f"{root} exists: give a new directory")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers with these packages
     try:
         steps = _run(root, devices)
@@ -65,7 +65,7 @@ def pipeline(ctx: click.Context, out: str, devices: int) -> None:
 
 
 def _run(root: Path, devices: int) -> list[Step]:
-    """All steps; the daemon is stopped before the compaction, which needs its directory."""
+    """Run all steps; the compaction needs the directory of the daemon, which is stopped before."""
     from kafkalog.jobs import pipeline as parts
     from kafkalog.jobs.on_spark import SparkRunner, open_session
 
@@ -88,7 +88,7 @@ def _run(root: Path, devices: int) -> list[Step]:
 
 @contextmanager
 def _daemon(root: Path, log_dir: str) -> Iterator[str]:
-    """A daemon on a free port, ready inside; its lines go to ROOT/daemon.log."""
+    """Run a daemon on a free port; it logs to ROOT/daemon.log."""
     root.mkdir(parents=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -117,6 +117,6 @@ def _wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:
             except ClientError as error:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise click.ClickException(f"The daemon did not start: {error}") from error
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
             else:
                 return

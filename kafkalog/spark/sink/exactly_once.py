@@ -29,7 +29,7 @@ from kafkalog.client import ClientError, InvalidTxnState, ProducerIdentity
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
 from kafkalog.format.records.record_batch import add_to_sequence
 from kafkalog.spark.sink.failures import SinkFailed, sink_failed
-from kafkalog.spark.sink.write import asked, blocks, connected, deliver
+from kafkalog.spark.sink.write import blocks, connected, deliver, requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +93,7 @@ def write_exactly_once(
         begin = begin_sink(
             batch.query, batch.batch_id, task.partition_id, task.attempt, run_id=batch.run_id
         )
-        producer = asked(
+        producer = requested(
             connection.client, begin, f"Part {task.partition_id} of {batch} could not begin"
         )
         if producer is None:
@@ -134,7 +134,7 @@ def commit_batch(
         commit = commit_sink(
             batch.query, batch.batch_id, winners, is_last=is_last, run_id=batch.run_id
         )
-        asked(connection.client, commit, f"The commit of {batch} failed")
+        requested(connection.client, commit, f"The commit of {batch} failed")
 
 
 def abort_batch(options: SinkOptions, attempted: Sequence[Attempted]) -> None:

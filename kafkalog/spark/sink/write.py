@@ -231,7 +231,7 @@ def write_at_least_once(
     """
     with connected(options.access) as connection:
         if connection.identity is None:
-            connection.identity = asked(
+            connection.identity = requested(
                 connection.client, new_producer(), "The daemon did not allocate a producer id"
             )
         return deliver(
@@ -257,7 +257,7 @@ def deliver(
     """Append all records of the parts as this producer; see ``write_at_least_once``."""
 
     def found(topic: str) -> Partitions:
-        return asked(client, partitions_of(topic), f"Topic {topic} cannot be written to")
+        return requested(client, partitions_of(topic), f"Topic {topic} cannot be written to")
 
     def send(topic: str, partition: int, data: bytes) -> None:
         client.append_batches(topic, partition, data, acks=options.acks)
@@ -276,7 +276,7 @@ def deliver(
     return Written(delivery.record_count, partitions)
 
 
-def asked(client: Client, steps: Steps[T], what_failed: str) -> T:
+def requested(client: Client, steps: Steps[T], what_failed: str) -> T:
     """The result of a request. Raises SinkFailed."""
     try:
         return client.run(steps)

@@ -56,7 +56,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Bytes of appends that wait for the end of the loop's iteration: no other budget counts them.
-_TURN_BYTES = 1 << 20
+_PENDING_BYTES = 1 << 20
 
 
 class Phase(enum.Enum):
@@ -86,9 +86,9 @@ class _Shared:
     phase: Phase = Phase.STARTING
     start_refusal: str | None = None
     requests_in_work: int = 0
-    null_key_turns: Iterator[int] = field(default_factory=itertools.count)
-    turn: list[_Append] = field(default_factory=list)  # appends of this turn of the loop
-    turn_bytes: int = 0
+    null_key_rounds: Iterator[int] = field(default_factory=itertools.count)
+    pending: list[_Append] = field(default_factory=list)  # appends of this iteration of the loop
+    pending_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class Api:
         Only one that is served, as Java's producer does, unless none is. ``topic`` None: it is
         still to be created.
         """
-        round_number, partition = divmod(next(self._shared.null_key_turns), partition_count)
+        round_number, partition = divmod(next(self._shared.null_key_rounds), partition_count)
         if topic is None or topic.serves(partition):
             return partition
         every = range(partition_count)
@@ -222,7 +222,7 @@ class Api:
         acks: Acks,
         expected_offset: int | None = None,
     ) -> asyncio.Future[LogAppendInfo]:
-        """Hand records to the writer; the future ends as the durability class says.
+        """Submit records to the writer; the future is done when ``acks`` is fulfilled.
 
         Appends of one iteration of the loop are submitted together at its end: a writer that the
         first of them wakes would take the interpreter from the requests that follow.
@@ -230,19 +230,19 @@ class Api:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LogAppendInfo] = loop.create_future()
         shared = self._shared
-        if not shared.turn:
-            loop.call_soon(self._submit_turn)
-        shared.turn.append((self.operations, log, records, acks, expected_offset, future))
-        shared.turn_bytes += records.size_bytes
-        if shared.turn_bytes > _TURN_BYTES:
-            self._submit_turn()
+        if not shared.pending:
+            loop.call_soon(self._submit_pending)
+        shared.pending.append((self.operations, log, records, acks, expected_offset, future))
+        shared.pending_bytes += records.size_bytes
+        if shared.pending_bytes > _PENDING_BYTES:
+            self._submit_pending()
         return future
 
-    def _submit_turn(self) -> None:
+    def _submit_pending(self) -> None:
         """Submit the appends of this iteration in order; a refusal is the result of its future."""
         shared = self._shared
-        turn, shared.turn, shared.turn_bytes = shared.turn, [], 0
-        for operations, log, records, acks, expected_offset, future in turn:
+        pending, shared.pending, shared.pending_bytes = shared.pending, [], 0
+        for operations, log, records, acks, expected_offset, future in pending:
             finish = functools.partial(_finish, future)
             try:
                 operations.submit_produce(

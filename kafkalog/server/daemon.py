@@ -110,7 +110,7 @@ class Daemon:
     service_manager: ServiceManager
     terminal_line: TerminalLine | None = None  # None: progress is in the log only
     exit_code: int = 0
-    _is_told_to_stop: bool = False  # by a signal
+    _has_stop_signal: bool = False  # by a signal
 
     @property
     def config(self) -> ServerConfig:
@@ -187,13 +187,13 @@ class Daemon:
     def _on_signal(
         self, number: signal.Signals, api: Api, graph: Graph, stop: asyncio.Event
     ) -> None:
-        """First signal: stop in order. Second: leave now, recovery will do the rest."""
-        if self._is_told_to_stop:
+        """First signal: stop in order. Second: exit now; the next start recovers."""
+        if self._has_stop_signal:
             _log.warning(
                 "Second signal: leaving at once; the next start will recover", signal=number.name
             )
             os._exit(128 + number)  # a thread may hang in the disk: nothing is waited for
-        self._is_told_to_stop = True
+        self._has_stop_signal = True
         graph.stop_loading()
         self._stop(api, stop)
 
@@ -217,7 +217,7 @@ class Daemon:
         stop.set()
 
     async def _load(self, api: Api, graph: Graph) -> None:
-        """Load all logs off the loop, then let requests in; not when a stop came first."""
+        """Load all logs off the loop, then admit requests, unless the daemon was stopped."""
         await self._shown(api, graph.load)
         if api.stopping:
             return
@@ -279,7 +279,7 @@ class Daemon:
             api.metrics.observe_loop_lag(max(0.0, loop.time() - due))
 
     async def _give_memory_back(self, api: Api) -> None:
-        """What peaks left free in the heap, on a thread of its own: no request waits for it."""
+        """Return free heap memory to the system, on the debug thread: no request waits for it."""
         resident = 0
         while resident >= 0:
             await asyncio.sleep(_MEMORY_PERIOD_SECONDS)
@@ -304,7 +304,7 @@ class EarlyStop:
             signal.signal(number, self._leave)
 
     def set_format(self, log_format: str | None) -> None:
-        """The setting ``log.format``, once it is known; None: what the kind of the output says."""
+        """The setting ``log.format``, once it is known; None: by the kind of the output."""
         if log_format is not None:
             self._is_json = log_format == "json"
 

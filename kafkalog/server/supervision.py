@@ -177,8 +177,8 @@ class Supervision:
         # owned by the event loop
         self._stage = _Stage.LOADING
         self._stop_ends: float | None = None
-        self._is_failure_told = False
-        self._is_defect_told = False
+        self._is_failure_logged = False
+        self._is_defect_logged = False
         self._unsaid: dict[str, str] = {}  # of what is awaited
         self._told: asyncio.Task[None] | None = None
 
@@ -209,7 +209,7 @@ class Supervision:
             self._tell(READY="1")
 
     def stopping(self) -> None:
-        """No more is begun; also for a stop of its own accord. Any number of times."""
+        """The daemon stops. May be called any number of times."""
         self._stage = _Stage.STOPPING
         if self._stop_ends is None:
             self._stop_ends = self._seconds() + STOP_SECONDS
@@ -242,8 +242,8 @@ class Supervision:
         try:
             return {"STATUS": loading_text(self._loading())}
         except Exception as defect:  # noqa: BLE001 - as in the body of a thread
-            if not self._is_defect_told:
-                self._is_defect_told = True
+            if not self._is_defect_logged:
+                self._is_defect_logged = True
                 _log.critical("The progress of the load is unknown", exc_info=defect)
             return {}
 
@@ -253,8 +253,8 @@ class Supervision:
             self._unsaid = {}
         except OSError as error:
             self._unsaid |= {name: states[name] for name in _AWAITED if name in states}
-            if not self._is_failure_told:
-                self._is_failure_told = True
+            if not self._is_failure_logged:
+                self._is_failure_logged = True
                 _log.warning(
                     "The service manager cannot be notified", reason=str(error), states=states
                 )

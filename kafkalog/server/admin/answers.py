@@ -22,7 +22,7 @@ class Status(AnswerBody):
 
 
 class LogDirFault(AnswerBody):
-    """What keeps a log directory from full service. Null: not told without the right to know."""
+    """The fault of a log directory. Null: hidden without the right to see paths."""
 
     log_dir: str | None
     state: Literal["offline", "full"]
@@ -183,7 +183,7 @@ class FailedMove(AnswerBody, kw_only=True):
 
 
 class PartitionMoveList(AnswerBody):
-    """Of the moves asked for, in their order; or all that are known, by partition."""
+    """The moves of the request in its order, or all known ones by partition."""
 
     moves: list[PartitionMoveAnswer | FailedMove]
 
@@ -309,7 +309,7 @@ class InsideConfig(AnswerBody):
 
 
 class LogLevels(AnswerBody):
-    """``level`` is that of every logger without one of its own."""
+    """``level`` applies to every logger without its own."""
 
     level: str
     loggers: dict[str, str]

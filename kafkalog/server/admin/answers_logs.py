@@ -25,7 +25,7 @@ class CleaningStateAnswer(AnswerBody):
 
 
 class CleaningRetryAnswer(AnswerBody):
-    """``had_failed``: whether there was something to forget."""
+    """``had_failed``: whether the partition had a failure, which is cleared."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class CleaningRetryAnswer(AnswerBody):
 
 
 class CleaningRunAnswer(AnswerBody, kw_only=True):
-    """A clean, or what a dry run says of one; the figures are there when it was cleaned."""
+    """A clean or a dry run of one; the figures are present when it was cleaned."""
 
     topic: str
     partition: int
@@ -78,7 +78,7 @@ class CleanerThreadAnswer(AnswerBody):
 
 
 class CleaningFailureAnswer(AnswerBody):
-    """Why a log is left alone."""
+    """Why a log is not cleaned."""
 
     reason: str
     error: str
@@ -151,7 +151,7 @@ class Policy(AnswerBody):
 
 
 class Checks(AnswerBody):
-    """When the log is looked at, and by whom."""
+    """When the log is checked, and by which task."""
 
     runs_in: Literal["kafka-log-retention", "log_cleaner"]
     next_check_ms: int | None
@@ -160,7 +160,7 @@ class Checks(AnswerBody):
 
 
 class Due(AnswerBody):
-    """When a segment goes."""
+    """When a segment is deleted."""
 
     earliest_ms: int
     expected_ms: int | None
@@ -169,7 +169,7 @@ class Due(AnswerBody):
 
 
 class ServedSegment(AnswerBody):
-    """A segment and its fate: the rule that takes it, or what keeps it."""
+    """A segment, with the rule that deletes it or what retains it."""
 
     base_offset: int
     next_offset: int
@@ -210,7 +210,7 @@ class SegmentAnswer(AnswerBody):
 
 
 class DeletingSegmentAnswer(AnswerBody):
-    """Gone for readers; its files are not yet."""
+    """Deleted for readers; its files are removed later."""
 
     base_offset: int
     size_bytes: int
@@ -238,7 +238,7 @@ class SegmentsAnswer(AnswerBody):
 
 
 class TakenSegment(AnswerBody):
-    """A segment that went, and by which rule."""
+    """A deleted segment, with the rule."""
 
     base_offset: int
     size_bytes: int
@@ -246,7 +246,7 @@ class TakenSegment(AnswerBody):
 
 
 class RetainedPartition(AnswerBody):
-    """What a pass took, or would take."""
+    """What a pass deleted, or would delete."""
 
     topic: str
     partition: int
@@ -276,7 +276,7 @@ class RetentionRunAnswer(AnswerBody):
 
 
 class Departure(AnswerBody):
-    """A segment that would go."""
+    """A segment that would be deleted."""
 
     base_offset: int
     size_bytes: int
@@ -285,7 +285,7 @@ class Departure(AnswerBody):
 
 
 class SimulatedPartition(AnswerBody):
-    """What would go and what would be left."""
+    """What would be deleted and what would be left."""
 
     partition: int
     start_ms: int
@@ -340,7 +340,7 @@ class RaisedOffset(AnswerBody):
 
 
 class RaisedOffsetsAnswer(AnswerBody):
-    """The partitions that were asked for."""
+    """The partitions of the request."""
 
     topic: str
     partitions: list[RaisedOffset]

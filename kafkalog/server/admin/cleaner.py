@@ -203,7 +203,7 @@ def run_answer(run: CleaningRun) -> CleaningRunAnswer:
     errors=(40907, 40910, 50010, 50302, 50303, 50701),
 )
 async def clean(request: web.Request) -> web.Response:
-    """Clean one partition now whatever its ratio, or say what would go; ends when the clean does.
+    """Clean one partition now at any ratio, or with ``dry_run`` report what would be removed.
 
     A ``dry_run`` reads as a clean does, its map included, and writes nothing.
     """
@@ -278,7 +278,7 @@ def _end(key: TopicPartition, end: CleanEnd) -> CleaningRunAnswer:
 
 
 def _cleanable(operations: Operations) -> list[TopicPartition]:
-    """Those with cleanable bytes that nothing but the ratio keeps from being cleaned.
+    """Partitions with cleanable bytes that are not cleaned only because of their ratio.
 
     CleaningConflict where nothing ever is.
     """

@@ -127,7 +127,7 @@ async def metrics_cardinality(page: bytes) -> MetricsCardinality:
 
 
 def process_facts() -> dict[str, str]:
-    """File name -> text: versions, and what the system says of this process. Blocks."""
+    """File name -> text: versions, and facts of the system about this process. Blocks."""
     versions = (
         f"kafkalog {__version__}\nPython {platform.python_version()}\n{platform.platform()}\n"
     )
@@ -170,7 +170,7 @@ def _diagnostics_of(request: web.Request) -> Api:
 
 
 def _is_from_here(request: web.Request) -> bool:
-    """Whether the connection's other end, and the name it was asked for by, are this machine's.
+    """Whether the peer and the requested host are this machine's.
 
     The name, because a page in a browser on this machine may have any other one lead here. Where
     proxies are named, connections from this machine are theirs. One that forwards on layer 4, or
@@ -327,6 +327,6 @@ def _parts(api: Api) -> dict[str, bytes]:
 
 
 def _packed(name: str, parts: dict[str, bytes], moment_s: int) -> bytes:
-    """The bundle, with what the system says of the process. Blocks."""
+    """The bundle with the system's facts about the process. Blocks."""
     facts = {each: text.encode() for each, text in process_facts().items()}
     return bundle(name, {**parts, **facts}, moment_s)

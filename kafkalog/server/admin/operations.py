@@ -60,7 +60,7 @@ async def operations(request: web.Request) -> web.Response:
     errors=(404,),
 )
 async def describe(request: web.Request) -> web.Response:
-    """State, progress, and what came of it. Forgotten when the daemon restarts."""
+    """State, progress and result. Forgotten when the daemon restarts."""
     operation_id = request.match_info["operation_id"]
     operation = api_of(request).operations.background_operation(operation_id)
     if operation is None:
@@ -102,7 +102,7 @@ def as_result(answer: AnswerBody) -> dict[str, object]:
 
 
 def begun_async(operation: BackgroundOperation) -> web.Response:
-    """The same to who asked for it with ``Prefer``."""
+    """The same for a request with ``Prefer``."""
     response = begun(operation)
     response.headers["Preference-Applied"] = "respond-async"
     return response

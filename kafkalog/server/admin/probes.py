@@ -140,7 +140,7 @@ def _state_of(api: Api) -> BrokerState:
     return BrokerState.RECOVERY if is_recovering else BrokerState.STARTING
 
 
-# Makes the document at the first request: few ask for it.
+# Makes the document at the first request: few clients need it.
 DESCRIPTION: web.AppKey[Callable[[], bytes]] = web.AppKey("description")
 
 _YAML = "application/yaml"
@@ -168,5 +168,5 @@ async def openapi(request: web.Request) -> web.Response:
     {200: Answer("OpenAPI 3.1.", {_YAML: {"type": "object"}})},
 )
 async def openapi_yaml(request: web.Request) -> web.Response:
-    """The same for tools that ask for YAML: every JSON text is one (YAML 1.2)."""
+    """The same as YAML: every JSON text is YAML 1.2."""
     return bytes_reply(request.app[DESCRIPTION](), content_type=_YAML)

@@ -222,7 +222,7 @@ def _due(due: forecast.Due | None) -> Due | None:
     is_body_required=False,
 )
 async def retain(request: web.Request) -> web.Response:
-    """A pass over one partition: what went, or with ``dry_run`` what would go, by which rule."""
+    """A pass over one partition: what it deleted, or with ``dry_run`` would delete, by rule."""
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
     async with Body(request, api) as data:
@@ -277,7 +277,7 @@ def _run(
     wanted: RetentionRunRequest,
     note: Callable[[list[RetainedPartition | FailedPartition]], None],
 ) -> RetentionRunAnswer:
-    """Named partitions all have an entry; of the rest those where something went or failed.
+    """Named partitions all have an entry; of others those with a deletion or a failure.
 
     They are noted for the audit line; with a 202 that line was written before.
     """
@@ -341,7 +341,7 @@ def _retained(key: TopicPartition, outcome: RetentionOutcome) -> RetainedPartiti
     errors=(40002, 40401, 40402, 50010, 50302, 50303, 50701),
 )
 async def simulate(request: web.Request) -> web.Response:
-    """What would go until ``horizon_ms`` from ``at`` on, were these configs the topic's.
+    """What would be deleted within ``horizon_ms`` from ``at``, were these configs the topic's.
 
     Of a whole topic, a partition that is not served has an error entry.
     """
@@ -418,7 +418,7 @@ _PATH = "/v1/topics/{topic}/archived-offsets"
     {200: Answer("By partition.", {JSON: ArchivedOffsetsAnswer})},
 )
 async def archived_offsets(request: web.Request) -> web.Response:
-    """How far each served partition is archived, and what ``archive.hold`` keeps for it."""
+    """How far each served partition is archived, and what ``archive.hold`` retains of it."""
     api, topic = api_of(request), topic_of(request)
     return await api.blocking(_list, api.operations, topic)
 

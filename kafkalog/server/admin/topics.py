@@ -105,7 +105,7 @@ async def root(request: web.Request) -> web.Response:
     errors=(406,),
 )
 async def nothing(request: web.Request) -> web.Response:
-    """The REST Proxy's sign of life; whatever is sent is not read."""
+    """The REST Proxy's sign of life; the body is not read."""
     return _reply(request, EmptyObject())
 
 
@@ -239,7 +239,7 @@ _LIMITS = (
     "http_max_wait_ms",
     "http_max_fetch_bytes",
 )
-# What a client may ask for that not every version has.
+# Features that not every version has.
 _FEATURES = (
     "acks",
     "backup",

@@ -109,7 +109,7 @@ def page_reply(
     key: Callable[[T], str],
     entity: Callable[[T], object | None],
 ) -> web.Response:
-    """One page of a list whose items are sorted by ``key``; entities are made of that page only.
+    """One page of a list that is sorted by ``key``; entities are built for that page only.
 
     An entity of None is one that vanished since the list was taken.
     ``page_size`` and ``page_token`` choose it (PAGING); without a size everything is on one page,
@@ -271,7 +271,7 @@ _NOT_HERE = (
 
 
 def _refuse(method: str, path: str, operation_id: str) -> None:
-    """Offer a route that says 501: a client learns that it is no misspelt path."""
+    """Add a route that answers 501: a client sees that the path is not misspelt."""
     action = Action.DESCRIBE if method == "GET" else Action.CLUSTER
 
     @ROUTES.route(method, f"/v3/clusters/{{cluster_id}}/{path}")

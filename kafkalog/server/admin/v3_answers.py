@@ -220,7 +220,7 @@ class KafkaReplicaList(Page[KafkaReplica]):
 
 
 class KafkaPartitionWithOffsets(Entity):
-    """Those of the offsets that were asked for; nothing found by a time is -1."""
+    """The requested offsets; -1 when nothing is found by a time."""
 
     kind: Literal["KafkaPartitionWithOffsets"]
     topic_name: str

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 V = TypeVar("V", bound="View")
 
 _HTML_UTF8 = f"{HTML}; charset=utf-8"
-_TWIN = ".json"
+_JSON_SUFFIX = ".json"
 _MANY_LOGS, _NO_LOG = "many logs", "no log"  # places of pages beside the log directories
 _TEXT = {"type": "string"}
 REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
@@ -83,7 +83,7 @@ PAGE_HEADERS = {
     hdrs.CACHE_CONTROL: "no-store",
     hdrs.VARY: "Accept",
 }
-"""Of every page: nothing runs or is loaded that does not come from this address."""
+"""Headers of every page: it runs and loads only what has this origin."""
 
 
 def page(
@@ -108,7 +108,7 @@ def page(
     def register(
         make: Callable[[web.Request, Operations], V],
     ) -> Callable[[web.Request, Operations], V]:
-        twin, either = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
+        json_view, page_view = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
         json_route = endpoint(
             f"{operation_id}Json",
             "console",
@@ -116,7 +116,7 @@ def page(
             {200: Answer("The page's facts.", {JSON: model})},
             parameters=parameters,
             errors=errors,
-        )(twin)
+        )(json_view)
         page_route = endpoint(
             operation_id,
             "console",
@@ -124,9 +124,9 @@ def page(
             {200: Answer("The page.", {HTML: _TEXT, JSON: model})},
             parameters=(*parameters, REFRESH) if can_refresh else parameters,
             errors=(*errors, 406),
-        )(either)
+        )(page_view)
         # The JSON view first: of two patterns aiohttp takes the one that was added first.
-        routes.get(path + _TWIN)(json_route)
+        routes.get(path + _JSON_SUFFIX)(json_route)
         routes.get(path)(page_route)
         return make
 
@@ -138,7 +138,7 @@ def _handlers(
 ) -> tuple[_Handler, _Handler]:
     """The handlers of the JSON view and of the page."""
 
-    async def twin(request: web.Request) -> web.Response:
+    async def json_view(request: web.Request) -> web.Response:
         api = api_of(request)
         body = await api.pools.console.run(
             _place_of(request, api, asks_logs=asks_logs),
@@ -146,7 +146,7 @@ def _handlers(
         )
         return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
 
-    async def either(request: web.Request) -> web.Response:
+    async def page_view(request: web.Request) -> web.Response:
         api, url = api_of(request), request.rel_url
         frame = Frame(
             url.raw_path,
@@ -158,15 +158,15 @@ def _handlers(
             has_records=api.config.console_records,
         )
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
-            return await twin(request)
+            return await json_view(request)
         body = await api.pools.console.run(
             _place_of(request, api, asks_logs=asks_logs),
             lambda: render_html(make(request, api.operations), frame),
         )
         return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
 
-    twin.__doc__ = either.__doc__ = make.__doc__
-    return twin, either
+    json_view.__doc__ = page_view.__doc__ = make.__doc__
+    return json_view, page_view
 
 
 def _place_of(request: web.Request, api: Api, *, asks_logs: bool) -> str:
@@ -201,7 +201,7 @@ def form_done(request: web.Request, address: str) -> web.Response:
 def wants_page(request: web.Request) -> bool:
     """Whether an error is shown as a page: Accept names HTML."""
     path = request.path
-    if not path.startswith(CONSOLE_PREFIX) or path.endswith(_TWIN):
+    if not path.startswith(CONSOLE_PREFIX) or path.endswith(_JSON_SUFFIX):
         return False
     return HTML in parse_accept(request.headers.get(hdrs.ACCEPT, ""))
 

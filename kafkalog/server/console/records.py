@@ -119,7 +119,7 @@ QUESTION = (_OFFSET, _TIMESTAMP)
 
 
 def question_of(request: web.Request) -> Question:
-    """What QUESTION says: one of the two, or none. ApiError 40005."""
+    """The parameters QUESTION: one of the two, or none. ApiError 40005."""
     refuse_several(request, *QUESTION)
     offset, timestamp = _OFFSET.read(request), _TIMESTAMP.read(request)
     return Question(

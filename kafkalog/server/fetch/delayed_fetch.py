@@ -116,7 +116,7 @@ class DelayedFetches:
 
 
 class ReadSlots:
-    """Bounds what all streams hold of reads that are not sent yet, which may be of a MiB each.
+    """Bounds the reads that streams hold and have not sent, of up to a MiB each.
 
     By log directory, because a disk that hangs must not hold up the streams of others.
     """

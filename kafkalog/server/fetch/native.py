@@ -315,7 +315,7 @@ async def _stream(asked: _Asked, tag: str) -> web.StreamResponse:
 
 
 def _is_shared(asked: _Asked) -> bool:
-    """Whether nothing of its own ends the stream: its pieces are what others get too."""
+    """Whether the stream has no bounds of its own: others get the same pieces."""
     has_until = any(cursor.until_offset is not None for cursor in asked.source.cursors)
     return asked.query.is_unbounded and not has_until
 

@@ -58,14 +58,14 @@ class Cursor:
 
 
 class RecordSource:
-    """See the module. ``slots``: what a read holds one of until ``release``; None: a page's."""
+    """See the module. A read holds one of its slots until ``release``; a page needs none."""
 
     def __init__(self, api: Api, cursors: Sequence[Cursor], isolation: Isolation) -> None:
         self._api = api
         self.slots: ReadSlots | None = None
         self._slot: asyncio.Semaphore | None = None  # of the read that was given out
         self.isolation = isolation
-        self._turn = 0
+        self._next = 0
         self.cursors = list(cursors)
 
     @property
@@ -103,7 +103,7 @@ class RecordSource:
         """The log of a cursor, as it is served now; raises as ``has_moved``."""
         return self._api.operations.partition_log(cursor.at.topic, cursor.at.partition)
 
-    def look(self, cursor: Cursor) -> UnifiedLog:
+    def refresh(self, cursor: Cursor) -> UnifiedLog:
         """Note what is readable of a partition now; its log."""
         log = self.log_of(cursor)
         cursor.limit = log.limit_of(self.isolation)
@@ -114,7 +114,7 @@ class RecordSource:
     def stop_at_limits(self) -> None:
         """What is readable now bounds the answer."""
         for cursor in self.cursors:
-            self.look(cursor)
+            self.refresh(cursor)
             until = cursor.until_offset
             cursor.until_offset = cursor.limit if until is None else min(until, cursor.limit)
 
@@ -124,12 +124,12 @@ class RecordSource:
         OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, and what ``has_moved`` raises.
         """
         count = len(self.cursors)
-        for number in range(self._turn, self._turn + count):
+        for number in range(self._next, self._next + count):
             cursor = self.cursors[number % count]
             if not cursor.is_done:
                 info = await self._read(cursor, max_bytes)
                 if len(info.data):
-                    self._turn = (number + 1) % count
+                    self._next = (number + 1) % count
                     return cursor, info
         return None
 
@@ -145,21 +145,21 @@ class RecordSource:
             self._slot = None
 
     async def _read(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
-        """As ``_look``, in a slot if there are any; it is kept for what there is to hold."""
+        """As ``_read_now``, in a slot if there are any; an empty read releases it."""
         if self.slots is None:
-            return await self._look(cursor, max_bytes)
+            return await self._read_now(cursor, max_bytes)
         slot = self.slots.of(self.log_of(cursor))
         await slot.acquire()
         self._slot, info = slot, None
         try:
-            info = await self._look(cursor, max_bytes)
+            info = await self._read_now(cursor, max_bytes)
         finally:
             if info is None or not len(info.data):
                 self.release()
         return info
 
-    async def _look(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
-        log = self.look(cursor)
+    async def _read_now(self, cursor: Cursor, max_bytes: int) -> FetchDataInfo:
+        log = self.refresh(cursor)
         info = await self._api.fetch(log, cursor.position, max_bytes, self.isolation)
         self._api.metrics.traffic.observe_fetch(cursor.at.topic, len(info.data))
         cursor.high_watermark = info.high_watermark

@@ -76,7 +76,7 @@ class RecordStream:
         self._ends_at = now + api.config.http_stream_max_ms / 1000
         self._fed_at = now  # when there last was a record
         self._chunks: ReadChunks | None = None  # of the read at hand
-        self._is_told = False  # that all was sent, since there last was a record
+        self._is_caught_up_sent = False  # that all was sent, since there last was a record
         self._is_over = False
         self._note_positions()
 
@@ -119,11 +119,11 @@ class RecordStream:
         self._source.release()
 
     def _give_up_read(self) -> None:
-        """What was not given of it is read again."""
+        """The part that was not sent is read again."""
         if self._chunks is not None:
             self._chunks.close()
             self._end_read()
-            self._is_told = False  # also where no record was shown yet
+            self._is_caught_up_sent = False  # also where no record was shown yet
 
     def _end_read(self) -> None:
         self._chunks = None
@@ -142,7 +142,7 @@ class RecordStream:
         if self._chunks is not None:
             await asyncio.sleep(0)  # a reader that keeps up does not keep the loop
             return await self._encode(self._chunks, now)
-        if self._is_told:  # all was sent: check before anything is read
+        if self._is_caught_up_sent:  # all was sent: check before anything is read
             if not self._source.has_moved():
                 return await self._wait(now)
             piece = self._tail_piece(now)
@@ -156,13 +156,13 @@ class RecordStream:
         generation = "" if shared is None else shared.local.generation  # of before the read
         found = await self._source.read(_READ_BYTES)
         if found is None:
-            return b"" if self._is_told else self._tell()
+            return b"" if self._is_caught_up_sent else self._write_caught_up()
         self._note_positions()
         first, count = found[0].position, self._writer.count
         self._chunks = ReadChunks(self._api, self._writer, *found)
         data = await self._encode(self._chunks, now)
         count = self._writer.count - count
-        if shared is not None and self._is_told and count:
+        if shared is not None and self._is_caught_up_sent and count:
             piece = TailPiece(data, count, found[0].position)
             self._api.tail_cache.keep(self._tail_key(first), shared, generation, piece)
         return data
@@ -174,11 +174,11 @@ class RecordStream:
         if chunks.is_over:
             self._end_read()
         if chunk.record_count:
-            self._fed_at, self._is_told = now, False
+            self._fed_at, self._is_caught_up_sent = now, False
         if self._writer.is_full or self._source.is_done:
             return chunk.data + self._finish()
         if self._chunks is None and self._source.is_caught_up:
-            return chunk.data + self._tell()
+            return chunk.data + self._write_caught_up()
         return chunk.data
 
     async def _wait(self, now: float) -> bytes:
@@ -209,11 +209,11 @@ class RecordStream:
         return (self._tail_form, position, cursor.limit, cursor.high_watermark)
 
     def _tail_piece(self, now: float) -> bytes | None:
-        """What another stream that was here has got, if this one has no bounds of its own."""
+        """The piece that another stream got at this position, if this one has no own bounds."""
         if self._tail_form is None:
             return None
         (cursor,) = self._source.cursors
-        log = self._source.look(cursor)
+        log = self._source.refresh(cursor)
         piece = self._api.tail_cache.find(self._tail_key(cursor.position), log, cursor.position)
         if piece is None:
             return None
@@ -227,8 +227,8 @@ class RecordStream:
         for cursor in self._source.cursors:
             positions[cursor.at.partition] = cursor.position
 
-    def _tell(self) -> bytes:
-        self._is_told = True
+    def _write_caught_up(self) -> bytes:
+        self._is_caught_up_sent = True
         return self._writer.caught_up(self._state() | {"up_to_date": True})
 
     def _finish(self) -> bytes:

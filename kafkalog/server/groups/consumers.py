@@ -279,7 +279,7 @@ async def unsubscribe(request: web.Request) -> web.Response:
     errors=(40401, 40402, 40403, 40903),
 )
 async def assign(request: web.Request) -> web.Response:
-    """Read these partitions and no others, whatever the rest of the group does."""
+    """Read these partitions and no others, independently of the group."""
     consumer = consumer_of(request)
     consumer.assign_by_hand(await _partitions_in(request))
     return web.Response(status=204)

@@ -127,7 +127,7 @@ class ConsumerPoll:
             try:
                 info = await api.fetch(log, position, max_bytes, consumer.config.isolation)
             except OffsetOutOfRange:
-                # Its records went meanwhile: as auto.offset.reset says.
+                # Its records were deleted meanwhile: auto.offset.reset applies.
                 moved = consumer.position(at)
                 if moved == position:
                     raise

@@ -84,7 +84,7 @@ class PartitionBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Terms:
-    """How a request wants its records appended.
+    """How the records of a request are appended.
 
     ``expected_offset`` grows with each batch, so that there is no gap between them.
     """
@@ -155,7 +155,7 @@ class Results(NamedTuple):
 def results_of(
     record_count: int, appended: list[Appended], faults: dict[int, Fault] | None = None
 ) -> Results:
-    """``faults``: of those that never came into a batch; the others' are added."""
+    """``faults``: of records that are in no batch; those of the batches are added."""
     known = dict(faults or {})
     for batch in appended:
         if not isinstance(batch.outcome, LogAppendInfo):
@@ -291,7 +291,7 @@ def _target(
 async def append_all(
     api: Api, topic: OpenTopic | None, batches: list[PartitionBatch], terms: Terms
 ) -> list[Appended]:
-    """Every batch's outcome; one that fails does not hold back the others."""
+    """The outcome of every batch; one that fails does not affect the others."""
     return await settle([await try_submit(api, topic, batch, terms) for batch in batches])
 
 
@@ -372,7 +372,7 @@ def renumbered(submitted: list[Submitted], numbers: Int64s) -> list[Submitted]:
 
 
 async def settle(submitted: list[Submitted]) -> list[Appended]:
-    """Wait until each batch is what its acks ask for, or failed."""
+    """Wait until each batch is as durable as its acks require, or failed."""
     appended = []
     for partition, numbers, outcome in submitted:
         if isinstance(outcome, asyncio.Future):
@@ -387,7 +387,7 @@ async def settle(submitted: list[Submitted]) -> list[Appended]:
 
 
 def _is_short(config: LogConfig, batch: PartitionBatch) -> bool:
-    """Whether to make the batch what the topic wants is no long work for the event loop."""
+    """Whether validation, perhaps with recompression, is short enough for the event loop."""
     is_plain = config.compression_type in _KEEPS_PLAIN
     return len(batch.built.data) <= (INLINE_BYTES if is_plain else _INLINE_COMPRESSED_BYTES)
 

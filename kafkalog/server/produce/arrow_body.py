@@ -117,7 +117,7 @@ class ArrowStream(AppendStream):
 
 
 async def _wait_for(submitted: list[Submitted]) -> None:
-    """Until each has its outcome, whatever it is."""
+    """Wait until each has its outcome."""
     futures = [each.outcome for each in submitted if isinstance(each.outcome, asyncio.Future)]
     if futures:
         await asyncio.wait(futures)

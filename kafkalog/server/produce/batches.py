@@ -53,7 +53,7 @@ _APPEND_ERRORS = (
 
 
 def _is_quick(data: bytes) -> bool:
-    """Whether the check may hold the event loop: one batch, of moderate size, not compressed."""
+    """Whether the check may run on the event loop: one batch, of moderate size, not compressed."""
     if not HEADER_BYTES <= len(data) <= _INLINE_BYTES:
         return len(data) < HEADER_BYTES  # refused at a glance
     is_one = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD == len(data)
@@ -79,7 +79,7 @@ async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords
 
 
 def _acks_for(api: Api, log: UnifiedLog, records: ValidatedRecords, asked: Acks | None) -> Acks:
-    """As asked for, or the default's. A transaction's are all: a commit counts on every batch."""
+    """The acks of the request or the default. Of a transaction all: a commit needs each batch."""
     if not any(is_transactional(batch.attributes) for batch in records.batches):
         return asked or api.operations.default_acks(log.topic_partition.topic)
     if asked not in (None, Acks.ALL):

@@ -69,7 +69,7 @@ class HeaderEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 # gc=False: such an object cannot be part of a reference cycle.
 class Pair(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """Key and value alone, which the shapes made of this add in their formats."""
+    """Key and value; the types derived from this one add them in their formats."""
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
@@ -343,7 +343,7 @@ R = TypeVar("R")
 
 
 class Dialect(Protocol[R]):
-    """How a document says a record. Both raise ApiError when any of them is wrong.
+    """The JSON form of a record. Both raise ApiError when any document is invalid.
 
     Records that go into columns together were parsed together.
     """

@@ -127,14 +127,14 @@ _ERRORS = (
 )
 
 
-class _Wish(NamedTuple):
-    """What a request asks for beside its records."""
+class _Options(NamedTuple):
+    """The options of a request."""
 
     api: Api
     topic: str
     terms: Terms
     formats: Formats
-    is_told_by_line: bool
+    wants_receipt_lines: bool
 
 
 @ROUTES.post("/v1/topics/{topic}/records")
@@ -185,12 +185,12 @@ async def _produce(
     take = _TAKERS.get(bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")))
     if take is None:
         raise ApiError(415, f"Send one of: {', '.join(_TAKERS)}.")
-    is_told_by_line = wants_receipts(request.headers.get(hdrs.ACCEPT, ""))
+    wants_receipt_lines = wants_receipts(request.headers.get(hdrs.ACCEPT, ""))
     acks = acks_of(request)
-    if acks is Acks.NONE and is_told_by_line:
+    if acks is Acks.NONE and wants_receipt_lines:
         raise ApiError(40005, "acks=0 has no receipts; ask for JSON, or for acks=1.")
     acks = acks or default_acks(api, topic, partition)
-    if acks is Acks.NONE and is_told_by_line:
+    if acks is Acks.NONE and wants_receipt_lines:
         acks = Acks.LEADER  # only the topic's default: receipts have offsets
     formats = Formats(
         _KEY_FORMAT.read(request) or EmbeddedFormat.TEXT,
@@ -199,43 +199,45 @@ async def _produce(
     terms = Terms(acks, partition, expected_offset, producer_of(request))
     if terms.producer is not NO_PRODUCER and partition is None:
         raise ApiError(40005, "A producer's records need a partition in the path.")
-    return await take(request, _Wish(api, topic, terms, formats, is_told_by_line))
+    return await take(request, _Options(api, topic, terms, formats, wants_receipt_lines))
 
 
-async def _take_lines(request: web.Request, wish: _Wish) -> web.StreamResponse:
-    """Records in lines, as they come."""
-    if wish.terms.producer is not NO_PRODUCER:
-        return await _take_whole(request, wish, parse_lines)
-    dialect = NativeDialect(wish.formats)
+async def _take_lines(request: web.Request, options: _Options) -> web.StreamResponse:
+    """Records in lines, appended as they arrive."""
+    if options.terms.producer is not NO_PRODUCER:
+        return await _take_whole(request, options, parse_lines)
+    dialect = NativeDialect(options.formats)
 
     async def append(writer: ResponseWriter) -> Fault | None:
-        stream = ProduceStream(wish.api, wish.topic, wish.terms, dialect, writer)
+        stream = ProduceStream(options.api, options.topic, options.terms, dialect, writer)
         return await stream.run(request, Lines())
 
-    return await _tell(request, wish, append)
+    return await _tell(request, options, append)
 
 
-async def _take_arrow(request: web.Request, wish: _Wish) -> web.StreamResponse:
-    """Records in an Arrow stream, as its messages come."""
+async def _take_arrow(request: web.Request, options: _Options) -> web.StreamResponse:
+    """Records in an Arrow stream, appended as its messages arrive."""
     if _KEY_FORMAT.read(request) is not None or _VALUE_FORMAT.read(request) is not None:
         raise ApiError(40005, "key_format and value_format are of records in JSON.")
-    if wish.terms.producer is not NO_PRODUCER:
+    if options.terms.producer is not NO_PRODUCER:
         raise ApiError(40005, "A producer's records come in JSON: those of Arrow are many batches.")
-    formats = await load_arrow(wish.api, 415)
+    formats = await load_arrow(options.api, 415)
 
     async def append(writer: ResponseWriter) -> Fault | None:
-        stream = ArrowStream(wish.api, wish.topic, wish.terms, formats, writer)
+        stream = ArrowStream(options.api, options.topic, options.terms, formats, writer)
         return await stream.append(request)
 
-    return await _tell(request, wish, append)
+    return await _tell(request, options, append)
 
 
 async def _tell(
-    request: web.Request, wish: _Wish, append: Callable[[ResponseWriter], Awaitable[Fault | None]]
+    request: web.Request,
+    options: _Options,
+    append: Callable[[ResponseWriter], Awaitable[Fault | None]],
 ) -> web.StreamResponse:
     """Run ``append``; the answer is receipts or a summary, as Accept asks."""
-    acks = wish.terms.acks
-    if wish.is_told_by_line:
+    acks = options.terms.acks
+    if options.wants_receipt_lines:
         receipts = Receipts(
             request, NDJSON, acks, lambda group: receipt_lines(group.results), is_eager=True
         )
@@ -246,16 +248,16 @@ async def _tell(
     return summary.reply(request, acks, fault)
 
 
-async def _take_array(request: web.Request, wish: _Wish) -> web.StreamResponse:
+async def _take_array(request: web.Request, options: _Options) -> web.StreamResponse:
     """Records in a JSON array."""
-    return await _take_whole(request, wish, parse_array)
+    return await _take_whole(request, options, parse_array)
 
 
 async def _take_whole(
-    request: web.Request, wish: _Wish, parse: Callable[..., Sequence[AnyRecord]]
+    request: web.Request, options: _Options, parse: Callable[..., Sequence[AnyRecord]]
 ) -> web.StreamResponse:
     """A body that ``parse`` reads whole, all records of the right shape or none."""
-    api, formats = wish.api, wish.formats
+    api, formats = options.api, options.formats
     max_records, now_ms = api.config.http_max_records, api.operations.now_ms()
 
     def decode(data: bytes) -> DecodedRecords | None:
@@ -264,11 +266,11 @@ async def _take_whole(
 
     async with Body(request, api) as data:
         if len(data) <= INLINE_BYTES:
-            return await _append(request, wish, decode(data))
-        return await _append(request, wish, await api.blocking(decode, data))
+            return await _append(request, options, decode(data))
+        return await _append(request, options, await api.blocking(decode, data))
 
 
-async def _take_one(request: web.Request, wish: _Wish) -> web.StreamResponse:
+async def _take_one(request: web.Request, options: _Options) -> web.StreamResponse:
     """The body is the value of one record; its key and headers are in those of the request."""
     if _VALUE_FORMAT.read(request) is not None:
         raise ApiError(40005, "value_format is of records in JSON; this one is taken as it is.")
@@ -279,17 +281,17 @@ async def _take_one(request: web.Request, wish: _Wish) -> web.StreamResponse:
         if lowered == _KEY_HEADER:
             if key is not None:
                 raise ApiError(400, "Kafka-Key may be sent once.")
-            key = _key_bytes(value, wish.formats.key)
+            key = _key_bytes(value, options.formats.key)
         elif lowered.startswith(_HEADER_PREFIX):
             headers.append((name[len(_HEADER_PREFIX) :], value))
-    async with Body(request, wish.api) as data:
-        now_ms = wish.api.operations.now_ms()
+    async with Body(request, options.api) as data:
+        now_ms = options.api.operations.now_ms()
         columns = RecordColumns.of([key], [data], now_ms, [headers] if headers else None)
-        return await _append(request, wish, DecodedRecords(columns, None))
+        return await _append(request, options, DecodedRecords(columns, None))
 
 
 def _key_bytes(text: bytes, key_format: EmbeddedFormat) -> bytes | None:
-    """The key that a header says; ApiError 400 when it is not in its format."""
+    """The key in a header; ApiError 400 when it is not in its format."""
     if key_format is EmbeddedFormat.TEXT:
         return text
     quoted = text if key_format is EmbeddedFormat.JSON else b'"%b"' % text
@@ -301,10 +303,10 @@ def _key_bytes(text: bytes, key_format: EmbeddedFormat) -> bytes | None:
 
 
 async def _append(
-    request: web.Request, wish: _Wish, records: DecodedRecords | None
+    request: web.Request, options: _Options, records: DecodedRecords | None
 ) -> web.StreamResponse:
     """Records that were read whole: a batch a partition, and the answer."""
-    api, topic, terms = wish.api, wish.topic, wish.terms
+    api, topic, terms = options.api, options.topic, options.terms
     if terms.producer is not NO_PRODUCER:
         named = None if records is None else records.partitions
         if named is not None and ((named >= 0) & (named != terms.partition)).any():
@@ -320,7 +322,7 @@ async def _append(
         return silent_reply()
     appended = await append_all(api, opened, batches, terms)
     results = results_of(0 if records is None else len(records), appended)
-    if wish.is_told_by_line:
+    if options.wants_receipt_lines:
         headers = durability_header(terms.acks)
         return bytes_reply(receipt_lines(results), content_type=NDJSON, headers=headers)
     summary = Summary()
@@ -329,7 +331,7 @@ async def _append(
 
 
 # How a body of each media type is taken.
-_TAKERS: Mapping[str, Callable[[web.Request, _Wish], Awaitable[web.StreamResponse]]] = {
+_TAKERS: Mapping[str, Callable[[web.Request, _Options], Awaitable[web.StreamResponse]]] = {
     NDJSON: _take_lines,
     JSON: _take_array,
     TEXT: _take_one,

@@ -69,7 +69,7 @@ _AHEAD = 4
 
 
 class SettledGroup(NamedTuple):
-    """Documents that came together and what became of them."""
+    """Documents that arrived together, and their results."""
 
     decoded: DecodedGroup
     results: Results

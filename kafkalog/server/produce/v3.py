@@ -150,7 +150,7 @@ class V3Dialect:
 
 
 def _texts(part: str, cells: list[V3Data | None]) -> tuple[list[bytes | None], list[str | None]]:
-    """(bytes, type) of each key or value, which ``part`` says; ApiError 400 or 422."""
+    """(bytes, type) of each key or value, as ``part`` names them; ApiError 400 or 422."""
     types = [None if cell is None else cell.type for cell in cells]
     unknown = set(types) - _READERS.keys() - {None}
     if unknown:
@@ -354,7 +354,7 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
 
 
 def _terms(request: web.Request, api: Api, topic: str) -> Terms:
-    """Of a request whose body is JSON for a topic that is there."""
+    """The terms of a request with JSON for an existing topic."""
     if bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != JSON:
         raise ApiError(415, f"Send {JSON}.")
     refuse_producer(request)

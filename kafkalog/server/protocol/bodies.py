@@ -191,7 +191,7 @@ class Body:
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
     def _rest(self, limit: int) -> bytes:
-        """The whole body, which came with its header."""
+        """The whole body, which arrived with its header."""
         try:
             data = self._request.content.read_nowait()
         except BROKEN_BODY as error:
@@ -200,7 +200,7 @@ class Body:
         return data
 
     async def _collect(self, limit: int, inflater: Inflater | None) -> None:
-        """All chunks as they come, each counted before the next is asked for."""
+        """All chunks as they arrive, each counted before the next is read."""
         content = self._request.content
         while chunk := await content.readany():
             if inflater is None:
@@ -248,8 +248,8 @@ def too_large(limit: int) -> ApiError:
 
 # A longer stream is ended; its client begins another, as in v3.
 _LIFE_SECONDS = 24 * 3600.0
-# Documents that come together are worked on together, up to so many; and bytes that are waited for
-# when it is known that they come.
+# Documents that arrive together are processed together, up to so many; and bytes that are awaited
+# when it is known that they follow.
 _GROUP_DOCUMENTS = 2_000
 _GROUP_BYTES = 512 << 10
 
@@ -318,7 +318,7 @@ class BodyStream:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether it is known already that nothing more comes; an inflater has to be asked."""
+        """Whether it is known already that nothing follows; an inflater has to be asked."""
         return self._inflater is None and self._content.at_eof()
 
     def hold(self, size_bytes: int) -> None:
@@ -332,7 +332,7 @@ class BodyStream:
         self._api.in_flight.release(size_bytes)
 
     async def _received(self, deadline: float) -> bytes:
-        """What came over the wire; empty at the end."""
+        """The next bytes of the connection; empty at the end."""
         if self._api.stopping:
             raise NotReady(self._api.refusal())
         try:
@@ -370,7 +370,7 @@ class DocumentGroup(NamedTuple):
 
 
 class DocumentStream:
-    """The documents of a body, in groups of what is there.
+    """The documents of a body, in groups of those that have arrived.
 
     A document has to be whole ``http.body.timeout.ms`` and a second per MiB after its first byte,
     the next one to begin within ``connections.max.idle.ms``; it may have

@@ -159,7 +159,7 @@ _KNOWN_CHARS = 320
 _LINE_SECONDS = 60.0
 _TLS_HANDSHAKE = 0x16
 _HTTP_2 = b"PRI * HTTP/2"
-# What waits for others, and is over with its client, is asked for by these.
+# Requests by these methods may wait, and end with their client.
 _READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 _HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
 
@@ -306,7 +306,7 @@ class Connection(RequestHandler):
     async def finish_response(
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Count answers: when there are as many as requests, what comes is a new header."""
+        """Count answers: when there are as many as requests, the next bytes are a new header."""
         if self._server.is_finishing or (self._sends_no_more and not self._messages):
             resp.force_close()
         try:

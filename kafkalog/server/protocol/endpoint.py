@@ -61,7 +61,7 @@ ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.C
 METRICS_PATH = "/metrics"
 
 NATIVE_PREFIX = "/v1/"
-"""Of the routes that are our own; the others answer as the proxies whose clients ask them."""
+"""Of kafkalog's own routes; the others answer as the proxies do."""
 
 DEBUG_PREFIX = "/debug/"
 """Of diagnostic routes, which are served in every phase of the daemon."""
@@ -70,11 +70,11 @@ CONSOLE_PREFIX = "/console"
 """Of the pages for people; their addresses take no unknown parameter either."""
 
 OPEN: None = None
-"""In the place of an access: probes, which everybody may ask."""
+"""The access of probes: everybody has it."""
 
 
 class NoRight(enum.Enum):
-    """In the place of an access: who asks must be known, and needs no right."""
+    """An access without a right."""
 
     AUTHENTICATED = "authenticated"
 
@@ -123,7 +123,7 @@ class Endpoint:
 
     @property
     def takes_json_alone(self) -> bool:
-        """Whether it is of the control plane: what comes with a request is JSON, or nothing.
+        """Whether it is of the control plane, whose bodies are JSON or absent.
 
         Routes of records judge their own types. The end of a consumer reads no body, and changes
         nothing that lasts: some clients send one of any type.

@@ -350,7 +350,7 @@ class EntryFields(TypedDict):
 
 
 class ApiError(Exception):
-    """An error born at the edge: its number, a message that says what to do, optional details.
+    """An error of the HTTP layer: its number, a message that says what to do, optional details.
 
     kafka_error  a finer name than the number's
     """
@@ -386,7 +386,7 @@ def entry_of(error: errors.KafkalogError | ApiError) -> ErrorEntry:
 
 
 def error_fields(error: errors.KafkalogError | ApiError) -> ErrorFields:
-    """What every error of an answer says."""
+    """The fields of every error in an answer."""
     entry = entry_of(error)
     if isinstance(error, ApiError):
         message, details = error.message, error.details

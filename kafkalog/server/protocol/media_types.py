@@ -100,7 +100,7 @@ def parse_accept(accept: str) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def negotiate(accept: str, offered: tuple[str, ...]) -> str:
-    """The offered media type that Accept wants most; 406 when it wants none.
+    """The offered media type that Accept prefers; 406 when it accepts none.
 
     The most specific range that matches a type decides its quality (RFC 9110, 12.5.1); of equal
     ones the more specific range wins, then the client's order, then ours.

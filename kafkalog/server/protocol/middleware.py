@@ -61,7 +61,7 @@ _ALWAYS = frozenset(
         "/metrics",
     )
 )
-# What the rest of a body is not worth reading after.
+# After these the rest of a body is not read.
 _CLOSING = (408, 413, 417, 505)
 _SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 
@@ -145,7 +145,7 @@ def _admit(api: Api, filters: Filters, request: web.Request) -> None:
 
 
 def _refuse_other_pages(filters: Filters, request: web.Request) -> None:
-    """A page of another origin changes nothing, unless its origin is named as one that may ask."""
+    """A page of another origin may change nothing, unless CORS allows its origin."""
     if request.method in _SAFE or not is_of_other_page(request):
         return
     if filters.cors is None or not filters.cors.allows(request):
@@ -170,7 +170,7 @@ def _check_query(request: web.Request, spec: Endpoint | None) -> None:
 
 
 async def _continue(request: web.Request, spec: Endpoint | None, body_limit_bytes: int) -> None:
-    """100 Continue, unless the body would be refused anyway: then the refusal comes at once."""
+    """Send 100 Continue, unless the body would be refused: then the refusal is sent at once."""
     declared = request.content_length or 0
     is_taken = declared <= body_limit_bytes or (spec is not None and spec.is_stream)
     if request.version == HttpVersion11 and is_taken:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # they take no others
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
 
-# Before any route is asked; a path of its own means a 404 for what is not one.
+# Checked before any route; an unknown path has its own 404.
 _ALWAYS = (40000, 408, 414, 417, 421, 431, 505, 42902, 50000, 50304)
 _WITH_BODY = (400, 40006, 408, 41302, 415, 41502)
 _WITH_MODEL = (422,)
@@ -49,7 +49,7 @@ _BY_PATH_PARAMETER = {
     "config": (404,),
     "producer_id": (404,),
 }
-# v3 has one number for whatever of its paths does not exist.
+# v3 has one number for every part of a path that does not exist.
 _V3 = "/v3/"
 _BY_V3_PATH_PARAMETER = {
     **_BY_PATH_PARAMETER,
@@ -100,7 +100,7 @@ _ERROR_SCHEMA: Mapping[str, object] = {
 }
 
 
-# What is answered to those who are not known or not allowed, or ask too much.
+# Errors of authentication, rate limits and authorization.
 _WITH_PRINCIPAL = (40101, 42901)
 _WITH_RIGHT = (40301,)
 _SECURITY_SCHEMES: dict[str, object] = {

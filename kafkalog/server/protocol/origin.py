@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 HOST = re.compile(r"[A-Za-z0-9._~:%\[\]-]{0,260}")
-"""What a Host header may be made of."""
+"""The syntax of a Host header."""
 
 _PATH = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+")
 _SCHEMES = ("http", "https")

@@ -88,7 +88,7 @@ def producer_id_of(request: web.Request) -> int:
 
 
 def _int64_of(request: web.Request, name: str, otherwise: str) -> int:
-    """A part of the path that is an int64 >= 0; ApiError 404 says otherwise."""
+    """A part of the path that is an int64 >= 0; otherwise ApiError 404."""
     text = request.match_info[name]
     if not (text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= INT64_MAX):
         raise ApiError(404, otherwise)
@@ -151,7 +151,7 @@ class IntegerParameter:
         return schema
 
     def read(self, request: web.Request) -> int:
-        """The number asked for, or the default."""
+        """The number of the request, or the default."""
         text = request.query.get(self.name)
         if text is None:
             if self.default is not None:
@@ -268,7 +268,7 @@ def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:
 
 
 def refuse_several(request: web.Request, *choices: Parameter) -> None:
-    """ApiError 40005 when more than one of them is given: they answer one question."""
+    """ApiError 40005 when more than one of them is given: they exclude each other."""
     named = [each.name for each in choices if each.name in request.query]
     if len(named) > 1:
         allowed = ", ".join(each.name for each in choices)
@@ -296,7 +296,7 @@ FLUSH = FlagParameter("flush", "As acks=all.")
 
 
 def acks_of(request: web.Request) -> Acks | None:
-    """The durability class asked for, by ACKS or FLUSH; None: the default's. ApiError 40005."""
+    """The durability class of ACKS or FLUSH; None: the default. ApiError 40005."""
     acks = ACKS.read(request)
     return Acks.ALL if FLUSH.read(request) else acks
 

@@ -39,14 +39,14 @@ class PureRequestParser(HttpRequestParserPy):
         self, data: bytes, *args: object, **kwargs: object
     ) -> tuple[list[tuple[RawRequestMessage, StreamReader]], bool, bytes]:
         """Refuse at once what can become no size of a chunk, and one of more than 64 bits."""
-        fed = super().feed_data(data, *args, **kwargs)  # type: ignore[arg-type] # as they came
+        fed = super().feed_data(data, *args, **kwargs)  # type: ignore[arg-type] # unchanged
         body = self._payload_parser
         if body is None or body._type is not ParseState.PARSE_CHUNKED:
             return fed
         is_size = body._chunk is ChunkState.PARSE_CHUNKED_SIZE and body._chunk_tail
         if is_size and not _SIZE_LINE.fullmatch(body._chunk_tail):
             raise TransferEncodingError("no size of a chunk")
-        # What of the chunk came in the same piece has been taken off.
+        # The part of the chunk in the same piece is subtracted already.
         if body._chunk_size + len(data) > _SIZE_END:
             raise TransferEncodingError("a chunk of more than 64 bits")
         return fed

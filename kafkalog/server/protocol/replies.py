@@ -29,7 +29,7 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _UNJOINED_BYTES = 64 << 10
 
 
-# What a request carries: whether it said another HTTP version than 1.0 or 1.1; its id.
+# Keys of a request: whether its HTTP version is neither 1.0 nor 1.1; its id.
 HAS_OTHER_VERSION = web.RequestKey("has_other_version", bool)
 REQUEST_ID = web.RequestKey("request_id", str)
 PRINCIPAL = web.RequestKey("principal", str)  # by the gate, if there is one

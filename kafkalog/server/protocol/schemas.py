@@ -107,7 +107,7 @@ class ConfigValue(Schema):
 
 
 class ConfigOperation(Schema):
-    """One step of an alteration; SET when it is not said."""
+    """One step of an alteration; SET by default."""
 
     name: str
     value: str | None = None

@@ -33,7 +33,7 @@ _MAX_SUBJECTS = 20
 _SUBJECTS: web.RequestKey[list[Subject]] = web.RequestKey("audit_subjects", list)
 # Of a path, in the order of the line; a partition is a number in every subject.
 _PATH_NAMES = ("topic", "partition", "group", "broker", "config")
-# Of an entry of an answer; what it says of segments and runs is the answer's alone.
+# Fields of an answer's entry that an audit line has.
 _ENTRY_NAMES = frozenset(
     (
         *("topic", "partition", "offset", "old_offset", "new_offset", "target", "outcome"),
@@ -54,7 +54,7 @@ def note_subject(request: web.Request, **fields: object) -> Subject:
 
 
 def note_failure(subject: Subject, error: KafkalogError) -> None:
-    """Say that it failed for this subject, whatever the whole answer's status."""
+    """Note that it failed for this subject, independently of the answer's status."""
     fields = entry_error(error)
     subject.update(error_code=fields["error_code"], error=fields["error"])
 

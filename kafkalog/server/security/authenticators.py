@@ -59,7 +59,7 @@ class Verified(NamedTuple):
 
 
 class RefusedToken(Exception):
-    """A JWT that is not taken. The reason says what is wrong with it and repeats nothing of it."""
+    """A JWT that is refused. The reason repeats nothing of it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -122,7 +122,7 @@ class Authenticators:
         self._remembered_from: Known | None = None
 
     async def principal_of(self, request: web.Request, now_seconds: float) -> str:
-        """Who asks; ApiError 40101 without valid credentials, 42901 after too many wrong ones.
+        """The principal; ApiError 40101 without valid credentials, 42901 after too many wrong ones.
 
         ``now_seconds`` is a monotonic clock.
         """
@@ -175,7 +175,7 @@ class Authenticators:
             self._remembered[mark] = verified
 
     def _forget_unless(self, known: Known) -> None:
-        """What was verified by other files holds no more."""
+        """Forget what former files verified."""
         if known is not self._remembered_from:
             self._remembered.clear()
             self._remembered_from = known

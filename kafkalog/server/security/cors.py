@@ -50,7 +50,7 @@ class Cors:
         return Cors(config) if config.access_control_allow_origin else None
 
     def preflight(self, request: web.Request) -> web.Response | None:
-        """The answer to an allowed origin's question whether it may ask; None: it is none."""
+        """The answer to a preflight of an allowed origin; None: the request is no preflight."""
         if (
             request.method != hdrs.METH_OPTIONS
             or hdrs.ACCESS_CONTROL_REQUEST_METHOD not in request.headers

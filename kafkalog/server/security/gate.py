@@ -211,7 +211,7 @@ def _require(spec: Endpoint, request: web.Request, rights: Rights) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """None: the configuration wants no such guard."""
+    """The checks before a handler; None: the configuration does not need it."""
 
     gate: Gate | None
     cors: Cors | None
@@ -220,7 +220,7 @@ class Filters:
 
     @classmethod
     def of(cls, api: Api, files: AccessFiles) -> Filters:
-        """Those that the configuration wants."""
+        """Those that the configuration needs."""
         config = api.config
         gate = Gate(api, files) if Gate.is_needed(config) else None
         return cls(gate, Cors.of(config), RateLimits.of(config), Hosts.of(config))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.settings import ServerConfig
 
 ALLOWED, MALFORMED, FOREIGN = 0, 40000, 421
-"""What is said of a host: nothing, or a number of the register."""
+"""The result of a check: no fault, or a number of the register."""
 
 # Not in the public DNS: RFC 6761, RFC 6762, ICANN's resolution 2024.07.29.06, and Kubernetes'
 # short form of svc.cluster.local, which is under the second.

@@ -1,6 +1,6 @@
 """Operations: what HTTP, the console, the CLI and jobs call. The one layer under every edge.
 
-Owns who answers when (acks); what is about topics as such is ``topic_operations.py``. The data
+Owns who answers when (acks); the parts for topics, groups and the rest are its fields. The data
 plane is for any thread and never blocks on the disk unless said; the control plane blocks and is
 called from a pool. Errors are those of ``errors.py``.
 """

@@ -19,11 +19,10 @@ from kafkalog.broker.directory.commands import (
     EachCommand,
     Step,
 )
-from kafkalog.broker.directory.flusher import LogDirFlusher
+from kafkalog.broker.directory.flusher import LogDirFlusher, ThreadMetrics
 from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
 from kafkalog.broker.directory.log_dir import LogDir
 from kafkalog.broker.directory.storage_fault import fault_of
-from kafkalog.broker.directory.thread_metrics import ThreadMetrics
 from kafkalog.broker.directory.writer import LogDirWriter
 from kafkalog.broker.log_manager import LogManager
 from kafkalog.broker.operations import Operations

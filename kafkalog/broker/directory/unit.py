@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.flusher import LogDirFlusher
-from kafkalog.broker.directory.thread_metrics import ThreadMetrics
+from kafkalog.broker.directory.flusher import LogDirFlusher, ThreadMetrics
 from kafkalog.broker.directory.writer import LogDirWriter
 from kafkalog.errors import StorageFault
 from kafkalog.log.environment import LogEnvironment

@@ -41,10 +41,9 @@ from kafkalog.log import append
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from kafkalog.broker.directory.flusher import LogDirFlusher
+    from kafkalog.broker.directory.flusher import LogDirFlusher, ThreadMetrics
     from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
     from kafkalog.broker.directory.log_dir import LogDir
-    from kafkalog.broker.directory.thread_metrics import ThreadMetrics
     from kafkalog.env.threads import Signal, Thread, Threads
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.append import AppendGroup

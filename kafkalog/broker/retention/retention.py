@@ -213,7 +213,8 @@ class Retention:
         planned = self.plan_of(log) if planned is None else planned
         if not planned.deletions:
             return ()
-        self._end_swap(log)  # old names would outlive their segments
+        if log.local.pending_swap is not None:
+            self._end_swap(log)  # old names would outlive their segments
         run = unit.writer.run
         try:
             base = cast("int", run(BeginCommand(log, planned)))

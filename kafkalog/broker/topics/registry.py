@@ -1,13 +1,13 @@
 """TopicRegistry: the topics with ids, partition counts and overrides; dead ids; broker configs;
-the log directories that served (``missing_partitions.py`` says what for); which producer ids and
-epochs were given (``producer_ids.py``).
+the log directories that served (``startup/missing``); which producer ids and epochs were given
+(``transactions/producer_ids``).
 
 Owns the file ``kafkalog.registry`` in the root of every online log directory. Every change is
 written to all of them before it counts, each atomically with one fsync; one whose disk is full is
 left behind while two others took it. At the start the highest generation of the whole copies wins;
 equal generations with different content mean that directories of different histories were put
 together: refused. A newer format is refused, naming it. A damaged copy is rewritten where
-``registry_copies.py`` finds that it held nothing newer. Deleted ids are kept, so that a directory
+``registry_copies`` finds that it held nothing newer. Deleted ids are kept, so that a directory
 that was away while its topic died is finished when it comes back.
 
 Crash rule: between two directory writes the newer generation is in some directories only; the next

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.suggestions import did_you_mean
-from kafkalog.settings.setting import format_value
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
     BROKER_SOURCE,
-    DEFAULT_SOURCE,
     ConfigEntry,
     checked,
+    described,
     inward,
     synonym_chain,
     topic_default,
@@ -148,13 +147,5 @@ def _entry(
     topic_setting = DYNAMIC_KEYS.get(setting.key)
     keys = [synonym.key for synonym in topic_setting.synonyms] if topic_setting else [setting.key]
     chain = synonym_chain(keys, given, dynamic)
-    return ConfigEntry(
-        setting.key,
-        format_value(dynamic.get(setting.key, value)),
-        format_value(setting.default),
-        chain[0].source if chain else DEFAULT_SOURCE,
-        setting.kind.name,
-        setting.doc,
-        tuple(chain),
-        is_read_only=setting.key not in ALTERABLE_KEYS,
-    )
+    is_read_only = setting.key not in ALTERABLE_KEYS
+    return described(setting, dynamic.get(setting.key, value), chain, is_read_only=is_read_only)

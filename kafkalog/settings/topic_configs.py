@@ -146,6 +146,13 @@ def _entry(
     if setting.key in overrides:
         value = setting.parse(overrides[setting.key])
         chain.insert(0, ConfigSynonym(setting.key, format_value(value), TOPIC_SOURCE))
+    return described(setting, value, chain)
+
+
+def described(
+    setting: Setting, value: Value, chain: Sequence[ConfigSynonym], *, is_read_only: bool = False
+) -> ConfigEntry:
+    """The entry of a key with this value, which the first of the chain gives."""
     return ConfigEntry(
         setting.key,
         format_value(value),
@@ -154,6 +161,7 @@ def _entry(
         setting.kind.name,
         setting.doc,
         tuple(chain),
+        is_read_only,
     )
 
 

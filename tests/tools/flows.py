@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,12 +136,17 @@ class Client:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
 
     def ask(self, method: str, path: str, body: object = None, media_type: str = JSON) -> bytes:
-        """The body of the answer, which must be a good one."""
+        """The body of the answer; asks again while the log is still owned by the last round."""
         data = None if body is None else json.dumps(body).encode()
         headers = {} if data is None else {"Content-Type": media_type}
-        self._connection.request(method, path, data, headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            self._connection.request(method, path, data, headers)
+            answer = self._connection.getresponse()
+            content = answer.read()
+            if answer.status != HTTPStatus.CONFLICT or time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
         assert answer.status < 300, (method, path, answer.status, content)
         return content
 

@@ -26,7 +26,7 @@ BUDGETS = {
     "JSON produce": Budget(28, 28),
     "raw fetch": Budget(16, 18),
     "retention check": Budget(16, 25),
-    "compaction": Budget(26, 44),
+    "compaction": Budget(26, 40),
     START: Budget(32, 57),
 }
 # Of the same kind: how often the flow does what it shall do less often.

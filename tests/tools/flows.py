@@ -66,6 +66,7 @@ class Recorder:
         self._trace: Trace | None = None
         self._seen: set[str] = set()
         self._threads: tuple[str, ...] = ()
+        self._until: str | None = None
 
     def install(self) -> None:
         """Trace the calling thread and all that start later."""
@@ -73,9 +74,9 @@ class Recorder:
         sys.setprofile(self._profile)
 
     @contextmanager
-    def recording(self, *threads: str) -> Iterator[Trace]:
-        """A round; only what runs on threads whose names begin so."""
-        self._seen, self._threads = set(), threads
+    def recording(self, *threads: str, until: str | None = None) -> Iterator[Trace]:
+        """A round; only what runs on threads whose names begin so, before a call into ``until``."""
+        self._seen, self._threads, self._until = set(), threads, until
         self._trace = trace = Trace()
         try:
             yield trace
@@ -91,6 +92,9 @@ class Recorder:
             self._note_cut(trace, frame, argument)
         elif path.startswith(PACKAGE) and _runs_on(self._threads):
             name = path.removeprefix(PACKAGE)
+            if self._until is not None and name.startswith(self._until):
+                self._trace = None
+                return
             if name not in self._seen and not name.endswith("__init__.py"):
                 self._seen.add(name)
                 trace.files.append(name)
@@ -274,11 +278,11 @@ def retain(daemon: Daemon, client: Client) -> Trace:
 
 
 def compact(daemon: Daemon, client: Client) -> Trace:
-    """A clean of one log that removes a record."""
+    """A clean of one log that removes a record, until its thread answers the request."""
     partition = "/v1/topics/flow-of-compaction/partitions/0"
     client.produce("flow-of-compaction", "old", "new", key="same")
     client.ask("POST", f"{partition}/log:roll")
-    with daemon.recorder.recording("kafka-log-cleaner", "log-dir") as trace:
+    with daemon.recorder.recording("kafka-log-cleaner", "log-dir", until="server/") as trace:
         client.ask("POST", f"{partition}/log:clean", {})
     return trace
 

@@ -30,7 +30,7 @@ class ClockGuard:
         self._jump_ms = 0
         self._held_until_ns = 0
 
-    def look(self) -> int:
+    def check(self) -> int:
         """A check begins: milliseconds that the wall clock ran ahead; 0 for none worth a word."""
         with self._mutex:
             wall_ms, monotonic_ns = self._clock.wall_ms(), self._clock.monotonic_ns()

@@ -60,7 +60,7 @@ from kafkalog.broker.startup.scan import (
     rename_to_live,
     rename_with_suffix,
 )
-from kafkalog.broker.tasks import ManagerTasks
+from kafkalog.broker.tasks import PeriodicTasks
 from kafkalog.broker.topics.changes import BrokerConfigChanges, TopicChanges
 from kafkalog.broker.topics.deletion import LogDeletion
 from kafkalog.broker.topics.registry import TopicRegistry
@@ -277,8 +277,8 @@ class LogManager:
             self.transactions,
         )
 
-    def _make_tasks(self) -> ManagerTasks:
-        return ManagerTasks(
+    def _make_tasks(self) -> PeriodicTasks:
+        return PeriodicTasks(
             self.logs,
             self.runtime,
             self.config,

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 
 LOG_METRICS_TASK = "kafkalog-log-metrics"
-_SURVEY_PERIOD_NS = 10_000_000_000
-_TURN_NS = 100_000_000  # of a turn's reads; as long, at least, the next one waits
-_SURVEYS_A_SHARE = 10  # until the log that has waited longest comes first once
+_INSPECTION_PERIOD_NS = 10_000_000_000
+_SLICE_NS = 100_000_000  # of the reads of a slice; the next one waits as long, at least
+_INSPECTIONS_A_SHARE = 10  # until the log that has waited longest comes first once
 _SEEK_NS = (
     20_000_000  # what a small read elsewhere counts: 50 a second are no burden to a slow disk
 )
@@ -114,11 +114,11 @@ class LogStats:
         self._is_stopped = False  # a run ends soon
         # owned by who starts and stops, then by the task
         self._task: ScheduledTask | None = None
-        self._survey_ns = 0  # when the next one is due
-        self._read_ns = 0  # when the next turn may read
-        self._turn_ns = 0  # what the reads of this turn count so far
-        self._time_slice = TimeSlice(self._clock)  # of the interpreter, in this turn
-        self._surveys = 0
+        self._inspection_ns = 0  # when the next one is due
+        self._read_ns = 0  # when the next slice may read
+        self._slice_ns = 0  # what the reads of this slice count so far
+        self._time_slice = TimeSlice(self._clock)  # of the interpreter, in this slice
+        self._inspections = 0
         self._waiting: list[MeasuredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
         self._measured: dict[TopicPartition, MeasuredLog] = {}
@@ -130,9 +130,9 @@ class LogStats:
         return found if found is not None and found.log is log else None
 
     def start(self, read_delay_ms: int) -> None:
-        """Survey from now on, read from ``read_delay_ms`` on."""
-        self._survey_ns = self._clock.monotonic_ns()
-        self._read_ns = self._survey_ns + read_delay_ms * 1_000_000
+        """Inspect from now on, read from ``read_delay_ms`` on."""
+        self._inspection_ns = self._clock.monotonic_ns()
+        self._read_ns = self._inspection_ns + read_delay_ms * 1_000_000
         self._schedule(0)
 
     def stop(self) -> None:
@@ -144,25 +144,27 @@ class LogStats:
     # ---- the task
 
     def run_once(self) -> None:
-        """The survey if it is due, and a turn of reads. Loop body."""
+        """The inspection if it is due, and a slice of reads. Loop body."""
         now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._survey_ns:
-            self._survey_ns = now_ns + _SURVEY_PERIOD_NS
-            self._survey()
+        if now_ns >= self._inspection_ns:
+            self._inspection_ns = now_ns + _INSPECTION_PERIOD_NS
+            self._inspect()
         if now_ns >= self._read_ns and self._waiting:
-            self._turn_ns, self._time_slice = 0, TimeSlice(self._clock)
-            while self._waiting and self._turn_ns < _TURN_NS and not self._is_stopped:
+            self._slice_ns, self._time_slice = 0, TimeSlice(self._clock)
+            while self._waiting and self._slice_ns < _SLICE_NS and not self._is_stopped:
                 self._time_slice.maybe_yield()
                 known = self._waiting.pop()
                 if not self._is_ended(known):
                     self._waiting.append(known)
-            self._read_ns = self._clock.monotonic_ns() + self._turn_ns
+            self._read_ns = self._clock.monotonic_ns() + self._slice_ns
 
     def _run(self) -> None:
         try:
             self.run_once()
         finally:
-            due_ns = min(self._survey_ns, self._read_ns) if self._waiting else self._survey_ns
+            due_ns = (
+                min(self._inspection_ns, self._read_ns) if self._waiting else self._inspection_ns
+            )
             self._schedule(max(-((self._clock.monotonic_ns() - due_ns) // 1_000_000), 0))
 
     def _schedule(self, delay_ms: int) -> None:
@@ -171,24 +173,24 @@ class LogStats:
 
     # ---- what is published
 
-    def _survey(self) -> None:
+    def _inspect(self) -> None:
         """All logs, their sums, and which of them have changed; no disk."""
         logs = self._logs.table.logs()
         measured = [self.find(log) or MeasuredLog(log) for log in logs]
         self._measured = {each.log.topic_partition: each for each in measured}
-        self._waiting = self._in_turn(measured)
+        self._waiting = self._in_order(measured)
         self.deletable = self._deletable(logs)
         for unit in self._logs.online_units:
             self._measure(unit.log_dir)
 
-    def _in_turn(self, measured: Iterable[MeasuredLog]) -> list[MeasuredLog]:
+    def _in_order(self, measured: Iterable[MeasuredLog]) -> list[MeasuredLog]:
         """Those that have changed; the last one comes first.
 
-        That is what has the least left: a log that is walked for hours holds up no small one. But
+        First is what has the least left: a log that is walked for hours holds up no small one. But
         where more is appended than may be read there is always one with less left, so that after
-        every tenth survey the one that has waited longest goes before it. It waits again then: one
-        that never ends leaves the next share to the others. Logs of offline directories do not
-        wait, nor does one that failed until the next survey.
+        every tenth inspection the one that has waited longest is read before it. Then its wait
+        begins again: one that never ends leaves the next share to the others. Logs of offline
+        directories do not wait, nor does one that failed until the next inspection.
         """
         now_ns, waiting = self._clock.monotonic_ns(), []
         for each in measured:
@@ -199,8 +201,8 @@ class LogStats:
             each.waits_since_ns = now_ns if each.waits_since_ns is None else each.waits_since_ns
             waiting.append(each)
         waiting.sort(key=_left_bytes, reverse=True)
-        self._surveys += 1
-        if waiting and self._surveys % _SURVEYS_A_SHARE == 0:
+        self._inspections += 1
+        if waiting and self._inspections % _INSPECTIONS_A_SHARE == 0:
             since_ns = [each.waits_since_ns or 0 for each in waiting]
             longest = waiting.pop(since_ns.index(min(since_ns)))
             longest.waits_since_ns = now_ns
@@ -263,19 +265,19 @@ class LogStats:
     # ---- what is read
 
     def _is_ended(self, known: MeasuredLog) -> bool:
-        """Look at a log for the rest of the turn; whether it need not be looked at in the next."""
+        """Look at a log for the rest of the slice; whether the next one can leave it out."""
         table, log = self._logs.table, known.log
         if not (table.serves(log) and self._logs.is_online(log)):
             return True
         state = _state_of(log)
         try:
-            if not self._look(known):
+            if not self._read(known):
                 return False
         except (KafkalogError, FormatError, OSError) as error:
             known.counted = known.oldest_ms = known.newest_ms = known.seen = None
             known.oldest_of = known.waits_since_ns = None
-            self._turn_ns += _SEEK_NS
-            # Else a segment went away under the read: the next survey finds the log as it is then.
+            self._slice_ns += _SEEK_NS
+            # Else a segment was deleted during the read: the next inspection sees the log as it is.
             if table.serves(log) and log.segments.values is state[0]:
                 self._log_failed(known, error)
             return True
@@ -290,8 +292,8 @@ class LogStats:
                 "log_not_measured", partition=str(known.log.topic_partition), reason=str(error)
             )
 
-    def _look(self, known: MeasuredLog) -> bool:
-        """Timestamps, then records; False: the turn is over before all was looked at."""
+    def _read(self, known: MeasuredLog) -> bool:
+        """Timestamps, then records; False: the slice is over before all was read."""
         log = known.log
         if not self._is_timed(known):
             return False
@@ -325,17 +327,17 @@ class LogStats:
         return True
 
     def _may_seek(self) -> bool:
-        """Take a small read out of the turn; False: nothing is left of it."""
-        is_left = self._turn_ns < _TURN_NS
-        self._turn_ns += _SEEK_NS if is_left else 0
+        """Take a small read out of the slice; False: nothing is left of it."""
+        is_left = self._slice_ns < _SLICE_NS
+        self._slice_ns += _SEEK_NS if is_left else 0
         return is_left
 
     def _is_walked(self, known: MeasuredLog) -> bool:
-        """As far as the turn goes; True as well where damage lets it go no further."""
-        left_ns = max(_TURN_NS - self._turn_ns, 0)
+        """As far as the slice goes; True as well where damage lets it go no further."""
+        left_ns = max(_SLICE_NS - self._slice_ns, 0)
         most_bytes = -(-left_ns * self._bytes_per_second // 1_000_000_000)
         read_bytes = known.count.look(known.log, most_bytes, self._time_slice.maybe_yield)
-        self._turn_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
+        self._slice_ns += read_bytes * 1_000_000_000 // self._bytes_per_second
         is_stuck = most_bytes > 0 and read_bytes == 0
         if known.count.records is not None or is_stuck:
             known.counted = known.count.records

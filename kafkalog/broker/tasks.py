@@ -1,4 +1,4 @@
-"""ManagerTasks: the periodic tasks of the manager, with Kafka's names, first runs and periods.
+"""PeriodicTasks: the periodic tasks of the broker, with Kafka's names, first runs and periods.
 
 Owns the schedule; the work is a call into checkpoints or writers. What fails for one directory or
 log is logged and the others are still served; the first fault is raised at the end, so that the
@@ -51,7 +51,7 @@ _TOLD_AGAIN_NS = 60_000_000_000
 _log = structlog.get_logger(__name__)
 
 
-class ManagerTasks:
+class PeriodicTasks:
     """See the module."""
 
     def __init__(

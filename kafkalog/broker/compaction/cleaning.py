@@ -285,7 +285,7 @@ class Cleaning(CleanerLogs):
 
     def begin_retention(self) -> int:
         """See CleanerHost."""
-        return self._clock_guard.look()
+        return self._clock_guard.check()
 
     def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
         """See CleanerHost."""
@@ -463,7 +463,7 @@ class CleaningOperations:
         return self._cleaning.observer.history.cleans(self._clock.wall_ms())
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def look(self, topic: str, partition: int) -> CleaningStatus | None:
+    def inspect(self, topic: str, partition: int) -> CleaningStatus | None:
         """The cleaning status of one log; None: it is not compacted. May read indexes."""
         log = self._logs.log_of(topic, partition)
         if not log.config.is_compacted:

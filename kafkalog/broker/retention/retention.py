@@ -277,7 +277,7 @@ class Retention:
         hold up the others; the first fault is raised after the last one.
         """
         started_ns = self._clock.monotonic_ns()
-        jump_ms = self._clock_guard.look()
+        jump_ms = self._clock_guard.check()
         count, faults, time_slice = 0, list[KafkalogError](), TimeSlice(self._clock)
         for unit in self._logs.online_units:
             count += self._run_unit(unit, jump_ms, faults, time_slice)

@@ -169,12 +169,12 @@ class SinkExpiry:
 
     def start(self) -> None:
         """From now on a jump of the clock is seen."""
-        self._clock_guard.look()
+        self._clock_guard.check()
 
     def works_of_age(self) -> list[Callable[[], None]]:
         """What is to be forgotten by now, each piece for itself."""
         sinks = self._table.all()
-        now_ms = self._clock.wall_ms() - self._clock_guard.look()
+        now_ms = self._clock.wall_ms() - self._clock_guard.check()
         expired_ms = now_ms - self._expiration_ms
         queries = expired_queries(sinks, now_ms, self._expiration_ms)
         others = set(sinks).difference(queries)

@@ -166,7 +166,7 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     # First, so that the id is not that of a topic recreated meanwhile.
     topic_id = operations.topics.describe(topic).topic_id
     described = operations.describe_log(topic, partition)
-    status = operations.cleaning.look(topic, partition)
+    status = operations.cleaning.inspect(topic, partition)
     report = operations.describe_segments(topic, partition)
     states = _states_of(report, clean_range(status))
     shown = page_of(len(states), SEGMENTS_A_PAGE, page)

@@ -83,7 +83,7 @@ async def log(request: web.Request) -> web.Response:
 
 def _log(operations: Operations, key: TopicPartition) -> web.Response:
     described = operations.describe_log(key.topic, key.partition)
-    standing = operations.cleaning.look(key.topic, key.partition)
+    standing = operations.cleaning.inspect(key.topic, key.partition)
     return json_reply(
         LogAnswer(
             topic=key.topic,

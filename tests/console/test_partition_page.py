@@ -52,9 +52,7 @@ def letters(window: Window) -> str:
 
 @pytest.mark.parametrize("topic", list(LETTERS))
 def test_the_strip_is_the_segments_api(window: Window, shown: Daemon, topic: str) -> None:
-    """Goal: each segment is drawn, in its place, with its letter; the table has the API's numbers.
-    Method: geometry as the browser laid it out, texts and table beside ``GET .../segments``.
-    """
+    """Each segment is drawn, in its place, with its letter; the table has the API's numbers."""
     window.open(page_of(topic))
     api = segments(shown, topic)
     drawn = blocks(window)

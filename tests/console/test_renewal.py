@@ -53,9 +53,7 @@ def test_renewal_keeps_what_the_reader_did(window: Window, shown: Daemon) -> Non
 
 
 def test_a_renewal_that_fails_takes_nothing_away(browser: Browser, shown: Daemon) -> None:
-    """Goal: a restart of the daemon costs a page that somebody watches nothing.
-    Method: a renewal is answered 503, with a page; the next ones are not answered, and answered.
-    """
+    """A restart of the daemon costs a page that somebody watches nothing."""
     with Window(browser, origin(shown)) as window:
         page = window.page
         page.clock.install()

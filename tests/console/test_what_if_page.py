@@ -20,11 +20,7 @@ TWO_AND_A_HALF_DAYS_MS = 216_000_000
 
 
 def test_a_what_if_is_the_next_pass(window: Window, shown: Daemon) -> None:
-    """Goal: nobody is told another future than the one that comes.
-    Method: ask in the form what goes by the next check, a day from now, set the same limit, press
-    the button: the segments that wait for their deletion then are those that the form named (no
-    other one gets old enough within the day); the bytes fit.
-    """
+    """Nobody is told another future than the one that comes."""
     topic, page = "asked", window.page
     shown.create_topic(topic, 1, segment_bytes=SEGMENT_BYTES, file_delete_delay_ms="3600000")
     fill(shown, topic, [6, 5, 4, 1, 1, 0])

@@ -166,10 +166,7 @@ def test_a_crash_anywhere_leaves_a_stage() -> None:
 
 
 def test_a_request_to_stop_is_heard_at_every_question() -> None:
-    """M20. Goal: no ``.cleaned`` file is left, and the log is at a stage.
-
-    Method: stop at the n-th.
-    """
+    """M20. No ``.cleaned`` file is left, and the log is at a stage."""
     questions = 0
 
     def count() -> None:

@@ -65,7 +65,7 @@ def filled_segment() -> LogFacts:
 
 
 def test_the_timeline_of_retention() -> None:
-    """M09: Goal: every moment. Method: the plan at each, and the forecast of the check."""
+    """M09: Every moment."""
     table = rows("explanation-retention.md", "A timeline")
     moments = [number(row[1]) for row in table]
     assert [row[0] for row in table] == [clock_text(each) for each in moments]

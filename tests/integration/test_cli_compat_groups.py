@@ -1,6 +1,6 @@
 """Goal: `kafkalog compat kafka-consumer-groups` prints what Kafka 4.1's tool printed for the same.
 Method: lines of the real tool's run, kept here, at a running daemon; members, which Kafka has not.
-tests/oracle/test_consumer_groups_tool_against_kafka.py compares more of them live.
+tests/oracle/test_groups_against_kafka.py compares more of them live.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_a_group_from_its_first_offset_to_its_end(daemon: Daemon) -> None:
-    """Goal: padding and both streams are the tool's; partitions come sorted.
-
-    Method: the actions that the tool was watched at, with what it printed.
-    """
+    """Padding and both streams are the tool's; partitions come sorted."""
     assert printed(tool(daemon, TOOL, "--list")) == ""
     reset = tool(daemon, TOOL, *RESET, "--topic", "orders", "--to-earliest", "--execute")
     blank, heading, row = printed(reset).splitlines()
@@ -72,10 +69,7 @@ def test_a_group_from_its_first_offset_to_its_end(daemon: Daemon) -> None:
 
 
 def test_refusals(daemon: Daemon) -> None:
-    """Goal: what a broker refuses ends with status 0, what is no command with 1, as the tool's.
-
-    Method: groups that do not exist; a reset without --execute, of some partitions, to nowhere.
-    """
+    """What a broker refuses ends with status 0, what is no command with 1, as the tool's."""
     unknown = printed(tool(daemon, TOOL, "--describe", "--group", "nope"))
     assert unknown == (
         "\nError: Executing consumer group command failed due to"

@@ -37,10 +37,7 @@ def fill(daemon: Daemon, topic: str, *minutes: int, partition: int = 0) -> None:
 
 
 def test_offsets_by_place_and_by_moment(daemon: Daemon) -> None:
-    """Goal: each place, moments in both forms, "none" behind the last record.
-
-    Method: two partitions, one of them empty.
-    """
+    """Each place, moments in both forms, "none" behind the last record."""
     daemon.create_topic("placed", 2)
     fill(daemon, "placed", 1, 5, 3)
     for at, first in (
@@ -79,10 +76,7 @@ def test_offsets_that_cannot_be_had(daemon: Daemon) -> None:
 
 
 def test_a_trim_is_shown_before_it_is_done(daemon: Daemon) -> None:
-    """Goal: M10: by moment, over all partitions; nothing goes without --execute.
-
-    Method: a partition with records on both sides, one with older ones alone, an empty one.
-    """
+    """M10: by moment, over all partitions; nothing goes without --execute."""
     daemon.create_topic("old", 3)
     fill(daemon, "old", 1, 2, 8, 3, 9)
     fill(daemon, "old", 1, 2, partition=1)
@@ -124,10 +118,7 @@ def test_a_trim_that_fails_partly(daemon: Daemon) -> None:
 
 
 def test_records_are_deleted_by_time(daemon: Daemon) -> None:
-    """Goal: M10: --before-time finds the offset; a dry run says what would be and deletes nothing.
-
-    Method: a moment between records, one behind them all, offsets inside and outside the log.
-    """
+    """M10: --before-time finds the offset; a dry run says what would be and deletes nothing."""
     daemon.create_topic("timed")
     fill(daemon, "timed", 1, 2, 8, 9)
     words = ("records", "delete", "--topic", "timed")

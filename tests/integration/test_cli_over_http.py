@@ -186,11 +186,8 @@ def test_many_lines_go_in_several_requests(daemon: Daemon) -> None:
 
 
 def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
-    """A line for each reason with its count, the sum, and exit 3: something was appended.
-
-    Goal: the exit status tells partly from wholly, whichever request was the refused one.
-    Method: requests of 1000 records against a quota that holds the first one alone; one request
-    with records of two partitions, one of which does not exist.
+    """A line for each reason with its count, the sum, and exit 3: something was appended. The exit
+    status tells partly from wholly, whichever request was the refused one.
     """
     wanted = ("--config", "quota.bytes=30000")
     done(run(daemon, "topics", "create", "brimming", *wanted))
@@ -216,12 +213,9 @@ def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
 
 
 def test_a_bad_line_among_good_ones(daemon: Daemon) -> None:
-    """The line's number, how many were appended before it, and exit 3 when any was.
-
-    Goal: what stands before a bad line is appended, however many requests that takes, and nothing
-    behind it is: the number tells where to go on, so nobody sends the appended ones again.
-    Method: a bad line behind several requests, behind a part of one, and as the first, in both
-    forms of input; then behind a record of a partition that does not exist.
+    """The line's number, how many were appended before it, and exit 3 when any was. What stands
+    before a bad line is appended, however many requests that takes, and nothing behind it is: the
+    number tells where to go on, so nobody sends the appended ones again.
     """
     done(run(daemon, "topics", "create", "broken"))
     keyed, jsonl = ("-K", ":"), ("--format", "jsonl")

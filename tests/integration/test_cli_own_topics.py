@@ -50,9 +50,7 @@ def test_my_topic_from_its_creation_to_its_deletion(guarded: Daemon, tmp_path: P
 
 
 def test_topics_of_others(guarded: Daemon, tmp_path: Path) -> None:
-    """Goal: what opens is the cluster's id, and nothing behind it.
-    Method: the same commands on another's topic, which stays as it is; brokers and their configs.
-    """
+    """What opens is the cluster's id, and nothing behind it."""
     alice = Commands(guarded, tmp_path, "alice")
     admin = Commands(guarded, tmp_path, "admin")
     admin.printed("topics", "create", "theirs")

@@ -410,10 +410,7 @@ def test_a_connection_that_the_daemon_closed_is_not_used(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tail_of_what_is_committed_ends_at_an_open_transaction(kind: str, tmp_path: Path) -> None:
-    """Goal: where nothing more is readable is the end, also below the high watermark.
-
-    Method: a directory whose second batch is of a transaction that nobody ends, adopted.
-    """
+    """Where nothing more is readable is the end, also below the high watermark."""
     lone = Daemon(tmp_path)
     directory = lone.log_dirs[0] / "adopted-0"
     directory.mkdir(parents=True)

@@ -656,9 +656,8 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 
 def test_a_life_under_a_service_manager(tmp_path: Path, manager: Manager) -> None:
-    """Goal: progress and more time while it loads, READY when it serves, then a watchdog that is
-    fed, a reload with both its ends, and the stop.
-    Method: hear from the start that recovers to the end of the process.
+    """Progress and more time while it loads, READY when it serves, then a watchdog that is fed, a
+    reload with both its ends, and the stop.
     """
     daemon = GatedDaemon(tmp_path / "gated").prepare()
     daemon.environment = manager.environment

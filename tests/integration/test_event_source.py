@@ -148,10 +148,7 @@ def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> No
 
 
 def test_the_howto_works_as_it_is_printed(daemon: Daemon, package: Path, tmp_path: Path) -> None:
-    """Goal: whoever copies the page sees the records, and is told when there are no more.
-
-    Method: its script, with this daemon's port, beside a stand-in for the page.
-    """
+    """Whoever copies the page sees the records, and is told when there are no more."""
     daemon.create_topic("orders")
     fill(daemon, "orders", range(12), 1)
     page = (ROOT / "docs/howto-server-sent-events.md").read_text(encoding="utf-8")

@@ -297,9 +297,7 @@ def delete(daemon: Daemon, *entries: tuple[str, int, int]) -> None:
 
 
 def test_deleted_records(daemon: Daemon) -> None:
-    """Goal: topic, partition, offset and the end of each, whichever way they were deleted.
-    Method: the tool's file with a partition that fails, v3, the console's form.
-    """
+    """Topic, partition, offset and the end of each, whichever way they were deleted."""
     filled(daemon, "gone")
     delete(daemon, ("gone", 0, 3), ("gone", 7, 1))
     (line,) = lines_of(daemon, "deleteRecords")
@@ -407,9 +405,7 @@ def test_groups(daemon: Daemon) -> None:
 
 
 def test_orders_about_several_partitions(daemon: Daemon) -> None:
-    """Goal: retention, cleaner and moves tell each partition's end, and that a run was dry.
-    Method: one partition that is there and one that is not, of each order.
-    """
+    """Retention, cleaner and moves tell each partition's end, and that a run was dry."""
     filled(daemon, "kept")
     names = [{"topic": "kept", "partition": number} for number in (0, 9)]
     orders = (
@@ -461,9 +457,7 @@ def test_nothing_without_configuration(daemon: Daemon) -> None:
 
 
 def test_a_rebound_name_opens_nothing(daemon: Daemon) -> None:
-    """Goal: a page whose own name was made to point here (DNS rebinding) reads and changes nothing.
-    Method: its requests, same-origin to its browser, at all APIs, the console and a stream.
-    """
+    """A page whose own name was made to point here (DNS rebinding) reads and changes nothing."""
     daemon.create_topic("rebound")
     rebound = {"Host": "evil.example:8082"}
     own = {**rebound, "Origin": "http://evil.example:8082", "Sec-Fetch-Site": "same-origin"}

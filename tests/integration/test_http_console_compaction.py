@@ -27,9 +27,7 @@ def posted(daemon: Daemon, path: str, fields: dict[str, str]) -> Answer:
 
 
 def test_a_trial_and_a_clean(daemon: Daemon) -> None:
-    """Goal: a trial tells what a clean then does, and the timeline has the clean alone.
-    Method: the trial by its form, followed to its end; an ordered clean; the twin beside the API.
-    """
+    """A trial tells what a clean then does, and the timeline has the clean alone."""
     filled(daemon, "tried")
     settled(daemon)
     before = contents(daemon, "tried")

@@ -47,10 +47,7 @@ def test_offsets_and_times(daemon: Daemon) -> None:
 
 
 def test_the_wizard(daemon: Daemon) -> None:
-    """Goal: nothing goes before it was shown and confirmed in full; then just what was shown.
-    Method: the preview, which does not renew itself; a wrong confirmation, another origin, half a
-    form; the right one.
-    """
+    """Nothing goes before it was shown and confirmed in full; then just what was shown."""
     address = filled(daemon, "shrunk")
     page = f"{address}/delete-records"
     preview = daemon.request("GET", f"{page}.json?offset=3").json["preview"]

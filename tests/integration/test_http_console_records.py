@@ -21,9 +21,7 @@ def page_of(topic: str) -> str:
 
 
 def test_the_page_is_the_log(daemon: Daemon) -> None:
-    """Goal: what the API reads stands on the page, and places lead where they say.
-    Method: records as text, binary and null; an offset, a time, the end; parameters that are wrong.
-    """
+    """What the API reads stands on the page, and places lead where they say."""
     daemon.create_topic("browsed", 1)
     times = [1_700_000_000_000 + 1_000 * number for number in range(3)]
     for value, moment in zip((b"first <b>", b"\x00\xff", None), times, strict=True):

@@ -82,10 +82,7 @@ def topic_of(daemon: Daemon, name: str, count: int = 3, partitions: int = 1) -> 
 
 @pytest.mark.parametrize("config", [CONFLUENT, STRIMZI], ids=["confluent", "strimzi"])
 def test_a_consumer_reads_commits_and_comes_back(daemon: Daemon, config: dict[str, object]) -> None:
-    """M24. Goal: create, subscribe, poll, commit, leave, and go on from the commit.
-
-    Method: the same steps in both dialects; only commits and their answers differ.
-    """
+    """M24. Create, subscribe, poll, commit, leave, and go on from the commit."""
     is_confluent = config is CONFLUENT
     topic = topic_of(daemon, f"life-{is_confluent}")
     group = f"g-{is_confluent}"
@@ -186,10 +183,7 @@ def test_an_instance_that_is_not_there(daemon: Daemon) -> None:
 
 
 def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> None:
-    """Goal: 409/40903 for what Java's consumer calls an illegal state.
-
-    Method: each way round, polls before either, seeks where nothing is assigned.
-    """
+    """409/40903 for what Java's consumer calls an illegal state."""
     topic = topic_of(daemon, "either", partitions=2)
     one = Instance(daemon, "either", **CONFLUENT)
     at = {"partitions": [{"topic": topic, "partition": 1}]}
@@ -219,10 +213,7 @@ def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> 
 
 
 def test_positions(daemon: Daemon) -> None:
-    """Goal: read on from an offset, the edges and a time; no record that late is the end, no 500.
-
-    Method: records with known times.
-    """
+    """Read on from an offset, the edges and a time; no record that late is the end, no 500."""
     daemon.create_topic("seeks")
     records = [{"value": f"v{number}", "timestamp": 1000 * number} for number in range(5)]
     daemon.request("POST", "/topics/seeks", {"records": records}, {"Content-Type": TEXT})

@@ -71,10 +71,7 @@ def member(daemon: Daemon, group: str, topic: str) -> str:
 
 
 def test_offsets_are_stored_as_sent(daemon: Daemon, topic: str) -> None:
-    """N9. Goal: a client without an instance keeps its place with one PUT, no dialect in between.
-
-    Method: put, read back with the lag, put again; an unknown group has nothing.
-    """
+    """N9. A client without an instance keeps its place with one PUT, no dialect in between."""
     assert put(daemon, "plain", p0=4, p1=5).status == 204
     answer = daemon.request("GET", "/v1/groups/plain/offsets").json
     first, second = answer["offsets"]

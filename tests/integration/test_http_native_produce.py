@@ -59,9 +59,7 @@ def receipts_of(answer: Answer) -> list[Any]:
 
 
 def test_lines_and_their_summary(daemon: Daemon) -> None:
-    """Goal: key, value, headers, timestamp as sent; one batch; blank lines are nothing.
-    Method: every member, CR LF, a last line without its end.
-    """
+    """Key, value, headers, timestamp as sent; one batch; blank lines are nothing."""
     daemon.create_topic("lines")
     stamp = now_ms() - 5
     body = (
@@ -95,9 +93,7 @@ def test_lines_and_their_summary(daemon: Daemon) -> None:
 
 
 def test_receipts(daemon: Daemon) -> None:
-    """Goal: a line each, in order, also of those that failed; a bad line takes no other with it.
-    Method: Accept names lines; records of several kinds of wrong between good ones.
-    """
+    """A line each, in order, also of those that failed; a bad line takes no other with it."""
     daemon.create_topic("told", partitions=2)
     body = b"\n".join(
         (
@@ -200,9 +196,7 @@ def test_defaults_are_text_keys_and_json_values(daemon: Daemon) -> None:
 
 
 def test_an_array_is_taken_whole_or_not(daemon: Daemon) -> None:
-    """Goal: one batch a partition; the wrong shape anywhere appends nothing.
-    Method: good, empty, with receipts, and every kind of bad array.
-    """
+    """One batch a partition; the wrong shape anywhere appends nothing."""
     daemon.create_topic("array", partitions=3)
     kind = "application/json; charset=utf-8"
     keyed = json.dumps([{"key": f"k{i}", "value": i} for i in range(50)]).encode()
@@ -232,9 +226,7 @@ def test_an_array_is_taken_whole_or_not(daemon: Daemon) -> None:
 
 
 def test_one_record_as_it_is(daemon: Daemon) -> None:
-    """Goal: any bytes are a value; key and headers come in those of the request.
-    Method: text and bytes, keys in each format, header names as written.
-    """
+    """Any bytes are a value; key and headers come in those of the request."""
     daemon.create_topic("raw")
     path = "raw/partitions/0/records"
     raw = bytes(range(256))

@@ -97,9 +97,7 @@ def everything(daemon: Daemon) -> dict[int, bytes]:
 
 
 def test_moves_under_load(two: Daemon) -> None:
-    """Goal: to and fro under load: each acknowledged record is there once, also after a SIGKILL.
-    Method: two producers and a reader; four moves; kill, restart, read all.
-    """
+    """To and fro under load: each acknowledged record is there once, also after a SIGKILL."""
     two.create_topic("t", 1, segment_bytes="1048576")
     for _ in range(30):
         assert append(two, "t", batch_of(b"y" * 100_000)).status == 200
@@ -152,9 +150,7 @@ def test_a_move_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_refusals_and_cancel(tmp_path: Path) -> None:
-    """Goal: what cannot be moved is an error entry; a move can be given up.
-    Method: each in turn against a daemon that copies slowly.
-    """
+    """What cannot be moved is an error entry; a move can be given up."""
     with Daemon(
         tmp_path, log_dirs=2, replica_alter_log_dirs_io_max_bytes_per_second="1000"
     ) as daemon:

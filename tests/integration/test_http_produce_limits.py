@@ -53,9 +53,7 @@ def last_of(wire: Duplex) -> Any:
 
 
 def test_a_million_lines_in_bounded_memory(tmp_path: Path) -> None:
-    """Goal: memory follows neither the body nor the receipts.
-    Method: 120 MB of lines from one client that reads its receipts meanwhile; resident bytes.
-    """
+    """Memory follows neither the body nor the receipts."""
     chunk = b'{"key":"some-key","value":{"text":"%b"}}\n' % (b"x" * 80) * 1000
     chunks, told = 1000, [b""]
     with Daemon(tmp_path) as one:

@@ -61,9 +61,7 @@ def lines(*values: object) -> bytes:
     ],
 )
 def test_the_same_request_again(daemon: Daemon, kind: str, body: bytes, count: int) -> None:
-    """Goal: one batch, stored once, answered alike.
-    Method: each kind of body twice, then the next sequence, then a gap and an older epoch.
-    """
+    """One batch, stored once, answered alike."""
     topic = f"again-{count}-{kind.rpartition('/')[2]}"
     daemon.create_topic(topic)
     send(daemon, topic, array("before"), {})

@@ -45,9 +45,7 @@ def send(
 
 
 def test_retries_gaps_and_stale_epochs(daemon: Daemon) -> None:
-    """Goal: 200 with the first offsets for the last five batches, 409 for what does not fit.
-    Method: seven batches of growing size, each sent again; a gap; an older epoch.
-    """
+    """200 with the first offsets for the last five batches, 409 for what does not fit."""
     daemon.create_topic("idempotent")
     producer_id = new_producer(daemon)
     sequences, first_answers = [0], []
@@ -93,9 +91,7 @@ def test_used_up_epochs(daemon: Daemon) -> None:
 
 
 def test_the_producers_of_a_partition(daemon: Daemon) -> None:
-    """Goal: what kafka-transactions.sh describe-producers shows.
-    Method: two producers; a partition without any, one that there is not.
-    """
+    """What kafka-transactions.sh describe-producers shows."""
     daemon.create_topic("described", partitions=2)
     first, second = new_producer(daemon), new_producer(daemon)
     before = now_ms()

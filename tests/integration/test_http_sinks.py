@@ -312,9 +312,7 @@ class Driver:
 
 @pytest.mark.timeout(300)
 def test_a_daemon_that_is_killed(tmp_path: Path) -> None:
-    """Goal: no batch is lost, doubled or shown in part, wherever the daemon was killed.
-    Method: a driver over 40 batches; SIGKILL at random moments, then the next life.
-    """
+    """No batch is lost, doubled or shown in part, wherever the daemon was killed."""
     chance, batches = random.Random(7), 40
     with Daemon(tmp_path, log_dirs=2) as daemon:
         daemon.create_topic("t", partitions=2)
@@ -370,9 +368,7 @@ class GatedDaemon(Daemon):
 
 @pytest.mark.timeout(120)
 def test_commits_that_wait_for_a_disk_hold_up_no_other_call(tmp_path: Path) -> None:
-    """Goal: a driver that repeats its commit takes no thread from others, and is told to wait.
-    Method: six commits of one batch while the disk hangs; large appends to the other disk, a topic.
-    """
+    """A driver that repeats its commit takes no thread from others, and is told to wait."""
     daemon = GatedDaemon(tmp_path)
     with daemon, ThreadPoolExecutor(6) as threads:
         daemon.create_topic("t", 2)

@@ -176,9 +176,7 @@ def test_a_handshake_that_hangs_is_ended(tmp_path: Path, authority: Authority) -
 def test_a_new_pair_serves_new_connections(
     tmp_path: Path, authority: Authority, stranger: Authority
 ) -> None:
-    """Goal: certificates change without a restart, open connections live; a wrong pair fails.
-    Method: a pair of another authority under a running daemon, then a key that does not fit.
-    """
+    """Certificates change without a restart, open connections live; a wrong pair fails."""
     daemon = TlsDaemon(tmp_path, **tls_settings(tmp_path, authority.issue("server", SERVER_NAMES)))
     daemon.context = client(authority)
     with daemon:
@@ -224,9 +222,7 @@ def test_a_new_pair_serves_new_connections(
 def test_wrong_files_at_the_start(
     tmp_path: Path, authority: Authority, what: str, fault: str
 ) -> None:
-    """Goal: no start with a listener that nobody can use, or a key that everybody can read.
-    Method: each file wrong in its way.
-    """
+    """No start with a listener that nobody can use, or a key that everybody can read."""
     from tests.integration.tls_world import openssl
 
     settings = tls_settings(tmp_path, authority.issue("server", SERVER_NAMES))
@@ -354,9 +350,7 @@ def test_huge_tokens(guarded: Daemon) -> None:
 
 
 def test_keys_change_under_the_daemon(tmp_path: Path) -> None:
-    """Goal: a new key is soon taken, an old one soon refused, a broken file never in force.
-    Method: replace the file and ask until it is seen, with a deadline.
-    """
+    """A new key is soon taken, an old one soon refused, a broken file never in force."""
     old = by_token("alice")
     new = {"Authorization": f"Bearer {token(claims_of('alice'), 'rsa-2')}"}
     path = tmp_path / "jwks.json"

@@ -56,9 +56,7 @@ def b64(data: bytes) -> str:
 
 
 def test_one_record_with_everything(daemon: Daemon, cluster: str) -> None:
-    """Goal: the receipt of the REST Proxy, field by field; the record as sent.
-    Method: a record with every field, under both prefixes.
-    """
+    """The receipt of the REST Proxy, field by field; the record as sent."""
     daemon.create_topic("whole", partitions=2)
     stamp = datetime.datetime.fromtimestamp(now_ms() // 1000, datetime.UTC)
     record = {
@@ -223,9 +221,7 @@ def test_times_beyond_any_calendar(daemon: Daemon, cluster: str) -> None:
 
 
 def test_a_batch_of_entries(daemon: Daemon, cluster: str) -> None:
-    """Goal: 207 with what became of each by its id; a bad one takes no other with it.
-    Method: good and bad entries, values with a member twice, over two partitions.
-    """
+    """207 with what became of each by its id; a bad one takes no other with it."""
     daemon.create_topic("batched", partitions=2)
     body = (
         b'{"entries":['

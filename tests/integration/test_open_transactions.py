@@ -37,10 +37,7 @@ def lone(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def test_over_http(lone: Daemon) -> None:
-    """Goal: one call ends it durably, on record; wrong ones change nothing and say why.
-
-    Method: refusals first, then the abort, a kill, and the same call again.
-    """
+    """One call ends it durably, on record; wrong ones change nothing and say why."""
     refused(lone.request("POST", PATH, {"start_offset": 1}), 409, 40908)
     refused(lone.request("POST", PATH, {}), 422, 422)
     refused(lone.request("POST", PATH, {"start_offset": -1}), 422, 422)

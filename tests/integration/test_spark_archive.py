@@ -482,10 +482,7 @@ def test_a_log_that_ends_before_the_table(tmp_path: Path, logs: GrowingLogs) -> 
 
 @pytest.mark.parametrize("kind", PLACES)
 def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: type[Place]) -> None:
-    """Goal: records of another topic are never taken for the rest of the archived one's.
-    Method: a directory with another topic id and more records than the table wants; and one whose
-    topic is made anew between the reading and the commit.
-    """
+    """Records of another topic are never taken for the rest of the archived one's."""
     place, anew = kind(tmp_path), GrowingLogs(tmp_path / "anew", topic_id=ANOTHER)
     logs.topic_id = ONE
     logs.append(0, 1)
@@ -555,9 +552,7 @@ def test_a_position_that_is_damaged(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_what_the_checksum_is_of() -> None:
-    """Goal: it never changes, tables hold it; null is not empty, and where a field ends counts.
-    Method: the parts by hand, and records that differ in one thing.
-    """
+    """It never changes, tables hold it; null is not empty, and where a field ends counts."""
     rows: list[tuple[bytes, bytes | None, list[tuple[str, bytes | None]]]] = [
         (b"k", b"v", []),
         (b"kv", b"", []),

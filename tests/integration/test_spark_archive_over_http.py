@@ -152,10 +152,7 @@ def test_wrong_arguments(tmp_path: Path, arguments: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_at_any_moment(archived: Daemon, tmp_path: Path) -> None:
-    """Goal: no record lost or doubled, and none deleted before it was archived.
-    Method: SIGKILL of the command, now and then of the daemon, while records and passes of
-    retention come; then one whole run.
-    """
+    """No record lost or doubled, and none deleted before it was archived."""
     table, chance = tmp_path / "table", random.Random(11)
     for number in range(10):
         produce(archived, 50, first=50 * number)

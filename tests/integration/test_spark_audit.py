@@ -339,9 +339,7 @@ def run(*words: str | Path) -> Any:
 
 @pytest.mark.slow
 def test_the_command_tells_rows_totals_and_status(tmp_path: Path) -> None:
-    """Goal: 0 when sound, 1 with errors; text, JSON and Parquet; a pool gives the same.
-    Method: a damaged partition beside a sound one.
-    """
+    """0 when sound, 1 with errors; text, JSON and Parquet; a pool gives the same."""
     for partition in range(2):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4))
     sound = run("audit", "--dirs", tmp_path / "a" / "t-0")

@@ -105,9 +105,7 @@ def test_files_are_those_of_offline_compact(tmp_path: Path) -> None:
 
 
 def test_a_map_that_is_too_small_takes_more_rounds(tmp_path: Path) -> None:
-    """Goal: latest per key also where the map holds a part of the keys.
-    Method: a map of 4 keys over a log of 7; offline compact again and again from where it ended.
-    """
+    """Latest per key also where the map holds a part of the keys."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 5))
     out = tmp_path / "out"
     answer = compacted(
@@ -186,9 +184,7 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_sources_that_cannot_be(tmp_path: Path) -> None:
-    """Goal: a directory that is missing, empty, of another name, twice or in use is told.
-    Method: each of them.
-    """
+    """A directory that is missing, empty, of another name, twice or in use is told."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1)).parent
     copy_of(source / "t-0", tmp_path / "b" / "t-0")
     copy_of(source / "t-0", tmp_path / "c" / "segments")
@@ -338,9 +334,7 @@ def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Goal: Ctrl-C takes back what was made.
-    Method: a progress that is interrupted when the first partition is done.
-    """
+    """Ctrl-C takes back what was made."""
 
     class Interrupted:
         def begin(self, name: str, tasks: int, size_bytes: int) -> None:

@@ -48,10 +48,7 @@ def config_of(_log_dir: str, topic: str) -> LogConfig:
 
 
 def test_jobs_over_a_daemon_at_work(tmp_path: Path) -> None:
-    """Goal: no false finding and no failed job while segments are written, rolled and cleaned.
-    Method: one topic that grows, one that is compacted and whose old files go at once; until the
-    cleaner has been there.
-    """
+    """No false finding and no failed job while segments are written, rolled and cleaned."""
     with Daemon(tmp_path, log_cleaner_backoff_ms="50") as daemon:
         small = {"internal_segment_bytes": "16384", "file_delete_delay_ms": "0"}
         daemon.create_topic("kept", 1, **small)

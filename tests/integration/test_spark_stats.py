@@ -141,9 +141,7 @@ def records_of(keys: list[int], first: int = 0) -> tuple[pa.Array, pa.Array, pa.
 
 
 def test_many_keys_are_estimated_within_the_bound() -> None:
-    """Goal: memory is bounded, heavy keys are found, estimates lie within what is told.
-    Method: 60,000 keys, some heavy, in chunks over two sketches that are added up.
-    """
+    """Memory is bounded, heavy keys are found, estimates lie within what is told."""
     chance = random.Random(3)
     keys = [each for each in range(60_000) for _ in range(20 if each < 50 else 1)]
     chance.shuffle(keys)
@@ -293,9 +291,7 @@ def test_a_topics_own_configs_hold_unless_others_are_asked(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
-    """Goal: the bytes that the cleaner leaves, without a change, also in a pool.
-    Method: logs with every kind of batch; the job compact beside it.
-    """
+    """The bytes that the cleaner leaves, without a change, also in a pool."""
     plant_mixed(tmp_path / "a", "orders", 6)
     before = contents(tmp_path)
     now = ("--now", str(TIME + 1_000_000))

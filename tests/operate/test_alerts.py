@@ -90,11 +90,7 @@ def test_a_disk_that_fills(tmp_path: Path) -> None:
 
 
 def test_compaction(tmp_path: Path) -> None:
-    """Goal: rot, a log that nobody cleans, a small map and a missed deadline are told.
-
-    Method: a cleaner that waits for orders; a flipped byte, more keys than its map takes, old
-    records.
-    """
+    """Rot, a log that nobody cleans, a small map and a missed deadline are told."""
     clean = "/v1/topics/{}/partitions/0/log:clean"
     daemon = Daemon(
         tmp_path, log_cleaner_backoff_ms=NEVER, log_cleaner_dedupe_buffer_size=str((1 << 20) + 1)

@@ -28,10 +28,7 @@ def test_the_files_are_current() -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_the_form(name: str) -> None:
-    """Goal: Grafana imports it: schema, fixed uid, one id a panel, a data source to choose.
-
-    Method: the document's own words.
-    """
+    """Grafana imports it: schema, fixed uid, one id a panel, a data source to choose."""
     document = dashboard(name)
     assert document["schemaVersion"] >= 39
     assert re.fullmatch(r"[a-z-]{1,40}", document["uid"])

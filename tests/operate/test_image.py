@@ -61,10 +61,7 @@ def test_what_is_in_it(image: Image) -> None:
 
 def test_it_serves_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
     """M01: docker run: compiled kernels, records in and out, health by the CLI, a graceful stop.
-
-    Goal: nothing is compiled or written outside the volume and /tmp.
-    Method: the entry point with the image's own command; its line of the kernels, its uid; an end
-    by SIGTERM, and a second life over the same volume.
+    Nothing is compiled or written outside the volume and /tmp.
     """
     daemon = ImageDaemon(tmp_path, image)
     volume(daemon)

@@ -78,10 +78,7 @@ def test_there_is_one_copy_of_the_alerts() -> None:
 
 
 def test_any_yaml_and_any_label(tmp_path: Path) -> None:
-    """Goal: what is in the file does not matter, nor where it is called; a wrong call is told.
-    Method: a copy of the generator beside no file, then beside a small one with comments, blocks
-    and quotes; a label, and one that is none.
-    """
+    """What is in the file does not matter, nor where it is called; a wrong call is told."""
     (tmp_path / "k8s").mkdir()
     (tmp_path / "prometheus").mkdir()
     generator = tmp_path / "k8s" / "prometheus-rule"

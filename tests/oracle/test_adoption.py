@@ -1,6 +1,6 @@
-"""Goal: data moves from Kafka to kafkalog and back, and every record of both is still there.
-
-Method: a daemon adopts a broker's data directory, serves and appends; the broker gets it back.
+"""Goal: data moves from Kafka to kafkalog and back, backed up, new or with aborted transactions,
+and every record of both is still there.
+Method: a real broker and a daemon in turns over the same directories; Kafka's own dump.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.cli.offline.scan import record_line
+from kafkalog.client import Client
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import (
@@ -23,18 +26,24 @@ from kafkalog.format.records.record_batch import (
     timestamp_type_of,
 )
 from kafkalog.log.inspect.directory_check import verify_directory
+from kafkalog.log.log_config import LogConfig
 from tests.integration.daemon import BINARY, Daemon
+from tests.integration.test_backup import manifest_of, restore
+from tests.integration.test_cli_over_http import done, run
+from tests.oracle.kafka import action, record
 from tests.oracle.real_directories import TOPICS, TRIMMED_TO
+from tests.sim.sim_manager import SimManager
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.oracle.kafka import Kafka
+    from kafkalog.format.disk.backup_manifest import BackupPartition
+    from tests.oracle.kafka import Broker, Kafka
     from tests.oracle.real_directories import RealDirectories
 
-pytestmark = pytest.mark.oracle
 
+pytestmark = pytest.mark.oracle
 BATCHES = "application/vnd.kafka.record-batches"
 TIMESTAMP_TYPES = {
     TimestampType.CREATE_TIME: "CreateTime",
@@ -189,3 +198,148 @@ def without_gaps(report: str) -> list[str]:
     """Findings of DumpLogSegments but for offsets that compaction took."""
     lines = [line for line in report.splitlines() if line]
     return [line for line in lines if "consecutive" not in line and "followed by" not in line]
+
+
+NEW = [f"new {number}" for number in range(40)]
+
+
+def append_all(daemon: Daemon) -> None:
+    """Some batches to every topic, over a roll."""
+    for topic in TOPICS:
+        for start in range(0, len(NEW), 4):
+            append_over_http(daemon, topic, NEW[start : start + 4])
+
+
+@pytest.mark.parametrize("how", ["link", "copy"])
+def test_kafka_takes_a_backup(
+    kafka: Kafka, real_directories: RealDirectories, tmp_path: Path, how: str
+) -> None:
+    """Transactions, gaps of compaction and a moved log start come along; later records do not."""
+    shutil.copytree(real_directories.killed, tmp_path / "dir0")
+    backup, restored = tmp_path / "backup", tmp_path / "restored"
+    with Daemon(tmp_path) as daemon:
+        append_all(daemon)
+        served = {topic: list(raw_lines(daemon, topic)) for topic in TOPICS}
+        committed = {
+            topic: json_records(daemon, topic, "&isolation=read_committed") for topic in TOPICS
+        }
+        options = ("--copy",) if how == "copy" else ()
+        done(run(daemon, "backup", str(backup), *options))
+        append_all(daemon)
+        daemon.kill()
+    result = restore(backup, "--to", restored)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    (log_dir,) = manifest_of(backup).log_dirs
+    every = {each.topic_partition.topic: each for each in log_dir.partitions}
+    partitions = {topic: every[topic] for topic in TOPICS}  # Kafka's own topics are there, too
+    for topic, partition in partitions.items():
+        for place in (backup / log_dir.name, restored):
+            check_directory(kafka, place / f"{topic}-0", partition, served[topic], tmp_path)
+    copy = Daemon(tmp_path / "copy")
+    copy.log_dirs = [shutil.copytree(restored, tmp_path / "started")]
+    with copy:
+        for topic in TOPICS:
+            assert list(raw_lines(copy, topic)) == served[topic]
+            assert json_records(copy, topic, "&isolation=read_committed") == committed[topic]
+    broker = real_directories.broker
+    for topic, partition in partitions.items():
+        start = partition.log_start_offset
+        broker.plant(f"{topic}-0", restored / f"{topic}-0", "recover", log_start=start)
+    broker.start()
+    try:
+        for topic in TOPICS:
+            first = json.loads(served[topic][0])["offset"]
+            assert broker.consume(topic, from_offset=first) == served[topic]
+            shown = broker.consume(topic, from_offset=first, committed=True)
+            offsets = [json.loads(line)["offset"] for line in shown]
+            assert offsets == [each[0] for each in committed[topic]]
+    finally:
+        broker.stop()
+
+
+def check_directory(
+    kafka: Kafka, path: Path, partition: BackupPartition, served: list[str], tmp_path: Path
+) -> None:
+    """Nothing to find for our check and Kafka's tool; Kafka's loader ends where we said."""
+    assert verify_directory(str(path), SystemFilesystem()) == []
+    home = tmp_path / "kafka" / path.parent.name
+    start, end = partition.log_start_offset, partition.end_offset
+    options = ("--recovery-point", str(end), "--log-start", str(start))
+    loaded = kafka.load(path, home / path.name, *options)["loaded"]
+    assert (loaded["logStartOffset"], loaded["logEndOffset"]) == (start, end)
+    copy = shutil.copytree(path, home / "dump" / path.name)
+    files = sorted(str(file) for file in copy.iterdir() if file.name[0].isdigit())
+    assert kafka.dump("--files", ",".join(files), "--index-sanity-check").stderr == ""
+    assert without_gaps(kafka.dump("--files", ",".join(files)).stderr) == []
+    scanned = kafka.scan(copy, json.loads(served[0])["offset"])
+    assert scanned == served
+
+
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def kafkas_files(directory: Path) -> dict[str, bytes]:
+    """Once the leader has noted its epoch, which is the last thing it does."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (directory / EPOCHS).exists() and (directory / EPOCHS).stat().st_size:
+            return {path.name: path.read_bytes() for path in directory.iterdir()}
+        time.sleep(0.1)  # another process
+    raise AssertionError("Kafka made no epoch checkpoint before the first append")
+
+
+def test_a_new_partition_has_kafkas_files(broker: Broker) -> None:
+    """M02: names, preallocated sizes and the first leader epoch, before any append."""
+    broker.create_topic("new-partition")
+    kafkas = kafkas_files(broker.data / "new-partition-0")
+    sim = SimManager(config=BrokerConfig(log_dirs=("/data/a",)), topic_defaults=LogConfig()).start()
+    sim.operations.topics.create("new-partition", 1)
+    directory = "/data/a/new-partition-0"
+    ours = {
+        name: sim.disk.read_file(f"{directory}/{name}") for name in sim.disk.list_dir(directory)
+    }
+    assert ours.keys() == kafkas.keys()
+    assert ours[EPOCHS] == kafkas[EPOCHS] == b"0\n1\n0 0\n"
+    metadata = "partition.metadata"
+    assert len(ours.pop(metadata)) == len(kafkas.pop(metadata))
+    assert ours == kafkas
+
+
+def test_kafka_reads_on_behind_our_marker(
+    kafka: Kafka, new_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    """M04 M25: nothing behind the open transaction is readable before, all but its own after.
+
+    Method: a producer that has committed before, so that the log knows its coordinator; the dump of
+    our marker; a broker with our indexes and snapshots, and one that makes its own.
+    """
+    written = new_broker()
+    written.create_topic("t")
+    committed = [action("begin"), record(b"k", b"a"), action("flush"), action("commit")]
+    opened = [action("begin"), record(b"k", b"open"), action("flush")]
+    written.produce("t", [*committed, *opened], "--transactional", "tx", "--abandon")
+    written.produce("t", [record(b"k", b"b")])
+    written.stop()
+    adopting = Daemon(tmp_path)
+    shutil.copytree(written.data / "t-0", adopting.log_dirs[0] / "t-0")
+    with adopting as daemon:
+        with Client(f"http://127.0.0.1:{daemon.port}") as client:
+            seen = client.fetch("t", 0, 0, isolation="read_committed")
+            assert [each.value for each in seen.records] == [b"a"]
+            (entry,) = client.describe_producers("t", 0)
+            start_offset = entry["current_transaction_start_offset"]
+            client.abort_transaction("t", 0, start_offset)
+        daemon.stop()
+    directory = adopting.log_dirs[0] / "t-0"
+    dumped = kafka.dump("--deep-iteration", "--files", next(directory.glob("*.log"))).stdout
+    assert "isvalid: false" not in dumped
+    assert dumped.count("endTxnMarker: ABORT") == 1
+    for mode in ("clean", "recover"):
+        reader = new_broker()
+        reader.create_topic("t")
+        reader.stop()
+        reader.plant("t-0", directory, mode)
+        reader.start()
+        lines = reader.consume("t", committed=True)
+        assert [base64.b64decode(json.loads(each)["value"]) for each in lines] == [b"a", b"b"]

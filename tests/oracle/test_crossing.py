@@ -1,12 +1,14 @@
-"""Goal: Kafka takes a directory that kafkalog's log wrote for one of its own.
-
-Method: a log on the real disk with every kind of batch; Kafka's loader, records and dump tool.
+"""Goal: Kafka takes a directory that kafkalog's log wrote, moved or began to move or swap, for one
+of its own, and kafkalog what Kafka made of it.
+Method: a real broker and Kafka's classes over the same directories, cut off at each step.
 """
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import Codec
@@ -26,16 +29,25 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
-from tests.oracle.loads import LoadCase, comparable, differing_files
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import end_offset
+from tests.integration.test_http_log_dirs import described
+from tests.integration.test_http_partition_moves import ended, move
+from tests.oracle.kafka import Broker, record
+from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
+from tests.partition_world import NOW_MS
+from tests.swap_world import CASES, LOG_END, SwapWorld
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kafkalog.log.unified_log import UnifiedLog
     from tests.oracle.kafka import Kafka
+    from tests.swap_world import Content
+
 
 pytestmark = pytest.mark.oracle
-
 TIME = 1_700_000_000_000
 CONFIG = LogConfig(
     internal_segment_bytes=6000, index_interval_bytes=300, segment_index_bytes=100_000
@@ -151,3 +163,182 @@ def test_kafkas_dump_has_no_findings(kafka: Kafka, written: Path) -> None:
     for flag in ("--deep-iteration", "--index-sanity-check"):
         dumped = kafka.dump("--files", files, flag)
         assert (dumped.status, dumped.stderr) == (0, "")
+
+
+def test_kafka_finds_the_same_in_a_moved_partition(kafka: Kafka, tmp_path: Path) -> None:
+    """Offsets, the last stable offset, epochs and every record are the same."""
+    source = tmp_path / "source" / "orders-0"
+    source.mkdir(parents=True)
+    log = open_log(source, clean=False)
+    write_everything(log)
+    close(log)
+    daemon = Daemon(tmp_path / "daemon", log_dirs=2, log_segment_bytes="1048576")
+    shutil.copytree(source, daemon.log_dirs[0] / "orders-0")
+    with daemon:
+        move(daemon, 1, "orders")
+        entry = ended(daemon)
+        assert (entry["state"], entry["reason"]) == ("done", None)
+        moved = daemon.log_dirs[1] / "orders-0"
+    assert verify_directory(str(moved), SystemFilesystem()) == []
+    now = str(int(time.time() * 1000))
+    before = kafka.load(source, tmp_path / "before" / "orders-0", "--clean", "--now", now)["loaded"]
+    after = kafka.load(moved, tmp_path / "after" / "orders-0", "--clean", "--now", now)["loaded"]
+    for name in ("logStartOffset", "logEndOffset", "lastStableOffset"):
+        assert after[name] == before[name], name
+    assert after["lastStableOffset"] < after["logEndOffset"]
+    assert (moved / LEADER_EPOCH_CHECKPOINT).read_bytes() == (
+        source / LEADER_EPOCH_CHECKPOINT
+    ).read_bytes()
+    assert kafka.scan(moved) == kafka.scan(source)
+    files = ",".join(sorted(str(path) for path in moved.iterdir() if path.name[0].isdigit()))
+    for flag in ("--deep-iteration", "--index-sanity-check"):
+        dumped = kafka.dump("--files", files, flag)
+        assert (dumped.status, dumped.stderr) == (0, "")
+
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def two_dirs(kafka: Kafka, tmp_path: Path) -> Iterator[Broker]:
+    """A running broker over two log directories."""
+    home = tmp_path / "broker"
+    broker = Broker(kafka, home, (f"log.dirs={home}/data,{home}/other",))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.close()
+
+
+def names(directory: Path, prefix: str) -> list[str]:
+    """Entries that begin with the prefix, sorted."""
+    return sorted(each.name for each in directory.iterdir() if each.name.startswith(prefix))
+
+
+def wait_for(wish: Callable[[], bool]) -> None:
+    """Another process copies."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not wish():
+        assert time.monotonic() < deadline, "the copy was not made"
+        time.sleep(0.1)
+
+
+def test_kafka_goes_on_with_our_copy(two_dirs: Broker, tmp_path: Path) -> None:
+    """A -future of ours is a future replica to Kafka, which fills it and takes it into use."""
+    broker = two_dirs
+    broker.create_topic("moving")
+    broker.produce("moving", [record(b"k", b"v" * 1000) for _ in range(3000)])
+    expected = broker.consume("moving")
+    broker.stop()
+    roots = [broker.directory / "data", broker.directory / "other"]
+    here = next(index for index, root in enumerate(roots) if names(root, "moving"))
+    daemon = Daemon(
+        tmp_path / "daemon",
+        node_id="1",
+        replica_alter_log_dirs_io_max_bytes_per_second="1000",
+    )
+    daemon.log_dirs = roots
+    with daemon:
+        assert move(daemon, 1 - here, "moving")["state"] == "copying"
+        (left,) = names(roots[1 - here], "moving")
+        assert left.endswith("-future")
+        copied = roots[1 - here] / left / "00000000000000000000.log"
+        wait_for(lambda: copied.stat().st_size > 0)
+        daemon.kill()
+        whole = roots[here] / "moving-0" / "00000000000000000000.log"
+        assert copied.stat().st_size < whole.stat().st_size
+        broker.start()
+        wait_for(lambda: names(roots[1 - here], "moving") == ["moving-0"])
+        assert broker.consume("moving") == expected
+        broker.stop()
+        daemon.start()
+        assert end_offset(daemon, "moving") == 3000
+        there = described(daemon)[1 - here]
+        assert "moving-0" in [each["partition"] for each in there["partitions"]]
+
+
+CRASHED = LoadOptions(now_ms=NOW_MS, recovery_point=LOG_END)
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.index.bytes": "96",
+    "index.interval.bytes": "100",
+}
+
+
+class RecordingFilesystem(SystemFilesystem):
+    """Copies a directory before each change of a name in it, once it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._states: Path | None = None
+        self.copies: list[Path] = []
+
+    def record_to(self, states: Path) -> None:
+        """Where the copies go."""
+        self._states = states
+
+    def keep(self, directory: str) -> None:
+        """One more copy."""
+        if self._states is not None:
+            name = directory.rpartition("/")[2]
+            copy = self._states / str(len(self.copies)) / name
+            shutil.copytree(directory, copy)
+            self.copies.append(copy)
+
+    def rename(self, source: str, target: str) -> None:
+        self.keep(source.rpartition("/")[0])
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.keep(path.rpartition("/")[0])
+        super().unlink(path)
+
+
+def states_of(name: str, home: Path) -> tuple[list[Path], Content, Content]:
+    """Every state of the directory during a swap, and what readers got before and after."""
+    filesystem, directory = RecordingFilesystem(), home / "orders-0"
+    directory.mkdir(parents=True)
+    world = SwapWorld(filesystem, str(directory))
+    world.fill()
+    before = world.content()
+    filesystem.record_to(home / "states")
+    world.swap(CASES[name])
+    filesystem.keep(str(directory))
+    return filesystem.copies, before, world.content()
+
+
+@pytest.fixture(scope="module")
+def answers(
+    kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[list[tuple[LoadCase, Any]], Content, Content]]:
+    """By the name of the swap: every state with Kafka's answer, the contents before and after."""
+    home = tmp_path_factory.mktemp("swaps")
+    found, cases = {}, []
+    for number, name in enumerate(CASES):
+        states, before, after = states_of(name, home / str(number))
+        mine = [LoadCase(state, state.parent, CRASHED, CONFIGS) for state in states]
+        cases += mine
+        found[name] = (mine, before, after)
+    results = iter(load_with_kafka(kafka, home, cases))
+    return {
+        name: ([(case, next(results)) for case in mine], before, after)
+        for name, (mine, before, after) in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kafka_ends_our_swap(
+    answers: dict[str, tuple[list[tuple[LoadCase, Any]], Content, Content]], name: str
+) -> None:
+    """M20: the same files as after our load, with the old or the new content, never back again."""
+    states, before, after = answers[name]
+    contents = []
+    for case, kafkas in states:
+        ours = case.load()
+        assert comparable(ours) == comparable(kafkas), case.source
+        assert differing_files(case.kafkas, case.ours) == [], case.source
+        contents.append(SwapWorld(SystemFilesystem(), str(case.kafkas)).content())
+    changed = contents.index(after)
+    assert contents == [before] * changed + [after] * (len(contents) - changed)
+    assert 0 < changed < len(contents) - 1

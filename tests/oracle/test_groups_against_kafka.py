@@ -1,17 +1,21 @@
-"""Goal: what groups commit means the same to Kafka and to kafkalog, in both directions.
-Method: Kafka's own record classes; a running broker whose `__consumer_offsets` kafkalog reads.
+"""Goal: what groups commit means the same to Kafka and to kafkalog, is compacted alike, and the
+tool of one cannot be told from the other's by what it prints.
+Method: a running broker and a daemon in turns over the same commits; standard output compared.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
+from kafkalog.env.system_filesystem import copy_files
 from kafkalog.format.disk.group_offsets import (
     CommittedOffset,
     GroupPartition,
@@ -21,16 +25,22 @@ from kafkalog.format.disk.group_offsets import (
     encode_value,
     partition_of_group,
 )
+from kafkalog.log.log_config import LogConfig
+from kafkalog.settings.topic_configs import parse_topic_config
 from tests.integration.daemon import Daemon
-from tests.oracle.kafka import record
+from tests.integration.test_cli_compat import tool
+from tests.oracle.cleans import comparable
+from tests.oracle.kafka import Broker, record
+from tests.oracle.loads import content
+from tests.oracle.test_tools_against_kafka import equalled, without_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from tests.oracle.kafka import Broker, Kafka
+    from tests.oracle.kafka import Kafka
+
 
 pytestmark = pytest.mark.oracle
-
 SOURCE = Path(__file__).with_name("GroupRecords.java")
 GROUPS = ("g", "grüße an alle", "team/orders", "\U0001f600", "polygenelubricants")
 
@@ -42,10 +52,7 @@ def asked(kafka: Kafka, *words: str) -> list[str]:
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_records_are_kafkas_to_the_byte(kafka: Kafka, group: str) -> None:
-    """Goal: keys, values and partitions are those of Kafka's generated classes.
-
-    Method: every version that Kafka writes or reads; ours read back by Kafka.
-    """
+    """Keys, values and partitions are those of Kafka's generated classes."""
     key, value = (
         GroupPartition(group, "t.t", 3),
         CommittedOffset(1 << 40, "m é", 1_700_000_000_000, 9),
@@ -125,3 +132,177 @@ def test_groups_go_from_kafka_to_kafkalog_and_back(
         "untouched": ["t-0 5 by kafka"],
         "new": ["t-0 7 here"],
     }
+
+
+PROGRAM = Path(__file__).with_name("GroupCommits.java")
+TOPIC = "__consumer_offsets"
+PARTITION = f"{TOPIC}-0"
+CONSUMED, PARTITIONS, ROUNDS = "consumed", 3, 60
+CONFIGS = {"cleanup.policy": "compact", "internal.segment.bytes": "6000"}
+DAY_MS = 86_400_000
+
+
+class GroupOffsets(NamedTuple):
+    """A stopped broker and what its groups had committed."""
+
+    broker: Broker
+    directory: Path
+    committed: dict[str, dict[str, str]]  # group -> partition -> offset and metadata
+    records: list[dict[str, Any]]  # of the directory, without those of aborted transactions
+
+
+@pytest.fixture(scope="module")
+def written(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupOffsets]:
+    """The broker's own cleaner is off: both others see every commit."""
+    broker = Broker(kafka, tmp_path_factory.mktemp("groups"), ("log.cleaner.enable=false",))
+    try:
+        broker.start()
+        configs: dict[str, Any] = {key.replace(".", "_"): each for key, each in CONFIGS.items()}
+        broker.create_topic(TOPIC, **configs)
+        broker.create_topic(CONSUMED, PARTITIONS)
+        numbers = (str(PARTITIONS), str(ROUNDS))
+        kafka.run("java", PROGRAM, broker.bootstrap, "commit", CONSUMED, *numbers)
+        committed = committed_in(broker)
+        lines = broker.consume(TOPIC, committed=True)
+        broker.stop()
+        yield GroupOffsets(broker, broker.data / PARTITION, committed, [*map(json.loads, lines)])
+    finally:
+        broker.close()
+
+
+def committed_in(broker: Broker) -> dict[str, dict[str, str]]:
+    """What the coordinator answers for every group."""
+    output = broker.kafka.run("java", PROGRAM, broker.bootstrap, "list")
+    answer: dict[str, dict[str, str]] = json.loads(output.stdout)
+    return answer
+
+
+def clean_with_both(kafka: Kafka, source: Path, home: Path, now_ms: int, *, roll: bool) -> Path:
+    """A clean of all of it by each on a copy, equal in every file; ours."""
+    ours, kafkas = home / "ours" / PARTITION, home / "kafkas" / PARTITION
+    options = [word for name, value in CONFIGS.items() for word in ("--set", f"{name}={value}")]
+    theirs = kafka.compact(
+        source, kafkas, *options, "--now", str(now_ms), *(["--roll"] if roll else [])
+    )
+    copy_files(str(source), str(ours))
+    config = parse_topic_config(CONFIGS, LogConfig())
+    mine = clean_directory(str(ours), config, CompactOptions(now_ms=now_ms, roll=roll))
+    assert comparable(mine, set()) == comparable(theirs, set())
+    assert {each.name for each in ours.iterdir()} == {each.name for each in kafkas.iterdir()}
+    for path in kafkas.iterdir():
+        assert content(ours / path.name) == content(path), path.name
+    for path in ours.glob("*.deleted"):
+        path.unlink()
+    return ours
+
+
+def last_of_each_key(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By key."""
+    return {record["key"]: record for record in records}
+
+
+def test_group_offsets_are_compacted_as_by_kafka(
+    kafka: Kafka, written: GroupOffsets, tmp_path: Path
+) -> None:
+    """M17 M19 M20. The files are Kafka's, and no group loses a commit."""
+    lasts = last_of_each_key(written.records)
+    deletions = [key for key, record in lasts.items() if record["value"] is None]
+    assert len(deletions) >= PARTITIONS, "the deleted group left no tombstones"
+    assert len(written.records) > 3 * PARTITIONS * ROUNDS
+    assert len(list(written.directory.glob("*.log"))) > 5
+    now_ms = max(record["timestamp"] for record in written.records) + 1_000
+
+    first = clean_with_both(kafka, written.directory, tmp_path / "1", now_ms, roll=False)
+    left = {line["offset"]: line for line in map(json.loads, kafka.scan(first))}
+    assert len(left) < len(written.records) / 4
+    for newest in lasts.values():
+        assert left[newest["offset"]] == newest
+
+    # What was the active segment has its horizon from the second clean.
+    second = clean_with_both(kafka, first, tmp_path / "2", now_ms, roll=True)
+    third = clean_with_both(kafka, second, tmp_path / "3", now_ms + 2 * DAY_MS, roll=False)
+    kept = {line["key"]: line for line in map(json.loads, kafka.scan(third))}
+    assert kept == {key: record for key, record in lasts.items() if key not in deletions}
+
+    shutil.rmtree(written.directory)
+    shutil.copytree(third, written.directory)
+    written.broker.start()
+    assert committed_in(written.broker) == written.committed
+    last = f"{1_000 * (ROUNDS - 1)} round {ROUNDS - 1}"  # the last transaction was aborted
+    assert written.committed["transacted"][f"{CONSUMED}-0"] == last
+    assert not written.committed["gone"]
+
+
+CLASS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+LONG = "a-group-whose-name-is-longer-than-any-column-of-the-tool"
+NOW, ONLY = "--execute", "--dry-run"
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "daemon") as served:
+        yield served
+
+
+def test_groups_without_members(new_broker: Callable[..., Broker], daemon: Daemon) -> None:
+    """Goal: every action on committed offsets prints Kafka's lines with its status.
+
+    Method: topics with records on both sides, groups that only resets have made; then refusals.
+    """
+    broker = new_broker()
+    where = ("--bootstrap-server", broker.bootstrap)
+
+    def kafkas(java_class: str, *options: str, stdin: str = "") -> None:
+        broker.kafka.run("java", java_class, *options, *where, stdin=stdin)
+
+    def same(*options: str, is_error: bool = False) -> str:
+        expected = broker.kafka.run("java", CLASS, *options, *where, check=False)
+        got = tool(daemon, "kafka-consumer-groups", *options)
+        shown = (options, expected.stdout, got.stdout, expected.stderr[:1500], got.stderr)
+        mine, real = (without_order(equalled(text)) for text in (got.stdout, expected.stdout))
+        assert mine == real, shown
+        assert got.exit_code == expected.status, shown
+        if is_error:
+            mine, real = (text.strip().splitlines()[:1] for text in (got.stderr, expected.stderr))
+            assert mine == real, shown
+        return got.stdout
+
+    for name, count in (("orders", 1), ("two.parts", 3), ("a-topic-with-a-rather-long-name", 12)):
+        options = ("--create", "--topic", name, "--partitions", str(count))
+        kafkas("org.apache.kafka.tools.TopicCommand", *options)
+        assert tool(daemon, "kafka-topics", *options).exit_code == 0
+    produce = ("--topic", "orders")
+    kafkas("org.apache.kafka.tools.ConsoleProducer", *produce, stdin="a\nb\nc\n")
+    assert tool(daemon, "kafka-console-producer", *produce, stdin="a\nb\nc\n").exit_code == 0
+    reset = ("--reset-offsets", "--group")
+    assert same("--list") == ""
+    same(*reset, "billing", "--topic", "orders", "--to-earliest", NOW)
+    same(*reset, "billing", "--topic", "two.parts", "--to-latest", NOW)
+    same(*reset, LONG, "--topic", "orders", "--topic", "a-topic-with-a-rather-long-name",
+         "--to-latest", NOW)  # fmt: skip
+    same(*reset, "third", "--all-topics", "--to-latest", NOW)
+    same(*reset, "third", "--topic", "two.parts:0,2", "--to-offset", "0", NOW)
+    same(*reset, "third", "--topic", "orders:0", "--to-offset", "9", ONLY)
+    same(*reset, "billing", "--topic", "orders", "--shift-by", "2", ONLY, is_error=True)
+    same(*reset, "billing", "--all-topics", "--shift-by", "2", NOW)
+    same(*reset, "billing", "--topic", "orders", "--to-datetime", "2020-01-01T00:00:00.000", ONLY)
+    same(*reset, "billing", "--group", "third", "--all-topics", "--to-earliest", is_error=True)
+    assert same("--list").split() != []
+    same("--list", "--state")
+    same("--describe", "--group", "billing", is_error=True)
+    same("--describe", "--group", "billing", "--offsets", "--verbose")
+    same("--describe", "--group", "billing", "--members", is_error=True)
+    same("--describe", "--group", "billing", "--state", is_error=True)
+    same("--describe", "--all-groups", is_error=True)
+    same("--describe", "--all-groups", "--state")
+    same("--describe", "--group", "nope")
+    same("--describe", is_error=True)
+    same("--delete", is_error=True)
+    same("--reset-offsets", "--to-latest", "--topic", "orders", is_error=True)
+    same(*reset, "billing", "--topic", "orders", NOW, is_error=True)
+    same(*reset, "billing", "--to-latest", NOW, is_error=True)
+    same(*reset, "billing", "--topic", "orders", "--to-latest", NOW, ONLY, is_error=True)
+    same("--delete", "--group", "nope")
+    same("--delete", "--group", "billing", "--group", "third")
+    same("--delete", "--group", "billing", "--group", LONG)
+    assert same("--list") == ""

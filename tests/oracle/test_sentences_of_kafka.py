@@ -56,9 +56,7 @@ def texts(kafka: Kafka) -> set[str]:
 
 
 def test_every_sentence(texts: set[str]) -> None:
-    """Goal: a line of ours is one of Kafka's with something in its places.
-    Method: each sentence about a segment of a simulated disk.
-    """
+    """A line of ours is one of Kafka's with something in its places."""
     segment = LogWorld().new_segment(5)
     lines = [
         kafka_messages.segment_text(segment),

@@ -80,10 +80,7 @@ def world_of(seed: int, *, by_segment: bool = False, keys_max: int | None = None
 @given(seed=SEEDS, first=st.floats(0, 1), now_ms=st.sampled_from([NOW_MS + 10_000, LATER_MS]))
 @settings(max_examples=60, deadline=None)
 def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms: int) -> None:
-    """M20 M21 M22. Goal: segments, batches, abort entries, figures.
-
-    Method: the twin, from any first offset.
-    """
+    """M20 M21 M22. Segments, batches, abort entries, figures."""
     world = world_of(seed, by_segment=by_segment)
     end = world.log.log_end_offset
     start = world.log.segments.first.base_offset
@@ -184,7 +181,7 @@ def logs(draw: st.DrawFn) -> tuple[list[PlainFacts], int, int]:
 def test_the_range_is_the_twins(
     log: tuple[list[PlainFacts], int, int], min_lag: int, max_lag: int, ratio: float
 ) -> None:
-    """M17 M20. Goal: bounds, bytes and delay. Method: the twin; the verdict from its figures."""
+    """M17 M20. Bounds, bytes and delay."""
     segments, dirty, stable = log
     config = LogConfig(
         min_compaction_lag_ms=min_lag,

@@ -73,9 +73,7 @@ def first_log(store: ReadFilesystem, address: str) -> str:
 
 
 def test_the_calls_answer_as_those_of_a_disk(log_dir: Path, stored: str) -> None:
-    """Goal: names, sizes, kinds, ranges, and errors of what is not there.
-    Method: every file of a partition through both doors.
-    """
+    """Names, sizes, kinds, ranges, and errors of what is not there."""
     disk, store = SystemFilesystem(), filesystem_for([stored])
     assert isinstance(store, ObjectStore)
     inside = [each.name for each in disk.list_dir_stats(str(log_dir)) if each.is_dir]
@@ -155,9 +153,7 @@ def test_the_host_of_an_address_counts() -> None:
 
 @pytest.mark.usefixtures("hosts")
 def test_no_text_has_a_password() -> None:
-    """Goal: messages and logs name the address without the secret that may be in it.
-    Method: each error, and the path of a file, which errors about its bytes name.
-    """
+    """Messages and logs name the address without the secret that may be in it."""
     address = "hosts://user:s3cret@whole/logs"
     store, name = fsspec.core.url_to_fs(f"{address}/name")
     store.pipe_file(name, b"0123456789")
@@ -186,10 +182,8 @@ def test_no_text_has_a_password() -> None:
 def test_what_a_library_says_has_no_password(
     monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
-    """Goal: neither the text of a store's library nor the trace that led to it tells the password,
-    as it stands in the address or as it is meant; the kind of the error stays.
-    Method: libraries that name the whole address, as the one for http does, when they connect and
-    when they read.
+    """Neither the text of a store's library nor the trace that led to it tells the password, as it
+    stands in the address or as it is meant; the kind of the error stays.
     """
     address, refused = (f"hosts://user:s3c%2Fret@{host}/logs" for host in ("one", "tells"))
     here = filesystem_for([address])
@@ -218,10 +212,7 @@ def test_what_a_library_says_has_no_password(
 
 @pytest.mark.usefixtures("hosts")
 def test_rows_log_lines_and_usage_errors_have_no_password(log_dir: Path) -> None:
-    """Goal: what a job prints, stores and logs of an address is without its secret.
-    Method: every kind of row of a directory on a store; an archive of one that was not left
-    cleanly; a target on a store.
-    """
+    """What a job prints, stores and logs of an address is without its secret."""
     address = "hosts://user:s3cret@one/logs"
     store, root = fsspec.core.url_to_fs(address)
     for path in log_dir.rglob("*"):
@@ -377,9 +368,7 @@ def test_every_record_is_read(log_dir: Path, stored: str) -> None:
 
 
 def test_jobs_that_read_give_the_same(log_dir: Path, stored: str) -> None:
-    """Goal: audit, forecast and counts of a copy on a store; compact says what it needs.
-    Method: through both, in this process; and in others behind ``local://``.
-    """
+    """Audit, forecast and counts of a copy on a store; compact says what it needs."""
     here = find_partitions([str(log_dir)], SystemFilesystem())
     there = find_partitions([stored], filesystem_for([stored]))
     local = f"local://{log_dir}"

@@ -197,9 +197,7 @@ def test_every_field_of_the_operations_can_be_seen_or_is_private() -> None:
 
 
 def test_what_is_not_declared_is_refused() -> None:
-    """Goal: what is forgotten is closed, not open.
-    Method: a class with a method, a property and a field that say nothing.
-    """
+    """What is forgotten is closed, not open."""
 
     @operation_class()
     class Forgetful:

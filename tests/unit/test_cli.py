@@ -119,10 +119,7 @@ def test_keys_are_listed() -> None:
 
 
 def test_values_say_where_they_come_from(tmp_path: Path) -> None:
-    """Goal: --override over environment over file over default, each named.
-
-    Method: a key in each of them, one in all.
-    """
+    """--override over environment over file over default, each named."""
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.ms=7\nlog.roll.ms=70\nno.such=1\n")
     words = ("show", str(file), "--override", "log.retention.ms=9")

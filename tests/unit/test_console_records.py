@@ -103,9 +103,7 @@ def test_bytes_for_people(data: bytes, show: Show, form: str, text: str, is_cut:
 
 
 def test_what_a_row_is() -> None:
-    """Goal: null is not empty, a tombstone is not a null value, headers are bounded.
-    Method: one batch with each of them.
-    """
+    """Null is not empty, a tombstone is not a null value, headers are bounded."""
     pairs = [(b"name", b"\x01"), *[(b"n", None)] * HEADERS_SHOWN]
     columns = RecordColumns.of(
         [b"k", b"k", None, b""], [b"", None, None, b"v"], NOW_MS, [pairs, [], [], []]
@@ -130,9 +128,7 @@ def test_what_a_row_is() -> None:
 
 
 def test_what_became_of_a_transaction() -> None:
-    """Goal: aborted, committed and open records and the markers are told apart.
-    Method: two producers, one aborted once and then committed, one open.
-    """
+    """Aborted, committed and open records and the markers are told apart."""
     marker = build_end_transaction_marker(
         5, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS, base_offset=2
     )
@@ -399,9 +395,7 @@ def stepped() -> SimManager:
 
 
 def test_every_offset_has_its_place() -> None:
-    """Goal: segment, index entry and position of each offset are those of the files.
-    Method: every offset of a log with several segments, beside the segments' own look-ups.
-    """
+    """Segment, index entry and position of each offset are those of the files."""
     sim = stepped()
     log = sim.operations.partition_log("t", 0)
     segments = log.segments.values

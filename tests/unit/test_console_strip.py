@@ -300,9 +300,7 @@ def test_a_history_tells_why_not() -> None:
 
 
 def test_a_page_is_the_cleaner_s_report() -> None:
-    """Goal: dirtiness, turn and reason are the API's; the clean that ran is in the timeline.
-    Method: a dirty log before and after a clean, beside ``describe``.
-    """
+    """Dirtiness, turn and reason are the API's; the clean that ran is in the timeline."""
     sim = begun()
     before = seen(sim)
     (log,) = before.logs

@@ -158,7 +158,7 @@ def test_pages_that_wait_are_bounded() -> None:
 
 
 def test_pages_whose_readers_left_are_bounded() -> None:
-    """Goal: who goes away and asks again fills no queue either. Method: as above, all given up."""
+    """Who goes away and asks again fills no queue either."""
 
     async def story() -> None:
         threads, gate = ConsoleThreads(), threading.Event()

@@ -121,9 +121,7 @@ def calls_of(code: CodeType, call: Callable[[], object]) -> int:
 
 
 def test_a_partition_is_its_segment_report() -> None:
-    """Goal: the strip's facts are those of the segments API, word for word the planner's.
-    Method: the view beside ``describe_segments`` and ``describe_log``.
-    """
+    """The strip's facts are those of the segments API, word for word the planner's."""
     sim = filled(retention_ms="600000", retention_bytes="200")
     view = partition_view(sim.operations, "t", 0, 1)
     report, log = sim.operations.describe_segments("t", 0), sim.operations.describe_log("t", 0)
@@ -215,9 +213,7 @@ def test_what_waits_for_its_deletion_is_shown_first() -> None:
 
 
 def test_a_what_if_is_what_the_next_pass_does() -> None:
-    """Goal: nobody is told another future than the one that comes.
-    Method: ask about a limit, set it, let the next check run: what went is what was said.
-    """
+    """Nobody is told another future than the one that comes."""
     sim = filled(retention_ms="-1")
     asked = retention_view(sim.operations, "t", {"retention.ms": "60000"}, 1)
     (entry,) = asked.partitions
@@ -244,9 +240,7 @@ def test_a_what_if_is_what_the_next_pass_does() -> None:
 
 
 def test_topics_and_a_topic() -> None:
-    """Goal: sizes, limits and what goes next are the operations'.
-    Method: two topics, a search that finds one, pages beyond the last.
-    """
+    """Sizes, limits and what goes next are the operations'."""
     sim = filled(retention_ms="600000")
     sim.operations.topics.create("other", 3)
     view = topics_view(sim.operations, "", TopicOrder.NAME, 99)
@@ -289,10 +283,7 @@ def test_topics_and_a_topic() -> None:
 def test_topics_stand_in_the_order_asked_for(
     sort: TopicOrder, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Goal: what is largest, fullest or oldest is found without a search; half a sum is none.
-    Method: three topics in every order, before the metrics have looked at them and after; then
-    one partition of three without its count.
-    """
+    """What is largest, fullest or oldest is found without a search; half a sum is none."""
     sim = started()
     for name, partitions in (("t", 1), ("old", 1), ("none", 3)):
         sim.operations.topics.create(name, partitions, {"retention.ms": "-1"})
@@ -512,9 +503,7 @@ def test_the_first_page_tells_them() -> None:
 
 
 def test_a_topic_beside_its_defaults() -> None:
-    """Goal: what is set is shown, with the default that it covers; the rest on demand.
-    Method: a topic with one config; both lists, and a search in each.
-    """
+    """What is set is shown, with the default that it covers; the rest on demand."""
     sim = started()
     sim.operations.topics.create("t", 1, {"retention.ms": "600000"})
     view = topic_configs_view(sim.operations, "t", "", is_all=False)

@@ -129,10 +129,7 @@ def test_idle_members_leave() -> None:
 
 
 def test_a_lost_answer_is_taken_back_once() -> None:
-    """Goal: records that did not arrive are delivered again, unless the client went elsewhere.
-
-    Method: answers that were lost or not, with a seek in between.
-    """
+    """Records that did not arrive are delivered again, unless the client went elsewhere."""
     _, groups = started()
     a = joined(groups, "a")
     for was_lost, expected in ((True, 0), (False, 3)):

@@ -264,9 +264,7 @@ def test_a_file_that_cannot_be_read(name: str) -> None:
 
 
 def test_a_copy_that_may_be_newer_is_not_overwritten() -> None:
-    """Goal: what only one directory knew is not taken back by an older copy.
-    Method: one directory fails, a topic is made in the other one, whose registry rots then.
-    """
+    """What only one directory knew is not taken back by an older copy."""
     sim = started(stopped(*DIRS), *DIRS)
     old = sim.manager.registry.state.generation
     sim.manager.logs.units[1].log_dir.take_offline("it broke")
@@ -357,10 +355,7 @@ def test_a_newer_registry_is_not_damaged() -> None:
 
 @pytest.mark.parametrize("file", [META_PROPERTIES, REGISTRY_FILE, None])
 def test_a_directory_of_another_cluster_is_refused(file: str | None) -> None:
-    """Goal: no foreign directory is taken for rot, nor written.
-    Method: B is replaced by one that lived in a cluster of its own, with more changes; its files
-    are whole, or one is damaged.
-    """
+    """No foreign directory is taken for rot, nor written."""
     ours, theirs = stopped(*DIRS), stopped(B)
     sim = SimManager(theirs, config=BrokerConfig(log_dirs=(B,)), seed=5).start()
     for number in range(5):
@@ -412,9 +407,7 @@ STRIDES = pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mar
 
 @STRIDES
 def test_a_repair_that_is_cut_off_is_done_again(stride: int) -> None:
-    """Goal: no crash within a repair costs a file or its damaged bytes.
-    Method: power cut in a start that repairs both files, then another start.
-    """
+    """No crash within a repair costs a file or its damaged bytes."""
     base = stopped(*DIRS)
     expected = served(started(copy_of(base), *DIRS))
     damaged = {}
@@ -448,9 +441,7 @@ def test_a_repair_that_is_cut_off_is_done_again(stride: int) -> None:
 
 @STRIDES
 def test_an_answered_change_is_in_every_copy(stride: int) -> None:
-    """Goal: whichever copy rots after a crash, what was answered is there.
-    Method: power cut in a change; then each directory's copy in turn is emptied.
-    """
+    """Whichever copy rots after a crash, what was answered is there."""
     base = stopped(*DIRS)
     sim = started(copy_of(base), *DIRS)
     sim.threads.kill_all()
@@ -498,9 +489,7 @@ def directories_of_kafka() -> SimFilesystem:
 
 
 def test_each_bit_of_a_file_of_kafka_that_nothing_proves() -> None:
-    """Goal: before a registry knows them, no id of Kafka's is invented.
-    Method: every 11th bit: served as it stands, offline alone, or refused as another cluster's.
-    """
+    """Before a registry knows them, no id of Kafka's is invented."""
     base = directories_of_kafka()
     path = f"{A}/{META_PROPERTIES}"
     other = decode_meta_properties(base.read_file(f"{B}/{META_PROPERTIES}"))

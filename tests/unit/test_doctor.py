@@ -344,9 +344,7 @@ def test_one_bit_of_the_only_registry(stride: int) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 99, None])
 def test_the_only_registry_is_lost(content: bytes | None) -> None:
-    """Goal: topics come back from their partitions with retention off; it says what is lost.
-    Method: the file emptied, zeroed, or a directory in its place; two topics, one compacted.
-    """
+    """Topics come back from their partitions with retention off; it says what is lost."""
     sim = started(stopped(A), A)
     sim.operations.topics.create("other", 3)
     assert sim.produce("other", batch_of("w"), partition=2).error is None
@@ -399,9 +397,7 @@ def test_a_topic_that_only_the_damaged_copy_knew() -> None:
 
 
 def test_identities() -> None:
-    """Goal: the registry proves them, also when it is damaged itself; what nothing proves is asked.
-    Method: one directory with both files damaged, then beyond proof, without and with the answer.
-    """
+    """The registry proves them, also when it is damaged itself; what nothing proves is asked."""
     base = stopped(A)
     meta_path, path = f"{A}/{META_PROPERTIES}", f"{A}/{REGISTRY_FILE}"
     meta = decode_meta_properties(base.read_file(meta_path))
@@ -494,9 +490,7 @@ class Nothing:
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_repair_that_is_cut_off_is_run_again(stride: int) -> None:
-    """Goal: no crash within it leaves less than was there.
-    Method: power cut in a repair of both files of the only directory; again.
-    """
+    """No crash within it leaves less than was there."""
     base = stopped(A)
     expected = served(started(copy_of(base), A))
     for name in (REGISTRY_FILE, META_PROPERTIES):

@@ -440,10 +440,7 @@ def test_a_served_directory_is_named_as_such(directory: Path) -> None:
 
 
 def test_what_a_start_would_do_is_told(directory: Path, tmp_path: Path) -> None:
-    """Goal: the changes are those of the load itself, and the directory stays damaged.
-
-    Method: a torn tail, an index that lies and a file that a replacement left; a load of a copy.
-    """
+    """The changes are those of the load itself, and the directory stays damaged."""
     size = (directory / LOG).stat().st_size
     with (directory / LOG).open("ab") as log:
         log.write(b"torn")

@@ -135,10 +135,7 @@ def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
 
 
 def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
-    """Goal: what retention deletes of a log is all of it, also amid a swap.
-    Method: a full disk stops a clean at an old file; an order to retain next to nothing; the
-    files, a restart.
-    """
+    """What retention deletes of a log is all of it, also amid a swap."""
     sim = SimManager().start()
     configs = {"cleanup.policy": "compact,delete", "internal.segment.bytes": "300"}
     sim.operations.topics.create("t", 1, configs)
@@ -281,9 +278,7 @@ def test_the_throttle_makes_a_clean_as_slow_as_it_says() -> None:
 
 
 def test_the_number_of_threads_changes_at_run_time() -> None:
-    """Goal: Kafka's rule (half to double, at least 1), in force on return, aborts what is in work.
-    Method: alter the broker's config within and beyond the bounds.
-    """
+    """Kafka's rule (half to double, at least 1), in force on return, aborts what is in work."""
     world = CleaningDaemon(threads=2)
 
     def alter(key: str, value: str | None) -> None:

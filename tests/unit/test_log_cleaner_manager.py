@@ -232,9 +232,7 @@ def test_a_topic_made_again_starts_without_a_past() -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
-    """Goal: a full disk costs the file, not the state, and no clean begins without a first entry.
-    Method: ENOSPC at the checkpoint's file, behind a first clean and before it.
-    """
+    """A full disk costs the file, not the state, and no clean begins without a first entry."""
     world = CleaningDaemon()
     log = world.topic()
     world.turn()
@@ -264,9 +262,7 @@ def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
 
 
 def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
-    """Goal: tries with growing pauses, then no more; visible; CLI, API and config start afresh.
-    Method: corrupt batches in turn on the simulated clock.
-    """
+    """Tries with growing pauses, then no more; visible; CLI, API and config start afresh."""
     world = CleaningDaemon()
     world.topic()
     world.cleaners.errors.extend(

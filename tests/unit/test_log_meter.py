@@ -58,10 +58,8 @@ def make_segments(sim: SimManager, topic: str, count: int, value_bytes: int = 20
 
 
 def test_logs_are_measured() -> None:
-    """M26: records, timestamps, reserved and waiting bytes, at the next look.
-
-    Goal: the numbers that cost a look at the disk are there without one at the scrape.
-    Method: appends, a delete-records, a deleted topic; the samples after each look.
+    """M26: records, timestamps, reserved and waiting bytes, at the next look. The numbers that cost
+    a look at the disk are there without one at the scrape.
     """
     sim = SimManager().start()
     sim.operations.topics.create("t", 1, {"segment.index.bytes": "1000"})
@@ -256,11 +254,8 @@ def test_busy_logs_do_not_keep_a_large_one_from_its_number() -> None:
     ("holder", "surveys"), [("fails", 9), ("is offline", 9), ("never ends", 19)]
 )
 def test_nobody_keeps_the_share_of_who_waits_longest(holder: str, surveys: int) -> None:
-    """M26: a log that began to wait early keeps no other from its number for ever.
-
-    Goal: the share goes round: past who fails or is lost, and to who never ends but once a round.
-    Method: a log that is not looked at to its end; after it a large one and a busy one, which has
-    always less left; what was walked of the large one when the tenth survey was, or the twentieth.
+    """M26: a log that began to wait early keeps no other from its number for ever. The share goes
+    round: past who fails or is lost, and to who never ends but once a round.
     """
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=20_000)
     sim = SimManager(config=config).start()

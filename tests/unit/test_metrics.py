@@ -538,10 +538,8 @@ def test_a_fresh_directory_is_no_unclean_start() -> None:
 
 
 def test_moves_are_counted_where_they_go() -> None:
-    """M14 M26: bytes and moves under way while they copy, their ends by state.
-
-    Goal: an operator sees a move that crawls, and how many ended badly.
-    Method: a throttled move that is cancelled, then one that ends; the samples of the target.
+    """M14 M26: bytes and moves under way while they copy, their ends by state. An operator sees a
+    move that crawls, and how many ended badly.
     """
     sim = SimManager().start()
     sim.operations.topics.create("t", 1)

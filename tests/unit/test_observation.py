@@ -78,9 +78,7 @@ PARTITIONS = 20_000
 
 
 def test_the_loop_turns_while_samples_are_counted() -> None:
-    """Goal: nobody waits for the whole page, on the loop or for the interpreter's lock.
-    Method: how often another coroutine is run until the answer is there; the answer itself.
-    """
+    """Nobody waits for the whole page, on the loop or for the interpreter's lock."""
     lines = [f'size{{topic="t\\"{n % 7}",partition="{n}"}} {n}\n' for n in range(PARTITIONS)]
     page = "".join(("# HELP up One.\n# TYPE up gauge\nup 1\n# TYPE size gauge\n", *lines))
     turns = 0

@@ -50,9 +50,7 @@ if TYPE_CHECKING:
 
 
 def test_a_partition_moves_with_all_it_holds() -> None:
-    """Goal: records, offsets, epochs and watermarks are the same at the other place.
-    Method: compare before and after, append behind, restart.
-    """
+    """Records, offsets, epochs and watermarks are the same at the other place."""
     sim = world()
     log = sim.manager.logs.log_of("t", 0)
     before, end, epochs = contents(sim), log.log_end_offset, log.epochs.entries
@@ -252,9 +250,7 @@ def test_a_cancelled_move_leaves_the_partition() -> None:
 
 
 def test_refusals() -> None:
-    """Goal: what cannot be moved is refused before anything is made.
-    Method: each reason in turn.
-    """
+    """What cannot be moved is refused before anything is made."""
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(B,))
     sim = world(config=config)
     for topic, partition, path, kind in (
@@ -381,10 +377,7 @@ def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
 
 
 def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
-    """Goal: what a clean took away does not come back by an older copy, nor a deleted key with it.
-    Method: clean between the start that found the copy and the one that goes on with it; the
-    tombstone behind the end of the copy goes, the record of its key is in the copy.
-    """
+    """What a clean took away does not come back by an older copy, nor a deleted key with it."""
     sim = SimManager(config=SLOW).start()
     compacted = {"cleanup.policy": "compact", "internal.segment.bytes": "400"}
     sim.operations.topics.create("t", 1, {**compacted, "delete.retention.ms": "0"})
@@ -423,9 +416,7 @@ def clean(sim: SimManager) -> None:
 
 @pytest.mark.slow
 def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
-    """Goal: at every disk call of a move that fails in the target, the current log serves on.
-    Method: EIO and ENOSPC at the nth call in the target directory, until none is left.
-    """
+    """At every disk call of a move that fails in the target, the current log serves on."""
     for error in (errno.EIO, errno.ENOSPC):
         nth = 0
         is_struck = True

@@ -140,10 +140,7 @@ def test_a_rate_is_kept() -> None:
 
 
 def test_a_failure_ends_a_run() -> None:
-    """Goal: the first refused request is raised, and no other is sent.
-
-    Method: the second of three requests is refused.
-    """
+    """The first refused request is raised, and no other is sent."""
     clock = SimClock()
     taker = Taker(clock, 1, frozenset({2}))
     load = AppendLoad("t", 3, random_payloads(1), batch_bytes=1)

@@ -89,9 +89,7 @@ def code_of(refusal: pytest.ExceptionInfo[ApiError]) -> int:
 
 
 def test_groups_are_bounded_and_let_go() -> None:
-    """Goal: what came together is given out in groups, each with the bytes it held.
-    Method: 5,000 short lines and half of one more; each group let go before the next.
-    """
+    """What came together is given out in groups, each with the bytes it held."""
 
     async def test(world: World) -> None:
         with BodyStream(world.request, world.api) as body:
@@ -189,9 +187,7 @@ def test_a_stop_wakes_who_waits() -> None:
 
 
 def test_a_stop_meets_a_wait_that_just_ended() -> None:
-    """Goal: a stop goes through to every stream, whatever the others are doing.
-    Method: the stop in the turn of the loop in which a deadline has passed and nobody knows yet.
-    """
+    """A stop goes through to every stream, whatever the others are doing."""
 
     async def test(world: World) -> None:
         loop = asyncio.get_running_loop()

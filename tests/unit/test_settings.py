@@ -306,9 +306,7 @@ def load_with_files(**env: str) -> Settings:
 
 
 def test_a_variable_may_name_a_file_that_holds_its_value() -> None:
-    """Goal: mounted secrets need no text in the environment, and nobody sees them.
-    Method: a number and a string; the line of the start, the description, an error.
-    """
+    """Mounted secrets need no text in the environment, and nobody sees them."""
     settings = load_with_files(
         KAFKA_LOG_RETENTION_HOURS_FILE="/run/secrets/hours",
         KAFKALOG_HTTP_JWT_ISSUER_FILE="/run/secrets/issuer",

@@ -56,9 +56,7 @@ def commit(sim: SimManager, batch_id: int, *winners: Winner) -> None:
 
 
 def test_a_batch_is_shown_whole_by_its_commit() -> None:
-    """Goal: nothing before the commit, everything behind it, in all partitions.
-    Method: two tasks, two partitions each; a reader of committed records at each step.
-    """
+    """Nothing before the commit, everything behind it, in all partitions."""
     sim = with_topic()
     one, two = begin(sim, 7, 0), begin(sim, 7, 1)
     assert one.send("a").error is None
@@ -123,9 +121,7 @@ def test_an_older_epoch_is_fenced() -> None:
 
 
 def test_what_a_commit_may_not_name() -> None:
-    """Goal: nothing is committed unless everything fits; a right call then still succeeds.
-    Method: an unknown producer, one of another query, one twice, too few and too many partitions.
-    """
+    """Nothing is committed unless everything fits; a right call then still succeeds."""
     sim = with_topic()
     other = sinks_of(sim).begin("other", 1, 0, 0)
     assert other is not None
@@ -152,9 +148,7 @@ def test_what_a_commit_may_not_name() -> None:
 
 
 def test_batches_follow_each_other() -> None:
-    """Goal: a newer batch ends an older one, never the other way round.
-    Method: begins and commits of three batches out of order; an empty one.
-    """
+    """A newer batch ends an older one, never the other way round."""
     sim = with_topic()
     old = begin(sim, 4, 0)
     old.send("old")
@@ -211,9 +205,7 @@ def refuse_older(sim: SimManager, winner: Winner) -> None:
 
 
 def test_abort() -> None:
-    """Goal: an aborted batch is gone, can be begun anew, and a committed one cannot be aborted.
-    Method: abort twice, an unknown query, a wrong batch, after the commit.
-    """
+    """An aborted batch is gone, can be begun anew, and a committed one cannot be aborted."""
     sim = with_topic()
     sinks_of(sim).abort("nobody", 1)
     with pytest.raises(UnknownSink):
@@ -377,9 +369,7 @@ def test_a_deleted_topic_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_late_batch_of_a_winner(seed: int) -> None:
-    """Goal: what was appended while a commit runs is refused, refuses the commit, or is shown.
-    Method: both at once, in an order that the seed chooses; the batch goes to another partition.
-    """
+    """What was appended while a commit runs is refused, refuses the commit, or is shown."""
     sim = started(with_topic(2).stop(), seed=seed)
     one = begin(sim, 1)
     one.send("a")

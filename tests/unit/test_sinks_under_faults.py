@@ -132,10 +132,7 @@ def test_a_passing_fault_at_every_call(place: str, number: int, kinds: frozenset
     [(Effect.RAISE, WRITES), (Effect.SHORT_WRITE, WRITES), (Effect.LOSE_SYNC, SYNCS)],
 )
 def test_a_directory_lost_at_every_call(place: str, effect: Effect, kinds: frozenset[str]) -> None:
-    """Goal: a directory that fails between two steps takes no batch apart.
-    Method: the n-th write or sync of the state or of a partition fails; the client goes on in the
-    next life, after a kill.
-    """
+    """A directory that fails between two steps takes no batch apart."""
     for nth in range(1, 60):
         sim = with_topic(2)
         commit(sim, 0)
@@ -203,9 +200,7 @@ def test_an_older_transaction_never_takes_in_newer_batches() -> None:
 
 
 def test_the_state_on_a_lost_directory() -> None:
-    """Goal: without its state the coordinator decides nothing; after a repair it goes on.
-    Method: the directory of the state fails; calls, an append elsewhere, the next life.
-    """
+    """Without its state the coordinator decides nothing; after a repair it goes on."""
     sim = with_topic(4)
     one = begin(sim, 1)
     state_dir = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
@@ -354,10 +349,7 @@ def test_a_written_batch_is_committed_on_a_full_disk() -> None:
 
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_a_decision_that_is_not_whole_in_the_log_is_not_believed(is_moved: bool) -> None:
-    """Goal: what is answered as committed is committed in the next life.
-    Method: the write of the decision is cut short by a full disk and cannot be cut back; the commit
-    again, also behind a move of the state, which leaves the torn end behind; a kill.
-    """
+    """What is answered as committed is committed in the next life."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a")
@@ -398,9 +390,7 @@ def partitions_in(sim: SimManager, log_dir: str) -> list[int]:
 
 
 def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
-    """Goal: one disk that is gone keeps no other partition's marker back.
-    Method: no marker of a decision can be written; the next life misses a disk, the third does not.
-    """
+    """One disk that is gone keeps no other partition's marker back."""
     sim = with_topic()
     one = begin(sim, 1)
     for partition in ALL:
@@ -426,9 +416,7 @@ def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
 
 
 def test_a_loser_in_a_lost_directory_holds_up_no_query() -> None:
-    """Goal: a query whose winners are all shown goes on; what lost is aborted when it can be.
-    Method: the directory with a loser's records fails before the commit; the next life has it.
-    """
+    """A query whose winners are all shown goes on; what lost is aborted when it can be."""
     sim = with_topic()
     begin(sim, 0)
     here = partitions_in(sim, state_dir_of(sim))[0]
@@ -581,9 +569,7 @@ def test_what_the_state_calls_committed_is_shown() -> None:
 
 
 def test_a_backup_of_some_topics_holds_the_state_of_their_sinks() -> None:
-    """Goal: what is decided is shown, what is open goes on, what is committed is known.
-    Method: one query is decided without markers, one is open; a backup of their topic alone.
-    """
+    """What is decided is shown, what is open goes on, what is committed is known."""
     sim = with_places()
     sim.operations.topics.create("other", 1, {})
     identity = sinks_of(sim).begin("open", 7, 0, 0)

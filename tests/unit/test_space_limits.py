@@ -183,10 +183,8 @@ def test_without_a_reserve_only_the_disk_refuses() -> None:
 
 
 def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
-    """M15: full by inodes or a quota, with bytes free.
-
-    Goal: it makes few lines, and once it takes appends they are back within half a minute.
-    Method: a disk that tells free bytes and refuses every write; an append each tenth of a second.
+    """M15: full by inodes or a quota, with bytes free. It makes few lines, and once it takes
+    appends they are back within half a minute.
     """
     sim = manager_with(1_000_000, reserve_bytes=0)
     told = sim.disk.space

@@ -87,9 +87,7 @@ def test_progress_is_a_line_that_goes() -> None:
 
 
 def test_an_overlay_of_a_dry_run_refuses_what_would_change_its_source(tmp_path: Path) -> None:
-    """Goal: a log that would have to be mended is not judged as if it were sound.
-    Method: each change of a file below; a link, which a daemon does not see either.
-    """
+    """A log that would have to be mended is not judged as if it were sound."""
     source = tmp_path / "t-0"
     source.mkdir()
     (source / "0.log").write_bytes(b"large")

@@ -177,10 +177,7 @@ def test_a_log_directory_that_is_none_is_named() -> None:
 
 
 def test_a_partition_that_is_a_link_is_named(tmp_path: Path) -> None:
-    """Goal: no partition is left out without a word, and no other topic suffers from it.
-    Method: links to one, and to nothing; the same for the jobs; links and files whose names are no
-    partition's; a second topic, and an internal one.
-    """
+    """No partition is left out without a word, and no other topic suffers from it."""
     for name in ("t-0", "u-0"):
         (tmp_path / "a" / name).mkdir(parents=True)
     (tmp_path / "a" / "__transaction_state-0").symlink_to(tmp_path / "nowhere")
@@ -461,7 +458,7 @@ def proofs(disk: SimFilesystem, entry: CheckedOffsets) -> None:
 
 
 def test_a_lost_range_is_lost_until_it_is_accepted() -> None:
-    """Goal: as a daemon answers it. Method: left-overs, a gapless log, and neither; accepted."""
+    """As a daemon answers it."""
     gapless, plain = CheckedOffsets(is_gapless=True), CheckedOffsets()
     for orphan, entry, lost in (
         (3, plain, (3, 6)),

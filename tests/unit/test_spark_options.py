@@ -109,7 +109,7 @@ def test_access_to_daemons(tmp_path: Path) -> None:
 
 
 def test_numbers_sizes_and_durations() -> None:
-    """Goal: values as Spark's users write them. Method: one of each."""
+    """Values as Spark's users write them."""
     options = stream(
         maxoffsetspertrigger="1000",
         minoffsetspertrigger="10",

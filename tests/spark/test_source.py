@@ -1,0 +1,558 @@
+"""Goal: spark.read and spark.readStream find the rows that Spark's Kafka source would find, in a
+directory and over HTTP, checkpoints included.
+Method: a real Spark over logs of every shape.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import StructType
+
+from kafkalog.client import Client, ProducerRecord
+from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.spark import register
+from kafkalog.spark.logs.values import DataLost
+from kafkalog.spark.options import stream_options
+from kafkalog.spark.stream_reader import KafkalogStreamReader
+from tests.integration.daemon import Daemon
+from tests.sim.sim_clock import SimClock
+from tests.spark.log_directory import TIME_MS, LogDirectory, every_shape, in_order, plain, rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog.client.records import CodecName
+
+
+pytestmark = pytest.mark.spark
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> LogDirectory:
+    """Topic a: partitions from 0 and 100 on; topic b: one; topic c: nothing yet."""
+    made = LogDirectory(tmp_path / "logs")
+    for first in (0, 10):
+        made.fill("a", 0, first, 10)
+    made.fill("a", 1, 100, 10)
+    made.fill("b", 0, 0, 3)
+    made.empty("c", 0)
+    return made
+
+
+def read(spark: SparkSession, directory: LogDirectory, **options: Any) -> DataFrame:
+    """A batch query on the directory, of topic a unless told otherwise."""
+    if not {"subscribe", "subscribePattern", "assign"} & options.keys():
+        options["subscribe"] = "a"
+    return spark.read.format("kafkalog").options(**options).load(str(directory.path))
+
+
+def offsets_of(frame: DataFrame) -> dict[int, list[int]]:
+    """By partition."""
+    found: dict[int, list[int]] = {}
+    for row in frame.select("partition", "offset").collect():
+        found.setdefault(row["partition"], []).append(row["offset"])
+    return {partition: sorted(found[partition]) for partition in sorted(found)}
+
+
+def failure_of(frame: DataFrame) -> str:
+    """What a query that cannot succeed says."""
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    return str(caught.value)
+
+
+def test_the_schema_is_the_kafka_sources(spark: SparkSession, directory: LogDirectory) -> None:
+    """A query moves over by its format's name."""
+    columns = (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+        "timestamp:timestamp,timestampType:int"
+    )
+    assert read(spark, directory).schema.simpleString() == columns + ">"
+    headers = read(spark, directory, includeHeaders=True).schema
+    assert headers.simpleString() == columns + ",headers:array<struct<key:string,value:binary>>>"
+    assert all(field.nullable for field in headers)
+
+
+@pytest.mark.gate
+def test_every_shape_of_record(spark: SparkSession, tmp_path: Path) -> None:
+    """Codecs, nulls, headers, times, gaps, markers, a start above 0; small and large chunks."""
+    made = LogDirectory(tmp_path / "logs")
+    every_shape(made, "t")
+    for chunk_bytes in ("1k", "8m"):
+        frame = read(spark, made, subscribe="t", includeHeaders=True, chunkBytes=chunk_bytes)
+        assert rows_of(frame) == made.of("t")
+
+
+def test_read_committed(spark: SparkSession, tmp_path: Path) -> None:
+    """kafka.isolation.level leaves out aborted records."""
+    made = LogDirectory(tmp_path / "logs")
+    every_shape(made, "t")
+    frame = read(spark, made, subscribe="t", **{"kafka.isolation.level": "read_committed"}).where(
+        "partition = 1"
+    )
+    assert offsets_of(frame) == {1: [0, 1, 2, 3, 4, 7, 8]}
+
+
+@pytest.mark.parametrize(
+    ("options", "topics"),
+    [
+        ({"subscribe": "a, b,c"}, "ab"),
+        ({"subscribePattern": "[bc]"}, "b"),
+        ({"assign": '{"b":[0],"c":[0]}'}, "b"),
+        ({"subscribe": "c"}, ""),
+    ],
+)
+def test_subscriptions(
+    spark: SparkSession, directory: LogDirectory, options: dict[str, str], topics: str
+) -> None:
+    """M27. Names, a pattern, partitions; a topic without records is an empty table."""
+    wanted = in_order(row for topic in topics for row in directory.of(topic))
+    assert rows_of(read(spark, directory, **options)) == plain(wanted)
+
+
+def test_positions(spark: SparkSession, directory: LogDirectory) -> None:
+    """Offsets, extremes and times, as options say."""
+    offsets = {
+        "startingOffsets": json.dumps({"a": {"0": 15, "1": -2}}),
+        "endingOffsets": json.dumps({"a": {"0": -1, "1": 103}}),
+    }
+    found = offsets_of(read(spark, directory, **offsets))
+    assert found == {0: [15, 16, 17, 18, 19], 1: [100, 101, 102]}
+    times = {
+        "startingTimestamp": TIME_MS + 18_000,
+        "endingTimestamp": TIME_MS + 101_500,
+    }
+    assert offsets_of(read(spark, directory, **times)) == {0: [18, 19], 1: [100, 101]}
+    by_partition = {
+        "startingOffsetsByTimestamp": json.dumps({"a": {"0": TIME_MS + 17_001, "1": TIME_MS * 2}}),
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    assert offsets_of(read(spark, directory, **by_partition)) == {0: [18, 19]}
+
+
+def test_the_tasks_of_a_query(spark: SparkSession, directory: LogDirectory) -> None:
+    """A task a partition, more for minPartitions, maxRecordsPerPartition and targetBytes."""
+    counts = {}
+    for options in ({}, {"minPartitions": 6}, {"maxRecordsPerPartition": 4}, {"targetBytes": 1}):
+        frame = read(spark, directory, **options)
+        counts[str(options)] = frame.rdd.getNumPartitions()
+        assert rows_of(frame) == plain(directory.of("a"))
+    assert list(counts.values()) == [2, 6, 8, 3]
+
+
+def test_filters(spark: SparkSession, directory: LogDirectory) -> None:
+    """The same rows with filters pushed and not; pushed, fewer tasks and offsets are read."""
+    wheres = {
+        "partition = 1": ({1: range(100, 110)}, 1),
+        "partition in (0, 7) and offset >= 17": ({0: range(17, 20)}, 1),
+        "offset between 8 and 11": ({0: range(8, 12)}, 1),
+        "topic in ('b', 'x')": ({}, 1),  # Spark makes up a task when there is none
+        "topic like 'a%' and offset = 105": ({1: range(105, 106)}, 1),
+        f"timestamp >= timestamp_millis({TIME_MS + 105_000})": ({1: range(105, 110)}, 1),
+        f"timestamp < timestamp_millis({TIME_MS + 2_000})": ({0: range(2)}, 2),
+        "key = cast('k101' as binary)": ({1: range(101, 102)}, 2),
+        "offset = 3 or partition = 5": ({0: range(3, 4)}, 2),
+    }
+    for is_on in ("false", "true"):
+        spark.conf.set(PUSHDOWN, is_on)
+        for where, (wanted, tasks) in wheres.items():
+            frame = read(spark, directory).where(where)
+            found = {
+                partition: range(x[0], x[-1] + 1) for partition, x in offsets_of(frame).items()
+            }
+            assert found == wanted, where
+            assert frame.rdd.getNumPartitions() == (tasks if is_on == "true" else 2), where
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_a_schema_of_ones_own(spark: SparkSession, directory: LogDirectory) -> None:
+    """Any of the columns in any order, as Spark prunes none itself."""
+    reader = (
+        spark.read.format("kafkalog").option("subscribe", "b").schema("offset long, key binary")
+    )
+    rows = reader.load(str(directory.path)).collect()
+    assert sorted((row[0], bytes(row[1])) for row in rows) == [(0, b"k0"), (1, b"k1"), (2, b"k2")]
+    values = reader.schema("value binary").load(str(directory.path))
+    assert values.agg(f.sum(f.length("value"))).first()[0] == 21
+    with_headers = reader.schema("headers array<struct<key:string,value:binary>>")
+    assert with_headers.load(str(directory.path)).where("headers is null").count() == 3
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("key string", "Column key is binary, not string: cast it in the query"),
+        ("id int", "There is no column id: a schema has any of key, value, topic"),
+    ],
+)
+def test_a_schema_that_is_not_ours(
+    spark: SparkSession, directory: LogDirectory, schema: str, message: str
+) -> None:
+    """M27. No cast and no guess."""
+    reader = spark.read.format("kafkalog").option("subscribe", "b").schema(schema)
+    assert message in failure_of(reader.load(str(directory.path)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subscribe": "aa"}, "There is no topic aa; existing topics: a, b, c"),
+        ({"assign": '{"a":[0,5]}'}, "There is no partition a-5: a has 0, 1"),
+        ({"startingOffsets": "{"}, "Option startingOffsets is '{', but it must be JSON as"),
+        ({"startingOffsets": "latest"}, "a batch query cannot begin at the latest"),
+        ({"startingOffsets": '{"a":{"0":1}}'}, "Option startingOffsets lacks a-1"),
+        ({"startingOffsets": '{"a":{"0":1,"1":999}}'}, "offset 999 of a-1, after its end 110"),
+        ({"startingTimestamp": "9999999999999"}, "no record at or after 9999999999999 ms"),
+    ],
+)
+def test_refused_queries(
+    spark: SparkSession, directory: LogDirectory, options: dict[str, str], message: str
+) -> None:
+    """M27. An error that names the option and what would be right."""
+    assert message in failure_of(read(spark, directory, **options))
+
+
+def test_an_unknown_option_is_refused_at_once(spark: SparkSession, directory: LogDirectory) -> None:
+    """A slip shows before anything runs."""
+    with pytest.raises(PySparkException, match="did you mean startingOffsets"):
+        read(spark, directory, startingOffset="earliest")
+
+
+def test_lost_offsets(spark: SparkSession, directory: LogDirectory) -> None:
+    """An error that names the range, or the rest (the warnings: unit/test_spark_reading.py)."""
+    lost = {
+        "startingOffsets": '{"a":{"0":-2,"1":95}}',
+        "endingOffsets": '{"a":{"0":-1,"1":115}}',
+    }
+    message = failure_of(read(spark, directory, **lost))
+    assert "The records of a-1 [95, 100) are missing" in message
+    assert "option failOnDataLoss=false goes on" in message
+    found = offsets_of(read(spark, directory, failOnDataLoss=False, **lost))
+    assert found == {0: list(range(20)), 1: list(range(100, 110))}
+
+
+def test_a_corrupt_batch_is_never_skipped(spark: SparkSession, directory: LogDirectory) -> None:
+    """An error with partition, offset, file and position, whatever failOnDataLoss says."""
+    file = directory.path / "a-0" / segment_file_name(10, ".log")
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    directory.fill("a", 0, 20, 1)  # so that it is no torn tail
+    message = failure_of(read(spark, directory, failOnDataLoss=False))
+    assert "a-0: the batch at offset 10 is not valid: its CRC is wrong" in message
+    assert f"{file} at 0" in message
+    unchecked = read(spark, directory, checkCrcs=False)
+    assert offsets_of(unchecked)[0] == list(range(21))
+
+
+def test_options_of_kafka_do_no_harm(spark: SparkSession, directory: LogDirectory) -> None:
+    """M27. A query brought from Kafka runs (what it is told: unit/test_spark_options.py)."""
+    frame = read(spark, directory, **{"kafka.bootstrap.servers": "b:9092"})
+    assert frame.count() == 30
+
+
+def test_registered_by_hand(spark: SparkSession, directory: LogDirectory) -> None:
+    """M27. A session that does not find the source by its name."""
+    register(spark)
+    assert read(spark, directory, subscribe="b").count() == 3
+
+
+class Query:
+    """One streaming query into a table of Parquet, run as often as one likes."""
+
+    def __init__(self, spark: SparkSession, logs: LogDirectory, directory: Path) -> None:
+        self._spark = spark
+        self._logs = logs
+        self.checkpoint = directory / "checkpoint"
+        self.table = directory / "table"
+
+    def run(self, **options: Any) -> list[dict[str, Any]]:
+        """Until all that was there is through; its progress reports. Raises what ends it."""
+        wanted = {"subscribe": "a", "startingOffsets": "earliest"} | options
+        given = {name: value for name, value in wanted.items() if value is not None}
+        frame = self._spark.readStream.format("kafkalog").options(**given)
+        query = (
+            frame.load(str(self._logs.path))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start(str(self.table))
+        )
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return [json.loads(each.json) for each in query.recentProgress]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What came out so far."""
+        return rows_of(self._spark.read.parquet(str(self.table)))
+
+    def offset_lines(self) -> list[str]:
+        """The source's line in the offset log of each batch."""
+        files = sorted(
+            (self.checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name)
+        )
+        return [file.read_text().splitlines()[2] for file in files]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> LogDirectory:
+    """Topic a: 60 records from 0 on in three segments, and 40 from 100 on."""
+    made = LogDirectory(tmp_path / "logs")
+    for first in (0, 20, 40):
+        made.fill("a", 0, first, 20)
+    made.fill("a", 1, 100, 40)
+    return made
+
+
+@pytest.fixture
+def query(spark: SparkSession, logs: LogDirectory, tmp_path: Path) -> Query:
+    """On topic a, from the earliest offset on."""
+    return Query(spark, logs, tmp_path)
+
+
+def test_limited_batches(query: Query, logs: LogDirectory) -> None:
+    """MaxOffsetsPerTrigger shares each batch out as the Kafka source does; every row once."""
+    query.run(maxOffsetsPerTrigger=30)
+    assert query.offset_lines() == [
+        '{"a": {"0": 18, "1": 112}}',
+        '{"a": {"0": 36, "1": 124}}',
+        '{"a": {"0": 54, "1": 136}}',
+        '{"a": {"0": 60, "1": 140}}',
+    ]
+    assert query.rows() == plain(logs.of("a"))
+
+
+def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
+    """M27. Each record once over several runs; new records, a new partition and a new topic."""
+    query.run(subscribePattern="a.*", subscribe=None)
+    logs.fill("a", 0, 60, 5)
+    logs.fill("a", 2, 0, 7)
+    logs.fill("ab", 0, 0, 3)
+    for _ in range(2):
+        query.run(subscribePattern="a.*", subscribe=None)
+    assert query.offset_lines() == [
+        '{"a": {"0": 60, "1": 140}}',
+        '{"a": {"0": 65, "1": 140, "2": 7}, "ab": {"0": 3}}',
+    ]
+    logs.fill("a", 2, 7, 1)
+    query.run(subscribePattern="a.*", subscribe=None)
+    assert query.rows() == plain(in_order(logs.rows))
+
+
+def test_a_checkpoint_of_the_kafka_source(query: Query, logs: LogDirectory) -> None:
+    """A query changes its format and keeps its checkpoint."""
+    logs.fill("b", 0, 0, 9)
+    query.run(subscribe="a,b")
+    ours = '{"a": {"0": 60, "1": 140}, "b": {"0": 9}}'
+    assert query.offset_lines() == [ours]
+    first = query.checkpoint / "offsets" / "0"
+    first.write_text(first.read_text().replace(ours, '{"b":{"0":9},"a":{"1":140,"0":60}}'))
+    (query.checkpoint / "offsets" / ".0.crc").unlink()
+    logs.fill("a", 0, 60, 5)
+    query.run(subscribe="a,b")
+    assert query.rows() == plain(in_order(logs.rows))
+
+
+def test_latest_is_the_default(query: Query, logs: LogDirectory) -> None:
+    """A stream without a start reads what comes."""
+    query.run(startingOffsets=None)
+    logs.fill("a", 1, 140, 4)
+    query.run(startingOffsets=None)
+    assert [row["offset"] for row in query.rows()] == [140, 141, 142, 143]
+
+
+def test_progress(query: Query) -> None:
+    """Spark's progress tells start, end and the latest offsets."""
+    (report,) = (each["sources"][0] for each in query.run() if each["numInputRows"])
+    end = {"a": {"0": 60, "1": 140}}
+    assert (report["endOffset"], report["latestOffset"]) == (end, end)
+    assert report["numInputRows"] == 100
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_retention_overtakes_a_stream(query: Query, logs: LogDirectory, fails: bool) -> None:
+    """An error that names the range, or the rest."""
+    query.run()
+    gone = logs.fill("a", 0, 60, 10)
+    logs.fill("a", 0, 70, 10)
+    for file in (logs.path / "a-0").glob("*.log"):
+        if file <= gone:
+            file.unlink()
+    if fails:
+        with pytest.raises(StreamingQueryException, match=r"a-0 \[60, 70\) are missing"):
+            query.run()
+        return
+    query.run(failOnDataLoss=False)
+    wanted = [row for row in logs.of("a") if row["partition"] == 1 or not 60 <= row["offset"] < 70]
+    assert query.rows() == plain(wanted)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_partition_that_is_gone(query: Query, logs: LogDirectory, fails: bool) -> None:
+    """Told with what was read of it."""
+    query.run()
+    (logs.path / "a-1" / f"{100:020}.log").unlink()
+    (logs.path / "a-1").rmdir()
+    logs.fill("a", 0, 60, 5)
+    if fails:
+        with pytest.raises(StreamingQueryException, match=r"deleted.*: a-1 \(read up to 140\)"):
+            query.run()
+        return
+    query.run(failOnDataLoss=False)
+    assert len(query.rows()) == 105
+
+
+def test_refused_streams(query: Query) -> None:
+    """M27. A stream has no end, a topic must be there."""
+    with pytest.raises(
+        StreamingQueryException, match="endingOffsets: a streaming query has no end"
+    ):
+        query.run(endingOffsets="latest")
+    with pytest.raises(StreamingQueryException, match="There is no topic zz"):
+        query.run(subscribe="zz")
+
+
+def reader_of(logs: LogDirectory, clock: SimClock, **options: str) -> KafkalogStreamReader:
+    """A reader as Spark keeps it while a query runs, without a Spark."""
+    given = {"path": str(logs.path), "subscribe": "a", "startingoffsets": "earliest"}
+    return KafkalogStreamReader(StructType(), stream_options(given | options), clock)
+
+
+def test_a_least_and_a_most(logs: LogDirectory) -> None:
+    """MinOffsetsPerTrigger waits, maxTriggerDelay ends the wait, the most still holds."""
+    clock = SimClock()
+    reader = reader_of(
+        logs, clock, minoffsetspertrigger="50", maxoffsetspertrigger="80", maxtriggerdelay="10s"
+    )
+    assert reader.getDefaultReadLimit() == ReadMaxRows(80)
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    assert first == {"a": {"0": 48, "1": 132}}
+    assert reader.latestOffset(first, limit) == first, "20 wait, 50 are wanted"
+    clock.advance_ms(10_000)
+    assert reader.latestOffset(first, limit) == {"a": {"0": 60, "1": 140}}
+    assert reader.latestOffset(first, ReadAllAvailable()) == {"a": {"0": 60, "1": 140}}
+    reader.stop()
+
+
+def test_a_least_alone(logs: LogDirectory) -> None:
+    """M27. The limit's name, and no wait under Trigger.AvailableNow, which would never end."""
+    reader = reader_of(logs, SimClock(), minoffsetspertrigger="1000")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(1000)
+    reader.prepareForTriggerAvailableNow()
+    end = {"a": {"0": 60, "1": 140}}
+    assert reader.latestOffset(reader.initialOffset(), limit) == end
+    logs.fill("a", 0, 60, 5)
+    assert reader.latestOffset(end, limit) == end, "what came later does not count"
+    assert reader.reportLatestOffset() == end
+    reader.stop()
+
+
+def test_an_end_that_goes_back_for_a_while(logs: LogDirectory) -> None:
+    """A high watermark that a new daemon has not written yet is no data loss; one that stays low
+    is.
+    """
+    clock = SimClock()
+    reader = reader_of(logs, clock, **{"fetchoffset.numretries": "3"})
+    read = {"a": {"0": 65, "1": 140}}
+    looks = 0
+
+    def sleep(seconds: float) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            logs.fill("a", 0, 60, 5)
+        assert seconds == 1
+        return True
+
+    clock.set_sleeper(sleep)
+    assert reader.latestOffset(read, ReadAllAvailable()) == read
+    assert looks == 2
+    ahead = {"a": {"0": 99, "1": 140}}
+    end = reader.latestOffset(ahead, ReadAllAvailable())
+    assert (looks, end) == (4, read)
+    with pytest.raises(DataLost, match=r"a-0 \[65, 99\) are missing"):
+        reader.partitions(ahead, end)
+    reader.stop()
+
+
+def fill(client: Client, topic: str) -> None:
+    """Two partitions, every codec, keys and headers, values of some KB."""
+    client.create_topic(topic, partitions=2)
+    codecs: tuple[CodecName, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
+    for number, codec in enumerate(codecs):
+        for partition in range(2):
+            records = [
+                ProducerRecord(
+                    b"%d" % record * 500,
+                    key=b"k" if record % 2 else None,
+                    headers=(("h", b"x"), ("g", None)) if record % 3 == 0 else (),
+                )
+                for record in range(20 * number, 20 * number + 20)
+            ]
+            client.produce(topic, records, partition=partition, codec=codec)
+
+
+def read_over_http(spark: SparkSession, **options: Any) -> DataFrame:
+    """Small reads and several tasks a partition."""
+    wanted = {"includeHeaders": True, "chunkBytes": "4k", "targetBytes": "16k"} | options
+    return spark.read.format("kafkalog").options(**wanted).load()
+
+
+def test_daemon_and_directory_agree(spark: SparkSession, tmp_path: Path) -> None:
+    """The same rows in all columns; a fleet; a token that is needed and not."""
+    with Daemon(tmp_path / "one") as one, Daemon(tmp_path / "two") as two:
+        urls = [f"http://127.0.0.1:{each.port}" for each in (one, two)]
+        for url, topic in zip(urls, ("a", "b"), strict=True):
+            with Client(url) as client:
+                fill(client, topic)
+        over_http = rows_of(read_over_http(spark, url=urls[0], subscribe="a"))
+        assert len(over_http) == 200
+        fleet = rows_of(read_over_http(spark, url=",".join(urls), subscribePattern="[ab]"))
+        assert [row for row in fleet if row["topic"] == "a"] == over_http
+        assert len(fleet) == 400
+        with pytest.raises(PySparkException, match="no topic aa"):
+            read_over_http(spark, url=urls[0], subscribe="aa").collect()
+    path = str(one.log_dirs[0])
+    assert rows_of(read_over_http(spark, path=path, subscribe="a")) == over_http
+    with pytest.raises(PySparkException, match=urls[0]):
+        read_over_http(spark, url=urls[0], subscribe="a").collect()
+
+
+def test_a_stream_follows_a_daemon(spark: SparkSession, tmp_path: Path) -> None:
+    """Trigger.AvailableNow over HTTP, twice."""
+    with Daemon(tmp_path / "one") as daemon, Client(f"http://127.0.0.1:{daemon.port}") as client:
+        fill(client, "a")
+
+        def run() -> int:
+            frame = spark.readStream.format("kafkalog").options(
+                url=f"http://127.0.0.1:{daemon.port}",
+                subscribe="a",
+                startingOffsets="earliest",
+                maxOffsetsPerTrigger=150,
+            )
+            query = (
+                frame.load()
+                .writeStream.format("parquet")
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start(str(tmp_path / "table"))
+            )
+            query.awaitTermination()
+            return int(spark.read.parquet(str(tmp_path / "table")).count())
+
+        assert run() == 200
+        client.produce("a", [ProducerRecord(b"late")])
+        assert run() == 201

@@ -123,19 +123,16 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
         may_have_gaps,
         proof,
         hooks,
-    )
-    return loader.load(
-        clean=clean,
+        is_clean=clean,
         recovery_point=recovery_point,
-        checkpointed_start=log_start_offset,
-        topic_id=topic_id,
     )
+    return loader.load(log_start_offset, topic_id)
 
 
 class _Loader:
     """The state of one load."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - see load_log
         self,
         directory: str,
         config: LogConfig,
@@ -145,6 +142,9 @@ class _Loader:
         may_have_gaps: bool,
         proof: LogProof,
         hooks: LoadHooks,
+        *,
+        is_clean: bool,
+        recovery_point: int,
     ) -> None:
         self._environment = environment
         self._config = config
@@ -160,9 +160,11 @@ class _Loader:
         self._producers = self._new_producers((), keeps_files=True)
         self._start = 0
         self._log_start = LogStart(0)
-        self._is_clean = False
+        self._is_clean = is_clean
+        self._recovery_point = recovery_point
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
-        self._durable_end = 0  # no power cut took what lies below
+        # No power cut took what lies below.
+        self._durable_end = INT64_MAX if is_clean else recovery_point
         self._known = NO_ENDS  # where the log ended, as others than its batches have it
         self._last_end = 0  # what the log reached when it was last durable; 0: not known
         self._stops: set[int] = set()  # where a clean stop may have left it
@@ -173,29 +175,23 @@ class _Loader:
         # The last segment while its index files may prove where the log ended, see _end_recovery.
         self._unfinished: list[tuple[LogSegment, RecoveryResult, bool]] = []
 
-    def load(
-        self, *, clean: bool, recovery_point: int, checkpointed_start: int, topic_id: str | None
-    ) -> UnifiedLog:
+    def load(self, checkpointed_start: int, topic_id: str | None) -> UnifiedLog:
         """All steps; again from the listing on when a segment had to be split (step 5)."""
         while True:
             self._log_start = LogStart(checkpointed_start)
             try:
-                return self._load_once(
-                    clean=clean, recovery_point=recovery_point, topic_id=topic_id
-                )
+                return self._load_once(topic_id)
             except SegmentOffsetOverflow as overflow:
                 self._split(overflow)
             except Exception:
                 self._segments.close_handles()  # the cache of indexes would keep their descriptors
                 raise
 
-    def _load_once(self, *, clean: bool, recovery_point: int, topic_id: str | None) -> UnifiedLog:
+    def _load_once(self, topic_id: str | None) -> UnifiedLog:
         """All steps; SegmentOffsetOverflow leaves this object with stale segments."""
         self._recovered.clear()
         self._logged.clear()
         self._unfinished.clear()
-        self._is_clean = clean
-        self._durable_end = INT64_MAX if clean else recovery_point
         self._ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.reconcile()
@@ -203,20 +199,20 @@ class _Loader:
         # Those from the recovery point on are not known to be durable: a name may have come back
         # whose records another life lost.
         self._producers = self._new_producers(
-            (each for each in snapshots if clean or each < recovery_point), keeps_files=True
+            (each for each in snapshots if each < self._durable_end), keeps_files=True
         )
         epoch_damage = load_epochs(self._epochs, self._corruption)
         self._trust_proof()
-        self._judge_start(clean=clean)
-        self._note_known_ends(recovery_point, snapshots, clean=clean)
-        self._load_segments(clean=clean)
+        self._judge_start()
+        self._note_known_ends(snapshots)
+        self._load_segments()
         identity = parse_directory_name(self._directory.path.rpartition("/")[2])
         is_deleted = identity.state is DirectoryState.DELETE
         if not is_deleted:
-            self._recover_records(recovery_point, epoch_damage, clean=clean)
-        self._ensure_first(0 if is_deleted else self._start, clean=clean, synced_end=recovery_point)
+            self._recover_records(epoch_damage)
+        self._ensure_first(0 if is_deleted else self._start)
         log_end = self._find_end()
-        lost = () if is_deleted else self._end_log(log_end, recovery_point)
+        lost = () if is_deleted else self._end_log(log_end)
         self._end_recovery()
         self._segments.active.become_active()
         local = LocalLog(
@@ -224,13 +220,13 @@ class _Loader:
             self._directory,
             self._config,
             self._segments,
-            recovery_point=log_end if clean else min(recovery_point, log_end),
+            recovery_point=min(self._durable_end, log_end),
             log_end_offset=log_end,
-            has_unsynced_names=not clean,
+            has_unsynced_names=not self._is_clean,
         )
         local.aborted_in_lost = self._files.aborted_in_lost()
         if not is_deleted:
-            self._restore_state(local, lost, clean=clean)
+            self._restore_state(local, lost)
         log = UnifiedLog(
             identity.topic_partition,
             self._environment,
@@ -246,14 +242,12 @@ class _Loader:
             log.losses.note(*each)
         return log
 
-    def _recover_records(
-        self, recovery_point: int, epoch_damage: CorruptCheckpoint | None, *, clean: bool
-    ) -> None:
+    def _recover_records(self, epoch_damage: CorruptCheckpoint | None) -> None:
         """Steps 6 to 8: records that may not be durable, their epochs, and the log start."""
-        if clean:
+        if self._is_clean:
             self._recover_torn_tail()
         else:
-            self._recover_from(recovery_point)
+            self._recover_from_point()
         maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
         self._reconcile_epochs()
         self._drop_when_below_start()
@@ -267,7 +261,7 @@ class _Loader:
         )
         self._proof = replace(self._proof, is_gapless=is_gapless)
 
-    def _judge_start(self, *, clean: bool) -> None:
+    def _judge_start(self) -> None:
         """Which of two log starts counts, as far as names and epochs show."""
         first_epoch = self._epochs.entries[0] if self._epochs.entries else None
         self._log_start = log_start(
@@ -275,7 +269,7 @@ class _Loader:
             self._proof.log_start_offset,
             self._files.offsets_of(LOG_SUFFIX),
             None if first_epoch is None else first_epoch.start_offset,
-            clean=clean,
+            clean=self._is_clean,
         )
         self._start = self._log_start.offset
 
@@ -294,19 +288,18 @@ class _Loader:
         self._hooks.note_start_contradiction()
         return start.other if start.is_disputed else None
 
-    def _note_known_ends(
-        self, recovery_point: int, snapshots: Sequence[int], *, clean: bool
-    ) -> None:
+    def _note_known_ends(self, snapshots: Sequence[int]) -> None:
         """Where the log ended, from all that says so beside its batches.
 
         Kafka may have run since our last clean stop: what the recovery point and a snapshot agree
         in is newer then than the end that we noted.
         """
+        recovery_point = self._recovery_point
         noted, newest = self._proof.end_offset, max(snapshots, default=0)
         last_end = recovery_point
-        if clean and noted is not None and newest != recovery_point:
+        if self._is_clean and noted is not None and newest != recovery_point:
             last_end = noted
-        elif clean and not recovery_point:
+        elif self._is_clean and not recovery_point:
             last_end = newest
         self._last_end = last_end
         self._stops = {recovery_point, 0 if noted is None else noted} - {0}
@@ -316,7 +309,7 @@ class _Loader:
         ends = {*snapshots, *bases, recovery_point, 0 if noted is None else noted} - {0}
         self._known = KnownEnds(frozenset(ends), is_gapless=self._proof.is_gapless)
 
-    def _end_log(self, log_end: int, recovery_point: int) -> tuple[LostRange, ...]:
+    def _end_log(self, log_end: int) -> tuple[LostRange, ...]:
         """Let the log end where it ended; what it lost.
 
         The offsets of what rotted or went there are not given to other records: a new segment
@@ -326,7 +319,7 @@ class _Loader:
         active = self._segments.active
         end = self._end_of(active)
         is_kept = self._corruption == "keep"
-        durable_end = self._last_end if is_kept else recovery_point
+        durable_end = self._last_end if is_kept else self._recovery_point
         log_lost_end(active, end, durable_end, self._hooks.note_lost)
         if is_kept and end < log_end:
             self._logged.append(LostRange(max(end, self._start), log_end - 1))
@@ -361,12 +354,12 @@ class _Loader:
         is_kept = self._corruption == "keep"
         return self._last_end if is_kept and end < self._last_end <= reach else end
 
-    def _ensure_first(self, base_offset: int, *, clean: bool, synced_end: int) -> None:
+    def _ensure_first(self, base_offset: int) -> None:
         """A first segment under a durable name; an empty log gets one at ``base_offset``.
 
         Else a power cut could keep a later segment alone: the log would start there. The process
-        that made the name may have been killed before it synced it; a flush up to ``synced_end``
-        did.
+        that made the name may have been killed before it synced it; a flush up to the
+        recovery point did.
         """
         if not len(self._segments):
             if base_offset in self._files.orphans:
@@ -374,7 +367,7 @@ class _Loader:
             self._segments.add(
                 LogSegment.create(self._environment, self._directory, base_offset, self._config)
             )
-        elif clean or self._segments.first.base_offset < synced_end:
+        elif self._segments.first.base_offset < self._durable_end:
             return
         self._environment.filesystem.sync_dir(self._directory.path)
 
@@ -404,7 +397,7 @@ class _Loader:
         successor.take_over_unsynced(producers)
         return successor
 
-    def _load_segments(self, *, clean: bool) -> None:
+    def _load_segments(self) -> None:
         """Step 5: one object a segment; those that cannot be served as they are get recovered.
 
         They may lie below the recovery point, where no flush and no later start looks again, so
@@ -420,13 +413,15 @@ class _Loader:
                     self._environment.filesystem, segment, self._corruption, self._files.end_of
                 )
             is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
-            if not clean and segment.size_bytes and base != bases[-1]:
+            if not self._is_clean and segment.size_bytes and base != bases[-1]:
                 is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
             if not is_indexed or not has_sane_transactions(segment):
                 _log.warning("segment_index_rebuilt", path=segment.log_file.path)
                 self._recover_and_sync(segment)
             else:
-                self._files.complete_indexes(segment, is_trimmed=clean or base == bases[-1])
+                self._files.complete_indexes(
+                    segment, is_trimmed=self._is_clean or base == bases[-1]
+                )
         self._find_lost()
 
     def _find_lost(self) -> None:
@@ -511,7 +506,7 @@ class _Loader:
         rotten = found.correct(self._epochs, is_gapless=self._proof.is_gapless, is_complete=True)
         corruption_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
 
-    def _recover_from(self, recovery_point: int) -> None:
+    def _recover_from_point(self) -> None:
         """Step 7: scan what may not be durable; after what a power cut took nothing is served.
 
         A segment that ends below the next one's base has lost its tail as well, be the rest of it
@@ -519,20 +514,19 @@ class _Loader:
         such gaps on purpose.
         """
         is_fresh = True  # nothing below the segment has changed since step 5
-        segments = self._segments.values_between(recovery_point, INT64_MAX)
+        segments = self._segments.values_between(self._recovery_point, INT64_MAX)
         with closing(self._counted(segments)) as counted:
             for segment in counted:
                 is_fresh = is_fresh and segment.base_offset in self._recovered
                 is_cut = not is_fresh and self._recover(segment)
                 later = self._segments.higher_values(segment.base_offset)
-                if later and self._is_end_of_log(segment, later, recovery_point, is_cut=is_cut):
+                if later and self._is_end_of_log(segment, later, is_cut=is_cut):
                     return
 
     def _is_end_of_log(
         self,
         segment: LogSegment,
         later: Sequence[LogSegment],
-        recovery_point: int,
         *,
         is_cut: bool,
     ) -> bool:
@@ -554,7 +548,7 @@ class _Loader:
             return False  # nothing live is missing
         if not not_accepted([(end, next_base - 1)], self._proof.accepted_losses):
             return False
-        is_durable = end < recovery_point
+        is_durable = end < self._recovery_point
         log, kept = segment.log_file.path, "kept" if is_durable else "set aside"
         log_lost(log, segment.size_bytes, end, next_base - 1, kept, self._hooks.note_lost)
         self._lost.pop(next_base - 1, None)
@@ -743,7 +737,7 @@ class _Loader:
         self._epochs.clear()
         self._producers.truncate_fully_and_start_at(self._start)
 
-    def _restore_state(self, local: LocalLog, lost: Sequence[LostRange], *, clean: bool) -> None:
+    def _restore_state(self, local: LocalLog, lost: Sequence[LostRange]) -> None:
         """Step 11: epochs, log start, snapshots, producers."""
         log_end = local.log_end_offset
         self._epochs.truncate_from_end(log_end)
@@ -767,9 +761,9 @@ class _Loader:
             self._start,
             log_end,
             self._environment.clock.wall_ms(),
-            is_clean=clean,
+            is_clean=self._is_clean,
             before_chunk=self._check_stop,
         )
-        if not clean:
+        if not self._is_clean:
             for segment in self._segments.values_between(local.recovery_point, INT64_MAX):
                 segment.mark_unflushed()

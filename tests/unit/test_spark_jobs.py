@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.cli.jobs.spark import ProgressLine
 from kafkalog.env.overlay_filesystem import overlay, overlay_in
 from kafkalog.jobs.fleet import columns_of, write_parquet
 from kafkalog.jobs.on_spark import TASKS_MIN, packs_of
 from kafkalog.jobs.pipeline import DAY_START_MS, MINUTES, a_day, reports_in_a_day
-from kafkalog.jobs.tasks import ProgressLine
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:

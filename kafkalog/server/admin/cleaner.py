@@ -28,7 +28,6 @@ from kafkalog.server.admin.answers_logs import (
 )
 from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, entry_error
 from kafkalog.server.protocol.media_types import JSON
@@ -38,8 +37,7 @@ from kafkalog.server.protocol.schemas import (
     CleanerRunRequest,
     CleanRequest,
     PartitionName,
-    parse_body,
-    parse_optional_body,
+    read_body,
 )
 from kafkalog.server.security.audit import note_entries, note_subject
 
@@ -209,8 +207,7 @@ async def clean(request: web.Request) -> web.Response:
     """
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_optional_body(CleanRequest, data)
+    wanted = await read_body(CleanRequest, request, api, is_required=False)
     note_subject(request, dry_run=wanted.dry_run)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
@@ -238,8 +235,7 @@ async def run(request: web.Request) -> web.Response:
     A partition's failure is its own entry.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(CleanerRunRequest, data)
+    wanted = await read_body(CleanerRunRequest, request, api)
     if wanted.partitions is None:
         keys = await api.blocking(_cleanable, api.operations)
     else:
@@ -391,7 +387,6 @@ async def _state_after(
 
 
 async def _named(request: web.Request, api: Api) -> PartitionName:
-    async with Body(request, api) as data:
-        name = parse_body(PartitionName, data)
+    name = await read_body(PartitionName, request, api)
     note_subject(request, topic=name.topic, partition=name.partition)
     return name

@@ -39,12 +39,11 @@ from kafkalog.server.admin.answers import (
 from kafkalog.server.admin.operations import tasks_answer
 from kafkalog.server.admin.probes import metrics_text, readiness
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.replies import bytes_reply, json_reply
-from kafkalog.server.protocol.schemas import LogLevelRequest, parse_body
+from kafkalog.server.protocol.schemas import LogLevelRequest, read_body
 from kafkalog.server.security.audit import note_subject
 from kafkalog.settings.server_config import is_loopback
 
@@ -251,8 +250,7 @@ async def set_level(request: web.Request) -> web.Response:
     are printed at every level.
     """
     api = _diagnostics_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(LogLevelRequest, data)
+    wanted = await read_body(LogLevelRequest, request, api)
     note_subject(request, logger=wanted.logger, level=wanted.level)
     level = wanted.level if wanted.level or wanted.logger else api.config.log_level
     if not set_log_level(wanted.logger, level):

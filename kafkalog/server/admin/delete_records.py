@@ -11,7 +11,6 @@ from aiohttp import web
 from kafkalog.errors import KafkalogError
 from kafkalog.server.admin.answers import DeletedRecords, DeleteRecordsAnswer
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
 from kafkalog.server.protocol.media_types import JSON, wants_plain_text
@@ -20,7 +19,7 @@ from kafkalog.server.protocol.schemas import (
     MAX_PARTITIONS,
     DeleteRecordsEntry,
     DeleteRecordsFile,
-    parse_body,
+    read_body,
 )
 from kafkalog.server.security.audit import note_failure, note_subject
 
@@ -160,8 +159,7 @@ async def delete_records(request: web.Request) -> web.Response:
     The body is the tool's file; -1 is the high watermark. A partition's failure is its own entry.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        file = parse_body(DeleteRecordsFile, data, shape_error=40002)
+    file = await read_body(DeleteRecordsFile, request, api, shape_error=40002)
     _check(file)
     outcomes = await asyncio.gather(*(_outcome(request, entry) for entry in file.partitions))
     if wants_plain_text(request.headers.get("Accept", "")):

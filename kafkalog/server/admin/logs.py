@@ -37,7 +37,6 @@ from kafkalog.server.admin.answers_logs import (
 from kafkalog.server.admin.cleaner import standing_answer
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, error_fields
 from kafkalog.server.protocol.media_types import JSON
@@ -49,7 +48,7 @@ from kafkalog.server.protocol.parameters import (
     topic_of,
 )
 from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers, json_reply
-from kafkalog.server.protocol.schemas import LossToAccept, PartitionMovesRequest, parse_body
+from kafkalog.server.protocol.schemas import LossToAccept, PartitionMovesRequest, read_body
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
@@ -155,8 +154,7 @@ async def accept_loss(request: web.Request) -> web.Response:
     Restoring the file that held it, while the daemon is stopped, is the other way.
     """
     api, key = api_of(request), _key_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(LossToAccept, data)
+    wanted = await read_body(LossToAccept, request, api)
     lost = LostRange(wanted.first_offset, wanted.last_offset)
     note_subject(request, **lost._asdict())
     return await api.blocking(_accept, api.operations, key, lost)
@@ -292,8 +290,7 @@ async def begin(request: web.Request) -> web.Response:
     directory than before gives the former move up, the partition's own directory ends it.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(PartitionMovesRequest, data)
+    wanted = await read_body(PartitionMovesRequest, request, api)
     if not 1 <= len(wanted.moves) <= _MAX_MOVES:
         raise ApiError(40002, f"Name 1 to {_MAX_MOVES} moves.")
     if len({(each.topic, each.partition) for each in wanted.moves}) < len(wanted.moves):

@@ -13,12 +13,11 @@ from aiohttp import web
 
 from kafkalog.server.admin.answers import OperationAnswer, OperationsAnswer, TaskAnswer, TasksAnswer
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import BackupRequest, parse_body
+from kafkalog.server.protocol.schemas import BackupRequest, read_body
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
@@ -148,8 +147,7 @@ async def begin(request: web.Request) -> web.Response:
     directory (400), a backup that runs already (409), too little room (507).
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(BackupRequest, data)
+    wanted = await read_body(BackupRequest, request, api)
     for topic in wanted.topics or (None,):
         note_subject(request, directory=wanted.directory, topic=topic)
     if wanted.topics is not None and not wanted.topics:

@@ -39,7 +39,6 @@ from kafkalog.server.admin.answers_logs import (
 )
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
 from kafkalog.server.protocol.media_types import JSON
@@ -57,8 +56,7 @@ from kafkalog.server.protocol.schemas import (
     RetainRequest,
     RetentionRunRequest,
     RetentionSimulateRequest,
-    parse_body,
-    parse_optional_body,
+    read_body,
 )
 from kafkalog.server.security.audit import note_entries, note_subject
 
@@ -225,8 +223,7 @@ async def retain(request: web.Request) -> web.Response:
     """A pass over one partition: what it deleted, or with ``dry_run`` would delete, by rule."""
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_optional_body(RetainRequest, data)
+    wanted = await read_body(RetainRequest, request, api, is_required=False)
     note_subject(request, dry_run=wanted.dry_run)
     key = TopicPartition(topic, partition)
     return await now_or_later(
@@ -254,8 +251,7 @@ def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> Re
 async def run(request: web.Request) -> web.Response:
     """A pass over the named partitions, or over all; a partition's failure is its own entry."""
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(RetentionRunRequest, data)
+    wanted = await read_body(RetentionRunRequest, request, api)
     if wanted.partitions is not None:
         _check_names(wanted.partitions)
     note = partial(note_entries, request, dry_run=wanted.dry_run)
@@ -346,8 +342,7 @@ async def simulate(request: web.Request) -> web.Response:
     Of a whole topic, a partition that is not served has an error entry.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(RetentionSimulateRequest, data)
+    wanted = await read_body(RetentionSimulateRequest, request, api)
     return await api.blocking(_simulate, api.operations, wanted)
 
 
@@ -455,8 +450,7 @@ async def raise_archived_offsets(request: web.Request) -> web.Response:
     ``topic_id`` a topic that was recreated under the name is not taken for the archived one.
     """
     api, topic = api_of(request), topic_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(ArchivedOffsetsRequest, data)
+    wanted = await read_body(ArchivedOffsetsRequest, request, api)
     for each in wanted.partitions:
         note_subject(request, partition=each.partition, offset=each.offset)
     offsets = {each.partition: each.offset for each in wanted.partitions}

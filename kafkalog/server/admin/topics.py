@@ -28,7 +28,6 @@ from kafkalog.server.admin.answers import (
     TopicPartitions,
 )
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import (
     AUTHENTICATED,
     OPEN,
@@ -43,7 +42,7 @@ from kafkalog.server.protocol.errors import ApiError, entry_error
 from kafkalog.server.protocol.media_types import JSON, V2_JSON, metadata_type
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import AdminTopic, parse_body
+from kafkalog.server.protocol.schemas import AdminTopic, read_body
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
@@ -214,8 +213,7 @@ async def offsets(request: web.Request) -> web.Response:
 async def create_topic(request: web.Request) -> web.Response:
     """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(AdminTopic, data)
+    wanted = await read_body(AdminTopic, request, api)
     note_subject(request, topic=wanted.topic_name, partition_count=wanted.partitions_count)
     if wanted.replication_factor not in (None, 1, -1):
         raise ApiError(40002, "Only replication_factor 1 is possible: there is one node.")

@@ -35,13 +35,12 @@ from kafkalog.server.admin.v3_answers import (
     Page,
     Synonym,
 )
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import topic_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue, parse_body
+from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue, read_body
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
@@ -177,8 +176,7 @@ async def _get(request: web.Request, resource: _Resource) -> web.Response:
 
 async def _put(request: web.Request, resource: _Resource) -> web.Response:
     """Set one config; durable and in force before the answer."""
-    async with Body(request, resource.api) as data:
-        wanted = parse_body(ConfigValue, data)
+    wanted = await read_body(ConfigValue, request, resource.api)
     name = _one(request, resource).name
     return await _alter(resource, [_set(name, wanted.value)])
 
@@ -190,8 +188,7 @@ async def _delete(request: web.Request, resource: _Resource) -> web.Response:
 
 async def _post(request: web.Request, resource: _Resource) -> web.Response:
     """Set and delete several configs, all or none."""
-    async with Body(request, resource.api) as data:
-        wanted = parse_body(AlterConfigs, data)
+    wanted = await read_body(AlterConfigs, request, resource.api)
     for each in wanted.data:
         note_subject(request, config=each.name, validate_only=wanted.validate_only or None)
     changes = [

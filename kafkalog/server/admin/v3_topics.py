@@ -40,7 +40,6 @@ from kafkalog.server.admin.v3_answers import (
 )
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, look_up
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, entry_error
 from kafkalog.server.protocol.media_types import JSON
@@ -59,7 +58,7 @@ from kafkalog.server.protocol.schemas import (
     DeleteUntil,
     PartitionsCount,
     V3Topic,
-    parse_body,
+    read_body,
 )
 from kafkalog.server.security.audit import note_subject
 
@@ -145,8 +144,7 @@ def _listed(request: web.Request, api: Api, name: str) -> KafkaTopic | None:
 async def create(request: web.Request) -> web.Response:
     """Create: 201 with Location; 200 when validate_only; an existing topic is 400/40002."""
     api = cluster_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(V3Topic, data)
+    wanted = await read_body(V3Topic, request, api)
     note_subject(
         request,
         topic=wanted.topic_name,
@@ -196,8 +194,7 @@ async def describe(request: web.Request) -> web.Response:
 async def grow(request: web.Request) -> web.Response:
     """More partitions; fewer or as many are refused."""
     api = cluster_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(PartitionsCount, data)
+    wanted = await read_body(PartitionsCount, request, api)
     note_subject(request, partition_count=wanted.partitions_count)
     with v3_numbers():
         grown = await api.blocking(
@@ -463,8 +460,7 @@ async def delete_records(request: web.Request) -> web.Response:
     """
     api = cluster_of(request)
     key = ListedPartition(topic_of(request), partition_of(request), None)
-    async with Body(request, api) as data:
-        wanted = parse_body(DeleteUntil, data)
+    wanted = await read_body(DeleteUntil, request, api)
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     with v3_numbers():
         low_watermark = await delete_one(request, entry)

@@ -9,7 +9,6 @@ from aiohttp import web
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.answers import FailedOffset, OffsetAnswer, OffsetList
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, error_fields
 from kafkalog.server.protocol.media_types import JSON
@@ -21,7 +20,7 @@ from kafkalog.server.protocol.parameters import (
     topic_of,
 )
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, parse_body
+from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, read_body
 
 if TYPE_CHECKING:
     from kafkalog.log.values import Isolation
@@ -97,8 +96,7 @@ async def list_offsets(request: web.Request) -> web.Response:
     Timestamps as in Kafka's ListOffsets: -1 latest, -2 earliest, -3 max timestamp, or ms.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(ListOffsetsRequest, data)
+    wanted = await read_body(ListOffsetsRequest, request, api)
     isolation = ISOLATION.read(request)
     answers: list[OffsetAnswer | FailedOffset] = []
     for entry in wanted.partitions:

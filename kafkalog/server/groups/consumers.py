@@ -56,6 +56,7 @@ from kafkalog.server.protocol.schemas import (
     Positions,
     Subscription,
     parse_body,
+    read_body,
 )
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ async def create(request: web.Request) -> web.Response:
     The fields of the body tell the dialect of the client unless http.v2.dialect sets it.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(NewConsumer, data or b"{}")
+    wanted = await read_body(NewConsumer, request, api, is_required=False)
     metadata_type(request.headers.get("Accept", ""))
     group = group_of(request)
     name = wanted.name if wanted.name is not None else wanted.id
@@ -225,8 +225,7 @@ async def subscribe(request: web.Request) -> web.Response:
     that do not exist yet are read when they appear.
     """
     api, consumer = api_of(request), consumer_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(Subscription, data)
+    wanted = await read_body(Subscription, request, api)
     if wanted.topics is not None and wanted.topic_pattern is not None:
         raise IllegalConsumerState("Illegal state: send topics or topic_pattern, not both.")
     if wanted.topics is None and wanted.topic_pattern is None:
@@ -300,8 +299,7 @@ async def assignments(request: web.Request) -> web.Response:
 
 
 async def _partitions_in(request: web.Request) -> list[TopicPartition]:
-    async with Body(request, api_of(request)) as data:
-        wanted = parse_body(Partitions, data)
+    wanted = await read_body(Partitions, request, api_of(request))
     return [TopicPartition(each.topic, each.partition) for each in wanted.partitions]
 
 
@@ -323,8 +321,7 @@ async def seek(request: web.Request) -> web.Response:
     No record that late: from the end.
     """
     consumer = consumer_of(request)
-    async with Body(request, api_of(request)) as data:
-        wanted = parse_body(Positions, data)
+    wanted = await read_body(Positions, request, api_of(request))
     positions = {TopicPartition(e.topic, e.partition): e.offset for e in wanted.offsets}
     times = {
         TopicPartition(e.topic, e.partition): parse_timestamp(str(e.timestamp))
@@ -486,8 +483,7 @@ async def commit_offsets(request: web.Request) -> web.Response:
     the next one is committed; in strimzi, and in ``partitions``, the offset is stored as it is.
     """
     api, consumer = api_of(request), consumer_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(OffsetCommit, data or b"{}")
+    wanted = await read_body(OffsetCommit, request, api, is_required=False)
     is_awaited = not _ASYNC.read(request)
     is_confluent = consumer.config.dialect is Dialect.CONFLUENT
     if wanted.partitions is not None:

@@ -28,13 +28,12 @@ from kafkalog.server.groups.answers import (
 )
 from kafkalog.server.groups.consumers import entries_of
 from kafkalog.server.groups.poll import commit, commits_of
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.errors import ApiError, entry_error
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, parse_body
+from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, read_body
 from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
@@ -131,8 +130,7 @@ async def put_offsets(request: web.Request) -> web.Response:
     For clients without a consumer instance: they fetch by offset, then commit here.
     """
     api = api_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(GroupOffsets, data)
+    wanted = await read_body(GroupOffsets, request, api)
     await commit(api, group_of(request), commits_of(api, wanted.offsets))
     return web.Response(status=204)
 
@@ -171,8 +169,7 @@ async def reset(request: web.Request) -> web.Response:
     last record is the end. A partition that is not served stays as it is and says why.
     """
     api, group = api_of(request), group_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(ResetOffsets, data)
+    wanted = await read_body(ResetOffsets, request, api)
     _check_reset(wanted)
     operations = api.operations.groups
     if not wanted.dry_run:

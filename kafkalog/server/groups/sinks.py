@@ -22,12 +22,11 @@ from kafkalog.server.groups.answers import (
     SinkProducerEntry,
     SinkSummary,
 )
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import sink_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink, parse_body
+from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink, read_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,8 +91,7 @@ async def begin(request: web.Request) -> web.Response:
     same answer.
     """
     api, query = api_of(request), sink_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(BeginSink, data)
+    wanted = await read_body(BeginSink, request, api)
     identity = await api.run_on_sink_pool(
         api.operations.sinks.begin,
         query,
@@ -125,8 +123,7 @@ async def commit(request: web.Request) -> web.Response:
     is unknown until the next try. The last batch of a query keeps no producer.
     """
     api, query = api_of(request), sink_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(CommitSink, data)
+    wanted = await read_body(CommitSink, request, api)
     winners, last_sequences = _winners(wanted.winners), _last_sequences(wanted.winners)
     await api.run_on_sink_pool(
         api.operations.sinks.commit,
@@ -155,8 +152,7 @@ async def abort(request: web.Request) -> web.Response:
     A former run of the query is refused: what is open is another's.
     """
     api, query = api_of(request), sink_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(AbortSink, data)
+    wanted = await read_body(AbortSink, request, api)
     await api.run_on_sink_pool(
         api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id
     )

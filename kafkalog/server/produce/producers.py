@@ -13,12 +13,11 @@ from kafkalog.server.produce.answers import (
     ProducersAnswer,
     ProducerState,
 )
-from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import AbortTransaction, parse_body
+from kafkalog.server.protocol.schemas import AbortTransaction, read_body
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ async def abort_transaction(request: web.Request) -> web.Response:
     It is named by the offset at which it begins. Nothing takes that back.
     """
     api, topic, partition = api_of(request), topic_of(request), partition_of(request)
-    async with Body(request, api) as data:
-        wanted = parse_body(AbortTransaction, data)
+    wanted = await read_body(AbortTransaction, request, api)
     note_subject(request, offset=wanted.start_offset)
     aborted = await api.blocking(
         api.operations.producers.abort_transaction, topic, partition, wanted.start_offset

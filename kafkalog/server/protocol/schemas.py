@@ -19,11 +19,14 @@ from pydantic import (
 )
 
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
-from kafkalog.server.protocol.bodies import check_json
+from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
+    from aiohttp import web
     from pydantic.json_schema import JsonSchemaValue
+
+    from kafkalog.server.protocol.bodies import BodyHost
 
 
 _SMALL_BODY_BYTES = 4 << 20  # a control-plane body above this is a mistake
@@ -333,9 +336,17 @@ class ProduceRequest(BaseModel):
 S = TypeVar("S", bound=Schema)
 
 
-def parse_optional_body(schema: type[S], data: bytes) -> S:
-    """As ``parse_body``, of a schema without required fields: no body at all is an empty one."""
-    return parse_body(schema, data or b"{}")
+async def read_body(
+    schema: type[S],
+    request: web.Request,
+    api: BodyHost,
+    *,
+    is_required: bool = True,
+    shape_error: int = 422,
+) -> S:
+    """The body of a request; ``is_required`` False: without one it is an empty object."""
+    async with Body(request, api) as data:
+        return parse_body(schema, data if is_required else data or b"{}", shape_error=shape_error)
 
 
 def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:

@@ -219,7 +219,7 @@ def test_the_command_line(daemon: Daemon) -> None:
     status = done(run_cli(daemon, "compact", "status", "by-hand")).decode()
     assert "kafka-log-cleaner-thread-0" in status
     assert "by-hand-0" in status
-    assert done(run_cli(daemon, "compact", "retry")).decode() == "Nothing failed.\n"
+    assert done(run_cli(daemon, "compact", "retry")).decode() == "No partition has failed.\n"
     idle = done(run_cli(daemon, "compact", "plan", "by-hand")).decode()
     assert "nothing: what is dirty is active" in idle
 

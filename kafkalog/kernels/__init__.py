@@ -1,15 +1,15 @@
 """Compiled kernels: arrays and integers in, a status code out; no Python object per record.
 
-Importing this package alone is cheap: numba is imported by `compile.py`, with the first kernel
-module. A kernel is compiled when its module is imported, or loaded from the cache directory that
-`cache.py` chooses. Nothing here touches a log directory, a clock or a thread.
+Importing this package alone is cheap: `compile.py` imports numba with the first kernel module. A
+kernel is compiled when its module is imported, or loaded from the cache directory that `cache.py`
+chooses. Nothing here touches a log directory, a clock or a thread.
 
 Rules for kernel modules
-- every kernel is declared with `compile.kernel(signature)`, helpers with `compile.inlined`; what
-  kernels of several files call lies in a module that they import, as the cache's digest of a
-  module counts what it imports;
-- input is hostile: every read is checked against the buffer, no exception is raised inside;
-- every module of this directory but the infrastructure is compiled by `warm_up`.
+- Every kernel is declared with `compile.kernel(signature)`, helpers with `compile.inlined`. A
+  function that kernels of several files call is in a module that they import, because the cache's
+  digest of a module covers its imports.
+- Input is hostile: every read is checked against the buffer, no exception is raised inside.
+- Every module of this directory that declares kernels is compiled by `warm_up`.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ KERNEL_MODULES = tuple(
     for module in source_modules()
     if module not in _WITHOUT_KERNELS and not module.endswith("__init__")
 )
-"""Every module below this directory that declares kernels; a new file joins by being there."""
+"""Every module below this directory that declares kernels, found by its file."""
 
 _OPTIONAL = {f"{__name__}.records.arrow_columns": "pyarrow"}
-"""What serves nobody without a package that need not be installed: set-up compiles it all the same,
-for the package may come later, but a start does not load it."""
+"""Modules that are useless without an optional package. Set-up compiles them nevertheless, because
+the package may be installed later; a start without the package does not load them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,14 @@
-"""Where compiled kernels are kept, and when they may be believed.
+"""Where compiled kernels are stored, and when a stored kernel is valid.
 
-numba's own rule looks at the file of the kernel alone, so a change in `loads.py` would go
-unnoticed, and its locator insists on a writable directory, so a filled cache on a read-only root
-would be ignored. Here a module's directory is named by a digest of its source, of every kernel
-module it imports, and of the tool versions: a changed source has another directory and can never
-be served by a stale kernel, and a directory that exists is used whether writable or not.
+numba's own rule checks only the file of the kernel, so that a change in `loads.py` would go
+unnoticed, and its locator requires a writable directory, so that a filled cache on a read-only root
+would be ignored. Here the directory of a module is named by a digest of its source, of every kernel
+module that it imports, and of the tool versions. A changed source has another directory, so that no
+stale kernel is ever loaded; an existing directory is used whether it is writable or not.
 
-Root, in this order: `$KAFKALOG_KERNEL_CACHE` (then nothing else is tried), `lib/kafkalog/kernels`
-below the installation prefix, `kafkalog/kernels` in the user's cache directory. Without any the
-kernels are compiled at each start. Several processes may fill one directory at once: files
-appear by rename.
+Root, in this order: `$KAFKALOG_KERNEL_CACHE` (then no other), `lib/kafkalog/kernels` below the
+installation prefix, `kafkalog/kernels` in the user's cache directory. Without any the kernels are
+compiled at each start. Several processes may fill one directory at once: files appear by rename.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The two decorators of kernel modules: `kernel(signature)` and `inlined`.
 
 Owns numba's global settings: code for a generic CPU of the architecture (measured no slower, and
-the cache fits every machine of an image), our cache locator in front of numba's own.
+the cache fits every machine of an image), our cache locator before numba's own.
 A kernel releases the GIL (unless it is a brief one), has one explicit signature and is compiled
 when its module is imported; a call with other types is a TypeError, never a silent compilation in
 the middle of a request. Division by zero follows numpy (no exception inside a kernel). A kernel

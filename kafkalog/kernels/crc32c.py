@@ -1,8 +1,8 @@
 """CRC-32C of a span of bytes inside a kernel: by tables, or by the processor's instruction.
 
-The instruction waits three cycles for its own result, so three parts of the span run side by side
-and are joined by tables that move a CRC over LANE_BYTES zeros. As fast as the C package `crc32c`
-and without a call from Python for each batch.
+The instruction waits three cycles for its own result, so that three parts of the span are computed
+in parallel and joined by tables that move a CRC over LANE_BYTES zeros. As fast as the C package
+`crc32c`, without a call from Python for each batch.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def crc32c_sse42(buffer: Bytes, start: int, end: int) -> int:
 
 @kernel(I64(BYTES, I64, I64, I64))
 def crc32c_of(buffer: Bytes, start: int, end: int, level: int) -> int:
-    """CRC-32C of buffer[start:end], which must lie inside the buffer.
+    """CRC-32C of buffer[start:end], which must be inside the buffer.
 
     level  `processor.LEVEL`, or a lower one
     """

@@ -2,13 +2,12 @@
 
 `load_i64be(buffer, position)` reads `buffer[position : position + 8]`. Nothing is bounds-checked:
 the kernel has compared the position with its buffer before. Loads up to 32 bits give an int64,
-`load_u64*` a uint64. Stores keep the low bits of the value.
+`load_u64*` a uint64. Stores keep the low bits of the value. With NUMBA_DISABLE_JIT=1 they are plain
+byte loops with the same results (Python ints).
 
-With NUMBA_DISABLE_JIT=1 they are plain byte loops with the same results (Python ints).
-
-The rule for sharing: these are LLVM intrinsics without state, expanded into the calling kernel.
-They may be used from every kernel file because `cache.py` counts this file into each digest;
-ordinary compiled functions may not be shared between files.
+These are LLVM intrinsics without state, expanded into the calling kernel. Every kernel file may use
+them, because `cache.py` covers this file by each digest; ordinary compiled functions must not be
+shared between files in this way.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Untyped = Any
 
 
 def _plain_loader(width: int, *, signed: bool, big_endian: bool) -> Load:
-    """The byte loop behind a load when the JIT is off."""
+    """The byte loop of a load when the JIT is off."""
     order = range(width) if big_endian else range(width - 1, -1, -1)
 
     def load(buffer: Bytes, position: int) -> int:
@@ -49,7 +48,7 @@ def _plain_loader(width: int, *, signed: bool, big_endian: bool) -> Load:
 
 
 def _plain_storer(width: int, *, big_endian: bool) -> Store:
-    """The byte loop behind a store when the JIT is off."""
+    """The byte loop of a store when the JIT is off."""
     shifts = [8 * index for index in range(width)]
     if big_endian:
         shifts.reverse()

@@ -1,9 +1,9 @@
-"""Code for more than a generic processor, chosen while the program runs.
+"""Code for newer processors, chosen at run time.
 
 Kernels are compiled for a generic processor so that one cache serves every machine (`compile.py`).
-A function that begins with `needs_sse42()` or its like is compiled with those instructions as well;
-it lies in the cache of every machine and may be called only where `LEVEL` says that the processor
-has them. It is never inlined.
+A function that begins with `needs_sse42()` or the like is compiled with those instructions too. It
+is in the cache of every machine and may be called only where `LEVEL` says that the processor has
+them. It is never inlined.
 
 On other architectures than x86-64, and with NUMBA_DISABLE_JIT=1, the level is GENERIC.
 """

@@ -20,7 +20,6 @@ from kafkalog.format.wire.record_writer import (
     PageBuffer,
     PageWriter,
     page_texts,
-    walk_memory,
 )
 from kafkalog.kernels.json import scan
 from kafkalog.kernels.json.output import EmbeddedKind, PageCell, PageStatus
@@ -147,7 +146,7 @@ def check_envelope(body: Buffer, max_depth: int = DEPTH_MAX) -> None:
     MalformedJson.
     """
     text = np.frombuffer(body, np.uint8)
-    work, state = walk_memory(len(text))
+    work, state = scan.walk_memory(len(text))
     status = scan.check_envelope(text, max_depth, work, state)
     if status < 0:
         raise MalformedJson(JsonFault(-status), int(state[0]))

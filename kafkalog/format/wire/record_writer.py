@@ -463,7 +463,7 @@ class PageWriter:
         count = int(state[PageCell.SPANS])
         if count:
             spans = self._buffer.spans
-            work, cells = walk_memory(0)
+            work, cells = scan.walk_memory(0)
             bad = scan.check_values(self._buffer.out, spans, count, DEPTH_MAX, work, cells)
             if bad >= 0:
                 return UndecodableRecord(int(spans[bad, 2]), _part(int(spans[bad, 3])), "json")
@@ -471,12 +471,6 @@ class PageWriter:
             part = _part(int(state[PageCell.FAILED_IS_VALUE]))
             return UndecodableRecord(int(state[PageCell.FAILED_OFFSET]), part, "text")
         return None
-
-
-def walk_memory(text_bytes: int) -> tuple[Int64s, Int64s]:
-    """(working memory, state) of a check by `json_text`; untouched rows cost nothing."""
-    work = np.empty((scan.work_rows(text_bytes), scan.WORK_COLUMN_COUNT), np.int64)
-    return work, np.empty(scan.STATE_CELL_COUNT, np.int64)
 
 
 def _part(is_value: int) -> str:

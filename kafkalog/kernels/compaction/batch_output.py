@@ -1,15 +1,11 @@
-"""Write one batch of a cleaned segment: as it is, with fewer records, or its header alone.
+"""Write one batch of a cleaned segment: unchanged, with fewer records, or its header alone.
 
 Owns the layout of a rebuilt batch. Offsets, sequence, producer and leader epoch are those of its
-source, and so is the rest of each record behind its timestamp. What is written for a source whose
-CRC_STATE is VALID is the caller's to compress, and gets its CRC then (`batch_packing.py`). Inlined
-into `record_filter.py`.
+source, and so is the rest of each record after its timestamp. A batch whose source has the
+CRC_STATE VALID is written uncompressed and without a CRC: the caller compresses its records, and
+`pack_batches` then puts the compressed batches and the unchanged ones into their final form.
+Inlined into `record_filter.py`.
 Source: Kafka 4.1 `MemoryRecordsBuilder`, `DefaultRecordBatch.writeEmptyHeader`; log-format.md 1.4.
-
-Bring batches that were rebuilt uncompressed into their final form: compressed, sealed, in a row.
-
-The last step of a cleaning's second pass over compressed batches. Whole ones among them are taken
-over as they are. Source: log-format.md 1.4.
 """
 
 from __future__ import annotations
@@ -44,10 +40,10 @@ RECORD_GROWTH_MAX = 15
 
 
 class OutCell(IntEnum):
-    """Where the next batch goes, in and out."""
+    """The position of the next batch, in and out."""
 
     OUT_POSITION = 0
-    """Byte of `out` behind what was written."""
+    """Byte of `out` after what was written."""
     OUT_ROWS = 1
     """Rows of `out_table`."""
     RECORDS_KEPT = 2
@@ -183,7 +179,7 @@ def empty_batch(
 
 @inlined
 def _body_size(kept: Int64Table, index: int, base_timestamp: int) -> int:
-    """Bytes of a rebuilt record behind its size."""
+    """Bytes of a rebuilt record after its size."""
     delta_size: int = size_of_zigzag(kept[index, _TIMESTAMP] - base_timestamp)
     return int(1 + delta_size + kept[index, _END] - kept[index, _TAIL])
 
@@ -249,11 +245,11 @@ def pack_batches(
     out_position: int,
     level: int,
 ) -> int:
-    """Write the batches of these rows into `out`; the position behind them.
+    """Write the batches of these rows into `out`; the position after them.
 
     plain         uint8[n]      holds them; only the records of unchanged ones are compressed
     out_table     int64[q, 14]  their rows from first_row on; position and size become those in out
-    streams       uint8[s]      compressed records, one stream behind the other
+    streams       uint8[s]      compressed records, one stream after the other
     stream_sizes  int64[c]      a row: bytes of its stream, in place of the records in `plain`;
                                 -1: the batch is written as it is
     out           uint8[m]      has room for all of them from out_position on

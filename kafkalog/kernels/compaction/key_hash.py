@@ -1,17 +1,14 @@
-"""MD5 of the keys that wait for the offset map, LANES at a time.
+"""MD5 of the keys for the offset map, LANES at a time.
 
-Owns the padding of keys into blocks, the choice of the processor's widest code, and the table in
-which keys wait. Keys of any length: a group takes as many rounds as its longest key has blocks.
+Owns the padding of keys into blocks, the choice of the processor's widest code, the table of
+pending keys and the 64 steps of RFC 1321. Keys may have any length: a group takes as many rounds as
+its longest key has blocks. One key alone cannot use a whole processor, because each step waits for
+the one before, nor can one vector: a call advances two vectors of the processor's width.
 
-MD5 of many blocks side by side: one vector lane a key.
-
-Owns the 64 steps of RFC 1321 and nothing else; padding and block order are the caller's. A scratch
-array holds, for each lane, one 64-byte block and the state of four words, word by word:
+One vector lane a key. A scratch array holds, for each lane, one 64-byte block and the state of four
+words, word by word:
 
     word w of lane l is the 32-bit little-endian number at position + 4 * (LANES * w + l)
-
-One key alone cannot fill a processor, as each step waits for the one before; nor can one vector.
-A call takes two vectors of the processor's width and advances so many lanes.
 
 With NUMBA_DISABLE_JIT=1 the steps run lane by lane in plain Python with the same results.
 """
@@ -196,7 +193,7 @@ def _fill_block(
         store_u32le(scratch, target, load_u32le(source, position))
         position += 4
         target += ROW_BYTES
-    if 0 <= rest < 64:  # the byte behind the key lies in this block
+    if 0 <= rest < 64:  # the byte after the key lies in this block
         last = as_int(0x80) << (8 * (rest & 3))
         for index in range(rest & 3):
             last |= as_int(source[position + index]) << (8 * index)

@@ -1,12 +1,13 @@
 """The cleaner's hash map of keys: put the records of batches, look records up.
 
-Owns the slots of `cleaner/skimpy_offset_map.py` and the two bit rows beside them. Kafka's MD5 and
-Kafka's size of a slot (24 bytes), but not its probing: an entry lies where the upper half of
-`hash * slots` says, or in the next free slot behind it. Two keys with the same MD5 count as one.
+Owns the slots of `cleaner/skimpy_offset_map.py` and the two bit rows beside them. It has Kafka's
+MD5 and Kafka's size of a slot (24 bytes), but another probing: an entry is in the slot that the
+upper half of `hash * slots` gives, or in the next free one after it. Two keys with the same MD5
+count as one.
 
-Keys are taken from the batches, PENDING_MAX at a time, hashed side by side (`key_hash.py`) and only
-then looked for, so that the processor works on many slots at once instead of waiting for each.
-Records of compressed batches lie inflated in an array of their own.
+Keys are taken from the batches, PENDING_MAX at a time, hashed in parallel (`key_hash.py`) and only
+then looked up, so that the processor accesses many slots at once instead of waiting for each.
+Records of compressed batches are inflated in a separate array.
 
 Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`; log-lifecycle.md 12.3 and
 12.4.
@@ -74,7 +75,7 @@ class LookUpColumn(IntEnum):
 
 
 MAP_CELL_COUNT = len(MapCell) + RECORD_COLUMN_COUNT
-"""The cells of MapCell and behind them the fields of the record at hand."""
+"""The cells of MapCell and after them the fields of the current record."""
 
 
 class MapStatus(IntEnum):
@@ -143,7 +144,7 @@ def _find(slots: Int64s, low: int, high: int) -> int:
 
 @inlined
 def _set_bit(bits: Bytes, bit_row: int, offset: int, cells: Int64s) -> None:
-    """Mark an offset in one of the two bit rows, if it lies in their range."""
+    """Mark an offset in one of the two bit rows, if it is in their range."""
     bit = offset - cells[_BITS_FIRST]
     if 0 <= bit < cells[_BITS_COUNT]:
         bits[(bit >> 3) + bit_row * (len(bits) >> 1)] |= as_int(1) << (bit & 7)
@@ -205,7 +206,7 @@ def _flush(
     scratch: Bytes,
     cells: Int64s,
 ) -> bool:
-    """Hash and put the keys that wait, which lie in `keys`; False: the map became full."""
+    """Hash and put the pending keys of `keys`; False: the map became full."""
     hash_keys(keys, pending, count, scratch, cells[_LEVEL])
     return bool(_put_pending(table, start_offset, pending, count, slots, bits, cells) == count)
 
@@ -276,7 +277,7 @@ def _index_records(
 def _pend(
     pending: Int64Table, waiting: int, fields: Int64s, offset: int, row: int, record: int
 ) -> None:
-    """Let the key of the record at hand wait."""
+    """Let the key of the current record wait."""
     pending[waiting, _KEY_POSITION] = fields[_FIELD_KEY_POSITION]
     pending[waiting, _KEY_LENGTH] = fields[_FIELD_KEY_LENGTH]
     pending[waiting, _OFFSET] = offset
@@ -327,7 +328,7 @@ def index_batches(
     bits             uint8[2 b]   superseded offsets, then those without key or value; or empty
     pending, scratch int64[256, 7], uint8[SCRATCH_BYTES]: working memory; cells: `MapCell`
     A fault is -(16 * record index + fault) as in `record_scan`, in the batch of cells[ROW]. What
-    lies in front of it has been put.
+    lies before it has been put.
     """
     row, keys, is_inflated = first_row, source, False
     waiting = read = status = as_int(0)

@@ -1,20 +1,15 @@
-"""Write the batches that a cleaning keeps: whole ones as they are, others rebuilt.
+"""Write the batches that a cleaning retains: whole ones unchanged, others rebuilt.
 
-Owns which records of a batch stay once it is known which keys are superseded. Never hashes,
-inflates or compresses: `plan_batches` says which compressed batches have to be looked into, their
-records are inflated by the caller, and what is rebuilt of them is left to it to compress
-(`batch_packing.py`). What it is told and reports: `filter_orders.py`; the layout of a rebuilt
-batch: `batch_output.py`.
+Owns which records of a batch are retained once the superseded keys are known. Does not hash,
+inflate or compress: `plan_batches` decides which compressed batches must be read; the caller
+inflates their records and compresses the rebuilt ones (`batch_output.py`, which also owns the
+layout of a rebuilt batch).
 
-A batch whose offsets lie in the range of the bit rows (see `offset_map.py`) is not even parsed when
-the bits say that all or none of its records stay and none lacks a key or a value.
+A batch whose offsets are in the range of the bit rows (see `offset_map.py`) is not parsed when the
+bits say that all or none of its records are retained and none lacks a key or a value.
 
-Source: Kafka 4.1 `MemoryRecords.filterTo`, `MemoryRecordsBuilder`, `Cleaner.shouldRetainRecord`;
-log-lifecycle.md 12.6.
-
-The numbers that `record_filter.py` and its callers exchange: orders, cells, results.
-
-Source: Kafka 4.1 `MemoryRecords.RecordFilter`; log-lifecycle.md 12.6.
+Source: Kafka 4.1 `MemoryRecords.filterTo`, `MemoryRecords.RecordFilter`, `MemoryRecordsBuilder`,
+`Cleaner.shouldRetainRecord`; log-lifecycle.md 12.6.
 """
 
 from __future__ import annotations
@@ -125,7 +120,7 @@ def _select_records(
     kept: Int64Table,
     cells: Int64s,
 ) -> tuple[int, bool]:
-    """Rows of `kept` for the records that stay: (their number, or the fault; any without value).
+    """Rows of `kept` for the retained records: (their number, or the fault; any without value).
 
     What a row holds as TIMESTAMP_DELTA is then the timestamp itself.
     """
@@ -186,7 +181,7 @@ def _is_covered(table: Int64Table, row: int, cells: Int64s) -> bool:
 def _known_outcome(
     table: Int64Table, row: int, orders: Int64Table, bits: Bytes, cells: Int64s
 ) -> int:
-    """COPIED or GONE_UNREAD when bits or look-ups alone tell, else GONE: it must be read."""
+    """COPIED or GONE_UNREAD when bits or look-ups decide, else GONE: it must be read."""
     count = table[row, _RECORD_COUNT]
     if table[row, _ATTRIBUTES] & _CONTROL_BIT or count == 0:
         return as_int(_GONE)
@@ -210,7 +205,7 @@ def _select_known(
     """As `_select_records` for a batch whose every offset has a record with key and value.
 
     The bits know that, as pass 1 has read these records: those that go are stepped over by their
-    size, and of those that stay only the timestamp is read.
+    size, and of the retained ones only the timestamp is read.
     """
     stamp, base_timestamp = table[row, _MAX_TIMESTAMP], table[row, _BASE_TIMESTAMP]
     has_own_stamp = table[row, _ATTRIBUTES] & _LOG_APPEND_TIME_BIT == 0
@@ -260,7 +255,7 @@ def _decide(
     has_tombstone: bool,
     cells: Int64s,
 ) -> tuple[int, int]:
-    """Delete horizon (below 0: none) and outcome, when `used` records were selected to stay."""
+    """Delete horizon (below 0: none) and outcome, when `used` records are retained."""
     if used == 0:
         is_emptied = outcome == _GONE and orders[row, _RETENTION] == _RETAIN_EMPTY
         return as_int(_NO_HORIZON), as_int(_EMPTIED if is_emptied else outcome)
@@ -276,9 +271,9 @@ def _decide(
 def _is_damaged(
     source: Bytes, table: Int64Table, row: int, orders: Int64Table, outcome: int, level: int
 ) -> bool:
-    """Whether a batch that changes or goes lacks the CRC that it declares.
+    """Whether a batch that is changed or removed has a wrong CRC.
 
-    Pass 1 has checked what goes by the bits.
+    Pass 1 has checked the batches that the bits remove.
     """
     went_by_bits = outcome == _GONE_UNREAD and orders[row, _BY_LOOK_UP] < 0
     if outcome == _COPIED or went_by_bits or table[row, _CRC_STATE] != 0:
@@ -348,7 +343,7 @@ def _write_batch(
 def _count_gone(
     table: Int64Table, row: int, orders: Int64Table, outcome: int, cells: Int64s
 ) -> None:
-    """Add up what the records themselves did not tell."""
+    """Count the removed records that were not read."""
     count = table[row, _RECORD_COUNT]
     if orders[row, _RETENTION] != _DELETE:
         cells[_READ] += count
@@ -434,12 +429,12 @@ def filter_batches(
     source       uint8[n]      the batches
     table        int64[r, 14]  their rows; see `BatchColumn`
     inflated     uint8[i]      the records of batches with the order INFLATES
-    plain        int64[r, 14]  `table`, but those lie as it says in `inflated`; CRC_STATE VALID
+    plain        int64[r, 14]  `table`, with positions of `inflated` for those; CRC_STATE VALID
     orders       int64[r, 7]   `OrderColumn`
     flags        uint8[f]      records that `look_up_batches` found superseded
     bits         uint8[2 b]    the bit rows of the map; b may be 0
     kept         int64[k, 11]  working memory; k: the largest record count
-    out          uint8[m]      batches that stay, from OUT_POSITION on
+    out          uint8[m]      retained batches, from OUT_POSITION on
     out_table    int64[q, 14]  their rows; q >= OUT_ROWS + r
     outcomes     int64[r]      `BatchOutcome`
     cells        int64[20]     `FilterCell`
@@ -466,12 +461,12 @@ def filter_batches(
 
 
 class OrderColumn(IntEnum):
-    """What is to be done with each batch."""
+    """The order for each batch."""
 
     RETENTION = 0
     """`Retention`."""
     DISCARDS = 1
-    """1: all of its records go (aborted data, a marker that may go)."""
+    """1: all of its records are removed (aborted data, an expired marker)."""
     MARKS_EMPTY_TRANSACTION = 2
     """1: a marker whose transaction has no data left: it needs a delete horizon."""
     FLAGS_START = 3
@@ -481,7 +476,7 @@ class OrderColumn(IntEnum):
     NEEDS_LOOK_UP = 5
     """1: its records are matched with the map, and the bit rows do not know them all."""
     INFLATES = 6
-    """1: it is compressed, and only its records tell what becomes of it."""
+    """1: it is compressed, and its records decide what is retained."""
 
 
 ORDER_COLUMN_COUNT = len(OrderColumn)
@@ -491,33 +486,33 @@ class Retention(IntEnum):
     """Kafka's BatchRetention."""
 
     DELETE = 0
-    """The batch goes, unread."""
+    """The batch is removed without reading it."""
     DELETE_EMPTY = 1
-    """It goes when no record stays."""
+    """It is removed when no record is retained."""
     RETAIN_EMPTY = 2
-    """Without records its header stays."""
+    """Without records its header is retained."""
 
 
 class TombstoneRule(IntEnum):
-    """What becomes of records without value."""
+    """When records without value are removed."""
 
     PER_BATCH = 0
-    """They stay until the delete horizon of their batch, which the first cleaning sets."""
+    """After the delete horizon of their batch, which the first cleaning sets."""
     KEEP = 1
-    """They stay; horizons are neither set nor read (`log.cleaner.tombstone.horizon=segment`)."""
+    """Never; horizons are neither set nor read (`log.cleaner.tombstone.horizon=segment`)."""
     DROP = 2
-    """They go; horizons are neither set nor read."""
+    """Always; horizons are neither set nor read."""
 
 
 class FilterCell(IntEnum):
-    """What `filter_batches` is told and reports, behind the cells of `OutCell`; counts add up."""
+    """Arguments and results of `filter_batches`, after the cells of `OutCell`; counts add up."""
 
     LATEST_OFFSET = 3
-    """In: records above it stay."""
+    """In: records above it are retained."""
     BITS_FIRST = 4
     """In: first offset of the bit rows."""
     BITS_END = 5
-    """In: behind the last offset that the bit rows know; BITS_FIRST when there are none."""
+    """In: after the last offset that the bit rows know; BITS_FIRST when there are none."""
     NOW_MS = 6
     NEW_HORIZON_MS = 7
     TOMBSTONE_RULE = 8
@@ -553,11 +548,11 @@ class FilterStatus(IntEnum):
     OUT_FULL = 1
     """`out` is too short."""
     BAD_CRC = 2
-    """The row's batch would change or go, and is damaged."""
+    """The row's batch would be changed or removed, and is damaged."""
 
 
 class BatchOutcome(IntEnum):
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     GONE_UNREAD = 0
     """All its records are superseded, as bits or look-ups say."""

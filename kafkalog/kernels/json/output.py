@@ -1,9 +1,7 @@
-"""JSON text on its way out: numbers, base64, strings with their escapes. For several kernel files.
+"""JSON text: numbers, base64, escaped strings; and the state of a page of records as text.
 
-Writers write into room that their caller has measured; what they read is bounded by the span that
-they are given. `cache.py` counts this file into the digest of each module that imports it.
-
-Names of the state of a page of records as text, for the kernels of `json_records.py`.
+For several kernel files: `cache.py` covers this file by the digest of each module that imports it.
+Writers write into space that their caller has measured, and read within the span that they get.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 @inlined
 def put(out: Bytes, position: int, text: Bytes) -> int:
-    """Copy a fixed text; position behind it."""
+    """Copy a fixed text; position after it."""
     for index in range(len(text)):
         out[position + index] = text[index]
     return position + len(text)
@@ -38,7 +36,7 @@ def put(out: Bytes, position: int, text: Bytes) -> int:
 
 @inlined
 def put_number(out: Bytes, position: int, number: int) -> int:
-    """Write a decimal number; position behind it."""
+    """Write a decimal number; position after it."""
     if number < 0:
         out[position] = 45
         position += 1
@@ -60,7 +58,7 @@ def put_number(out: Bytes, position: int, number: int) -> int:
 
 @inlined
 def put_base64(source: Bytes, start: int, length: int, out: Bytes, position: int) -> int:
-    """Write a quoted base64 string with padding; position behind it."""
+    """Write a quoted base64 string with padding; position after it."""
     out[position] = 34
     position += 1
     end = start + length
@@ -89,7 +87,7 @@ def put_base64(source: Bytes, start: int, length: int, out: Bytes, position: int
 
 @inlined
 def _put_escape(byte: int, out: Bytes, position: int) -> int:
-    """Write the escape of a quote, a backslash or a control character; position behind it."""
+    """Write the escape of a quote, a backslash or a control character; position after it."""
     out[position] = 92
     letter = 0
     if byte == 34 or byte == 92:
@@ -119,7 +117,7 @@ def _put_escape(byte: int, out: Bytes, position: int) -> int:
 def put_string(
     source: Bytes, start: int, length: int, out: Bytes, position: int, replace: bool
 ) -> int:
-    """Write UTF-8 as a JSON string; position behind it, -1 when ill-formed and not replaced."""
+    """Write UTF-8 as a JSON string; position after it, -1 when ill-formed and not replaced."""
     out[position] = 34
     position += 1
     end = start + length
@@ -174,15 +172,15 @@ class PageStatus(enum.IntEnum):
 
 
 class PageText(enum.IntEnum):
-    """The fixed texts of a record, in the order in which they stand; any may be empty."""
+    """The fixed texts of a record in their order; any may be empty."""
 
     BETWEEN = 0  # before each record but the first
-    OPENING = 1  # the key behind it
+    OPENING = 1  # the key after it
     BEFORE_VALUE = 2
     BEFORE_OFFSET = 3
     BEFORE_TIMESTAMP = 4
     BEFORE_HEADERS = 5  # only where there are some, which a bracket closes
-    CLOSING = 6  # with Shown.ID the offset behind it
+    CLOSING = 6  # with Shown.ID the offset after it
     LAST = 7
 
 
@@ -194,7 +192,7 @@ class Shown(enum.IntFlag):
     OFFSET = 4
     TIMESTAMP = 8
     HEADERS = 16
-    ID = 32  # the offset once more, behind CLOSING
+    ID = 32  # the offset once more, after CLOSING
 
 
 class PageCell(enum.IntEnum):
@@ -219,7 +217,7 @@ class PageCell(enum.IntEnum):
     OUT_POSITION = 16
     PAYLOAD_BYTES = 17
     COUNT = 18
-    NEXT_OFFSET = 19  # behind the last record written or skipped
+    NEXT_OFFSET = 19  # after the last record written or skipped
     SPANS = 20  # json format: rows of spans in use
     FAILED_OFFSET = 21
     FAILED_IS_VALUE = 22
@@ -230,7 +228,7 @@ class PageCell(enum.IntEnum):
 _ROW_CELLS = 9
 FIRST_ROW_CELL = PageCell.TEXT_STARTS + len(PageText) + 1
 PAGE_CELL_COUNT = FIRST_ROW_CELL + _ROW_CELLS
-"""The cells of PageCell and behind them the fields of the record at hand."""
+"""The cells of PageCell and after them the fields of the current record."""
 
 SPAN_BYTES = 32
 """Output bytes for each row of spans: most records have two in more than 64 bytes of text."""
@@ -238,4 +236,4 @@ SPAN_BYTES = 32
 SPAN_COLUMN_COUNT = 4
 
 TEXT_PADDING = 8
-"""Bytes behind the fixed texts, which are copied eight at a time."""
+"""Bytes after the fixed texts, which are copied eight at a time."""

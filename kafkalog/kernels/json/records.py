@@ -1,15 +1,14 @@
 """Write fetched records and produce receipts as JSON text.
 
-Owns the walk over the records of batches, the choice of those that belong on the page and the order
-of a record's members (http-api.md 3.3, 3.6); what stands between them are texts of the caller's, so
-that an array, lines and the events of a stream are one kernel. Never checks stored JSON: the spans
-of what it copied go to `json_text.check_values`. Batches were checked when they were stored, yet
-every read is bounded. Any thread.
+Owns the walk over the records of batches, the choice of the records of a page and the order of a
+record's members (http-api.md 3.3, 3.6). The text between members is the caller's, so that an array,
+lines and the events of a stream share one kernel. Does not check stored JSON: `scan.check_values`
+does, by the spans of what was copied. Batches were checked when they were stored, yet every read is
+bounded. Any thread.
 
-A page is written in turns: `write_batches` and `write_records` stop when the output must grow or a
-chunk is full; the caller calls again with the same state.
-
-Why a JSON text is refused, for the kernels of `json_text.py` and their callers.
+A page is written in steps: `write_batches` and `write_records` stop when the output must grow or a
+chunk is full; the caller calls again with the same state. `JsonFault` says why a JSON text is
+refused.
 """
 
 from __future__ import annotations
@@ -141,17 +140,17 @@ def _read_record(buffer: Bytes, start: int, limit: int, row: Int64s) -> bool:
 
 @inlined
 def _put_text(out: Bytes, position: int, texts: Bytes, part: int, state: Int64s) -> int:
-    """Copy one of the fixed texts; position behind it."""
+    """Copy one of the fixed texts; position after it."""
     start = state[_TEXT_STARTS + part]
     length: int = state[_TEXT_STARTS + part + 1] - start
-    for index in range(0, length, 8):  # up to seven bytes too many: both have room behind
+    for index in range(0, length, 8):  # up to seven bytes too many: both have room after
         store_u64le(out, position + index, load_u64le(texts, start + index))
     return position + length
 
 
 @inlined
 def _put_headers(source: Bytes, row: Int64s, out: Bytes, position: int) -> int:
-    """Write the headers and a bracket; position behind it, -1 when they break their format."""
+    """Write the headers and a bracket; position after it, -1 when they break their format."""
     at, end = row[_HEADERS_AT], row[_RECORD_END]
     for index in range(row[_HEADER_COUNT]):
         if index > 0:
@@ -188,7 +187,7 @@ def _put_json(
     spans: Int64Table,
     state: Int64s,
 ) -> int:
-    """Copy stored JSON and note where it lies; position behind it.
+    """Copy stored JSON and note its span; position after it.
 
     In lines a line end becomes a tab: white space between tokens too, and inside a string as
     forbidden as the line end was, so that the check judges what was stored.
@@ -219,7 +218,7 @@ def _put_payload(
     spans: Int64Table,
     state: Int64s,
 ) -> int:
-    """Write a key or a value in its format; position behind it, -1 when not text."""
+    """Write a key or a value in its format; position after it, -1 when not text."""
     start = row[_VALUE_AT] if is_value else row[_KEY_AT]
     length: int = row[_VALUE_SIZE] if is_value else row[_KEY_SIZE]
     embedded = state[_VALUE_FORMAT] if is_value else state[_KEY_FORMAT]
@@ -345,7 +344,7 @@ def write_records(
 ) -> int:
     """Write the records of one batch from `state` on; return a `PageStatus`.
 
-    records  uint8[n]      the inflated bytes behind the batch header
+    records  uint8[n]      the inflated bytes after the batch header
     texts    uint8[]       every `PageText` as TEXT_STARTS says, and TEXT_PADDING bytes
     out      uint8[m]      output, written from OUT_POSITION on
     spans    int64[k, 4]   json format: start and end in out, offset, is value
@@ -377,7 +376,7 @@ def write_batches(
 ) -> int:
     """Write the plain batches from BATCH_POSITION on; return a `PageStatus`.
 
-    batches  uint8[n]   whole batches, maybe a part of one behind them; the rest as `write_records`
+    batches  uint8[n]   whole batches, maybe a part of one after them; the rest as `write_records`
     OTHER_BATCH: the one at BATCH_POSITION is compressed, transactional, control or malformed; the
     caller deals with it and moves BATCH_POSITION. BATCH_DONE: no whole batch is left.
     """
@@ -410,7 +409,7 @@ def write_receipts(partitions: Int64s, offsets: Int64s, out: Bytes, position: in
     """Write one receipt per record, parted by commas, from position on; return where they end.
 
     partitions, offsets  int64[n]
-    out                  uint8[]    at least n * RECEIPT_BYTES_MAX bytes behind position
+    out                  uint8[]    at least n * RECEIPT_BYTES_MAX bytes after position
     """
     for index in range(len(offsets)):
         if index > 0:

@@ -1,8 +1,8 @@
 """Strict JSON (RFC 8259) over bytes: one value of a record, or the text of a request body.
 
-Owns the grammar, UTF-8, the limits on depth and on digits, and the duplicate-key check. Never makes
-a Python object of what it reads. Hostile input: every read is bounded, depth is a table, time is
-linear in the text because an object may hold at most KEYS_MAX keys. Any thread.
+Owns the grammar, UTF-8, the limits on depth and on digits, and the check for duplicate keys.
+Creates no Python objects. Input is hostile: every read is bounded, depth is a table, and the time
+is linear in the text because an object may have at most KEYS_MAX keys. Any thread.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _BYTE_ORDER_MARK = int(JsonFault.BYTE_ORDER_MARK)
 _TOO_MANY_KEYS = int(JsonFault.TOO_MANY_KEYS)
 _CONTROL_CHARACTER = int(JsonFault.CONTROL_CHARACTER)
 
-# Rows of the working table: one per open container by depth, behind them the seen keys (those of
-# one object lie together, inner objects behind). Columns of a seen key, then of a container.
+# Rows of the working table: one per open container by depth, after them the seen keys (those of
+# one object are adjacent, inner objects follow). Columns of a seen key, then of a container.
 _KEY_HASH, _KEY_START, _KEY_END = 0, 1, 2
 _IS_OBJECT, _FIRST_KEY, _IS_RECORDS = 0, 1, 2
 # Cells of the state. Containers from PAYLOAD_DEPTH on belong to a record's key or value.
@@ -80,7 +80,7 @@ def _skip_space(text: Bytes, position: int, end: int) -> int:
 
 @inlined
 def _is_at(text: Bytes, position: int, end: int, word: Bytes) -> bool:
-    """Whether the word stands at position."""
+    """Whether the word is at position."""
     if len(word) > end - position:
         return False
     for index in range(len(word)):
@@ -129,7 +129,7 @@ def _hex4(text: Bytes, position: int, end: int) -> int:
 
 @inlined
 def _skip_escape(text: Bytes, position: int, end: int, strict: bool) -> int:
-    """Position behind the escape whose backslash is at position, or minus the fault."""
+    """Position after the escape whose backslash is at position, or minus the fault."""
     if position + 1 >= end:
         return -_SYNTAX
     byte = text[position + 1]
@@ -173,7 +173,7 @@ def _skip_plain(text: Bytes, position: int, end: int) -> int:
 
 @inlined
 def _skip_string(text: Bytes, position: int, end: int, strict: bool, state: Int64s) -> int:
-    """Position behind the string whose opening quote is at position, or minus the fault."""
+    """Position after the string whose opening quote is at position, or minus the fault."""
     position += 1
     while True:
         position = _skip_plain(text, position, end)
@@ -207,7 +207,7 @@ def _skip_digits(text: Bytes, position: int, end: int) -> int:
 
 @inlined
 def _skip_number(text: Bytes, start: int, end: int, strict: bool, state: Int64s) -> int:
-    """Position behind the number at start, or minus the fault."""
+    """Position after the number at start, or minus the fault."""
     position = start
     state[_AT] = start
     if text[position] == 45:
@@ -236,7 +236,7 @@ def _skip_number(text: Bytes, start: int, end: int, strict: bool, state: Int64s)
 
 @inlined
 def _skip_scalar(text: Bytes, position: int, end: int, strict: bool, state: Int64s) -> int:
-    """Position behind the string, number or word at position (< end), or minus the fault."""
+    """Position after the string, number or word at position (< end), or minus the fault."""
     byte = text[position]
     if byte == 34:
         return _skip_string(text, position, end, strict, state)
@@ -344,7 +344,7 @@ def _read_key(
     work: Int64Table,
     state: Int64s,
 ) -> int:
-    """Position of the member's value behind the key at position, or minus the fault."""
+    """Position of the member's value after the key at position, or minus the fault."""
     state[_AT] = position
     if position >= end or text[position] != 34:
         return -_SYNTAX
@@ -377,7 +377,7 @@ def _read_key(
 def _open_container(
     text: Bytes, position: int, depth_max: int, work: Int64Table, state: Int64s
 ) -> int:
-    """Push the bracket at position; the position behind it, or minus the fault."""
+    """Push the bracket at position; the position after it, or minus the fault."""
     if state[_DEPTH] >= depth_max:
         return -_TOO_DEEP
     depth = state[_DEPTH] + 1
@@ -445,7 +445,7 @@ def _walk(
         state[_AT] = position
         if state[_DEPTH] == 0:
             return 0 if position == end else -_SYNTAX
-        if not opened or state[_DEPTH] < depth:  # a whole value lies behind us
+        if not opened or state[_DEPTH] < depth:  # a whole value has ended
             if position >= end or text[position] != 44:
                 return -_SYNTAX
             position = _skip_space(text, position + 1, end)
@@ -498,3 +498,9 @@ def check_values(
         if _walk(text, start, end, limit, False, work, state) < 0:
             return index
     return -1
+
+
+def walk_memory(text_bytes: int) -> tuple[Int64Table, Int64s]:
+    """(work, state) of a check of a text of this size; rows that are not used cost nothing."""
+    work = np.empty((work_rows(text_bytes), WORK_COLUMN_COUNT), np.int64)
+    return work, np.empty(STATE_CELL_COUNT, np.int64)

@@ -1,4 +1,4 @@
-"""Where the characters of a UTF-8 text end, for the kernels that write or replace them."""
+"""The ends of the characters of a UTF-8 text, for the kernels that write or replace them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Spread the records of batches over Arrow's columns: ends and bytes, one call per chunk.
+"""Write the records of batches into Arrow's columns: ends and bytes, one call per chunk.
 
-Owns the layout of variable-length columns (int32 ends, the bytes of all rows back to back, one
-byte a row for "not null"), the bounds of an answer and the end of a chunk. Knows nothing of
-pyarrow or of batch headers: the caller names where records lie and what their batch says of them.
-Batches were checked when they were stored, yet every read is bounded. Any thread.
+Owns the layout of variable-length columns (int32 ends, the bytes of all rows in sequence, one byte
+a row for "not null"), the bounds of an answer and the end of a chunk. Knows neither pyarrow nor
+batch headers: the caller gives the positions of records and the facts of their batch. Batches were
+checked when they were stored, yet every read is bounded. Any thread.
 
-Header names are text in Arrow: what is no UTF-8 becomes U+FFFD, as in the JSON formats.
+Header names are text in Arrow: invalid UTF-8 becomes U+FFFD, as in the JSON formats.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SourceColumn(enum.IntEnum):
     END = 1  # of the last one
     RECORD_COUNT = 2
     BASE_OFFSET = 3
-    NEXT_OFFSET = 4  # behind the batch
+    NEXT_OFFSET = 4  # after the batch
     BASE_TIMESTAMP = 5
     APPEND_TIMESTAMP = 6  # every record's, when IS_APPEND_TIME
     IS_APPEND_TIME = 7
@@ -54,9 +54,9 @@ class FillStatus(enum.IntEnum):
 
     SOURCE_DONE = 0  # every record below END_OFFSET is in
     CHUNK_FULL = 1  # take the rows, empty the columns, call again; no rows: see DATA_BYTES_NEEDED
-    UNTIL_TIMESTAMP = 2  # the record at hand ends its partition
-    ANSWER_FULL = 3  # the record at hand would pass MAX_RECORDS or MAX_BYTES
-    BAD_RECORD = 4  # the record at hand breaks its format
+    UNTIL_TIMESTAMP = 2  # the current record ends its partition
+    ANSWER_FULL = 3  # the current record would pass MAX_RECORDS or MAX_BYTES
+    BAD_RECORD = 4  # the current record breaks its format
 
 
 class FillCell(enum.IntEnum):
@@ -68,13 +68,13 @@ class FillCell(enum.IntEnum):
     UNTIL_TIMESTAMP = 2
     MAX_RECORDS = 3  # of the answer
     MAX_BYTES = 4  # of its keys and values; its first record is always written
-    CHUNK_BYTES = 5  # a chunk ends behind the record that takes it there
+    CHUNK_BYTES = 5  # a chunk ends after the record that takes it there
     LEFT_OUT = 6  # sum of OmittedColumn
-    # where the next record lies
+    # position of the next record
     BATCH = 7  # row of the sources
     RECORDS_LEFT = 8  # of that batch; -1: it was not begun
     POSITION = 9
-    NEXT_OFFSET = 10  # behind all that was written or skipped
+    NEXT_OFFSET = 10  # after all that was written or skipped
     # of the answer
     COUNT = 11
     PAYLOAD_BYTES = 12
@@ -86,11 +86,11 @@ class FillCell(enum.IntEnum):
     NAME_BYTES = 17
     HEADER_VALUE_BYTES = 18
     HEADER_SOURCE_BYTES = 19  # as the headers are encoded in the records
-    DATA_BYTES_NEEDED = 20  # what a row of `data` must hold for the record at hand
+    DATA_BYTES_NEEDED = 20  # what a row of `data` must hold for the current record
 
 
 class OmittedColumn(enum.IntEnum):
-    """Columns that nobody asked for: every row of them is null."""
+    """Columns that were not requested: every row of them is null."""
 
     KEY = 1
     VALUE = 2
@@ -105,7 +105,7 @@ class NumberRow(enum.IntEnum):
 
 
 class RecordRow(enum.IntEnum):
-    """Rows of `records`, int32. Of an ends row the first cell is 0, a record's end one behind."""
+    """Rows of `records`, int32. Of an ends row the first cell is 0, a record's end one after."""
 
     KEY_END = 0
     VALUE_END = 1
@@ -141,13 +141,13 @@ class DataRow(enum.IntEnum):
 SOURCE_COLUMN_COUNT = len(SourceColumn)
 _FIRST_ROW_CELL = len(FillCell)
 FILL_CELL_COUNT = _FIRST_ROW_CELL + RECORD_COLUMN_COUNT
-"""The cells of FillCell and behind them the fields of the record at hand."""
+"""The cells of FillCell and after them the fields of the current record."""
 
 HEADER_BYTES_MIN = 2
 """A header takes at least this in a record: a bound of how many there are."""
 
 NAME_GROWTH = 3
-"""The bytes of U+FFFD, which may stand for one byte of a name."""
+"""The bytes of U+FFFD, which may replace one byte of a name."""
 
 I32_TABLE_OUT = types.Array(types.int32, 2, "C")
 BYTES_TABLE_OUT = types.Array(types.uint8, 2, "C")
@@ -181,7 +181,7 @@ _RECORD_END = int(RecordColumn.RECORD_END)
 
 @inlined
 def _put_name(source: Bytes, position: int, length: int, names: Bytes, at: int) -> int:
-    """Copy a header's name as UTF-8, ill-formed bytes replaced; position behind it."""
+    """Copy a header's name as UTF-8, ill-formed bytes replaced; position after it."""
     end = position + length
     while position < end:
         byte = source[position]
@@ -212,7 +212,7 @@ def _put_headers(
     data: ByteTable,
     state: Int64s,
 ) -> None:
-    """Append the headers of the record at hand, whose spans `read_record` has checked."""
+    """Append the headers of the current record, whose spans `read_record` has checked."""
     at, end = row[_HEADERS_POSITION], row[_RECORD_END]
     names, values = data[_NAME], data[_HEADER_VALUE]
     header = state[_HEADERS]
@@ -236,7 +236,7 @@ def _put_headers(
 
 @inlined
 def _omit(row: Int64s, left_out: int) -> None:
-    """Make null of the record at hand what nobody asked for."""
+    """Set the fields of the current record that were not requested to null."""
     if left_out & _NO_KEY:
         row[_KEY_LENGTH] = -1
     if left_out & _NO_VALUE:
@@ -248,7 +248,7 @@ def _omit(row: Int64s, left_out: int) -> None:
 
 @inlined
 def _fits(row: Int64s, room: int, state: Int64s) -> bool:
-    """Whether each row of data, of this length, has room for its part of the record at hand."""
+    """Whether each row of data, of this length, has room for its part of the current record."""
     header_bytes: int = NAME_GROWTH * (row[_RECORD_END] - row[_HEADERS_POSITION])
     state[_NEEDED] = max(max(row[_KEY_LENGTH], row[_VALUE_LENGTH]), header_bytes)
     if row[_KEY_LENGTH] > room - state[_KEY_BYTES]:
@@ -269,7 +269,7 @@ def _put_record(
     data: ByteTable,
     state: Int64s,
 ) -> None:
-    """Append key, value and headers of the record at hand, and count it."""
+    """Append key, value and headers of the current record, and count it."""
     at = state[_ROWS]
     length = row[_KEY_LENGTH]
     present[_KEY_PRESENT, at] = 1 if length >= 0 else 0
@@ -293,7 +293,7 @@ def _put_record(
 
 @inlined
 def _stop_before(payload: int, timestamp: int, state: Int64s) -> int:
-    """The bound that keeps the record at hand out of the answer, 0 without one."""
+    """The bound that keeps the current record out of the answer, 0 without one."""
     if timestamp >= state[_UNTIL_TIMESTAMP]:
         return _UNTIL
     if state[_COUNT] >= state[_MAX_RECORDS]:

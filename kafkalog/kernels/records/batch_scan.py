@@ -1,8 +1,8 @@
-"""Walk the batches of a chunk: one table row per whole batch, CRC of small batches included.
+"""Walk the batches of a chunk: one table row per whole batch, with the CRC of small batches.
 
 Layout: `format/records/record_batch.py`; rules: log-format.md 1.5 (Kafka 4.1 FileLogInputStream).
-Batches of at least INLINE_CRC_MAX bytes leave with CRC_STATE unchecked: the processor's CRC
-instruction, which the C package `crc32c` uses and generic code may not, wins from there on.
+Batches of at least INLINE_CRC_MAX bytes keep the CRC_STATE UNCHECKED: from that size on the C
+package `crc32c`, which uses the processor's CRC instruction, is faster.
 """
 
 from __future__ import annotations
@@ -59,32 +59,32 @@ class ScanStop(IntEnum):
     """Why a walk ended."""
 
     END = 0
-    """At most 17 bytes were left: nothing, or a tail that Kafka ignores quietly."""
+    """At most 17 bytes were left: nothing, or a tail that Kafka ignores."""
     PARTIAL = 1
     """The next batch reaches beyond the chunk."""
     BAD_SIZE = 2
     """The declared length is below 14: zeros, or no batch at all."""
     LEGACY = 3
-    """A message set of magic 0 or 1, which we do not serve."""
+    """A message set of magic 0 or 1, which is not supported."""
     BAD_MAGIC = 4
-    """The magic is none that Kafka ever wrote."""
+    """Kafka has never written this magic."""
     SHORT_BATCH = 5
     """A v2 batch of fewer than 61 bytes."""
     BAD_CRC = 6
-    """The bytes differ from those the CRC was made of."""
+    """The CRC is wrong."""
     BAD_OFFSET = 7
-    """The offsets do not lie between those of the neighbours. `scan_batches` does not look."""
+    """The offsets are not between those of the neighbours; `scan_batches` does not check this."""
 
 
 class ChoiceCell(IntEnum):
-    """What `choose_batches` reports, and what it is told. Positions are bytes in the chunk."""
+    """Arguments and results of `choose_batches`. Positions are bytes in the chunk."""
 
     STOP = 0
     """ScanStop; END also when the answer is full."""
     START = 1
     """Of the first batch that reaches the offset; -1: there is none before END_POSITION."""
     END_POSITION = 2
-    """Behind the last batch chosen; without any, where the walk ended, also behind the chunk."""
+    """After the last batch chosen; without any, where the walk ended, also after the chunk."""
     FIRST_BASE_OFFSET = 3
     FIRST_LAST_OFFSET = 4
     FIRST_SIZE = 5
@@ -93,13 +93,13 @@ class ChoiceCell(IntEnum):
     """Of the last batch chosen."""
     LARGE_COUNT = 7
     PREVIOUS_LAST_OFFSET = 8
-    """In: the last offset before the chunk. Out: the last offset in front of START."""
+    """In: the last offset before the chunk. Out: the last offset before START."""
     FLOOR_OFFSET = 9
     """In: the last offset of the chunk's first batch as an index has it; -1: not known."""
     PREVIOUS_POSITION = 10
     """Of the batch walked over last; -1: none was."""
     IS_SEGMENT_END = 11
-    """In: 1 when the segment holds nothing behind the chunk."""
+    """In: 1 when the segment holds nothing after the chunk."""
 
 
 class LargeColumn(IntEnum):
@@ -116,7 +116,7 @@ COLUMN_COUNT = len(BatchColumn)
 CHOICE_CELL_COUNT = len(ChoiceCell)
 LARGE_COLUMN_COUNT = len(LargeColumn)
 
-# numba freezes plain integers best; the enums above are for everybody else.
+# Kernels use plain integers, which numba freezes best; all other code uses the enums above.
 _POSITION, _SIZE, _BASE_OFFSET, _LAST_OFFSET, _LEADER_EPOCH = 0, 1, 2, 3, 4
 _MAGIC, _CRC_STATE, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP = 5, 6, 7, 8, 9
 _PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE, _RECORD_COUNT = 10, 11, 12, 13
@@ -169,7 +169,7 @@ def scan_batches(
     chunk  uint8[n]              segment bytes as on disk; 0 <= start <= end <= n
     table  int64[m, 14]          see BatchColumn; when it is too short the walk ends as PARTIAL
     stop   int64[3]              out: ScanStop, position where the walk ended, rows left UNCHECKED
-    With check_crc a small batch with a wrong CRC ends the walk; large ones stay UNCHECKED.
+    With check_crc a small batch with a wrong CRC ends the walk; large ones are left UNCHECKED.
     """
     position, row, unchecked = start, 0, 0
     reason = _END
@@ -216,11 +216,11 @@ def scan_batches(
 def _is_in_order(
     base_offset: int, last_offset: int, previous_last: int, end_offset: int, follower_base: int
 ) -> bool:
-    """Whether a batch may lie where it does: the rule of which batches are in order.
+    """Whether a batch is in order.
 
-    It begins behind the last offset before it, ends before end_offset (what comes behind the
+    It begins after the last offset before it, ends before end_offset (what comes after the
     segment) and, if follower_base >= 0, before the batch that follows. When it is only these two
-    that contradict each other, the one that leaves no gap behind its predecessor is believed.
+    that contradict each other, the one that leaves no gap after its predecessor is believed.
     """
     if base_offset <= previous_last or last_offset < base_offset or last_offset >= end_offset:
         return False
@@ -234,8 +234,8 @@ def first_disorder(
     """The first row of `table` that is out of order, -1 without one.
 
     table          int64[n, 14]  see BatchColumn
-    follower_base  base offset of the batch behind the last row; -1: not known
-    Without looks_ahead a row is not held against the one behind it.
+    follower_base  base offset of the batch after the last row; -1: not known
+    Without looks_ahead a row is not held against the one after it.
     """
     rows = table.shape[0]
     for row in range(rows):
@@ -335,7 +335,7 @@ def choose_batches(
     Returns how many are chosen: whole ones with base offsets below max_offset, max_bytes together
     unless the first alone is larger. A wrong CRC of a small one, or one out of order, ends
     the choice before it. Those below start_offset are walked over by their headers alone. The first
-    one, and one behind a gap, counts as partial until the header behind it can be read.
+    one, and one after a gap, counts as partial until the header after it can be read.
     """
     end, position, count, large_count = chunk.shape[0], 0, 0, 0
     previous_last = choice[_PREVIOUS_LAST]

@@ -1,15 +1,11 @@
-"""Write the records of a v2 batch from columns: one call per batch.
+"""Write the records of a v2 batch from columns, one call per batch; and the partition of each key.
 
-Owns the encoding of records and record headers (log-format.md 1.2). Never writes a batch header.
-Offset deltas are 0, 1, 2... in the order of the selection. Inputs are our own columns, not hostile
-bytes; the caller sizes the output by `measure_records`. Any thread.
-Source: Kafka 4.1 `DefaultRecord.writeTo`.
-
-The partition of each key as Kafka's clients choose it.
-
-Owns murmur2 with Java's seed and the step from hash to partition. Null keys get -1: where they go
-is the caller's policy (sticky per request). Any thread.
-Source: Kafka 4.1 `Utils.murmur2`, `BuiltInPartitioner.partitionForKey`.
+Owns the encoding of records and record headers (log-format.md 1.2), murmur2 with Java's seed, and
+the step from a hash to a partition. Writes no batch header. Offset deltas are 0, 1, 2... in the
+order of the selection. The input is trusted: columns of kafkalog itself, in an output that the
+caller sizes by `measure_records`. A null key has the partition -1: the caller chooses one. Any
+thread. Source: Kafka 4.1 `DefaultRecord.writeTo`, `Utils.murmur2`,
+`BuiltInPartitioner.partitionForKey`.
 """
 
 from __future__ import annotations
@@ -75,7 +71,7 @@ _NULL_KEYS = int(BuildFact.NULL_KEYS)
 
 @inlined
 def _body_size(row: Int64s, timestamp_delta: int, offset_delta: int) -> int:
-    """Bytes of one record behind its size varint."""
+    """Bytes of one record after its size varint."""
     size: int = 1 + size_of_zigzag(timestamp_delta) + size_of_zigzag(offset_delta)
     size += size_of_zigzag(row[_KEY_LENGTH]) + max(row[_KEY_LENGTH], 0)
     size += size_of_zigzag(row[_VALUE_LENGTH]) + max(row[_VALUE_LENGTH], 0)
@@ -85,7 +81,7 @@ def _body_size(row: Int64s, timestamp_delta: int, offset_delta: int) -> int:
 
 @kernel(I64(I64_TABLE_OUT), keeps_gil=True)
 def place_records(table: Int64Table) -> int:
-    """Fill the position columns from the length columns: fields lie back to back in their blobs.
+    """Fill the position columns from the length columns: fields are adjacent in their blobs.
 
     table  int64[n, 8]   `BuildColumn`; returns n
     """
@@ -136,12 +132,12 @@ def build_records(
     out: Bytes,
     position: int,
 ) -> int:
-    """Write the selected records into `out[position:]`; return the position behind them.
+    """Write the selected records into `out[position:]`; return the position after them.
 
     keys, values, headers  uint8[]       blobs that the table points into
     table                  int64[n, 8]   `BuildColumn`
     selection              int64[m]      rows of the table, in the order of their offsets
-    out                    uint8[]       holds at least `measure_records` bytes behind position
+    out                    uint8[]       holds at least `measure_records` bytes after position
     """
     if len(selection) == 0:
         return position

@@ -1,18 +1,14 @@
-"""Walk the records of one inflated v2 batch: spans per record, or the facts validation needs.
+"""Walk the records of one inflated v2 batch: spans per record, or the facts that validation needs.
 
-Owns the count: exactly the counted number of records and nothing behind the last. A record itself
-is read by `record_fields.py`. Knows nothing of the batch header; the caller passes the bytes behind
-it and the header's record count. Any thread. Source: Kafka 4.1 `DefaultRecordBatch`.
+Owns the count (exactly the declared number of records and no bytes after the last) and the rules of
+a single record (log-format.md 1.2): lengths inside the body, the body inside the batch. As in Kafka
+a key, value or header value length below -1 reads as null (-1), and the surplus bits of a longest
+varint are dropped. Knows nothing of the batch header: the caller passes the bytes after it and its
+record count. Readers check every byte against the end that they get; writers write into space that
+their caller has measured. Any thread.
 
-The fields of one record: reading, the numbers in them, writing. For several kernel files.
-
-Owns the structural rules of a record (log-format.md 1.2): lengths inside the body, the body inside
-the batch. As in Kafka a key, value or header value length below -1 reads as null (-1), and the
-surplus bits of a longest varint are dropped. Readers check every byte against the end that they are
-given; writers write into room that their caller has measured.
-
-`cache.py` counts this file into the digest of each module that imports it, so a cached kernel never
-holds an older version of it. Source: Kafka 4.1 `DefaultRecord.readFrom`, `ByteUtils`.
+For several kernel files: `cache.py` covers this file by the digest of each module that imports it.
+Source: Kafka 4.1 `DefaultRecordBatch`, `DefaultRecord.readFrom`, `ByteUtils`.
 """
 
 from __future__ import annotations
@@ -41,9 +37,9 @@ class RecordColumn(enum.IntEnum):
     KEY_LENGTH = 3  # -1: null
     VALUE_POSITION = 4
     VALUE_LENGTH = 5  # -1: null, a tombstone
-    HEADERS_POSITION = 6  # behind the count
+    HEADERS_POSITION = 6  # after the count
     HEADERS_COUNT = 7
-    RECORD_END = 8  # behind the last header; the next record begins here
+    RECORD_END = 8  # after the last header; the next record begins here
     RECORD_START = 9  # of the size varint
     TAIL_POSITION = 10  # of the offset delta: from here on nothing depends on timestamps
 
@@ -61,7 +57,7 @@ class RecordFault(enum.IntEnum):
     BAD_HEADER_COUNT = 5  # negative, or more headers than bytes left
     BAD_HEADER = 6  # negative name length, or name or value beyond the body
     LEFTOVER_IN_RECORD = 7  # fields end before the body does
-    LEFTOVER_IN_BATCH = 8  # bytes behind the last counted record
+    LEFTOVER_IN_BATCH = 8  # bytes after the last counted record
     BAD_COUNT = 9  # the record count is negative or larger than the bytes could hold
     MISNUMBERED = 10  # offsets do not rise, or lie beyond the batch: looked at where it matters
 
@@ -135,7 +131,7 @@ def read_varlong(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
 
 @inlined
 def skip_headers(buffer: Bytes, position: int, end: int, count: int) -> int:
-    """Position behind the headers; -1: a negative name length, or a field beyond the end."""
+    """Position after the headers; -1: a negative name length, or a field beyond the end."""
     for _ in range(count):
         length, position = read_varint(buffer, position, end)
         if position < 0 or length < 0 or length > end - position:
@@ -211,7 +207,7 @@ def size_of_zigzag(value: int) -> int:
 
 @inlined
 def write_zigzag(out: Bytes, position: int, value: int) -> int:
-    """Write a varint or varlong; position behind it."""
+    """Write a varint or varlong; position after it."""
     raw = (value << 1) ^ (value >> 63)
     while raw > 127 or raw < 0:
         out[position] = (raw & 127) | 128
@@ -223,7 +219,7 @@ def write_zigzag(out: Bytes, position: int, value: int) -> int:
 
 @inlined
 def copy_bytes(source: Bytes, start: int, length: int, out: Bytes, position: int) -> int:
-    """Copy bytes, eight at a time; position behind them."""
+    """Copy bytes, eight at a time; position after them."""
     end = position + length
     while end - position >= 8:
         store_u64le(out, position, load_u64le(source, start))
@@ -264,7 +260,7 @@ class RecordFact(enum.IntEnum):
 
 _FIRST_ROW_CELL = len(RecordFact)
 RECORD_FACT_COUNT = _FIRST_ROW_CELL + RECORD_COLUMN_COUNT
-"""The cells of RecordFact and behind them the fields of the record at hand."""
+"""The cells of RecordFact and after them the fields of the current record."""
 
 _LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
 _BAD_COUNT = int(RecordFault.BAD_COUNT)
@@ -284,7 +280,7 @@ _LAST_OFFSET_DELTA = int(RecordFact.LAST_OFFSET_DELTA)
 def scan_records(records: Bytes, count: int, table: Int64Table) -> int:
     """Fill one row of `table` per record; return 0 or a negative status (`fault_of`).
 
-    records  uint8[n]       the inflated bytes behind a batch header, all of them
+    records  uint8[n]       the inflated bytes after a batch header, all of them
     count                   the header's record count, at most the rows of `table`
     table    int64[m, 11]   `RecordColumn`; rows before a bad record are filled
     """
@@ -306,7 +302,7 @@ def scan_records(records: Bytes, count: int, table: Int64Table) -> int:
 def validate_records(records: Bytes, count: int, facts: Int64s) -> int:
     """Check every record without a table; return 0 or a negative status (`fault_of`).
 
-    records  uint8[n]   the inflated bytes behind a batch header, all of them
+    records  uint8[n]   the inflated bytes after a batch header, all of them
     count               the header's record count
     facts    int64[RECORD_FACT_COUNT]   `RecordFact`; complete only when the result is 0
     """

@@ -5,12 +5,14 @@ Method: read every module of the package as text and as a syntax tree.
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from tests.architecture.house import modules_of, name_of, parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "kafkalog"
+TREES = ("kafkalog", "tests", "tools")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "process"}
 UNFINISHED = ("TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error")
 OUTSIDE_WORLD = {"os", "time", "random", "threading", "pathlib", "shutil", "tempfile", "subprocess"}
@@ -56,6 +58,18 @@ def test_the_outside_world_is_reached_through_env() -> None:
     ]
     assert len(inner) > 100
     assert [use for module in inner for use in outside_uses(module)] == []
+
+
+def test_files_that_texts_name_exist() -> None:
+    """Goal: a docstring or comment names no file that was renamed or merged."""
+    paths = [f"/{name_of(ROOT, path)}" for tree in TREES for path in modules_of(ROOT / tree)]
+    unknown = [
+        f"{name_of(ROOT, module)} names {name}"
+        for module in modules_of(PACKAGE)
+        for name in re.findall(r"[\w/]+\.py\b", module.read_text(encoding="utf-8"))
+        if not any(path.endswith(f"/{name}") for path in paths)
+    ]
+    assert unknown == []
 
 
 def test_a_test_file_opens_with_goal_and_method() -> None:

@@ -75,7 +75,7 @@ class ExpiredToken(RefusedToken):
 
 
 class TokenVerifier(Protocol):
-    """Keys that check JWTs (``jwt_tokens.py``)."""
+    """Verifies JWTs (``jwt.py``)."""
 
     def verify(self, token: str, now_seconds: float) -> Verified:
         """Who the token names; RefusedToken, ExpiredToken when nothing else is wrong with it."""

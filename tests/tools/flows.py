@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -219,7 +220,12 @@ class Daemon:
         vars(program)["_build"] = build_traced
         vars(life)["open_listeners"] = note_port
         patched.schedule_periodic, patched.schedule_once = note_task, note_end
-        overrides = {"log.dirs": self.directory, "http.port": "0", "log.level": "error"}
+        overrides = {
+            "log.dirs": self.directory,
+            "http.port": "0",
+            "log.level": "error",
+            "log.initial.task.delay.ms": "3600000",  # no periodic task runs beside the flows
+        }
         pairs = [part for item in overrides.items() for part in ("--override", "=".join(item))]
         program.root_command()(["server", *pairs])
 
@@ -315,7 +321,11 @@ def _drive(daemon: Daemon, *, is_restart: bool) -> None:
         sys.stdout.write(json.dumps(found))
         sys.stdout.flush()
         os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
+        sys.stderr.flush()
         os._exit(1)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.backup.restore import Restore
-from kafkalog.cli.connection import RequestFailed, output_option, with_client
+from kafkalog.cli.connection import RequestFailed, output_option, with_client_and_output
 from kafkalog.cli.output import is_printed_as_json, progress
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
@@ -45,8 +45,7 @@ _POLL_SECONDS_MAX = 1.0
 @click.argument("directory")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable; default: all.")
 @click.option("--copy", "is_copied", is_flag=True, help="Copy every file; make no hard links.")
-@with_client
-@output_option
+@with_client_and_output
 def backup(
     directory: str, topics: tuple[str, ...], is_copied: bool, client: Client, output: str
 ) -> None:

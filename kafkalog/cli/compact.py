@@ -15,8 +15,7 @@ from kafkalog.cli.connection import (
     failed_entry,
     is_failed,
     name_of,
-    output_option,
-    with_client,
+    with_client_and_output,
 )
 from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
 from kafkalog.client import ClientError
@@ -51,8 +50,7 @@ Entries = list[dict[str, Any]]
 @click.command()
 @click.argument("topic", required=False)
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def plan(topic: str | None, partition: int | None, client: Client, output: str) -> None:
     """Show what cleaning would save in each compacted log, and why a log is not cleaned.
 
@@ -75,8 +73,7 @@ def plan(topic: str | None, partition: int | None, client: Client, output: str) 
 @click.command()
 @click.argument("topic", required=False)
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def run(topic: str | None, partition: int | None, client: Client, output: str) -> None:
     """Clean one topic, or all logs that have something to clean. Exit 3 when a partition failed.
 
@@ -94,8 +91,7 @@ def run(topic: str | None, partition: int | None, client: Client, output: str) -
 
 @click.command()
 @click.argument("topic", required=False)
-@with_client
-@output_option
+@with_client_and_output
 def status(topic: str | None, client: Client, output: str) -> None:
     """Show the cleaner threads, and how far each compacted log is cleaned.
 
@@ -126,8 +122,7 @@ def status(topic: str | None, client: Client, output: str) -> None:
 @click.command()
 @click.argument("topic", required=False)
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def retry(topic: str | None, partition: int | None, client: Client, output: str) -> None:
     """Clear the failures of partitions, of one topic or all, so that they are cleaned again.
 
@@ -146,8 +141,7 @@ def retry(topic: str | None, partition: int | None, client: Client, output: str)
 @click.command()
 @click.argument("topic")
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def pause(topic: str, partition: int | None, client: Client, output: str) -> None:
     """Abort cleans of the topic and start none, until they are resumed or the daemon restarts.
 
@@ -161,8 +155,7 @@ def pause(topic: str, partition: int | None, client: Client, output: str) -> Non
 @click.command()
 @click.argument("topic")
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def resume(topic: str, partition: int | None, client: Client, output: str) -> None:
     """Take back one pause of each paused partition.
 
@@ -177,8 +170,7 @@ def resume(topic: str, partition: int | None, client: Client, output: str) -> No
 @click.command()
 @click.argument("topic")
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def abort(topic: str, partition: int | None, client: Client, output: str) -> None:
     """Abort running cleans of the topic, if any; the cleaner may start them again.
 

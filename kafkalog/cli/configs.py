@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import config_pairs, topic_names
-from kafkalog.cli.connection import Command, output_option, with_client
+from kafkalog.cli.connection import Command, output_option, with_client, with_client_and_output
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import is_printed_as_json, print_table
 from kafkalog.errors import InvalidConfig
@@ -76,8 +76,7 @@ def configs() -> None:
 @_topic_option
 @_broker_option
 @click.option("--all", "is_all", is_flag=True, help="Also configs that were not set at run time.")
-@with_client
-@output_option
+@with_client_and_output
 def describe(topic: str | None, is_broker: bool, is_all: bool, client: Client, output: str) -> None:
     """Print the value of each config and its sources.
 

@@ -134,6 +134,11 @@ def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
 with_client = client_within(TIMEOUT_SECONDS)
 
 
+def with_client_and_output(command: Command) -> Command:
+    """Add the options of ``with_client`` and --output."""
+    return with_client(output_option(command))
+
+
 def _connected(command: Command, timeout_seconds: float) -> Command:
     @functools.wraps(command)
     def connected(
@@ -157,7 +162,18 @@ def open_client(
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Iterator[Client]:
     """A client; its errors leave the block as click's."""
-    with _client(url, credentials, tls, timeout_seconds) as client:
+    try:
+        Address.of(url)
+    except ValueError as error:
+        message = f"The address of a daemon is http://host:port, not '{url}'"
+        raise click.UsageError(message) from error
+    try:
+        opened = Client(
+            url, credentials=credentials, tls=tls, timeout_seconds=timeout_seconds, retries=ONE_TRY
+        )
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise click.UsageError(f"TLS cannot be set up: {error}") from error
+    with opened as client:
         try:
             yield client
         except (EmptyName, UnwritableName) as error:
@@ -180,27 +196,6 @@ def message_of(error: ClientError) -> str:
         f"{error.message.rstrip('.')}: {where}. `kafkalog segments verify` checks its files,"
         " docs/runbooks/rotten-record.md says what to do."
     )
-
-
-def _client(
-    url: str, credentials: Basic | Bearer | None, tls: Tls | None, timeout_seconds: float
-) -> Client:
-    try:
-        Address.of(url)
-    except ValueError as error:
-        raise click.UsageError(
-            f"The address of a daemon is http://host:port, not '{url}'"
-        ) from error
-    try:
-        return Client(
-            url,
-            credentials=credentials,
-            tls=tls,
-            timeout_seconds=timeout_seconds,
-            retries=ONE_TRY,
-        )
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise click.UsageError(f"TLS cannot be set up: {error}") from error
 
 
 def _credentials(

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import (
-    PARTIAL_FAILURE,
-    is_failed,
-    name_of,
-    output_option,
-    with_client,
-)
+from kafkalog.cli.connection import PARTIAL_FAILURE, is_failed, name_of, with_client_and_output
 from kafkalog.cli.kafka_tools.log_dirs import tool_lines
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
+from kafkalog.cli.output import (
+    TIMESTAMP_MAX_MS,
+    is_printed_as_json,
+    print_table,
+    timestamp_text,
+)
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -65,8 +64,7 @@ def dirs() -> None:
 @click.option(
     "--topics", "--topic-list", default="", help="Only these topics, as a,b. Default: all."
 )
-@with_client
-@output_option
+@with_client_and_output
 def describe(topics: str, client: Client, output: str) -> None:
     """Show the partitions of each log directory with their bytes, and what is offline.
 
@@ -93,8 +91,7 @@ def describe(topics: str, client: Client, output: str) -> None:
 @partitions_argument
 @click.option("--to", "log_dir", required=True, help="A log directory, as in log.dirs.")
 @click.option("--wait", is_flag=True, help="Wait until all moves have ended; print progress.")
-@with_client
-@output_option
+@with_client_and_output
 def move(
     partitions: tuple[tuple[str, int], ...], log_dir: str, wait: bool, client: Client, output: str
 ) -> None:
@@ -113,8 +110,7 @@ def move(
 
 
 @dirs.command()
-@with_client
-@output_option
+@with_client_and_output
 def moves(client: Client, output: str) -> None:
     """List moves in progress, and those that ended since the start of the daemon.
 
@@ -125,8 +121,7 @@ def moves(client: Client, output: str) -> None:
 
 @dirs.command("cancel-move")
 @partitions_argument
-@with_client
-@output_option
+@with_client_and_output
 def cancel_move(partitions: tuple[tuple[str, int], ...], client: Client, output: str) -> None:
     """Cancel moves; the partitions stay in their log directory.
 
@@ -175,8 +170,7 @@ def tasks() -> None:
 
 
 @tasks.command("list")
-@with_client
-@output_option
+@with_client_and_output
 def list_tasks(client: Client, output: str) -> None:
     """Show of each task when it ran and runs next, how long it took, and what failed.
 
@@ -201,12 +195,18 @@ def _task_row(entry: dict[str, Any]) -> tuple[object, ...]:
         entry["name"],
         _task_state(entry),
         "once" if entry["period_ms"] is None else f"{entry['period_ms']} ms",
-        timestamp_text(entry["next_run_ms"]),
+        _next_run(entry["next_run_ms"]),
         timestamp_text(entry["last_run_ms"]),
         None if took_ms is None else f"{took_ms} ms",
         entry["runs"],
         entry["failures"],
     )
+
+
+def _next_run(timestamp_ms: int | None) -> str:
+    """A period of Long.MAX ms ends after the calendar does."""
+    is_never = timestamp_ms is not None and timestamp_ms > TIMESTAMP_MAX_MS
+    return "never" if is_never else timestamp_text(timestamp_ms)
 
 
 def _task_state(entry: dict[str, Any]) -> str:

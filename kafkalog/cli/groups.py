@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import execute_option
-from kafkalog.cli.connection import exit_on_failures, is_failed, output_option, with_client
+from kafkalog.cli.connection import exit_on_failures, is_failed, with_client, with_client_and_output
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import Columns, is_printed_as_json, print_entries, print_table
 
@@ -37,8 +37,7 @@ def groups() -> None:
 
 
 @groups.command("list")
-@with_client
-@output_option
+@with_client_and_output
 def list_groups(client: Client, output: str) -> None:
     """List groups that have committed offsets or members.
 
@@ -51,8 +50,7 @@ def list_groups(client: Client, output: str) -> None:
 
 @groups.command()
 @click.argument("group")
-@with_client
-@output_option
+@with_client_and_output
 def describe(group: str, client: Client, output: str) -> None:
     """Show the committed offsets of a group, its lag, and which member reads each partition.
 
@@ -91,8 +89,7 @@ def describe(group: str, client: Client, output: str) -> None:
     "--topic", "topics", multiple=True, help="Repeatable. Default: all that the group committed."
 )
 @execute_option
-@with_client
-@output_option
+@with_client_and_output
 def reset_offsets(
     group: str,
     to: str | None,
@@ -150,8 +147,7 @@ def transactions() -> None:
 
 @transactions.command("list")
 @click.argument("topic")
-@with_client
-@output_option
+@with_client_and_output
 def list_transactions(topic: str, client: Client, output: str) -> None:
     """List the open transactions of a topic; read_committed readers wait at the first one.
 
@@ -189,8 +185,7 @@ def list_transactions(topic: str, client: Client, output: str) -> None:
     required=True,
     help="As `transactions list` prints it.",
 )
-@with_client
-@output_option
+@with_client_and_output
 def abort(topic: str, partition: int, start_offset: int, client: Client, output: str) -> None:
     """Abort one transaction: read_committed readers never see its records.
 

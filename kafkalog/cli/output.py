@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from kafkalog.env.clock import Clock
 
+TIMESTAMP_MAX_MS = 253_402_300_799_999  # of the year 9999
+
 Columns = tuple[tuple[str, str], ...]
 """The heading of each column, and the field of an entry that it shows."""
 
@@ -58,10 +60,9 @@ def timestamp_text(timestamp_ms: int | None) -> str:
     """ISO-8601 in UTC; milliseconds for a year above 9999; - for None."""
     if timestamp_ms is None:
         return "-"
-    try:
-        time = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.UTC)
-    except (OverflowError, OSError, ValueError):
+    if not 0 <= timestamp_ms <= TIMESTAMP_MAX_MS:
         return f"{timestamp_ms} ms"
+    time = datetime.datetime.fromtimestamp(timestamp_ms // 1000, datetime.UTC)
     return f"{time:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z"
 
 

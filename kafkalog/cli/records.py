@@ -20,8 +20,7 @@ from kafkalog.cli.connection import (
     is_failed,
     message_of,
     name_of,
-    output_option,
-    with_client,
+    with_client_and_output,
 )
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import is_printed_as_json
@@ -59,8 +58,7 @@ TOOL_HEAD = "Executing records delete operation\nRecords delete operation comple
 @click.option(
     "--dry-run", is_flag=True, help="With --topic: show the new log start; delete nothing."
 )
-@with_client
-@output_option
+@with_client_and_output
 def delete(
     offset_json_file: Any,  # noqa: ANN401 - click's open file
     topic: str | None,
@@ -188,8 +186,7 @@ def offsets() -> None:
     " ISO-8601.",
 )
 @isolation_option
-@with_client
-@output_option
+@with_client_and_output
 def get(
     topics: tuple[str, ...],
     numbers: tuple[int, ...],

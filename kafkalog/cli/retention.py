@@ -17,13 +17,7 @@ from kafkalog.cli.arguments import (
     topic_argument,
     topic_configs_option,
 )
-from kafkalog.cli.connection import (
-    exit_on_failures,
-    is_failed,
-    name_of,
-    output_option,
-    with_client,
-)
+from kafkalog.cli.connection import exit_on_failures, is_failed, name_of, with_client_and_output
 from kafkalog.cli.output import (
     Columns,
     is_printed_as_json,
@@ -67,8 +61,7 @@ Entries = list[dict[str, Any]]
 @click.command()
 @topic_argument()
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def explain(topic: str, partition: int | None, client: Client, output: str) -> None:
     """Show why each segment is kept, and when it is deleted.
 
@@ -96,8 +89,7 @@ def explain(topic: str, partition: int | None, client: Client, output: str) -> N
 )
 @click.option("--at", help="Start time: ms since 1970 or ISO-8601 with a zone. Default: now.")
 @partition_option
-@with_client
-@output_option
+@with_client_and_output
 def simulate(
     topic: str,
     configs: tuple[str, ...],
@@ -126,8 +118,7 @@ def simulate(
 @click.argument("topic", required=False)
 @partition_option
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
-@with_client
-@output_option
+@with_client_and_output
 def run(
     topic: str | None,
     partition: int | None,
@@ -159,8 +150,7 @@ def run(
     type=click.IntRange(min=0),
     help="Record that all offsets below this one are archived.",
 )
-@with_client
-@output_option
+@with_client_and_output
 def archived(
     topic: str, partition: int | None, raise_to: int | None, client: Client, output: str
 ) -> None:

@@ -24,8 +24,8 @@ from kafkalog.cli.connection import (
     exit_on_failures,
     failed_entry,
     is_failed,
-    output_option,
     with_client,
+    with_client_and_output,
 )
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import is_printed_as_json, print_table
@@ -58,8 +58,7 @@ def topics() -> None:
 )
 @topic_configs_option()
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
-@with_client
-@output_option
+@with_client_and_output
 def create(
     name: str,
     partitions: int | None,
@@ -85,8 +84,7 @@ def create(
 
 @topics.command("list")
 @click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
-@with_client
-@output_option
+@with_client_and_output
 def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
     """List the names of all topics, one per line.
 
@@ -136,8 +134,7 @@ def alter(
 @topics.command()
 @topic_argument("name", required=False)
 @click.option("--configs", "with_configs", is_flag=True, help="Print every config and its sources.")
-@with_client
-@output_option
+@with_client_and_output
 def describe(name: str | None, with_configs: bool, client: Client, output: str) -> None:
     """Print id, partitions and configs of one topic, or of all.
 
@@ -210,8 +207,7 @@ def delete(name: str, client: Client) -> None:
     help="Delete records before the first one at or after this time.",
 )
 @execute_option
-@with_client
-@output_option
+@with_client_and_output
 def trim(
     topic: str,
     numbers: tuple[int, ...],

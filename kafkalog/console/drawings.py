@@ -195,31 +195,22 @@ class Phase(enum.Enum):
     @property
     def letter(self) -> str:
         """On the drawing, beside its colour and pattern."""
-        return _LETTERS[self]
+        return _LEGEND[self][0]
 
     @property
     def style(self) -> str:
         """The state of a segment whose colour and pattern it shares."""
-        return _STYLES[self]
+        return _LEGEND[self][1]
 
 
-_LETTERS = {
-    Phase.MAP: "M",
-    Phase.COPY: "C",
-    Phase.SWAP: "S",
-    Phase.RUNNING: "~",
-    Phase.EMPTY: "N",
-    Phase.ABORTED: "A",
-    Phase.FAILED: "F",
-}
-_STYLES = {
-    Phase.MAP: "clean",
-    Phase.COPY: "dirty",
-    Phase.SWAP: "active",
-    Phase.RUNNING: "cleaning",
-    Phase.EMPTY: "kept",
-    Phase.ABORTED: "deleting",
-    Phase.FAILED: "deletable",
+_LEGEND = {
+    Phase.MAP: ("M", "clean"),
+    Phase.COPY: ("C", "dirty"),
+    Phase.SWAP: ("S", "active"),
+    Phase.RUNNING: ("~", "cleaning"),
+    Phase.EMPTY: ("N", "kept"),
+    Phase.ABORTED: ("A", "deleting"),
+    Phase.FAILED: ("F", "deletable"),
 }
 
 

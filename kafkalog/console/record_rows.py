@@ -50,7 +50,7 @@ class RecordKind(enum.Enum):
     UNREADABLE = "unreadable"  # a whole batch
 
 
-class Outcome(enum.Enum):
+class Fate(enum.Enum):
     """Of the transaction of a record."""
 
     COMMITTED = "committed"
@@ -84,7 +84,7 @@ class RecordRow(Fragment):
     offset: int
     timestamp_ms: int | None
     kind: RecordKind
-    transaction: Outcome | None
+    transaction: Fate | None
     control: str | None
     key: ShownBytes | None
     value: ShownBytes | None
@@ -109,7 +109,7 @@ class Slice(NamedTuple):
     """Rows ``first`` to ``end`` (exclusive) of one batch; without a table one row for all of it."""
 
     header: BatchHeader | Damage
-    outcome: Outcome | None
+    outcome: Fate | None
     table: RecordTable | None
     fault: str | None
     first: int
@@ -173,18 +173,18 @@ def damaged_slice(
     return Slice(damage, None, None, fault.public_message, 0, 1)
 
 
-def _outcome(header: BatchHeader, info: FetchDataInfo) -> Outcome | None:
+def _outcome(header: BatchHeader, info: FetchDataInfo) -> Fate | None:
     """None outside a transaction, and for transaction markers."""
     if not is_transactional(header.attributes) or is_control(header.attributes):
         return None
     if header.base_offset >= info.last_stable_offset:
-        return Outcome.OPEN
+        return Fate.OPEN
     is_aborted = any(
         each.producer_id == header.producer_id
         and each.first_offset <= header.base_offset <= each.last_offset
         for each in info.aborted
     )
-    return Outcome.ABORTED if is_aborted else Outcome.COMMITTED
+    return Fate.ABORTED if is_aborted else Fate.COMMITTED
 
 
 def rows_of(slices: list[Slice], show: Show) -> list[RecordRow]:

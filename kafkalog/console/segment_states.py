@@ -32,33 +32,23 @@ class SegmentState(enum.Enum):
     @property
     def letter(self) -> str:
         """On the drawing, because not everybody can tell colours apart."""
-        return _LETTERS[self]
+        return _LEGEND[self][0]
 
     @property
     def meaning(self) -> str:
         """For the legend."""
-        return _MEANINGS[self]
+        return _LEGEND[self][1]
 
 
-_LETTERS = {
-    SegmentState.KEPT: "K",
-    SegmentState.CLEAN: "C",
-    SegmentState.DIRTY: "D",
-    SegmentState.UNCLEANABLE: "U",
-    SegmentState.CLEANING: "~",
-    SegmentState.ACTIVE: "A",
-    SegmentState.DELETABLE: "X",
-    SegmentState.DELETING: "W",
-}
-_MEANINGS = {
-    SegmentState.KEPT: "closed and kept; the log is not compacted",
-    SegmentState.CLEAN: "compacted: one record per key",
-    SegmentState.DIRTY: "not compacted yet",
-    SegmentState.UNCLEANABLE: "compaction may not touch it yet",
-    SegmentState.CLEANING: "being compacted now",
-    SegmentState.ACTIVE: "appends go here",
-    SegmentState.DELETABLE: "over a limit: the next retention check deletes it",
-    SegmentState.DELETING: "deleted for readers, its files wait for deletion",
+_LEGEND = {
+    SegmentState.KEPT: ("K", "closed and kept; the log is not compacted"),
+    SegmentState.CLEAN: ("C", "compacted: one record per key"),
+    SegmentState.DIRTY: ("D", "not compacted yet"),
+    SegmentState.UNCLEANABLE: ("U", "compaction may not touch it yet"),
+    SegmentState.CLEANING: ("~", "being compacted now"),
+    SegmentState.ACTIVE: ("A", "appends go here"),
+    SegmentState.DELETABLE: ("X", "over a limit: the next retention check deletes it"),
+    SegmentState.DELETING: ("W", "deleted for readers, its files wait for deletion"),
 }
 
 

@@ -104,7 +104,7 @@ def test_the_command_line(daemon: Daemon) -> None:
     lines = done(run(daemon, "tasks", "list")).decode().splitlines()
     assert lines[0].split("  ")[0] == "TASK"
     assert [line.split()[0] for line in lines[1:]] == NAMES
-    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     (line,) = [line for line in lines if line.startswith(CHECKPOINT)]
     pattern = rf"{CHECKPOINT} +(waiting|running) +100 ms +({moment}|-) +{moment} +\d+ ms +\d+ +0"
     assert re.fullmatch(pattern, line), line

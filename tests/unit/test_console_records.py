@@ -15,7 +15,7 @@ from kafkalog.console.drawings import WIDTH, lay_out_axis
 from kafkalog.console.record_rows import (
     HEADERS_SHOWN,
     SHOWN_BYTES,
-    Outcome,
+    Fate,
     RecordKind,
     RecordRow,
     Show,
@@ -143,12 +143,12 @@ def test_what_became_of_a_transaction() -> None:
     )
     found = rows(info)
     assert [each.transaction for each in found] == [
-        Outcome.ABORTED,
-        Outcome.ABORTED,
+        Fate.ABORTED,
+        Fate.ABORTED,
         None,
-        Outcome.COMMITTED,
+        Fate.COMMITTED,
         None,
-        Outcome.OPEN,
+        Fate.OPEN,
     ]
     assert [each.kind for each in found].index(RecordKind.CONTROL) == 2
     assert found[2].control == "ABORT"
@@ -169,9 +169,9 @@ def test_a_transaction_that_ends_while_the_page_is_made_is_open(
         return fetch(*asked, **how)
 
     monkeypatch.setattr(sim.operations, "fetch", abort_then_fetch)
-    assert [each.transaction for each in seen(sim).records] == [Outcome.OPEN]
+    assert [each.transaction for each in seen(sim).records] == [Fate.OPEN]
     monkeypatch.undo()
-    assert [each.transaction for each in seen(sim).records][:2] == [Outcome.ABORTED, None]
+    assert [each.transaction for each in seen(sim).records][:2] == [Fate.ABORTED, None]
 
 
 def test_bounds_and_holes() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import topic_argument
-from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.connection import with_client_and_output
 from kafkalog.client import ProducerRecord
 from kafkalog.env.clock import SystemClock
 
@@ -230,8 +230,7 @@ def random_payloads(size_bytes: int, seed: int = 0) -> Callable[[int], bytes]:
     show_default=True,
     help="How batches are compressed.",
 )
-@with_client
-@output_option
+@with_client_and_output
 def produce(
     topic: str,
     num_records: int,
@@ -378,8 +377,7 @@ class ReadLoad:
     show_default=True,
     help="Most bytes of an answer.",
 )
-@with_client
-@output_option
+@with_client_and_output
 def consume(
     topic: str,
     messages: int,

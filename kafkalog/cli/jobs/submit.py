@@ -1,6 +1,6 @@
 """The jobs of ``kafkalog spark`` as a file for spark-submit: ``submit.py JOB [OPTIONS]``.
 
-Same commands, same options; only the default of ``--spark`` differs. As a program without
+The commands and options are the same; only the default of ``--spark`` differs. Without
 spark-submit: ``python -m kafkalog.cli.jobs.submit JOB [OPTIONS]``.
 """
 

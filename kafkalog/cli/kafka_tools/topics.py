@@ -48,6 +48,9 @@ _REPORTS = (
     "under-min-isr-partitions",
     "at-min-isr-partitions",
 )
+_VALUES = (
+    "topic", "topic_id", "partitions", "replication_factor", "replica_assignment", "config"
+)  # fmt: skip
 _REPLICATION_MAX = 32767
 _DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
@@ -63,7 +66,7 @@ class _Asked:
     partitions: int | None
     replication_factor: int | None
     replica_assignment: str | None
-    configs: tuple[str, ...]
+    config: tuple[str, ...]
 
     def has(self, option: str) -> bool:
         return option in self.given
@@ -122,12 +125,7 @@ def topics(
     asked = _Asked(
         actions[0],
         frozenset(given),
-        options["topic"],
-        options["topic_id"],
-        options["partitions"],
-        options["replication_factor"],
-        options["replica_assignment"],
-        options["config"],
+        **{field: options[field] for field in _VALUES},
     )
     _check(asked)
     run = {"list": _list, "describe": _describe, "create": _create, "alter": _alter}
@@ -192,7 +190,7 @@ def _list(client: Client, asked: _Asked) -> None:
 def _create(client: Client, asked: _Asked) -> None:
     assert asked.topic is not None
     name = asked.topic
-    pairs = [re.split(r"\s*=\s*", text.rstrip("=")) for text in asked.configs]
+    pairs = [re.split(r"\s*=\s*", text.rstrip("=")) for text in asked.config]
     if not all(len(pair) == 2 for pair in pairs):
         raise ToolFailed(
             "requirement failed: Invalid topic config: all configs to be added must be in the"

@@ -27,7 +27,7 @@ from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
 _SIZE = click.IntRange(min=1, max=2**31 - 1)
 
@@ -35,7 +35,7 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
 @click.command()
 @click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
 @click.argument("target", metavar="OUT", type=click.Path())
-@click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
+@click.option("--now", "now_ms", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option("--first-dirty", type=OFFSET, metavar="N", help="As in cleaner-offset-checkpoint.")
 @log_start_option
 @high_watermark_option
@@ -53,6 +53,7 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
 )
 @click.option(
     "--io-buffer",
+    "io_buffer_bytes",
     type=_SIZE,
     default=262_144,
     show_default=True,
@@ -78,17 +79,9 @@ _SIZE = click.IntRange(min=1, max=2**31 - 1)
 def compact(
     source: str,
     target: str,
-    now: int | None,
-    first_dirty: int | None,
-    log_start: int,
-    hw: int | None,
-    unclean: bool,
-    roll: bool,
-    map_bytes: int,
-    io_buffer: int,
-    load_factor: float,
     tombstone_horizon: Literal["batch", "segment"],
     sets: tuple[str, ...],
+    **options: Any,  # noqa: ANN401 - click gives the fields of CompactOptions by name
 ) -> None:
     """Copy a partition directory, clean the copy once and close it; print the result as JSON.
 
@@ -99,22 +92,13 @@ def compact(
     """
     config = topic_config(sets, cleanup_policy="compact")
     directory = checked_target(source, target)
-    options = CompactOptions(
-        now_ms=now,
-        first_dirty=first_dirty,
-        log_start=log_start,
-        high_watermark=hw,
-        roll=roll,
-        unclean=unclean,
-        map_bytes=map_bytes,
-        io_buffer_bytes=io_buffer,
-        load_factor=load_factor,
-        tombstone_horizon=TombstoneHorizon(tombstone_horizon),
-    )
+    horizon = TombstoneHorizon(tombstone_horizon)
     configure_logging(sys.stderr, log_format="console", level="warning")
     try:
         copy_files(source, directory)
-        result = clean_directory(directory, config, options)
+        result = clean_directory(
+            directory, config, CompactOptions(tombstone_horizon=horizon, **options)
+        )
     except KafkalogError as error:
         raise click.ClickException(error.message) from error
     except (LogCleaningAborted, OSError) as error:

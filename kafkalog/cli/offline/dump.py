@@ -26,6 +26,7 @@ from kafkalog.cli.offline.dump_report import (
     DumpedOffsetIndex,
     DumpedTimeIndex,
     DumpReport,
+    Problem,
 )
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, CorruptIndex, InvalidRequest, KafkalogError
@@ -259,7 +260,9 @@ class _Dumper:
         control = is_control(batch.header.attributes)
         for record in _records(batch, path):
             if last_offset not in (-1, record.offset - 1):
-                self.report.non_consecutive(_absolute(path), last_offset, record.offset)
+                self.report.add(
+                    Problem.NON_CONSECUTIVE, _absolute(path), last_offset, record.offset
+                )
             last_offset = record.offset
             line = record_line(
                 record,
@@ -288,7 +291,9 @@ class _Dumper:
                         f"No batch at position {position} of the log", file=path, position=slot * 8
                     )
                 if batch.header.last_offset != offset:
-                    self.report.index_mismatch(_absolute(path), offset, batch.header.last_offset)
+                    self.report.add(
+                        Problem.INDEX_MISMATCH, _absolute(path), offset, batch.header.last_offset
+                    )
                 if not self._options.verify_index_only:
                     self._print(f"offset: {offset} position: {position}")
         log.close()
@@ -321,16 +326,16 @@ class _Dumper:
         batch = next((b for b in log.batches(position) if b.header.last_offset >= offset), None)
         if batch is None or batch.header.last_offset != offset:
             found = -1 if batch is None else batch.header.last_offset
-            self.report.offset_not_found(_absolute(path), offset, found)
+            self.report.add(Problem.OFFSET_NOT_FOUND, _absolute(path), offset, found)
             return
         log_timestamp = max(
             (record.timestamp for record in _records(batch, log.path)), default=NO_TIMESTAMP
         )
         log_timestamp = max(log_timestamp, NO_TIMESTAMP)
         if log_timestamp != timestamp:
-            self.report.time_mismatch(_absolute(path), timestamp, log_timestamp)
+            self.report.add(Problem.TIME_MISMATCH, _absolute(path), timestamp, log_timestamp)
         if previous >= timestamp:
-            self.report.out_of_order_timestamp(_absolute(path), timestamp, previous)
+            self.report.add(Problem.OUT_OF_ORDER_TIMESTAMP, _absolute(path), timestamp, previous)
 
     def _dump_snapshot(self, path: str) -> None:
         try:

@@ -111,7 +111,7 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
 )
 @log_start_option
 @high_watermark_option
-@click.option("--now", type=int, metavar="MS", help="The time. Default: the clock's.")
+@click.option("--now", "now_ms", type=int, metavar="MS", help="The time. Default: the clock's.")
 @click.option(
     "--delete-records", type=OFFSET, metavar="N", help="Then raise the log start to this offset."
 )
@@ -122,16 +122,8 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
 def load(
     source: str,
     target: str,
-    clean: bool,
-    recovery_point: int,
-    log_start: int,
-    hw: int | None,
-    now: int | None,
-    delete_records: int | None,
-    roll: bool,
-    retention: bool,
     sets: tuple[str, ...],
-    corruption: Literal["kafka", "keep"],
+    **options: Any,  # noqa: ANN401 - click gives the fields of LoadOptions by name
 ) -> None:
     """Copy a partition directory, load the copy and close it; print the result as JSON.
 
@@ -142,21 +134,10 @@ def load(
     """
     config = topic_config(sets)
     directory = checked_target(source, target)
-    options = LoadOptions(
-        clean=clean,
-        recovery_point=recovery_point,
-        log_start=log_start,
-        high_watermark=hw,
-        now_ms=now,
-        delete_records=delete_records,
-        roll=roll,
-        retention=retention,
-        corruption=corruption,
-    )
     configure_logging(sys.stderr, log_format="console", level="warning")
     try:
         copy_files(source, directory)
-        result = load_copy(directory, config, options)
+        result = load_copy(directory, config, LoadOptions(**options))
     except KafkalogError as error:
         raise click.ClickException(error.message) from error
     except OSError as error:

@@ -32,7 +32,7 @@ log_start_option = click.option(
     help="The log start offset.",
 )
 high_watermark_option = click.option(
-    "--hw", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
+    "--hw", "high_watermark", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
 )
 
 sets_option = click.option(

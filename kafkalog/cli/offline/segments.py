@@ -15,7 +15,7 @@ import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
 from kafkalog.cli.arguments import check_partition_directory, topic_argument
-from kafkalog.cli.connection import output_option, with_client
+from kafkalog.cli.connection import output_option, with_client_and_output
 from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.offset_ranges import lost_in_gap
@@ -60,7 +60,7 @@ def list_command(directory: str, output: str) -> None:
     losses = [_lost(each, gap, orphans, proof) for each, gap in zip(found, gaps, strict=True)]
     segments = list(map(_document, found, gaps, losses))
     if not is_printed_as_json(output, {"directory": directory, "segments": segments}):
-        print_table([_HEADINGS, *map(_row, found, gaps, losses)])
+        print_table([_HEADINGS, *map(_row, segments, found, map(_note, gaps, losses))])
 
 
 def _gaps(segments: Sequence[SegmentSummary]) -> list[int | None]:
@@ -109,18 +109,10 @@ def _note(gap: int | None, lost: int) -> str:
     return f"overlap of {-gap}"
 
 
-def _row(segment: SegmentSummary, gap: int | None, lost: int) -> tuple[object, ...]:
-    return (
-        _state(segment),
-        segment.base_offset,
-        segment.next_offset,
-        segment.size_bytes,
-        segment.batches,
-        segment.records,
-        timestamp_text(segment.oldest_ms),
-        timestamp_text(segment.newest_ms),
-        _note(gap, lost),
-    )
+def _row(document: dict[str, object], summary: SegmentSummary, note: str) -> tuple[object, ...]:
+    fields = ("state", "base_offset", "next_offset", "size_bytes", "batches", "records")
+    times = map(timestamp_text, (summary.oldest_ms, summary.newest_ms))
+    return (*(document[field] for field in fields), *times, note)
 
 
 def _document(segment: SegmentSummary, gap: int | None, lost: int) -> dict[str, object]:
@@ -185,8 +177,7 @@ _LOSS_HEADINGS = ("STATE", "FIRST", "LAST", "OFFSETS")
 @click.command()
 @topic_argument()
 @_PARTITION
-@with_client
-@output_option
+@with_client_and_output
 def losses(topic: str, partition: int, client: Client, output: str) -> None:
     """List the offsets that a partition has lost because a file is missing or was cut short.
 
@@ -203,8 +194,7 @@ def losses(topic: str, partition: int, client: Client, output: str) -> None:
 @_PARTITION
 @click.argument("first", type=click.IntRange(min=0))
 @click.argument("last", type=click.IntRange(min=0))
-@with_client
-@output_option
+@with_client_and_output
 def accept_loss(
     topic: str, partition: int, first: int, last: int, client: Client, output: str
 ) -> None:

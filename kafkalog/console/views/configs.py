@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from kafkalog.console.view import Fragment, View
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import ConfigEntry
 
 
+CHAIN = AliasChoices("chain", "synonyms")
+"""Sources are ``synonyms`` in the values of the broker."""
+
+
 class ConfigLink(Fragment):
     """One source of a config; value null: not set there."""
 
@@ -23,18 +27,13 @@ class ConfigLink(Fragment):
     source: str
 
 
-class ConfigRow(ConfigLink):
-    """An effective config; ``chain``: its sources, strongest first."""
-
-    is_default: bool
-    chain: list[ConfigLink] = Field(validation_alias="synonyms")
-
-
-class ConfigDiffRow(ConfigRow):
-    """A config beside its ``default``, which is in force where it was not set."""
+class ConfigDiffRow(ConfigLink):
+    """An effective config and its ``default``; ``chain``: its sources, strongest first."""
 
     default: str | None
+    is_default: bool
     is_read_only: bool
+    chain: list[ConfigLink] = Field(validation_alias=CHAIN)
 
 
 class ConfigsView(View):

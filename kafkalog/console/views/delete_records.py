@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SEGMENTS_SHOWN = 200
 
 
-class DeletedSegment(Fragment):
+class DoomedSegment(Fragment):
     """A segment below the offset. ``is_whole``: its files are deleted, not only some records."""
 
     base_offset: int
@@ -50,7 +50,7 @@ class Preview(Fragment):
     is_dividing: bool
     others_going: int
     unarchived_offsets: int
-    segments: list[DeletedSegment]
+    segments: list[DoomedSegment]
 
 
 class DeleteRecordsView(View):
@@ -143,7 +143,7 @@ def _preview(report: SegmentReport, target: int) -> Preview:
     would_be = plan(report.facts._replace(log_start_offset=target), report.policy, report.now_ms)
     whole = {each.base_offset for each in would_be.deletions if each.rule is Rule.START_OFFSET}
     below = [
-        DeletedSegment(
+        DoomedSegment(
             base_offset=each.facts.base_offset,
             next_offset=each.next_offset,
             size_bytes=each.facts.size_bytes,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.log.retention.plan import RetentionPolicy
 
 SEGMENTS_A_PAGE = 500
+_KNOWN_OF_DELETING = {"base_offset", "size_bytes", "state", "letter", "reason"}
 
 
 class DueView(Fragment):
@@ -49,18 +50,18 @@ class SegmentView(Fragment):
     """One segment. Of a segment that is being deleted most is not known any more."""
 
     base_offset: int
-    next_offset: int | None = None
+    next_offset: int | None
     size_bytes: int
     state: SegmentState
     letter: str
-    largest_timestamp_ms: int | None = None
-    largest_timestamp_source: Literal["record", "file_mtime"] | None = None
-    offset_index_entries: int | None = None
-    time_index_entries: int | None = None
-    rule: str | None = None
-    keeper: str | None = None
-    bytes_until: int | None = None
-    due: DueView | None = None
+    largest_timestamp_ms: int | None
+    largest_timestamp_source: Literal["record", "file_mtime"] | None
+    offset_index_entries: int | None
+    time_index_entries: int | None
+    rule: str | None
+    keeper: str | None
+    bytes_until: int | None
+    due: DueView | None
     reason: str
 
 
@@ -233,7 +234,9 @@ def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentS
 
 
 def _deleting(segment: DeletingSegment) -> SegmentView:
+    unknown = dict.fromkeys(SegmentView.model_fields.keys() - _KNOWN_OF_DELETING)
     return SegmentView(
+        **unknown,
         base_offset=segment.base_offset,
         size_bytes=segment.size_bytes,
         state=SegmentState.DELETING,

@@ -6,8 +6,10 @@ import enum
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+from pydantic import Field
+
 from kafkalog.console.view import Fragment, View, page_of
-from kafkalog.console.views.configs import ConfigRow
+from kafkalog.console.views.configs import CHAIN, ConfigLink
 from kafkalog.console.views.partition import DepartureView, departure_view
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
 
@@ -141,11 +143,12 @@ def _log(operations: Operations, topic: str, partition: int) -> LogDescription |
         return None
 
 
-class PartitionRow(Fragment):
-    """One partition; ``fault``: why it is not served; nothing else is known then.
+class NextDeparture(DepartureView):
+    """The oldest segment that retention deletes within 30 days without appends."""
 
-    next_departure  the oldest segment that retention deletes within 30 days without appends
-    """
+
+class PartitionRow(Fragment):
+    """One partition; ``fault``: why it is not served; nothing else is known then."""
 
     partition: int
     fault: str | None = None
@@ -155,7 +158,18 @@ class PartitionRow(Fragment):
     log_end_offset: int | None = None
     size_bytes: int | None = None
     segments: int | None = None
-    next_departure: DepartureView | None = None
+    next_departure: NextDeparture | None = None
+
+
+class ConfigSourceView(ConfigLink):
+    """One source of a config of the topic."""
+
+
+class ConfigRow(ConfigSourceView):
+    """An effective config; ``chain``: its sources, strongest first."""
+
+    is_default: bool
+    chain: list[ConfigSourceView] = Field(validation_alias=CHAIN)
 
 
 class TopicView(View):
@@ -214,8 +228,9 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
     )
 
 
-def _next_departure(operations: Operations, topic: str, number: int) -> DepartureView | None:
+def _next_departure(operations: Operations, topic: str, number: int) -> NextDeparture | None:
     simulation = operations.simulate_retention(
         topic, number, {}, start_ms=None, horizon_ms=_HORIZON_MS, most=1
     )
-    return next(map(departure_view, simulation.departures), None)
+    first = next(map(departure_view, simulation.departures), None)
+    return None if first is None else NextDeparture.model_validate(first)

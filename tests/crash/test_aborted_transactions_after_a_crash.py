@@ -12,13 +12,14 @@ import pytest
 
 from kafkalog.errors import InvalidTxnState
 from kafkalog.log.inspect.invariants import check_invariants
+from tests.crash.after_a_start import crashes_after_a_start
 from tests.open_transactions import left_open, replicate
-from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager, batch_of
 from tests.sink_world import committed, is_settled, markers, started, with_topic
 
 if TYPE_CHECKING:
+    from tests.sim.crash_enumeration import CrashPoint
     from tests.sim.sim_filesystem import SimFilesystem
 
 START_OFFSET = 1
@@ -76,18 +77,13 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
 
 
 def crash_everywhere(stride: int) -> int:
-    """Every stride-th call behind the start, in every mode; how many states were checked."""
-    disk = disk_with_a_transaction()
-    before = len(disk.operations)
-    started(disk, seed=1).threads.kill_all()
-    return enumerate_crashes(
+    return crashes_after_a_start(
         Told,
         work,
         check,
-        new_disk=disk_with_a_transaction,
-        seeds=1,
+        disk_with_a_transaction,
         stride=stride,
-        first=len(disk.operations) - before,
+        start=lambda disk: started(disk, seed=1),
     )
 
 

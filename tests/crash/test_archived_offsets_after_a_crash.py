@@ -11,11 +11,12 @@ import pytest
 
 from kafkalog.broker.values import Acks
 from kafkalog.log.values import Isolation
-from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.crash.after_a_start import crashes_after_a_start
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:
+    from tests.sim.crash_enumeration import CrashPoint
     from tests.sim.sim_filesystem import SimFilesystem
 
 
@@ -64,19 +65,7 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
 
 
 def crash_everywhere(stride: int) -> int:
-    """Every stride-th call behind the start, in every mode; how many states were checked."""
-    disk = disk_with_a_topic()
-    before = len(disk.operations)
-    SimManager(disk, seed=1).start().threads.kill_all()
-    return enumerate_crashes(
-        Told,
-        work,
-        check,
-        new_disk=disk_with_a_topic,
-        seeds=1,
-        stride=stride,
-        first=len(disk.operations) - before,
-    )
+    return crashes_after_a_start(Told, work, check, disk_with_a_topic, stride=stride)
 
 
 def test_the_archive_is_never_ahead_after_a_crash() -> None:

@@ -15,8 +15,9 @@ from kafkalog.errors import KafkalogError
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation
+from tests.crash.after_a_start import crashes_after_a_start
 from tests.partition_world import records_of
-from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.sim.crash_enumeration import CrashPoint
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import SimulatedCrash
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -129,25 +130,10 @@ def holds_all(sim: SimManager, acknowledged: Acknowledged) -> None:
             assert found.get(offset) == value, f"offset {offset}"
 
 
-def calls_of_a_start() -> int:
-    disk = disk_with_records()
-    before = len(disk.operations)
-    SimManager(disk, seed=1).start().threads.kill_all()
-    return len(disk.operations) - before
-
-
 @pytest.mark.parametrize("stride", [5])
 def test_a_crash_in_a_move_loses_nothing(stride: int) -> None:
     """As the file's, at every fifth disk call."""
-    checked = enumerate_crashes(
-        Acknowledged,
-        work,
-        check,
-        new_disk=disk_with_records,
-        seeds=1,
-        stride=stride,
-        first=calls_of_a_start(),
-    )
+    checked = crashes_after_a_start(Acknowledged, work, check, disk_with_records, stride=stride)
     assert checked > 40
 
 
@@ -175,12 +161,5 @@ def test_a_crash_around_the_two_renamings_loses_nothing() -> None:
 @pytest.mark.timeout(1800)
 def test_a_crash_anywhere_in_a_move_loses_nothing() -> None:
     """As the file's, at every disk call."""
-    checked = enumerate_crashes(
-        Acknowledged,
-        work,
-        check,
-        new_disk=disk_with_records,
-        seeds=2,
-        first=calls_of_a_start(),
-    )
+    checked = crashes_after_a_start(Acknowledged, work, check, disk_with_records, stride=1, seeds=2)
     assert checked > 400

@@ -12,13 +12,14 @@ import pytest
 from kafkalog.broker.transactions.producer_ids import BLOCK_IDS
 from kafkalog.errors import InvalidProducerEpoch
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.crash.after_a_start import crashes_after_a_start
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.sim.crash_enumeration import CrashPoint
     from tests.sim.sim_filesystem import SimFilesystem
 
     Story = Callable[[SimManager, "Told"], None]
@@ -104,19 +105,7 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
 
 
 def crash_everywhere(story: Story, stride: int) -> int:
-    """Every stride-th call behind the start, in every mode; how many states were checked."""
-    disk = disk_with_a_topic()
-    before = len(disk.operations)
-    SimManager(disk, seed=1).start().threads.kill_all()
-    return enumerate_crashes(
-        Told,
-        workload(story),
-        check,
-        new_disk=disk_with_a_topic,
-        seeds=1,
-        stride=stride,
-        first=len(disk.operations) - before,
-    )
+    return crashes_after_a_start(Told, workload(story), check, disk_with_a_topic, stride=stride)
 
 
 @pytest.mark.parametrize(("story", "stride"), [(bumps, 17), (blocks, 9)])

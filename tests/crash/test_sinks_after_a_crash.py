@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.log.inspect.invariants import check_invariants
-from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.crash.after_a_start import crashes_after_a_start
 from tests.sim.sim_crash import CrashMode
 from tests.sink_world import (
     QUERY,
@@ -28,6 +28,7 @@ from tests.sink_world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.sim.crash_enumeration import CrashPoint
     from tests.sim.sim_filesystem import SimFilesystem
     from tests.sim.sim_manager import SimManager
 
@@ -153,17 +154,13 @@ def crash_everywhere(story: str, stride: int) -> int:
         finally:
             sim.threads.kill_all()
 
-    fresh = new_disk()
-    before = len(fresh.operations)
-    started(fresh, seed=1).threads.kill_all()
-    return enumerate_crashes(
+    return crashes_after_a_start(
         Told,
         work,
         check(story),
-        new_disk=new_disk,
-        seeds=1,
+        new_disk,
         stride=stride,
-        first=len(fresh.operations) - before,
+        start=lambda disk: started(disk, seed=1),
     )
 
 

@@ -18,7 +18,7 @@ from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import UnknownTopic
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import parse_directory_name
-from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
+from tests.crash.after_a_start import crashes_after_a_start
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
@@ -28,6 +28,7 @@ from tests.simulation.daemon_run import DaemonRun, new_disk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.sim.crash_enumeration import CrashPoint
     from tests.sim.sim_filesystem import SimFilesystem
 
     Change = Callable[[SimManager], object]
@@ -144,14 +145,12 @@ def check_whole(sim: SimManager) -> None:
 
 
 def crash_everywhere(change: Change, stride: int) -> int:
-    return enumerate_crashes(
+    return crashes_after_a_start(
         States,
         workload(change),
         check(allowed_states(change)),
-        new_disk=disk_with_a_topic,
-        seeds=1,
+        disk_with_a_topic,
         stride=stride,
-        first=calls_of_a_start(),
     )
 
 
@@ -167,13 +166,6 @@ def test_a_change_is_whole_after_a_crash(change: Change, stride: int) -> None:
 def test_a_change_is_whole_after_a_crash_anywhere(change: Change) -> None:
     """M13 M14: as above, at every call."""
     assert crash_everywhere(change, 1) > 40
-
-
-def calls_of_a_start() -> int:
-    disk = disk_with_a_topic()
-    before = len(disk.operations)
-    SimManager(disk, seed=1).start().threads.kill_all()
-    return len(disk.operations) - before
 
 
 def allowed_states(change: Change) -> list[Seen]:

@@ -99,7 +99,7 @@ def test_explain_under_each_policy(
     cells = columns(first)
     assert cells[5] == why
     assert (cells[7:] != ["-"] * 3) is moments
-    assert checks.startswith("No check: it is compacted") is ("compact" in str(configs))
+    assert checks.startswith("No check: the log is compacted") is ("compact" in str(configs))
 
 
 def test_explain_where_no_record_has_a_time(daemon: Daemon) -> None:
@@ -139,7 +139,7 @@ def test_simulate(daemon: Daemon) -> None:
     (entry,) = document(daemon, "simulate", topic, "--horizon", "1d", *later)["partitions"]
     assert [each["base_offset"] for each in entry["segments"]] == [0, 1, 2]
     compacted = ("simulate", topic, "--horizon", "1d", "--config", "cleanup.policy=compact")
-    assert lines(daemon, *compacted)[1].startswith("No check: it is compacted")
+    assert lines(daemon, *compacted)[1].startswith("No check: the log is compacted")
     for wrong in (("--config", "retention.ms=soon"), ("--config", "no.such=1"), ("--at", "soon")):
         result = run(daemon, "retention", "simulate", topic, "--horizon", "1d", *wrong)
         assert result.returncode == 1

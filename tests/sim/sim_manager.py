@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.log.values import ValidatedRecords
 
 DIRS = ("/data/a", "/data/b")
+# The default reserves 20 MB a partition for its indexes, which a simulated disk keeps in memory.
+SMALL_INDEXES = LogConfig(segment_index_bytes=65_536)
 
 
 class SimRules:
@@ -51,7 +53,7 @@ class SimRules:
     def __init__(
         self, defaults: LogConfig | None = None, broker: BrokerConfig | None = None
     ) -> None:
-        self.defaults = defaults if defaults is not None else LogConfig()
+        self.defaults = defaults if defaults is not None else SMALL_INDEXES
         self.broker = broker if broker is not None else BrokerConfig()
 
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:

@@ -1,4 +1,4 @@
-"""Spark imports modules whose names begin with ``pyspark_``: ``format("kafkalog")`` works at once."""
+"""Spark imports modules named ``pyspark_*``: ``format("kafkalog")`` works at once."""
 
 from kafkalog.spark.source import KafkalogDataSource as DefaultSource
 

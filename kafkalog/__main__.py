@@ -17,7 +17,7 @@ from kafkalog.cli.arguments import PROGRAM
 from kafkalog.cli.configs import settings_from, with_settings_source
 from kafkalog.cli.main import make_cli
 from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
-from kafkalog.server.daemon import EarlyStop
+from kafkalog.server.early_stop import EarlyStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,6 @@
 signals and the order of the shutdown: not ready, stop accepting, finish requests in flight, close
 the logs. The ports are opened before anything on disk is touched: a port that is taken costs no
 recovery, and a long recovery can be watched.
-
-``EarlyStop`` handles SIGTERM and SIGINT before the loop runs. A start imports and compiles for a
-second, and has touched nothing by then: the process writes one line and exits with status 0. The
-handler may interrupt any import, so it writes the line without the logging library.
 """
 
 from __future__ import annotations
@@ -15,12 +11,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import json
 import os
 import signal
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -45,7 +39,6 @@ from kafkalog.server.supervision import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
     from kafkalog.broker.directory.writer import CompletionSink
     from kafkalog.broker.operations import Operations
@@ -285,39 +278,3 @@ class Daemon:
             await asyncio.sleep(_MEMORY_PERIOD_SECONDS)
             resident = await api.run_on_debug_pool(give_freed_memory_back, resident)
         await asyncio.get_running_loop().create_future()  # nothing to do on this system
-
-
-_STDOUT = 1
-_EVENT = "Shutting down: the start had touched nothing"
-_LOGGER = "kafkalog"
-
-
-class EarlyStop:
-    """Installed by the main thread; ``Daemon.run`` puts its own handlers in the place of these."""
-
-    def __init__(self) -> None:
-        self._is_json = not os.isatty(_STDOUT)
-
-    def install(self) -> None:
-        """From here on neither signal ends the process without a line."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._leave)
-
-    def set_format(self, log_format: str | None) -> None:
-        """The setting ``log.format``, once it is known; None: by the kind of the output."""
-        if log_format is not None:
-            self._is_json = log_format == "json"
-
-    def _leave(self, number: int, _: FrameType | None) -> None:
-        """Exit at once: nothing is open, and an import that is cut off harms nothing."""
-        name = signal.Signals(number).name
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        if self._is_json:
-            fields = {"timestamp": now, "level": "info", "event": _EVENT, "logger": _LOGGER}
-            line = json.dumps({**fields, "signal": name})
-        else:
-            line = f"{now} [info     ] {_EVENT} [{_LOGGER}] signal={name}"
-        try:
-            os.write(_STDOUT, f"{line}\n".encode())
-        finally:  # the reader of the pipe may be gone
-            os._exit(0)

@@ -187,7 +187,7 @@ def test_a_producer_that_is_finished(client: Client, topic: str) -> None:
     with pytest.raises(ProducerFenced) as fenced:
         old.send(topic, texts("c"), partition=0)
     assert fenced.value.error_code == 40906
-    with pytest.raises(ProducerFenced, match="finished, make a new one"):
+    with pytest.raises(ProducerFenced, match="finished, create a new one"):
         old.send(topic, texts("d"), partition=1)
     gap = batch_of(b"x", producer_id=9001, producer_epoch=4, base_sequence=77)
     with pytest.raises(OutOfOrderSequence):

@@ -491,7 +491,7 @@ def test_what_an_import_brings() -> None:
     """`kafkalog topics list` starts in 0.3 s: no kernel, no numpy, no aiohttp, no pydantic."""
     heavy = ("numba", "numpy", "aiohttp", "pydantic", "structlog", "cramjam", "crc32c", "asyncio")
     code = (
-        "import sys, kafkalog.cli.topics, kafkalog.cli.consume\n"
+        "import sys, kafkalog.__main__, kafkalog.cli.topics, kafkalog.cli.consume\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run(

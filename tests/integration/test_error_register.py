@@ -46,8 +46,8 @@ def test_every_error_of_the_inner_rings_has_a_number() -> None:
     pending = [errors.KafkalogError]
     while pending:
         kind = pending.pop()
-        if kind.__module__.startswith("kafkalog.spark."):
-            continue  # of jobs, which no daemon runs: loaded by other tests of the same process
+        if kind.__module__.startswith(("kafkalog.spark.", "kafkalog.jobs.")):
+            continue  # no daemon runs them; other tests of the same process loaded them
         pending += kind.__subclasses__()
         error = (
             kind("x", file="f", position=0) if issubclass(kind, errors.CorruptData) else kind("x")

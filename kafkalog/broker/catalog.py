@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, UnknownPartition, UnknownTopic
 from kafkalog.format.topic_names import encode_id
+from kafkalog.log.inspect.directory_facts import absolute_log_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -218,7 +219,7 @@ class Logs:
 
     def find_unit(self, path: str) -> LogDirUnit | None:
         """The directory that an operator means by ``path``; None: it is no entry of log.dirs."""
-        return self._units.get(path.rstrip("/") or "/")
+        return self._units.get(absolute_log_dir(path)) if path.startswith("/") else None
 
     def unit_at(self, path: str) -> LogDirUnit:
         """The directory at a path, as the units name it."""

@@ -253,8 +253,12 @@ def lies_in(path: str, directory: str) -> bool:
 
 def log_dir_path(filesystem: ReadFilesystem, entry: str) -> str:
     """An entry of ``log.dirs`` as the path it is known by: absolute, without a slash at its end."""
-    whole = entry if entry.startswith("/") else filesystem.real_path(entry)
-    return whole.rstrip("/") or "/"
+    return absolute_log_dir(entry if entry.startswith("/") else filesystem.real_path(entry))
+
+
+def absolute_log_dir(path: str) -> str:
+    """An absolute path without a slash at its end."""
+    return path.rstrip("/") or "/"
 
 
 def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:

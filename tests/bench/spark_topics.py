@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record_batch import Codec
+from kafkalog.format.wire.arrow_columns import SCHEMA
 from tests.bench import datasets
 from tests.bench.planting import plant_unclean
 
@@ -28,6 +30,9 @@ TOPIC = "scanned"
 PARTITIONS = 4
 BATCH_RECORDS = 300
 KEY_BYTES, VALUE_BYTES = 11, 205
+_PLAIN_TYPES = {"topic": pa.utf8(), "timestamp": pa.timestamp("us", tz="UTC")}
+COLUMNS = pa.schema((each.name, _PLAIN_TYPES.get(each.name, each.type)) for each in SCHEMA)
+"""What Spark asks of a record."""
 _DIFFERENT_BATCHES = 256
 _NULL_VALUE_EACH, _HEADER_EACH = 50, 10
 

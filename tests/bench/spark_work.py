@@ -209,7 +209,7 @@ def decode(_: None, *, log_dir: str, topic: str, ends: list[int]) -> Answer:
     from kafkalog.spark.logs.open import open_logs, read_piece
     from kafkalog.spark.logs.values import TARGET_BYTES, Access, OffsetRange
     from kafkalog.spark.reading import record_batches
-    from tests.bench.micro_spark import COLUMNS
+    from tests.bench.spark_topics import COLUMNS
 
     keep_freed_memory()
     columns = COLUMNS.remove(COLUMNS.get_field_index("headers"))

@@ -13,9 +13,8 @@ from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import Access, OffsetRange
 from kafkalog.spark.reading import record_batches
 from tests.bench.__main__ import ALL, BENCHMARKS, ON_SPARK, wanted
-from tests.bench.micro_spark import COLUMNS
 from tests.bench.spark_side import SparkProcess
-from tests.bench.spark_topics import BATCH_RECORDS, PARTITIONS, TOPIC, write_source
+from tests.bench.spark_topics import BATCH_RECORDS, COLUMNS, PARTITIONS, TOPIC, write_source
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,15 +6,25 @@ sentences that readers of the JSON get too. Immutable; made on a thread that may
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from kafkalog.log.retention.forecast import timestamp_or_none
 
 
 class Fragment(BaseModel):
     """A part of a view."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
+
+    @classmethod
+    def of(cls, *sources: object, **given: Any) -> Self:  # noqa: ANN401 - of any field
+        """Fields as given, the others from the first source with that attribute; null without."""
+        for name in cls.model_fields.keys() - given.keys():
+            found = next((each for each in sources if hasattr(each, name)), None)
+            given[name] = getattr(found, name, None)
+        return cls(**given)
 
 
 class View(Fragment):
@@ -40,6 +50,8 @@ def _known(value: int | None) -> int | None:
 
 Known = Annotated[int | None, BeforeValidator(_known)]
 """A number of the broker's that may be -1; null then."""
+Timestamp = Annotated[int | None, BeforeValidator(timestamp_or_none)]
+"""A moment of the broker's, which may be after the last timestamp; null then: never."""
 EnumValue = Annotated[str, BeforeValidator(lambda member: getattr(member, "value", member))]
 """The value of an enumeration's member."""
 
@@ -47,7 +59,7 @@ EnumValue = Annotated[str, BeforeValidator(lambda member: getattr(member, "value
 class Page(NamedTuple):
     """One page of a list: entries [first, end)."""
 
-    number: int
+    page: int
     pages: int
     first: int
     end: int

@@ -31,9 +31,9 @@ from kafkalog.console.views.offsets import Question, offsets_view
 from kafkalog.console.views.overview import overview_view
 from kafkalog.console.views.partition import (
     SEGMENTS_A_PAGE,
-    due_view,
+    DueView,
+    ScheduleView,
     partition_view,
-    schedule_view,
 )
 from kafkalog.console.views.retention import retention_view
 from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
@@ -181,7 +181,7 @@ def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
     (row,) = topic_view(sim.operations, "t", 1).partitions
     assert row.next_departure is not None
     assert row.next_departure.base_offset == simulation.departures[0].facts.base_offset
-    assert row.next_departure.due == due_view(simulation.departures[0].due)
+    assert row.next_departure.due == DueView.model_validate(simulation.departures[0].due)
 
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:
@@ -343,7 +343,7 @@ def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
 def test_a_check_that_never_comes_has_no_moment() -> None:
     """The twin says null where the API does."""
     for next_check_ms, shown_ms in ((INT64_MAX + 1, None), (INT64_MAX, INT64_MAX), (None, None)):
-        view = schedule_view(Schedule(next_check_ms, 1, 1))
+        view = ScheduleView.model_validate(Schedule(next_check_ms, 1, 1))
         assert view is not None
         assert view.next_check_ms == shown_ms
 

@@ -50,25 +50,20 @@ class AboutView(View):
 
 def about_view(operations: Operations) -> AboutView:
     """Blocks the first time, to read the manifest and the files."""
-    return AboutView(
+    return AboutView.of(
+        operations,
         now_ms=operations.now_ms(),
         version=__version__,
         licence=LICENCE,
         kafka=KAFKA,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         platform=f"{platform.system()} {platform.machine()}",
-        cluster_id=operations.cluster_id,
-        node_id=operations.node_id,
         vendored=[
-            VendoredView(
-                name=each.name,
-                version=each.version,
-                licence=each.licence,
+            VendoredView.of(
+                each,
                 licence_address=asset_address(
                     next(name for name in each.files if "LICENSE" in name)
                 ),
-                source=each.source,
-                files=dict(each.files),
             )
             for each in vendored_packages()
         ],

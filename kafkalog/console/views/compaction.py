@@ -13,13 +13,12 @@ from pydantic import ConfigDict, Field
 from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
 from kafkalog.console.drawings import Phase, Stretch, lay_out_timeline
 from kafkalog.console.formatting import number, plural, size, span
-from kafkalog.console.view import Fragment, View, page_of
+from kafkalog.console.view import EnumValue, Fragment, View, page_of
 
 if TYPE_CHECKING:
     from kafkalog.broker.background import BackgroundOperation
     from kafkalog.broker.compaction.cleaning import CompactedLog
     from kafkalog.broker.operations import Operations
-    from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.console.drawings import Timeline
 
 LOGS_A_PAGE = 100
@@ -61,10 +60,10 @@ class CompactedLogView(Fragment):
 
     topic: str
     partition: int
-    state: str
+    state: EnumValue
     operator_pauses: int
     rank: int | None
-    why_not: str | None
+    why_not: EnumValue | None
     why: str
     cleanable_ratio: float | None
     min_cleanable_ratio: float
@@ -120,7 +119,7 @@ class TrialView(Fragment):
     operation_id: str
     partition: str
     dry_run: bool
-    state: str
+    state: EnumValue
     result: TrialResult | None
     sentence: str | None
     error: str | None
@@ -207,57 +206,33 @@ def compaction_view(
     ]
     shown = page_of(len(report.logs), LOGS_A_PAGE, page)
     trial = operations.background_operation(operation_id) if operation_id else None
-    return CleanerView(
-        now_ms=report.now_ms,
+    return CleanerView.of(
+        report,
+        report.config,
+        shown,
         topic=topic,
-        is_enabled=report.is_enabled,
-        backoff_ms=report.config.backoff_ms,
         dedupe_buffer_bytes=report.config.dedupe_buffer_size_bytes,
         throttle_bytes_per_second=report.config.io_limit_bytes_per_second,
-        threads=[_thread(each) for each in report.threads],
+        threads=[CleanerThreadView.of(each, each.topic_partition) for each in report.threads],
         hours=hours,
         clean_count=len(cleans),
-        cleans=[CleanView.model_validate(each) for each in cleans[:CLEANS_SHOWN]],
+        cleans=cleans[:CLEANS_SHOWN],
         total=len(report.logs),
-        page=shown.number,
-        pages=shown.pages,
         logs=[_log(each) for each in report.logs[shown.first : shown.end]],
         trial=_trial(trial) if trial is not None and trial.kind == LOG_CLEAN else None,
     )
 
 
-def _thread(status: ThreadStatus) -> CleanerThreadView:
-    at_work = status.topic_partition
-    return CleanerThreadView(
-        name=status.name,
-        is_alive=status.is_alive,
-        restarts=status.restarts,
-        topic=at_work and at_work.topic,
-        partition=at_work and at_work.partition,
-        busy_since_ms=status.busy_since_ms,
-        next_turn_ms=status.next_turn_ms,
-    )
-
-
 def _log(each: CompactedLog) -> CompactedLogView:
     status = each.status
-    log, plan, failure = status.log, status.to_clean, status.failure
-    return CompactedLogView(
-        topic=log.topic_partition.topic,
-        partition=log.topic_partition.partition,
-        state=status.state.phase.value,
-        operator_pauses=each.operator_pauses,
-        rank=each.rank,
-        why_not=each.why_not and each.why_not.value,
+    return CompactedLogView.of(
+        each,
+        status.to_clean,
+        status.log.topic_partition,
+        state=status.state.phase,
         why=why_of(each),
-        cleanable_ratio=plan and plan.cleanable_ratio,
-        min_cleanable_ratio=log.config.min_cleanable_dirty_ratio,
-        clean_bytes=plan and plan.clean_bytes,
-        cleanable_bytes=plan and plan.cleanable_bytes,
-        first_dirty_offset=plan and plan.first_dirty_offset,
-        first_uncleanable_offset=plan and plan.first_uncleanable_offset,
-        last_success_ms=each.last_success_ms,
-        failure=failure and failure.reason,
+        min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
+        failure=status.failure and status.failure.reason,
     )
 
 
@@ -303,11 +278,10 @@ _REASONS = {
 def _trial(operation: BackgroundOperation) -> TrialView:
     error = operation.error
     result = TrialResult.model_validate(operation.result) if operation.result else None
-    return TrialView(
-        operation_id=operation.operation_id,
+    return TrialView.of(
+        operation,
         partition=operation.details["partition"],
         dry_run=operation.details["dry_run"] == "true",
-        state=operation.state.value,
         result=result,
         sentence=result and result.sentence,
         error=error and error.public_message,

@@ -66,26 +66,14 @@ def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
     is_online = log_dir.offline_reason is None
     is_measured = log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0
     largest = sorted(log_dir.partitions, key=lambda each: each.size_bytes, reverse=True)
-    return LogDirView(
-        path=log_dir.path,
-        offline_reason=log_dir.offline_reason,
-        full_reason=log_dir.full_reason,
-        is_cordoned=log_dir.is_cordoned,
+    return LogDirView.of(
+        log_dir,
         total_bytes=log_dir.total_bytes if is_measured else None,
         usable_bytes=log_dir.usable_bytes if is_measured else None,
         used_ratio=1 - log_dir.usable_bytes / log_dir.total_bytes if is_measured else None,
         partitions=len(log_dir.partitions) if is_online else None,
         log_bytes=sum(each.size_bytes for each in log_dir.partitions) if is_online else None,
-        largest=[
-            PartitionSizeView(
-                topic=each.topic_partition.topic,
-                partition=each.topic_partition.partition,
-                size_bytes=each.size_bytes,
-                is_future=each.is_future,
-                offset_lag=each.offset_lag,
-            )
-            for each in largest[:LARGEST]
-        ],
+        largest=[PartitionSizeView.of(each, each.topic_partition) for each in largest[:LARGEST]],
     )
 
 

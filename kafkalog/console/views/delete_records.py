@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from kafkalog.broker.topics.topics import is_closed_to_clients
 from kafkalog.console.formatting import number
 from kafkalog.console.view import Fragment, View
-from kafkalog.console.views.partition import ScheduleView, schedule_view
+from kafkalog.console.views.partition import ScheduleView
 from kafkalog.log.retention.plan import Rule, plan
 from kafkalog.log.values import Isolation
 
@@ -90,14 +90,12 @@ def delete_records_view(
     report = operations.describe_segments(topic, partition)
     target = _target(operations, topic, partition, question, report)
     refusal = None if target is None else _refusal(report, topic, target)
-    return DeleteRecordsView(
-        now_ms=report.now_ms,
+    return DeleteRecordsView.of(
+        report,
+        report.facts,
         topic=topic,
         topic_id=topic_id,
         partition=partition,
-        log_start_offset=report.facts.log_start_offset,
-        high_watermark=report.facts.high_watermark,
-        schedule=schedule_view(report.schedule),
         asked_offset=question.offset,
         asked_timestamp_ms=question.timestamp_ms,
         refusal=refusal,
@@ -143,12 +141,7 @@ def _preview(report: SegmentReport, target: int) -> Preview:
     would_be = plan(report.facts._replace(log_start_offset=target), report.policy, report.now_ms)
     whole = {each.base_offset for each in would_be.deletions if each.rule is Rule.START_OFFSET}
     below = [
-        DoomedSegment(
-            base_offset=each.facts.base_offset,
-            next_offset=each.next_offset,
-            size_bytes=each.facts.size_bytes,
-            is_whole=each.facts.base_offset in whole,
-        )
+        DoomedSegment.of(each, each.facts, is_whole=each.facts.base_offset in whole)
         for each in report.segments
         if each.facts.base_offset < target
     ]

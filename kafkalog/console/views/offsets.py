@@ -97,7 +97,8 @@ def offsets_view(
     """Blocks. Raises UnknownTopic, UnknownPartition, CorruptBatch, or why it is not served."""
     log = operations.describe_log(topic, partition)
     note, found = _answer(operations, topic, partition, question)
-    return OffsetsView(
+    return OffsetsView.of(
+        log,
         now_ms=operations.now_ms(),
         topic=topic,
         partition=partition,
@@ -105,8 +106,6 @@ def offsets_view(
         asked_timestamp_ms=question.timestamp_ms,
         note=note,
         found=found,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
         points=_points(operations, topic, partition, log, found),
     )
 
@@ -143,8 +142,7 @@ def _place(
 ) -> PlaceView:
     place = operations.locate(topic, partition, offset)
     file = segment_file_name(place.base_offset, ".log")
-    found = place._asdict()
-    return PlaceView(offset=offset, timestamp_ms=timestamp_ms, file=file, **found)
+    return PlaceView.of(place, offset=offset, timestamp_ms=timestamp_ms, file=file)
 
 
 def _points(

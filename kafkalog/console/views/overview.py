@@ -57,15 +57,14 @@ def overview_view(operations: Operations) -> OverviewView:
     tasks = task_rows(operations)
     health = operations.cleaning.health()
     alerts = alerts_of(readiness, log_dirs, tasks, health, now_ms)
-    return OverviewView(
+    return OverviewView.of(
+        readiness,
+        operations,
         now_ms=now_ms,
         is_healthy=not alerts,
         sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
         troubles=alerts,
-        cluster_id=operations.cluster_id,
-        node_id=operations.node_id,
         topics=len(operations.topic_names()),
-        partitions=readiness.partitions,
         partitions_unserved=readiness.offline_partitions,
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
         log_dirs=log_dirs,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from kafkalog.broker.topics.topics import is_closed_to_clients
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
 from kafkalog.console.drawings import lay_out_strip
 from kafkalog.console.formatting import timestamp
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
-from kafkalog.console.view import Fragment, View, page_of
+from kafkalog.console.view import EnumValue, Fragment, Timestamp, View, page_of
 from kafkalog.log.retention.forecast import timestamp_or_none
 
 if TYPE_CHECKING:
@@ -21,20 +23,26 @@ if TYPE_CHECKING:
     from kafkalog.console.drawings import Strip
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.local_log import DeletingSegment
-    from kafkalog.log.retention.forecast import Departure, Due, Schedule, SegmentFate
-    from kafkalog.log.retention.plan import RetentionPolicy
+    from kafkalog.log.retention.forecast import Due, SegmentFate
 
 SEGMENTS_A_PAGE = 500
-_KNOWN_OF_DELETING = {"base_offset", "size_bytes", "state", "letter", "reason"}
 
 
 class DueView(Fragment):
     """When a segment is deleted; null: never, or not foreseeable."""
 
-    earliest_ms: int
-    expected_ms: int | None
-    latest_ms: int | None
-    files_gone_ms: int | None
+    earliest_ms: int = Field(validation_alias=AliasChoices("earliest_ms", "moment_ms"))
+    expected_ms: Timestamp
+    latest_ms: Timestamp
+    files_gone_ms: Timestamp
+
+
+def _foreseen(due: Due | None) -> Due | None:
+    """None for never, which is a time that no timestamp can hold."""
+    return None if due is None or timestamp_or_none(due.moment_ms) is None else due
+
+
+Foreseen = Annotated[DueView | None, BeforeValidator(_foreseen)]
 
 
 class DepartureView(Fragment):
@@ -42,8 +50,8 @@ class DepartureView(Fragment):
 
     base_offset: int
     size_bytes: int
-    rule: str
-    due: DueView | None
+    rule: EnumValue
+    due: Foreseen
 
 
 class SegmentView(Fragment):
@@ -58,10 +66,10 @@ class SegmentView(Fragment):
     largest_timestamp_source: Literal["record", "file_mtime"] | None
     offset_index_entries: int | None
     time_index_entries: int | None
-    rule: str | None
-    keeper: str | None
+    rule: EnumValue | None
+    keeper: EnumValue | None
     bytes_until: int | None
-    due: DueView | None
+    due: Foreseen
     reason: str
 
 
@@ -76,7 +84,7 @@ class PolicyView(Fragment):
 class ScheduleView(Fragment):
     """When the log is checked."""
 
-    next_check_ms: int | None
+    next_check_ms: Timestamp
     check_interval_ms: int
     delete_delay_ms: int
     is_cleaners: bool
@@ -85,7 +93,7 @@ class ScheduleView(Fragment):
 class CompactionView(Fragment):
     """How far a compacted log is cleaned; ``fault``: why that is not known."""
 
-    state: str
+    state: EnumValue
     pauses: int
     first_dirty_offset: int | None
     first_uncleanable_offset: int | None
@@ -182,26 +190,17 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
         states[deleting:][of_page],
         strict=True,
     )
-    return PartitionView(
-        now_ms=report.now_ms,
+    return PartitionView.of(
+        report,
+        report.facts,
+        described,
+        shown,
         topic=topic,
         topic_id=topic_id,
         partition=partition,
-        directory=described.directory,
-        log_start_offset=report.facts.log_start_offset,
-        high_watermark=report.facts.high_watermark,
-        last_stable_offset=described.last_stable_offset,
-        log_end_offset=report.facts.log_end_offset,
-        recovery_point=described.recovery_point,
-        leader_epoch=described.leader_epoch,
-        size_bytes=report.facts.size_bytes,
         segment_count=len(report.segments),
-        policy=policy_view(report.policy),
-        schedule=schedule_view(report.schedule),
         compaction=_compaction(status),
         states=_state_counts(report, states),
-        page=shown.number,
-        pages=shown.pages,
         segments=[_deleting(each) for each in report.deleting[shown.first : shown.end]]
         + [_served(*each, report) for each in served],
     )
@@ -234,13 +233,10 @@ def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentS
 
 
 def _deleting(segment: DeletingSegment) -> SegmentView:
-    unknown = dict.fromkeys(SegmentView.model_fields.keys() - _KNOWN_OF_DELETING)
-    return SegmentView(
-        **unknown,
-        base_offset=segment.base_offset,
-        size_bytes=segment.size_bytes,
+    return SegmentView.of(
+        segment,
+        SegmentState.DELETING,
         state=SegmentState.DELETING,
-        letter=SegmentState.DELETING.letter,
         reason=f"deleted for readers; files gone at {timestamp(segment.files_gone_ms)}",
     )
 
@@ -252,71 +248,27 @@ def _served(
     state: SegmentState,
     report: SegmentReport,
 ) -> SegmentView:
-    return SegmentView(
-        base_offset=listed.facts.base_offset,
-        next_offset=listed.next_offset,
-        size_bytes=listed.facts.size_bytes,
+    return SegmentView.of(
+        listed,
+        listed.facts,
+        entries,
+        fate,
+        state,
         state=state,
-        letter=state.letter,
-        largest_timestamp_ms=listed.facts.largest_timestamp_ms,
         largest_timestamp_source="record" if listed.has_record_timestamp else "file_mtime",
-        offset_index_entries=entries.offset_index_entries,
-        time_index_entries=entries.time_index_entries,
-        rule=fate.rule and fate.rule.value,
-        keeper=fate.keeper and fate.keeper.value,
-        bytes_until=fate.bytes_until,
-        due=due_view(fate.due),
         reason=reason_of(
             fate, report.policy, report.now_ms, has_record_timestamp=listed.has_record_timestamp
         ),
     )
 
 
-def due_view(due: Due | None) -> DueView | None:
-    """None for never, which is a time that no timestamp can hold."""
-    if due is None or timestamp_or_none(due.moment_ms) is None:
-        return None
-    return DueView(
-        earliest_ms=due.moment_ms,
-        expected_ms=timestamp_or_none(due.expected_ms),
-        latest_ms=timestamp_or_none(due.latest_ms),
-        files_gone_ms=timestamp_or_none(due.files_gone_ms),
-    )
-
-
-def departure_view(departure: Departure) -> DepartureView:
-    """A segment that a simulation deletes."""
-    return DepartureView(
-        base_offset=departure.facts.base_offset,
-        size_bytes=departure.facts.size_bytes,
-        rule=departure.rule.value,
-        due=due_view(departure.due),
-    )
-
-
-def policy_view(policy: RetentionPolicy) -> PolicyView:
-    """The limits in the topic's configs."""
-    return PolicyView(**policy._asdict())
-
-
-def schedule_view(schedule: Schedule | None) -> ScheduleView | None:
-    """None: no task checks the log."""
-    if schedule is None:
-        return None
-    known = schedule._replace(next_check_ms=timestamp_or_none(schedule.next_check_ms))
-    return ScheduleView(**known._asdict())
-
-
 def _compaction(status: CleaningStatus | None) -> CompactionView | None:
     if status is None:
         return None
-    plan = status.to_clean
-    return CompactionView(
-        state=status.state.phase.value,
-        pauses=status.state.pauses,
-        first_dirty_offset=plan and plan.first_dirty_offset,
-        first_uncleanable_offset=plan and plan.first_uncleanable_offset,
-        cleanable_ratio=plan and plan.cleanable_ratio,
+    return CompactionView.of(
+        status.to_clean,
+        status.state,
+        state=status.state.phase,
         min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
         fault=status.fault and status.fault.public_message,
     )
@@ -330,13 +282,7 @@ def _state_counts(report: SegmentReport, states: Sequence[SegmentState]) -> list
     for state, size_bytes in zip(states, every, strict=True):
         sizes[state].append(size_bytes)
     return [
-        StateCount(
-            state=state,
-            letter=state.letter,
-            meaning=state.meaning,
-            segments=len(found),
-            size_bytes=sum(found),
-        )
+        StateCount.of(state, state=state, segments=len(found), size_bytes=sum(found))
         for state, found in sizes.items()
         if found
     ]

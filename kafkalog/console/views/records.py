@@ -185,13 +185,11 @@ def records_view(
         page = reader.backward(before, count)
     if page.is_short and note is None:
         note = "The page ends early: the records up to the next page are too large to read at once."
-    return RecordsView(
+    return RecordsView.of(
+        log,
         now_ms=operations.now_ms(),
         topic=topic,
         partition=partition,
-        log_start_offset=log.log_start_offset,
-        last_stable_offset=log.last_stable_offset,
-        high_watermark=log.high_watermark,
         show=show,
         count=count,
         note=note,

@@ -13,14 +13,7 @@ from pydantic import Field
 
 from kafkalog.console.formatting import plural, size
 from kafkalog.console.view import Fragment, View
-from kafkalog.console.views.partition import (
-    DepartureView,
-    PolicyView,
-    ScheduleView,
-    departure_view,
-    policy_view,
-    schedule_view,
-)
+from kafkalog.console.views.partition import DepartureView, PolicyView, ScheduleView
 from kafkalog.errors import InvalidRequest, KafkalogError
 
 if TYPE_CHECKING:
@@ -134,15 +127,13 @@ def retention_view(
             if number < PARTITIONS_SHOWN:
                 entries.append(_entry(number, simulation))
     points = _points(sums)
-    return RetentionView(
+    return RetentionView.of(
+        sums,
         now_ms=now_ms,
         topic=topic,
         configs=dict(configs),
         horizon_days=horizon_days,
         warnings=_warnings(sums),
-        segments_going=sums.segments_going,
-        bytes_going=sums.bytes_going,
-        bytes_left=sums.bytes_left,
         partition_count=sums.partitions,
         partitions=entries,
         curve_steps=len(points),
@@ -152,15 +143,12 @@ def retention_view(
 
 def _entry(number: int, simulation: RetentionSimulation) -> PartitionWhatIf:
     departures = simulation.departures
-    return PartitionWhatIf(
+    return PartitionWhatIf.of(
+        simulation,
         partition=number,
-        policy=policy_view(simulation.policy),
-        schedule=schedule_view(simulation.schedule),
-        departures=list(map(departure_view, departures[:DEPARTURES_SHOWN])),
+        departures=[DepartureView.of(each, each.facts) for each in departures[:DEPARTURES_SHOWN]],
         segments_going=len(departures),
-        segments_left=simulation.segments_left,
         bytes_going=sum(each.facts.size_bytes for each in departures),
-        bytes_left=simulation.bytes_left,
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from kafkalog.console.view import Fragment, View, page_of
 from kafkalog.console.views.configs import CHAIN, ConfigLink
-from kafkalog.console.views.partition import DepartureView, departure_view
+from kafkalog.console.views.partition import DepartureView
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -94,13 +94,12 @@ def topics_view(
         rows = _rows(operations, names[of_page])
     else:
         rows = sorted(_rows(operations, names), key=sort.rank)[of_page]
-    return TopicsView(
+    return TopicsView.of(
+        shown,
         now_ms=operations.now_ms(),
         name_contains=name_contains,
         sort=sort,
         total=len(names),
-        page=shown.number,
-        pages=shown.pages,
         topics=rows,
     )
 
@@ -121,9 +120,8 @@ def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
     logs = [log for each in served if (log := _log(operations, topic.name, each)) is not None]
     counts = [log.records for log in logs if log.records is not None]
     times_ms = [log.oldest_timestamp_ms for log in logs if log.oldest_timestamp_ms is not None]
-    return TopicRow(
-        name=topic.name,
-        is_internal=topic.is_internal,
+    return TopicRow.of(
+        topic,
         partitions=topic.partition_count,
         partitions_unserved=len(topic.faults),
         size_bytes=sum(log.size_bytes for log in logs),
@@ -194,17 +192,13 @@ def topic_view(operations: Operations, name: str, page: int) -> TopicView:
     topic = operations.topics.describe(name)
     shown = page_of(topic.partition_count, PARTITIONS_A_PAGE, page)
     numbers = range(shown.first, shown.end)
-    return TopicView(
+    return TopicView.of(
+        topic,
+        shown,
         now_ms=operations.now_ms(),
         topic=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partition_count=topic.partition_count,
         partitions_unserved=len(topic.faults),
-        page=shown.number,
-        pages=shown.pages,
         partitions=[_partition(operations, topic.name, number) for number in numbers],
-        configs=[ConfigRow.model_validate(entry) for entry in topic.configs],
     )
 
 
@@ -216,21 +210,12 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
         raise  # the topic was deleted
     except KafkalogError as fault:
         return PartitionRow(partition=number, fault=fault.public_message)
-    return PartitionRow(
-        partition=number,
-        directory=log.directory,
-        log_start_offset=log.log_start_offset,
-        high_watermark=log.high_watermark,
-        log_end_offset=log.log_end_offset,
-        size_bytes=log.size_bytes,
-        segments=log.segments,
-        next_departure=departure,
-    )
+    return PartitionRow.of(log, partition=number, next_departure=departure)
 
 
 def _next_departure(operations: Operations, topic: str, number: int) -> NextDeparture | None:
     simulation = operations.simulate_retention(
         topic, number, {}, start_ms=None, horizon_ms=_HORIZON_MS, most=1
     )
-    first = next(map(departure_view, simulation.departures), None)
-    return None if first is None else NextDeparture.model_validate(first)
+    first = next(iter(simulation.departures), None)
+    return None if first is None else NextDeparture.of(first, first.facts)

@@ -36,7 +36,7 @@ import numpy as np
 from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.plan import aborted_from, source_ends, source_groups
 from kafkalog.cleaner.record_batches import chunks_of
-from kafkalog.cleaner.record_filter import RecordFilter, Retention, TombstoneRule
+from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter, TombstoneRule
 from kafkalog.cleaner.stats import CleanerStats
 from kafkalog.cleaner.swap import end_pending_swap, split_overflowed_segment, swap_in
 from kafkalog.cleaner.transactions import CleanedTransactionMetadata
@@ -182,23 +182,28 @@ def batch_orders(
     discards = marks_empty_transaction = needless
     if needless.any():
         is_control = control_flags(batches)
-        may_go = _may_go(batches, now_ms, tombstone_rule)
-        discards = needless & (~is_control | may_go)
+        may_remove = _may_remove_markers(batches, now_ms, tombstone_rule)
+        discards = needless & (~is_control | may_remove)
         marks_empty_transaction = needless & is_control
     stays = last_batches.flags(batches) | (rows.column(BatchColumn.LAST_OFFSET) + 1 == end_offset)
-    emptied = np.where(discards, int(Retention.DELETE), int(Retention.DELETE_EMPTY))
-    retention = np.where(stays, int(Retention.RETAIN_EMPTY), emptied)
+    emptied = np.where(discards, int(BatchRetention.DELETE), int(BatchRetention.DELETE_EMPTY))
+    retention = np.where(stays, int(BatchRetention.RETAIN_EMPTY), emptied)
     return BatchOrders(retention, discards, marks_empty_transaction)
 
 
-def _may_go(batches: RecordBatches, now_ms: int, tombstone_rule: TombstoneRule) -> Flags:
-    """Which of the batches could go if they are needless markers."""
+def _may_remove_markers(
+    batches: RecordBatches, now_ms: int, tombstone_rule: TombstoneRule
+) -> Flags:
+    """Which of the batches could be removed if they are needless markers.
+
+    The rule of `kernels.compaction.record_filter._drops_tombstones`, for markers.
+    """
     rows = batches.rows
     if tombstone_rule is not TombstoneRule.PER_BATCH:
         return np.full(rows.count, tombstone_rule is TombstoneRule.DROP)
     has_horizon = rows.column(BatchColumn.ATTRIBUTES) & _DELETE_HORIZON != 0
-    may_go: Flags = has_horizon & (rows.column(BatchColumn.BASE_TIMESTAMP) <= now_ms)
-    return may_go
+    may_remove: Flags = has_horizon & (rows.column(BatchColumn.BASE_TIMESTAMP) <= now_ms)
+    return may_remove
 
 
 class CleanedGroup:

@@ -28,10 +28,10 @@ from kafkalog.kernels.compaction.record_filter import (
     FILTER_CELL_COUNT,
     ORDER_COLUMN_COUNT,
     BatchOutcome,
+    BatchRetention,
     FilterCell,
     FilterStatus,
     OrderColumn,
-    Retention,
     TombstoneRule,
     filter_batches,
     plan_batches,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import CorruptBatch
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
 
-__all__ = ["FilterStatistics", "FilteredChunk", "RecordFilter", "Retention", "TombstoneRule"]
+__all__ = ["BatchRetention", "FilterStatistics", "FilteredChunk", "RecordFilter", "TombstoneRule"]
 
 _SIZE = int(BatchColumn.SIZE)
 _BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
@@ -111,7 +111,7 @@ class RecordFilter:
     ) -> FilteredChunk:
         """Decide and write.
 
-        retention                a `Retention` per batch
+        retention                a `BatchRetention` per batch
         discard_records          all records of the batch go: aborted data, a marker that may go
         marks_empty_transaction  a marker without data left: gets a delete horizon
         Raises CorruptBatch for a batch that would have to change and is damaged.

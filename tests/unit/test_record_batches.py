@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.cleaner.record_batches import GROUP_BYTES, BatchInflater, InflatedGroup, RecordBatches
-from kafkalog.cleaner.record_filter import RecordFilter, Retention
+from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.field_reader import MalformedVarint, decode_varint, encode_varint
@@ -729,7 +729,7 @@ def test_a_chunk_is_cleaned_as_its_batches_are(*, has_bits: bool, is_old: bool) 
         record_filter, data, table = RecordFilter(offset_map), b"", list[list[int]]()
         for chunk in chunks:
             none = np.zeros(len(chunk), np.bool_)
-            retention = np.full(len(chunk), int(Retention.RETAIN_EMPTY), np.int64)
+            retention = np.full(len(chunk), int(BatchRetention.RETAIN_EMPTY), np.int64)
             filtered = record_filter.filter(
                 of(*chunk), retention, none, none, now_ms=0, delete_retention_ms=0
             )
@@ -746,7 +746,7 @@ def test_the_output_has_no_room_for_what_is_compressed_again() -> None:
     offset_map = SkimpyOffsetMap(24 * 1000, 0.9)
     none = np.zeros(2, np.bool_)
     assert not offset_map.index(of(*parts), none, 0)
-    retention = np.full(2, int(Retention.DELETE_EMPTY), np.int64)
+    retention = np.full(2, int(BatchRetention.DELETE_EMPTY), np.int64)
     filtered = RecordFilter(offset_map).filter(
         of(*parts), retention, none, none, now_ms=0, delete_retention_ms=0
     )

@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 from kafkalog.cleaner.record_batches import RecordBatches
-from kafkalog.cleaner.record_filter import FilteredChunk, RecordFilter, Retention, TombstoneRule
+from kafkalog.cleaner.record_filter import (
+    BatchRetention,
+    FilteredChunk,
+    RecordFilter,
+    TombstoneRule,
+)
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch, InvalidConfig
 from kafkalog.format.records.batch_scan import BatchColumn
@@ -70,7 +75,7 @@ def mapped(*batches: KeyedBatch, first_offset: int = 0, has_bits: bool = True) -
 def filtered(
     offset_map: SkimpyOffsetMap,
     data: bytes,
-    retention: Retention = Retention.DELETE_EMPTY,
+    retention: BatchRetention = BatchRetention.DELETE_EMPTY,
     rule: TombstoneRule = TombstoneRule.PER_BATCH,
     *,
     discards: bool = False,
@@ -132,8 +137,8 @@ def test_damage_is_never_laundered(codec: int, keys: tuple[bytes, bytes]) -> Non
     assert (caught.value.details["base_offset"], caught.value.details["last_offset"]) == (0, 1)
 
 
-@pytest.mark.parametrize("retention", [Retention.DELETE, Retention.RETAIN_EMPTY])
-def test_damaged_batches_are_not_discarded(retention: Retention) -> None:
+@pytest.mark.parametrize("retention", [BatchRetention.DELETE, BatchRetention.RETAIN_EMPTY])
+def test_damaged_batches_are_not_discarded(retention: BatchRetention) -> None:
     """What calls a batch aborted is in its header."""
     batch = batch_of(0, (b"a", b"1"))
     damaged = bent(batch, 50)
@@ -190,10 +195,10 @@ def test_a_header_may_stay_alone() -> None:
     batch = replace(batch_of(0, (b"a", b"1"), codec=3), producer=(7, 1, 5))
     later = batch_of(1, (b"a", b"2"))
     offset_map = mapped(batch, later)
-    chunk = filtered(offset_map, batch.encode(), Retention.RETAIN_EMPTY)
+    chunk = filtered(offset_map, batch.encode(), BatchRetention.RETAIN_EMPTY)
     assert len(chunk.data) == 61
     assert decode(bytes(chunk.data)) == [replace(batch, records=(), codec=0, base_timestamp=-1)]
-    again = filtered(offset_map, bytes(chunk.data), Retention.RETAIN_EMPTY)
+    again = filtered(offset_map, bytes(chunk.data), BatchRetention.RETAIN_EMPTY)
     assert bytes(again.data) == bytes(chunk.data)
     assert not len(filtered(offset_map, bytes(chunk.data)).data)
 
@@ -232,7 +237,7 @@ def kept_of(*old: bytes) -> FilteredChunk:
     count = len(old)
     return RecordFilter(offset_map).filter(
         batches_of(b"".join(old)),
-        np.full(count, int(Retention.DELETE_EMPTY), np.int64),
+        np.full(count, int(BatchRetention.DELETE_EMPTY), np.int64),
         np.zeros(count, np.bool_),
         np.zeros(count, np.bool_),
         now_ms=0,

@@ -70,7 +70,7 @@ class LookUpColumn(IntEnum):
 
     FLAGS_START = 3
     """In: place in `flags` of the batch's first record; -1: it is not looked up."""
-    SUPERSEDED = 4
+    SUPERSEDED_COUNT = 4
     """Out: how many of its records are; -1 when one has no key or no value."""
 
 
@@ -96,7 +96,8 @@ _KEY_POSITION, _KEY_LENGTH, _OFFSET, _ROW, _RECORD, _HASH_LOW, _HASH_HIGH = 0, 1
 _MAP_SIZE, _CAPACITY, _LATEST, _BITS_FIRST, _BITS_COUNT = 0, 1, 2, 3, 4
 _RECORDS_READ, _STOP_ROW, _LEVEL = 5, 6, 7
 _FIELDS = len(MapCell)
-_FLAGS_START, _SUPERSEDED = 3, 4
+_FLAGS_START = int(LookUpColumn.FLAGS_START)
+_SUPERSEDED_COUNT = int(LookUpColumn.SUPERSEDED_COUNT)
 _DONE, _FULL, _BAD_CRC = 0, 1, 2
 _FIELD_OFFSET_DELTA = int(RecordColumn.OFFSET_DELTA)
 _FIELD_KEY_POSITION = int(RecordColumn.KEY_POSITION)
@@ -372,8 +373,8 @@ def _flag_pending(
         is_superseded = word >= 0 and pending[index, _OFFSET] < slots[word + 2] - 1
         flags[pending[index, _RECORD]] = 1 if is_superseded else 0
         row = pending[index, _ROW]
-        if is_superseded and orders[row, _SUPERSEDED] >= 0:
-            orders[row, _SUPERSEDED] += 1
+        if is_superseded and orders[row, _SUPERSEDED_COUNT] >= 0:
+            orders[row, _SUPERSEDED_COUNT] += 1
 
 
 @kernel(
@@ -404,7 +405,7 @@ def look_up_batches(
         if flag < 0:
             continue
         cells[_STOP_ROW] = row
-        orders[row, _SUPERSEDED] = 0
+        orders[row, _SUPERSEDED_COUNT] = 0
         base_offset = table[row, _BASE_OFFSET]
         end = table[row, _POSITION] + table[row, _SIZE]
         position = table[row, _POSITION] + _HEADER
@@ -419,7 +420,7 @@ def look_up_batches(
                 return -16 * index + fault
             position = fields[_FIELD_END]
             if fields[_FIELD_KEY_LENGTH] < 0 or fields[_FIELD_VALUE_LENGTH] < 0:
-                orders[row, _SUPERSEDED] = -1
+                orders[row, _SUPERSEDED_COUNT] = -1
             if fields[_FIELD_KEY_LENGTH] < 0:
                 flags[flag + index] = 0
                 continue

@@ -52,6 +52,114 @@ from kafkalog.kernels.records.record_scan import (
     read_varlong,
 )
 
+
+class OrderColumn(IntEnum):
+    """The order for each batch."""
+
+    RETENTION = 0
+    """`BatchRetention`."""
+    DISCARDS = 1
+    """1: all of its records are removed (aborted data, an expired marker)."""
+    MARKS_EMPTY_TRANSACTION = 2
+    """1: a marker whose transaction has no data left: it needs a delete horizon."""
+    FLAGS_START = 3
+    """`LookUpColumn.FLAGS_START`."""
+    SUPERSEDED_COUNT = 4
+    """`LookUpColumn.SUPERSEDED_COUNT`; -1 also when its keys were not looked up."""
+    NEEDS_LOOK_UP = 5
+    """1: its records are matched with the map, and the bit rows do not know them all."""
+    INFLATES = 6
+    """1: it is compressed, and its records decide what is retained."""
+
+
+ORDER_COLUMN_COUNT = len(OrderColumn)
+
+
+class BatchRetention(IntEnum):
+    """Kafka's class of this name: what is done with a batch as a whole."""
+
+    DELETE = 0
+    """The batch is removed without reading it."""
+    DELETE_EMPTY = 1
+    """It is removed when no record is retained."""
+    RETAIN_EMPTY = 2
+    """Without records its header is retained."""
+
+
+class TombstoneRule(IntEnum):
+    """When records without value are removed."""
+
+    PER_BATCH = 0
+    """After the delete horizon of their batch, which the first cleaning sets."""
+    KEEP = 1
+    """Not by this clean; horizons are neither set nor read. `log.cleaner.tombstone.horizon=segment`
+    chooses this or DROP for each segment (`cleaner.Cleaner._tombstone_rule`)."""
+    DROP = 2
+    """By this clean; horizons are neither set nor read."""
+
+
+class FilterCell(IntEnum):
+    """Arguments and results of `filter_batches`, after the cells of `OutCell`; counts add up."""
+
+    LATEST_OFFSET = 3
+    """In: records above it are retained."""
+    BITS_FIRST = 4
+    """In: first offset of the bit rows."""
+    BITS_END = 5
+    """In: after the last offset that the bit rows know; BITS_FIRST when there are none."""
+    NOW_MS = 6
+    NEW_HORIZON_MS = 7
+    TOMBSTONE_RULE = 8
+    ROW = 9
+    """Out: the row at which the call stopped."""
+    RECORDS_READ = 10
+    NULL_KEYS = 11
+    """Dropped because they have no key."""
+    SUPERSEDED = 12
+    EXPIRED_TOMBSTONES = 13
+    """Dropped though no later record has their key."""
+    ABORTED = 14
+    """Dropped with a discarded batch of data."""
+    CONTROL = 15
+    """Dropped with a discarded control batch."""
+    PROCESSOR_LEVEL = 16
+    """In: `processor.LEVEL`, or a lower one."""
+    FLAGS = 17
+    """Of `plan_batches`: records of uncompressed batches to look up."""
+    RECORDS_MAX = 18
+    """Of `plan_batches`: the most records that an uncompressed batch may hold."""
+    ROOM = 19
+    """Of `plan_batches`: bytes that all batches may take but for what inflated ones grow by."""
+
+
+FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
+
+
+class FilterStatus(IntEnum):
+    """Results that are no fault."""
+
+    DONE = 0
+    OUT_FULL = 1
+    """`out` is too short."""
+    BAD_CRC = 2
+    """The row's batch would be changed or removed, and is damaged."""
+
+
+class BatchOutcome(IntEnum):
+    """The outcome of a batch."""
+
+    REMOVED_UNREAD = 0
+    """Removed without reading it: bits or look-ups say that all its records are superseded."""
+    REMOVED = 1
+    """Removed: discarded by its order, or none of its records is retained."""
+    COPIED = 2
+    """Retained as it is."""
+    REBUILT = 3
+    """Written with the records that are retained, or with a new delete horizon."""
+    EMPTIED = 4
+    """Only its header is retained."""
+
+
 _POSITION, _SIZE = int(BatchColumn.POSITION), int(BatchColumn.SIZE)
 _BASE_OFFSET, _LAST_OFFSET = int(BatchColumn.BASE_OFFSET), int(BatchColumn.LAST_OFFSET)
 _ATTRIBUTES, _RECORD_COUNT = int(BatchColumn.ATTRIBUTES), int(BatchColumn.RECORD_COUNT)
@@ -65,15 +173,29 @@ _KEY_LENGTH, _VALUE_LENGTH = int(RecordColumn.KEY_LENGTH), int(RecordColumn.VALU
 _BAD_SIZE, _BAD_VARINT = int(RecordFault.BAD_SIZE), int(RecordFault.BAD_VARINT)
 _LEFTOVER_IN_BATCH = int(RecordFault.LEFTOVER_IN_BATCH)
 _BAD_COUNT, _MISNUMBERED = int(RecordFault.BAD_COUNT), int(RecordFault.MISNUMBERED)
-_RETENTION, _DISCARDS, _MARKS_EMPTY, _FLAGS_START, _BY_LOOK_UP = 0, 1, 2, 3, 4
-_NEEDS_LOOK_UP, _INFLATES = 5, 6
-_DELETE, _DELETE_EMPTY, _RETAIN_EMPTY = 0, 1, 2
-_PER_BATCH, _DROP = 0, 2
-_LATEST, _BITS_FIRST, _BITS_END, _NOW, _NEW_HORIZON, _RULE = 3, 4, 5, 6, 7, 8
-_STOP_ROW, _READ, _NULL_KEYS, _SUPERSEDED, _EXPIRED = 9, 10, 11, 12, 13
-_ABORTED, _CONTROL, _LEVEL, _FLAGS, _RECORDS_MAX, _ROOM = 14, 15, 16, 17, 18, 19
-_DONE, _OUT_FULL, _BAD_CRC = 0, 1, 2
-_GONE_UNREAD, _GONE, _COPIED, _REBUILT, _EMPTIED = 0, 1, 2, 3, 4
+_RETENTION, _DISCARDS = int(OrderColumn.RETENTION), int(OrderColumn.DISCARDS)
+_MARKS_EMPTY = int(OrderColumn.MARKS_EMPTY_TRANSACTION)
+_FLAGS_START = int(OrderColumn.FLAGS_START)
+_SUPERSEDED_COUNT = int(OrderColumn.SUPERSEDED_COUNT)
+_NEEDS_LOOK_UP, _INFLATES = int(OrderColumn.NEEDS_LOOK_UP), int(OrderColumn.INFLATES)
+_DELETE, _DELETE_EMPTY = int(BatchRetention.DELETE), int(BatchRetention.DELETE_EMPTY)
+_RETAIN_EMPTY = int(BatchRetention.RETAIN_EMPTY)
+_PER_BATCH, _DROP = int(TombstoneRule.PER_BATCH), int(TombstoneRule.DROP)
+_LATEST, _NOW = int(FilterCell.LATEST_OFFSET), int(FilterCell.NOW_MS)
+_BITS_FIRST, _BITS_END = int(FilterCell.BITS_FIRST), int(FilterCell.BITS_END)
+_NEW_HORIZON, _RULE = int(FilterCell.NEW_HORIZON_MS), int(FilterCell.TOMBSTONE_RULE)
+_ROW, _READ = int(FilterCell.ROW), int(FilterCell.RECORDS_READ)
+_NULL_KEYS, _SUPERSEDED = int(FilterCell.NULL_KEYS), int(FilterCell.SUPERSEDED)
+_EXPIRED, _ABORTED = int(FilterCell.EXPIRED_TOMBSTONES), int(FilterCell.ABORTED)
+_CONTROL, _LEVEL = int(FilterCell.CONTROL), int(FilterCell.PROCESSOR_LEVEL)
+_FLAGS, _RECORDS_MAX = int(FilterCell.FLAGS), int(FilterCell.RECORDS_MAX)
+_ROOM = int(FilterCell.ROOM)
+_DONE, _OUT_FULL = int(FilterStatus.DONE), int(FilterStatus.OUT_FULL)
+_BAD_CRC = int(FilterStatus.BAD_CRC)
+_REMOVED_UNREAD, _REMOVED = int(BatchOutcome.REMOVED_UNREAD), int(BatchOutcome.REMOVED)
+_COPIED, _REBUILT = int(BatchOutcome.COPIED), int(BatchOutcome.REBUILT)
+_EMPTIED = int(BatchOutcome.EMPTIED)
+_UNDECIDED = -1  # no outcome yet: its records must be read, or all of them are discarded
 _HEADER = 61
 _CODEC_MASK, _LOG_APPEND_TIME_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x07, 0x08, 0x20, 0x40
 _NO_HORIZON = -1
@@ -102,7 +224,10 @@ def _count_bits(bits: Bytes, bit_row: int, first: int, end: int) -> int:
 
 @inlined
 def _drops_tombstones(table: Int64Table, row: int, cells: Int64s) -> bool:
-    """Whether records without value are no longer protected."""
+    """Whether records without value are no longer protected.
+
+    `cleaner._may_remove_markers` is the same rule for markers.
+    """
     if cells[_RULE] != _PER_BATCH:
         return bool(cells[_RULE] == _DROP)
     has_horizon = table[row, _ATTRIBUTES] & _HORIZON_BIT != 0
@@ -181,21 +306,21 @@ def _is_covered(table: Int64Table, row: int, cells: Int64s) -> bool:
 def _known_outcome(
     table: Int64Table, row: int, orders: Int64Table, bits: Bytes, cells: Int64s
 ) -> int:
-    """COPIED or GONE_UNREAD when bits or look-ups decide, else GONE: it must be read."""
+    """COPIED or REMOVED_UNREAD when bits or look-ups decide; else its records must be read."""
     count = table[row, _RECORD_COUNT]
     if table[row, _ATTRIBUTES] & _CONTROL_BIT or count == 0:
-        return as_int(_GONE)
-    superseded = orders[row, _BY_LOOK_UP]
+        return as_int(_UNDECIDED)
+    superseded = orders[row, _SUPERSEDED_COUNT]
     if _is_covered(table, row, cells):
         first = table[row, _BASE_OFFSET] - cells[_BITS_FIRST]
         end = table[row, _LAST_OFFSET] - cells[_BITS_FIRST] + 1
         if _count_bits(bits, 1, first, end) > 0:
-            return as_int(_GONE)
+            return as_int(_UNDECIDED)
         superseded = _count_bits(bits, 0, first, end)
     if superseded == 0:
         return as_int(_COPIED)
-    is_gone = superseded == count and orders[row, _RETENTION] == _DELETE_EMPTY
-    return as_int(_GONE_UNREAD if is_gone else _GONE)
+    is_removed = superseded == count and orders[row, _RETENTION] == _DELETE_EMPTY
+    return as_int(_REMOVED_UNREAD if is_removed else _UNDECIDED)
 
 
 @inlined
@@ -257,8 +382,10 @@ def _decide(
 ) -> tuple[int, int]:
     """Delete horizon (below 0: none) and outcome, when `used` records are retained."""
     if used == 0:
-        is_emptied = outcome == _GONE and orders[row, _RETENTION] == _RETAIN_EMPTY
-        return as_int(_NO_HORIZON), as_int(_EMPTIED if is_emptied else outcome)
+        if outcome == _UNDECIDED:
+            is_emptied = orders[row, _RETENTION] == _RETAIN_EMPTY
+            outcome = as_int(_EMPTIED if is_emptied else _REMOVED)
+        return as_int(_NO_HORIZON), outcome
     has_horizon = table[row, _ATTRIBUTES] & _HORIZON_BIT != 0
     if not has_horizon and cells[_RULE] == _PER_BATCH:
         if has_tombstone or orders[row, _MARKS_EMPTY] != 0:
@@ -275,8 +402,8 @@ def _is_damaged(
 
     Pass 1 has checked the batches that the bits remove.
     """
-    went_by_bits = outcome == _GONE_UNREAD and orders[row, _BY_LOOK_UP] < 0
-    if outcome == _COPIED or went_by_bits or table[row, _CRC_STATE] != 0:
+    is_removed_by_bits = outcome == _REMOVED_UNREAD and orders[row, _SUPERSEDED_COUNT] < 0
+    if outcome == _COPIED or is_removed_by_bits or table[row, _CRC_STATE] != 0:
         return False
     start = table[row, _POSITION]
     return not has_right_crc(source, start, start + table[row, _SIZE], level)
@@ -298,10 +425,10 @@ def _judge(
 
     body  holds its records as plain says
     """
-    used, has_tombstone, outcome = as_int(0), False, as_int(_GONE)
+    used, has_tombstone, outcome = as_int(0), False, as_int(_UNDECIDED)
     if orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0:
         outcome = _known_outcome(table, row, orders, bits, cells)
-        if outcome == _GONE:
+        if outcome == _UNDECIDED:
             if _is_known(table, row, bits, cells, len(kept)):
                 used = _select_known(body, plain, row, bits, kept, cells)
             else:
@@ -340,7 +467,7 @@ def _write_batch(
 
 
 @inlined
-def _count_gone(
+def _count_removed(
     table: Int64Table, row: int, orders: Int64Table, outcome: int, cells: Int64s
 ) -> None:
     """Count the removed records that were not read."""
@@ -349,7 +476,7 @@ def _count_gone(
         cells[_READ] += count
     if orders[row, _RETENTION] == _DELETE or orders[row, _DISCARDS] != 0:
         cells[_CONTROL if table[row, _ATTRIBUTES] & _CONTROL_BIT else _ABORTED] += count
-    elif outcome == _GONE_UNREAD:
+    elif outcome == _REMOVED_UNREAD:
         cells[_SUPERSEDED] += count
 
 
@@ -361,7 +488,7 @@ def plan_batches(table: Int64Table, orders: Int64Table, bits: Bytes, cells: Int6
     """
     flags = records_max = room = as_int(0)
     for row in range(table.shape[0]):
-        orders[row, _FLAGS_START] = orders[row, _BY_LOOK_UP] = -1
+        orders[row, _FLAGS_START] = orders[row, _SUPERSEDED_COUNT] = -1
         orders[row, _INFLATES] = 0
         attributes = table[row, _ATTRIBUTES]
         is_read = orders[row, _RETENTION] != _DELETE and orders[row, _DISCARDS] == 0
@@ -374,7 +501,7 @@ def plan_batches(table: Int64Table, orders: Int64Table, bits: Bytes, cells: Int6
         orders[row, _NEEDS_LOOK_UP] = 1 if needs_look_up else 0
         room += table[row, _SIZE]
         if attributes & _CODEC_MASK:
-            if is_read and _known_outcome(table, row, orders, bits, cells) == _GONE:
+            if is_read and _known_outcome(table, row, orders, bits, cells) == _UNDECIDED:
                 orders[row, _INFLATES] = 1
             continue
         count = min(
@@ -443,7 +570,7 @@ def filter_batches(
     cells[ROW]; it and what follows is not written.
     """
     for row in range(first_row, end_row):
-        cells[_STOP_ROW] = row
+        cells[_ROW] = row
         body = inflated if orders[row, _INFLATES] != 0 else source
         used, horizon, outcome = _judge(body, table, plain, row, orders, flags, bits, kept, cells)
         if used < 0:
@@ -455,108 +582,6 @@ def filter_batches(
         ):
             return _OUT_FULL
         outcomes[row] = outcome
-        _count_gone(table, row, orders, outcome, cells)
-    cells[_STOP_ROW] = end_row
+        _count_removed(table, row, orders, outcome, cells)
+    cells[_ROW] = end_row
     return _DONE
-
-
-class OrderColumn(IntEnum):
-    """The order for each batch."""
-
-    RETENTION = 0
-    """`Retention`."""
-    DISCARDS = 1
-    """1: all of its records are removed (aborted data, an expired marker)."""
-    MARKS_EMPTY_TRANSACTION = 2
-    """1: a marker whose transaction has no data left: it needs a delete horizon."""
-    FLAGS_START = 3
-    """`LookUpColumn.FLAGS_START`."""
-    SUPERSEDED = 4
-    """`LookUpColumn.SUPERSEDED`; -1 also when its keys were not looked up."""
-    NEEDS_LOOK_UP = 5
-    """1: its records are matched with the map, and the bit rows do not know them all."""
-    INFLATES = 6
-    """1: it is compressed, and its records decide what is retained."""
-
-
-ORDER_COLUMN_COUNT = len(OrderColumn)
-
-
-class Retention(IntEnum):
-    """Kafka's BatchRetention."""
-
-    DELETE = 0
-    """The batch is removed without reading it."""
-    DELETE_EMPTY = 1
-    """It is removed when no record is retained."""
-    RETAIN_EMPTY = 2
-    """Without records its header is retained."""
-
-
-class TombstoneRule(IntEnum):
-    """When records without value are removed."""
-
-    PER_BATCH = 0
-    """After the delete horizon of their batch, which the first cleaning sets."""
-    KEEP = 1
-    """Never; horizons are neither set nor read (`log.cleaner.tombstone.horizon=segment`)."""
-    DROP = 2
-    """Always; horizons are neither set nor read."""
-
-
-class FilterCell(IntEnum):
-    """Arguments and results of `filter_batches`, after the cells of `OutCell`; counts add up."""
-
-    LATEST_OFFSET = 3
-    """In: records above it are retained."""
-    BITS_FIRST = 4
-    """In: first offset of the bit rows."""
-    BITS_END = 5
-    """In: after the last offset that the bit rows know; BITS_FIRST when there are none."""
-    NOW_MS = 6
-    NEW_HORIZON_MS = 7
-    TOMBSTONE_RULE = 8
-    ROW = 9
-    """Out: the row at which the call stopped."""
-    RECORDS_READ = 10
-    NULL_KEYS = 11
-    """Dropped because they have no key."""
-    SUPERSEDED = 12
-    EXPIRED_TOMBSTONES = 13
-    """Dropped though no later record has their key."""
-    ABORTED = 14
-    """Dropped with a discarded batch of data."""
-    CONTROL = 15
-    """Dropped with a discarded control batch."""
-    PROCESSOR_LEVEL = 16
-    """In: `processor.LEVEL`, or a lower one."""
-    FLAGS = 17
-    """Of `plan_batches`: records of uncompressed batches to look up."""
-    RECORDS_MAX = 18
-    """Of `plan_batches`: the most records that an uncompressed batch may hold."""
-    ROOM = 19
-    """Of `plan_batches`: bytes that all batches may take but for what inflated ones grow by."""
-
-
-FILTER_CELL_COUNT = len(OutCell) + len(FilterCell)
-
-
-class FilterStatus(IntEnum):
-    """Results that are no fault."""
-
-    DONE = 0
-    OUT_FULL = 1
-    """`out` is too short."""
-    BAD_CRC = 2
-    """The row's batch would be changed or removed, and is damaged."""
-
-
-class BatchOutcome(IntEnum):
-    """The outcome of a batch."""
-
-    GONE_UNREAD = 0
-    """All its records are superseded, as bits or look-ups say."""
-    GONE = 1
-    COPIED = 2
-    REBUILT = 3
-    EMPTIED = 4

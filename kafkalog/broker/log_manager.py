@@ -1,8 +1,10 @@
 """LogManager: assembles the broker and runs its life cycle, from the start to the shutdown.
 
 Owns no rule of a feature: it gives each part the parts that it needs, starts them and stops them.
-Start: lock, identify, read the registry, decide every directory (``startup/plan``), take the
-clean-shutdown markers, load in parallel, refuse or create what is missing, then serve.
+Start: lock the directories, read the registry copies, identify the cluster, choose a copy, plan
+(``startup/plan``). A start that is refused ends here and changed no log. Then claim the
+directories, set aside what the plan says, take the clean-shutdown markers, load in parallel, refuse
+or create what is missing, start the threads and tasks.
 
 Shutdown: all directories in parallel, each flush, close, checkpoints, marker, unlock. The
 clean-shutdown marker is the last write to a directory. It is made only when every step before it

@@ -237,7 +237,7 @@ class LogStats:
     def _add_deletable(self, log: UnifiedLog, sums: dict[tuple[str, str], int]) -> None:
         topic, config = log.topic_partition.topic, log.config
         reasons = ["start_offset"]
-        if config.is_deleted:
+        if config.has_delete_policy:
             reasons += ["size"] * (config.retention_bytes >= 0)
             reasons += ["time"] * (config.retention_ms >= 0)
         for reason in reasons:

@@ -456,7 +456,7 @@ class LogCleanerManager:
             if self._first_dirty.get(key) != checkpoint:
                 return
             self._first_dirty.set(key, offset)
-        if not log.config.is_deleted:
+        if not log.config.has_delete_policy:
             _log.warning(
                 f"Resetting first dirty offset of {key} to log start offset {offset} since the "
                 f"checkpointed offset {checkpoint} is invalid."

@@ -239,8 +239,9 @@ def plan_group(
 ) -> AppendGroup:
     """The longest group from ``sets[start]`` on; no answers when that one is to be appended alone.
 
-    All sets are plain. ``synced``: readable only after the flush that covers it; so is any set that
-    reaches ``synced_from`` (``flush.messages``).
+    All sets are plain. ``room`` is compared as by SegmentRoom.holds, with the sums of the group.
+    ``synced``: readable only after the flush that covers it; so is any set that reaches
+    ``synced_from`` (``flush.messages``).
     """
     next_offset = log_end_offset
     group = AppendGroup(next_offset)

@@ -2,7 +2,8 @@
 
 Pure but for the largest timestamp of a segment, which may be read from its time index. Source:
 Kafka 4.1 ``UnifiedLog``, ``LocalLog``, ``LogSegment.toString``; ``tests/oracle`` compares with the
-classes themselves. Differs from Kafka: what names many segments does so in several lines.
+classes themselves. Differs from Kafka: what names more than 100 segments does so in several lines,
+and ``files_deleted`` leaves out the timestamps, which would be read for it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 _SEGMENTS_A_LINE = 100  # about 10 KB
 
 
-def a_line_each(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
-    """As many of them together as one sentence names."""
+def groups_of_one_line(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogSegment]]:
+    """Groups of at most 100 segments: what one sentence names."""
     for first in range(0, len(segments), _SEGMENTS_A_LINE):
         yield segments[first : first + _SEGMENTS_A_LINE]
 
@@ -71,7 +72,7 @@ def over_time(segment: LogSegment, retention_ms: int) -> str:
 
 
 def files_deleted(segments: Iterable[LogSegment]) -> str:
-    """Before the files of segments go; without timestamps, which would be read for it."""
+    """Before the files of segments are deleted."""
     texts = ",".join(
         f"LogSegment(baseOffset={segment.base_offset}, size={segment.size_bytes})"
         for segment in segments

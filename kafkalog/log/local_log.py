@@ -468,7 +468,7 @@ class LocalLog:
 
 def _delete_files(segments: Sequence[LogSegment]) -> None:
     """Delete the files of segments that no reader finds any more."""
-    for several in kafka_messages.a_line_each(segments):
+    for several in kafka_messages.groups_of_one_line(segments):
         _log.info(kafka_messages.files_deleted(several))
     for segment in segments:
         for name in segment.delete_files():

@@ -64,7 +64,7 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
-    def is_deleted(self) -> bool:
+    def has_delete_policy(self) -> bool:
         """Whether cleanup.policy holds delete: size and time retention and delete-records apply."""
         return "delete" in self.cleanup_policy
 

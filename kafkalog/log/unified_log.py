@@ -572,7 +572,7 @@ class UnifiedLog:
         Raises PolicyViolation without ``delete`` in cleanup.policy, OffsetAboveHighWatermark. The
         caller makes the new log start durable before it answers.
         """
-        if not self.config.is_deleted:
+        if not self.config.has_delete_policy:
             raise PolicyViolation(
                 f"Records of partition {self.topic_partition} can not be deleted due to the "
                 "configured policy"

@@ -2,8 +2,8 @@
 
 ``kafkalog/__main__.py`` builds the object graph. This module owns the loop, the listeners, the
 signals and the order of the shutdown: not ready, stop accepting, finish requests in flight, close
-the logs. The ports are opened before anything on disk is touched: a port that is taken costs no
-recovery, and a long recovery can be watched.
+the logs. The ports are opened after the access files are read and before any log directory is
+touched: a port that is taken costs no recovery, and a long recovery can be watched.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Daemon:
     service_manager: ServiceManager
     terminal_line: TerminalLine | None = None  # None: progress is in the log only
     exit_code: int = 0
-    _has_stop_signal: bool = False  # by a signal
+    _has_stop_signal: bool = False
 
     @property
     def config(self) -> ServerConfig:
@@ -113,7 +113,7 @@ class Daemon:
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT; return the exit code.
 
-        OSError when the port cannot be had, before anything else is touched; what the load raises.
+        OSError when the port cannot be had: no log directory was touched. What the load raises.
         """
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         loop = asyncio.get_running_loop()

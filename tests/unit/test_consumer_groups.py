@@ -135,18 +135,18 @@ def test_a_lost_answer_is_taken_back_once() -> None:
     for was_lost, expected in ((True, 0), (False, 3)):
         delivered(a, T[0], was_lost=was_lost)
         assert a.position(T[0]) == 3
-        a.settle()
+        a.take_back_lost_answer()
         assert a.position(T[0]) == expected
-        a.settle()
+        a.take_back_lost_answer()
         assert a.position(T[0]) == expected
     delivered(a, T[2], was_lost=True)
     a.confirm("another connection")
     a.confirm(None)  # its own: the client asks on, so it had the answer
-    a.settle()
+    a.take_back_lost_answer()
     assert a.position(T[2]) == 3
     delivered(a, T[1], was_lost=True)
     a.seek({T[1]: 1})
-    a.settle()
+    a.take_back_lost_answer()
     assert a.position(T[1]) == 1
     stale = Delivery({T[1]: (0, 3)}, lambda: False)
     a.deliver(stale)  # read before the seek, written after it

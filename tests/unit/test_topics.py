@@ -78,7 +78,7 @@ def test_configs_take_effect_in_every_partition_at_once() -> None:
     for number in range(3):
         with pytest.raises(RecordBatchTooLarge):
             sim.produce("t", batch_of("a"), partition=number)
-        assert sim.manager.logs.log_of("t", number).config.is_deleted
+        assert sim.manager.logs.log_of("t", number).config.has_delete_policy
     for data in registries(sim):
         assert dict(decode_registry(data).topics["t"].overrides) == {"max.message.bytes": "10"}
     alter(sim, ("max.message.bytes", None))

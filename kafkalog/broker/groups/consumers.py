@@ -282,7 +282,7 @@ class Consumer:
 
     def begin_poll(self) -> int:
         """A number for ``poll_number``; a poll that waits for a client that gave up ends."""
-        self.settle()
+        self.take_back_lost_answer()
         if not self.is_reading:
             raise IllegalConsumerState("Illegal state: the consumer is not subscribed or assigned.")
         self.poll_number += 1
@@ -314,8 +314,11 @@ class Consumer:
         if self._unsettled is not None and self._unsettled.via is via:
             self._unsettled = None
 
-    def settle(self) -> None:
-        """The client speaks again: an answer that it cannot have got is taken back."""
+    def take_back_lost_answer(self) -> None:
+        """Move the positions back if the connection was cut before the last answer was read.
+
+        Called when the client makes its next request.
+        """
         delivery, self._unsettled = self._unsettled, None
         if delivery is not None and delivery.was_lost():
             for at, (before, behind) in delivery.moves.items():

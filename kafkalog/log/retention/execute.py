@@ -107,7 +107,7 @@ def read_all(facts: LogFacts) -> LogFacts:
 
 def policy_of(config: LogConfig) -> RetentionPolicy:
     """What the topic's configuration asks for."""
-    return RetentionPolicy(config.is_deleted, config.retention_ms, config.retention_bytes)
+    return RetentionPolicy(config.has_delete_policy, config.retention_ms, config.retention_bytes)
 
 
 def plan_of(
@@ -204,7 +204,7 @@ def _log_deletions(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
         else:
             text = kafka_messages.over_time(segment, log.config.retention_ms)
         _say(text, log, deletion.rule)
-    for several in kafka_messages.a_line_each(below_start):
+    for several in kafka_messages.groups_of_one_line(below_start):
         text = kafka_messages.below_start(several, log.log_start_offset)
         _say(text, log, Rule.START_OFFSET)
 

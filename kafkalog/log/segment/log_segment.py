@@ -73,16 +73,19 @@ _SIZE_BYTES = attrgetter("size_bytes")
 
 
 class SegmentRoom(NamedTuple):
-    """The largest set that needs no new segment."""
+    """What the next append may measure before the segment is rolled.
 
-    size_bytes: int
-    timestamp_ms: int  # its maximum
-    first_offset: int  # offsets from here
-    last_offset: int  # up to here fit the indexes
+    Compared here for one append, and by ``log/append.plan_group`` for several at once.
+    """
+
+    size_bytes: int  # at most
+    timestamp_ms: int  # the largest timestamp may be at most this
+    first_offset: int
+    last_offset: int  # relative offsets of the indexes end here
     index_entries: int  # left in the fuller index; each batch may take one
 
     def holds(self, size_bytes: int, max_timestamp_ms: int, last_offset: int) -> bool:
-        """Whether such a set can be appended without a roll."""
+        """Whether an append of this measure needs no roll."""
         return (
             size_bytes <= self.size_bytes
             and max_timestamp_ms <= self.timestamp_ms
@@ -283,7 +286,7 @@ class LogSegment(SegmentFiles):
             self.mark_unflushed()
 
     def room(self, max_bytes: int, max_ms: int, now_ms: int) -> SegmentRoom:
-        """What the next set may measure before it needs a new segment.
+        """The limits of the next append: age, size, offsets and index entries.
 
         Event time counts from the timestamp of the first batch, which may be read for it; wall
         time, from when the segment was made, where it has none. An empty segment is never too old.

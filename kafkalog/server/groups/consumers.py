@@ -423,7 +423,7 @@ async def poll(request: web.Request) -> web.StreamResponse:
     if timeout_ms == _UNSAID:
         timeout_ms = consumer.config.request_timeout_ms
     max_bytes = min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes)
-    consumer.settle()
+    consumer.take_back_lost_answer()
     if consumer.is_commit_due():
         await _auto_commit(api, consumer)
     reading = ConsumerPoll(api, consumer, max_bytes)

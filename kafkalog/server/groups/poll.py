@@ -197,7 +197,7 @@ async def commit(
     *,
     is_awaited: bool = True,
 ) -> None:
-    """Store offsets of a group, all or none; the first commit of all makes the topic.
+    """Store offsets of a group, all or none; the first commit ever creates the topic.
 
     Returns when they are durable, or queued when it is not awaited. Errors of GroupOffsets.submit
     and of the append.
@@ -233,7 +233,7 @@ async def commit_positions(
 
     only_moved  leave out what the group has committed already
     """
-    consumer.settle()
+    consumer.take_back_lost_answer()
     now_ms = api.operations.now_ms()
     commits = {
         at: CommittedOffset(position, "", now_ms) for at, position in consumer.positions().items()

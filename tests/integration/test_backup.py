@@ -51,9 +51,10 @@ def restored(backup: Path, root: Path, log_dirs: int) -> Daemon:
 
 
 def acknowledged(log: Path) -> dict[tuple[int, int], str]:
-    """Value of each partition and offset that the client was told."""
+    """Value of each partition and offset that the client was told; its last line may be torn."""
     found = {}
-    for line in log.read_text().splitlines():
+    whole_lines, _, _ = log.read_text().rpartition("\n")
+    for line in whole_lines.splitlines():
         kind, value, *rest = line.split(" ")
         if kind == "acked":
             found[int(rest[0]), int(rest[1])] = value

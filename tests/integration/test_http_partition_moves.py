@@ -185,7 +185,7 @@ def test_the_command_line(two: Daemon) -> None:
     there = str(two.log_dirs[1])
     (here,) = (each["partition"] for each in described(two)[0]["partitions"])
     lines = done(run(two, "dirs", "move", here, "--to", there, "--wait")).decode().splitlines()
-    assert lines[0].split()[:2] == ["partition", "state"]
+    assert lines[0].split()[:2] == ["PARTITION", "STATE"]
     assert lines[1].split()[:2] == [here, "done"]
     (entry,) = json.loads(done(run(two, "dirs", "moves", "--output", "json")))
     assert (entry["target"], entry["state"]) == (there, "done")

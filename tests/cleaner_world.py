@@ -15,6 +15,7 @@ from kafkalog.format.records.record import Record
 from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
+from kafkalog.log.segment.index_repair import floor_entry
 from tests.naive.cleaner import (
     PlainAborted,
     PlainCleaner,
@@ -225,7 +226,7 @@ class CleanerWorld:
         closed = self.log.segments.non_active
         floor = to_clean.first_dirty_offset
         holder = self.log.segments.floor(floor)
-        entry = None if holder is None else holder.floor_entry(floor)
+        entry = None if holder is None else floor_entry(holder, floor)
         return PlainCleaner(
             [
                 PlainSegment(

@@ -16,6 +16,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.log.segment.index_repair import floor_entry, floor_timestamp
+from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -328,7 +330,7 @@ def _facts_of(segment: LogSegment, config: LogConfig, now_ms: int) -> SegmentFac
 def source_groups(to_clean: LogToClean, end_offset: int) -> list[list[LogSegment]]:
     """The sources of each cleaned segment: all that begin below end_offset.
 
-    Raises CorruptIndex as LogSegment.floor_entry.
+    Raises CorruptIndex as ``floor_entry``.
     """
     log = to_clean.log
     sources = log.segments.values_between(0, end_offset)
@@ -343,7 +345,7 @@ def source_groups(to_clean: LogToClean, end_offset: int) -> list[list[LogSegment
 
 def source_ends(sources: Sequence[LogSegment]) -> list[int]:
     """Up to which offset aborted transactions are looked for in each source of a group."""
-    return [*(each.base_offset for each in sources[1:]), sources[-1].read_next_offset()]
+    return [*(each.base_offset for each in sources[1:]), next_offset(sources[-1])]
 
 
 def aborted_from(log: UnifiedLog, segment: LogSegment, end_offset: int) -> list[AbortedTransaction]:
@@ -357,9 +359,11 @@ def aborted_from(log: UnifiedLog, segment: LogSegment, end_offset: int) -> list[
 
 
 def _sizes_of(segment: LogSegment) -> SegmentSizes:
-    """What it weighs in a group. Raises CorruptIndex as LogSegment.floor_entry."""
-    segment.floor_entry(segment.base_offset)  # these look-ups find entries of a damaged index again
-    segment.floor_timestamp(0)
+    """What it weighs in a group. Raises CorruptIndex as ``floor_entry``."""
+    floor_entry(
+        segment, segment.base_offset
+    )  # these look-ups find entries of a damaged index again
+    floor_timestamp(segment, 0)
     return SegmentSizes(
         segment.base_offset,
         segment.size_bytes,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log.segment.segment_files import scan_chunks
+from kafkalog.log.segment.segment_file import scan_chunks
 from kafkalog.log.segment.segment_split import plan_split
 from kafkalog.log.segment.segment_swap import CleanedSegment, SegmentSwap
 
@@ -122,7 +122,7 @@ def split_overflowed_segment(
 
 def _copy(segment: LogSegment, piece: Piece, end_offset: int, target: CleanedSegment) -> None:
     """The batches of a piece as they are, and the transactions aborted below end_offset."""
-    for chunk in scan_chunks(segment, piece.start, piece.end, check_crc=False):
+    for chunk in scan_chunks(segment.log_file, piece.start, piece.end, check_crc=False):
         target.append(chunk.data[: chunk.rows.consumed_bytes], chunk.rows)
     target.add_aborted(
         each

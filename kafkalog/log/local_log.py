@@ -23,6 +23,7 @@ import structlog
 from kafkalog.format.disk.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log import kafka_messages
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
@@ -252,14 +253,15 @@ class LocalLog:
         """Whole batches of one segment, from the first batch that ends at or after start_offset.
 
         No batch that starts at or after max_offset (a watermark). None when there is none; bounds
-        against log start and end are the caller's. Errors as of ``LogSegment.read``.
+        against log start and end are the caller's. Errors as of ``segment_reader.read``.
         """
         segment = self.segments.floor(start_offset)
         if segment is None and len(self.segments):
             segment = self.segments.first
         while segment is not None and segment.base_offset < max_offset:
             following = self.segments.higher(segment.base_offset)
-            found = segment.read(
+            found = segment_reader.read(
+                segment,
                 start_offset,
                 max_bytes,
                 max_offset=max_offset,

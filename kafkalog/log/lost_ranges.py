@@ -30,7 +30,7 @@ from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import LostRange, not_accepted
 from kafkalog.log.segment.index_repair import verified_floor
-from kafkalog.log.segment.segment_reader import has_whole_tail
+from kafkalog.log.segment.segment_reader import has_whole_tail, next_offset
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class LostRanges:
         if segment.size_bytes:
             if not has_whole_tail(segment, verified_floor(segment, INT64_MAX).position):
                 return None  # bytes are there: what they were is not lost, but damaged
-            first_offset = segment.read_next_offset()
+            first_offset = next_offset(segment)
             if not self.proof.is_gapless and known_offset < first_offset:
                 return None  # the index errs
         last_offset = following.base_offset - 1
@@ -313,7 +313,7 @@ def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
         return False
     segment = segments.values[slot]
     position = verified_floor(segment, INT64_MAX).position  # a wrong entry proves no loss
-    return has_whole_tail(segment, position) and segment.read_next_offset() > offset
+    return has_whole_tail(segment, position) and next_offset(segment) > offset
 
 
 def log_left_over(

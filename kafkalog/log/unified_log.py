@@ -40,6 +40,7 @@ from kafkalog.log import append as append_plan
 from kafkalog.log import kafka_messages
 from kafkalog.log.flush_plan import FlushPlan
 from kafkalog.log.lost_ranges import LostRanges
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.state import producer_rebuild
 from kafkalog.log.values import (
     NO_PROOF,
@@ -320,11 +321,12 @@ class UnifiedLog:
         segments = [segment for segment in self.segments if segment.size_bytes]
         if not segments:
             return None
-        newest = max(
-            segments,
-            key=lambda segment: segment.max_timestamp_so_far(may_block=may_block).timestamp_ms,
-        )  # max takes the first one of equals, as Kafka does
-        return newest.find_max_timestamp_record(may_block=may_block)
+        largest = [each.max_timestamp_so_far(may_block=may_block) for each in segments]
+        # max takes the first one of equals, as Kafka does
+        newest = max(range(len(segments)), key=lambda slot: largest[slot].timestamp_ms)
+        return segment_reader.find_max_timestamp_record(
+            segments[newest], largest[newest], may_block=may_block
+        )
 
     def _first_at_or_after(self, timestamp_ms: int, *, may_block: bool) -> TimestampOffset | None:
         """First live record at or after timestamp_ms; LostOffsets when it may have been a lost one.
@@ -334,8 +336,8 @@ class UnifiedLog:
         """
         for segment in self.segments.values_between(self.log_start_offset, INT64_MAX):
             if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
-                found = segment.find_offset_by_timestamp(
-                    timestamp_ms, self.log_start_offset, may_block=may_block
+                found = segment_reader.find_offset_by_timestamp(
+                    segment, timestamp_ms, self.log_start_offset, may_block=may_block
                 )
                 if found is not None:
                     if self.losses.ranges:
@@ -650,7 +652,9 @@ class UnifiedLog:
             return True
         gone = self.local.truncate_to(offset)
         # A batch is never cut in two: the log may end before the offset asked for.
-        self.local.log_end_offset = min(offset, self.local.active_segment.read_next_offset())
+        self.local.log_end_offset = min(
+            offset, segment_reader.next_offset(self.local.active_segment)
+        )
         self.delete_snapshots_of(gone)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)

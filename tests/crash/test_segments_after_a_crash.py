@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.log_segment import LogSegment
 from tests.log_world import LogWorld, append, joined
 from tests.naive.batches import one_record
@@ -69,7 +70,7 @@ def recovered(run: Run, mode: CrashMode, seed: int) -> tuple[LogWorld, bytes]:
         result = segment.recover()
         if segment.base_offset != expected_base:
             break  # a hole: what lies behind it is not part of the log
-        found = segment.read(0, 10_000)
+        found = segment_reader.read(segment, 0, 10_000)
         data += b"" if found is None else bytes(found.data)
         segment.offset_index.sanity_check()
         segment.time_index.sanity_check()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.indexes import OffsetIndex
 from kafkalog.log.segment.segment_file import SegmentFile
 from kafkalog.log.values import OffsetPosition
@@ -92,7 +93,7 @@ def test_reads_are_those_of_a_list(
                 break
             expected.append(batch)
             room -= size
-        found = closed.read(offset, max_bytes, max_offset=limit)
+        found = segment_reader.read(closed, offset, max_bytes, max_offset=limit)
         assert (b"" if found is None else bytes(found.data)) == joined(expected)
         if expected:
             assert found is not None

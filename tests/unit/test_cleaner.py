@@ -22,6 +22,7 @@ from kafkalog.format.records.batch_scan import scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.segment.segment_swap import CleanedSegment, remove_cleaned_files
 from kafkalog.log.values import AbortedTransaction
@@ -232,7 +233,7 @@ def test_it_is_the_segment_of_appends(stamps: list[int], interval: int, chunk: i
     assert files(world, 0, ".cleaned") == files(world, 0, "")
     assert (segment.size_bytes, segment.last_modified_ms) == (appended.size_bytes, MTIME_MS)
     assert segment.max_timestamp_so_far() == appended.max_timestamp_so_far()
-    assert segment.read_next_offset() == appended.read_next_offset()
+    assert next_offset(segment) == next_offset(appended)
     assert not segment.is_active
 
 
@@ -255,7 +256,7 @@ def test_nothing_left_is_an_empty_segment() -> None:
     world = LogWorld()
     segment: LogSegment = begun(world, 5).finish(MTIME_MS)
     assert files(world, 5, ".cleaned") == [b"", b"", b""]
-    assert segment.read_next_offset() == 5
+    assert next_offset(segment) == 5
 
 
 def test_left_overs_of_the_same_base_are_removed() -> None:
@@ -293,7 +294,7 @@ def test_an_index_that_is_too_small_stays_sparse() -> None:
     segment = cleaned.finish(MTIME_MS)
     assert segment.offset_index.entry_count() == 6
     assert segment.time_index.last_entry().timestamp_ms == 19
-    assert segment.read_next_offset() == 20
+    assert next_offset(segment) == 20
 
 
 MS = 1_000_000

@@ -36,6 +36,7 @@ from kafkalog.format.records.control_record import ControlRecordType, build_end_
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
 from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC
 from kafkalog.log.inspect import segment_listing
+from kafkalog.log.segment.index_repair import floor_entry
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.values import AbortedTransaction, FetchDataInfo
 from tests.cleaning_daemon import NOW_MS, keyed_batch
@@ -408,7 +409,7 @@ def test_every_offset_has_its_place() -> None:
         assert found.base_offset == segment.base_offset
         assert found.is_active is (segment is segments[-1])
         assert found.base_offset <= offset < found.next_offset
-        entry = segment.floor_entry(offset)
+        entry = floor_entry(segment, offset)
         assert (found.index_entry.offset, found.index_entry.position) == (
             entry.offset,
             entry.position,

@@ -19,10 +19,11 @@ from kafkalog.format.disk import index_entries
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.integers import FormatError
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
+from kafkalog.log.segment import segment_reader
+from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.segment.segment_recovery import BadBatch, SegmentOffsetOverflow
-from kafkalog.log.segment.transaction_index import TransactionIndex
 from kafkalog.log.values import (
     AbortedTransaction,
     CompletedTransaction,
@@ -73,32 +74,32 @@ def test_read_starts_at_the_batch_that_ends_at_or_behind_the_offset() -> None:
         one_record(20, 5),
     ]
     append(segment, *batches)
-    assert bytes_of(segment.read(1, 10_000)) == joined(batches)
-    assert bytes_of(segment.read(7, 10_000)) == joined(batches[1:])
-    found = segment.read(8, 10_000)
+    assert bytes_of(segment_reader.read(segment, 1, 10_000)) == joined(batches)
+    assert bytes_of(segment_reader.read(segment, 7, 10_000)) == joined(batches[1:])
+    found = segment_reader.read(segment, 8, 10_000)
     assert found is not None
     assert (found.base_offset, found.next_offset, found.batch_count) == (20, 21, 1)
-    assert segment.read(21, 10_000) is None
+    assert segment_reader.read(segment, 21, 10_000) is None
 
 
 def test_read_respects_bytes_and_offset() -> None:
     segment, batches = filled(LogWorld())
     size = len(batches[0].encode())
-    assert bytes_of(segment.read(2, 2 * size)) == joined(batches[2:4])
-    assert bytes_of(segment.read(2, 2 * size - 1)) == joined(batches[2:3])
-    assert bytes_of(segment.read(2, 1)) == joined(batches[2:3])
-    assert bytes_of(segment.read(2, 1, min_one_batch=False)) == b""
-    assert bytes_of(segment.read(2, 10_000, max_offset=5)) == joined(batches[2:5])
-    assert segment.read(2, 10_000, max_offset=2) is None
+    assert bytes_of(segment_reader.read(segment, 2, 2 * size)) == joined(batches[2:4])
+    assert bytes_of(segment_reader.read(segment, 2, 2 * size - 1)) == joined(batches[2:3])
+    assert bytes_of(segment_reader.read(segment, 2, 1)) == joined(batches[2:3])
+    assert bytes_of(segment_reader.read(segment, 2, 1, min_one_batch=False)) == b""
+    assert bytes_of(segment_reader.read(segment, 2, 10_000, max_offset=5)) == joined(batches[2:5])
+    assert segment_reader.read(segment, 2, 10_000, max_offset=2) is None
 
 
 def test_batch_larger_than_any_chunk_is_read_whole() -> None:
     segment = LogWorld().new_segment()
     batches = [one_record(0), one_record(1, value=b"x" * 50_000), one_record(2)]
     append(segment, *batches)
-    assert bytes_of(segment.read(1, 10)) == joined(batches[1:2])
-    assert bytes_of(segment.read(2, 10)) == joined(batches[2:])
-    assert bytes_of(segment.read(1, 10, min_one_batch=False)) == b""
+    assert bytes_of(segment_reader.read(segment, 1, 10)) == joined(batches[1:2])
+    assert bytes_of(segment_reader.read(segment, 2, 10)) == joined(batches[2:])
+    assert bytes_of(segment_reader.read(segment, 1, 10, min_one_batch=False)) == b""
 
 
 def test_bad_batch_first_is_an_error_later_ends_the_answer() -> None:
@@ -106,10 +107,10 @@ def test_bad_batch_first_is_an_error_later_ends_the_answer() -> None:
     segment, batches = filled(world)
     size = len(batches[0].encode())
     world.flip(LOG, 5 * size + 100)
-    assert bytes_of(segment.read(0, 10_000)) == joined(batches[:5])
-    assert bytes_of(segment.read(6, 10_000)) == joined(batches[6:])
+    assert bytes_of(segment_reader.read(segment, 0, 10_000)) == joined(batches[:5])
+    assert bytes_of(segment_reader.read(segment, 6, 10_000)) == joined(batches[6:])
     with pytest.raises(CorruptBatch) as caught:
-        segment.read(5, 10_000)
+        segment_reader.read(segment, 5, 10_000)
     assert caught.value.position == 5 * size
     assert caught.value.details["base_offset"] == 5
     assert caught.value.details["last_offset"] == 5
@@ -120,7 +121,7 @@ def test_damaged_size_is_never_read_as_an_end() -> None:
     segment, batches = filled(world)
     world.flip(LOG, 5 * len(batches[0].encode()) + 8)
     with pytest.raises(CorruptBatch):
-        segment.read(5, 10_000)
+        segment_reader.read(segment, 5, 10_000)
 
 
 def test_cold_reads_say_so() -> None:
@@ -129,9 +130,9 @@ def test_cold_reads_say_so() -> None:
     segment.close()
     closed = world.reopened(segment)
     with pytest.raises(WouldBlock):
-        closed.read(0, 10_000, may_block=False)
-    assert bytes_of(closed.read(0, 10_000)) == joined(batches)
-    assert bytes_of(closed.read(0, 10_000, may_block=False)) == joined(batches)
+        segment_reader.read(closed, 0, 10_000, may_block=False)
+    assert bytes_of(segment_reader.read(closed, 0, 10_000)) == joined(batches)
+    assert bytes_of(segment_reader.read(closed, 0, 10_000, may_block=False)) == joined(batches)
 
 
 def test_opening_a_closed_segment_touches_no_file() -> None:
@@ -144,7 +145,7 @@ def test_opening_a_closed_segment_touches_no_file() -> None:
     assert world.call_count == before + 1  # the stat that stands for the listing
     assert closed.largest_timestamp_ms() == 1090
     assert closed.first_batch_timestamp_ms() == 1000
-    assert closed.read_next_offset() == 10
+    assert next_offset(closed) == 10
 
 
 @pytest.mark.parametrize("target", [".log", ".index", ".timeindex"])
@@ -163,7 +164,7 @@ def test_failed_append_leaves_nothing_behind(target: str) -> None:
     assert segment.max_timestamp_so_far() == TimestampOffset(1020, 2)
     more = [one_record(3, 5000), one_record(4, 6000)]
     append(segment, *more)
-    assert bytes_of(segment.read(0, 10_000)) == joined(batches + more)
+    assert bytes_of(segment_reader.read(segment, 0, 10_000)) == joined(batches + more)
     assert [entry.offset for entry in segment.offset_index.entries()] == [1, 2, 3, 4]
 
 
@@ -177,7 +178,7 @@ def test_segment_that_cannot_be_cut_back_is_broken() -> None:
         append(segment, one_record(3))
     assert segment.is_broken
     assert "cutting" in caught.value.__notes__[0]
-    assert bytes_of(segment.read(0, 10_000)) == joined(batches)
+    assert bytes_of(segment_reader.read(segment, 0, 10_000)) == joined(batches)
     world.heal()
     assert world.reopened(segment).recover().next_offset == 3
 
@@ -226,11 +227,13 @@ def test_timestamp_queries_follow_log_order() -> None:
     segment = LogWorld().new_segment()
     for offset, timestamp in enumerate((1000, 3000, 2000, 3000)):
         append(segment, one_record(offset, timestamp))
-    assert segment.find_offset_by_timestamp(1500, 0) == TimestampOffset(3000, 1)
-    assert segment.find_offset_by_timestamp(2500, 0) == TimestampOffset(3000, 1)
-    assert segment.find_offset_by_timestamp(1500, 2) == TimestampOffset(2000, 2)
-    assert segment.find_offset_by_timestamp(3001, 0) is None
-    assert segment.find_max_timestamp_record() == TimestampOffset(3000, 1)
+    assert segment_reader.find_offset_by_timestamp(segment, 1500, 0) == TimestampOffset(3000, 1)
+    assert segment_reader.find_offset_by_timestamp(segment, 2500, 0) == TimestampOffset(3000, 1)
+    assert segment_reader.find_offset_by_timestamp(segment, 1500, 2) == TimestampOffset(2000, 2)
+    assert segment_reader.find_offset_by_timestamp(segment, 3001, 0) is None
+    assert segment_reader.find_max_timestamp_record(
+        segment, segment.max_timestamp_so_far(), may_block=True
+    ) == TimestampOffset(3000, 1)
 
 
 def test_clean_close_forces_the_last_time_entry() -> None:
@@ -276,7 +279,7 @@ def test_recovery_cuts_at_the_first_bad_batch(cut: int, flipped: int | None) -> 
     assert found.max_timestamp_so_far() == TimestampOffset(1080, 8)
     found.become_active()
     append(found, batches[9])
-    assert bytes_of(found.read(0, 10_000)) == joined(batches)
+    assert bytes_of(segment_reader.read(found, 0, 10_000)) == joined(batches)
 
 
 def test_recovery_stops_at_offsets_that_fall() -> None:
@@ -314,7 +317,7 @@ def test_padded_time_index_does_not_make_a_segment_old() -> None:
     segment, _ = filled(world)
     found = world.reopened(segment)  # as after a crash: both indexes still padded
     assert found.largest_timestamp_ms() == 1090
-    assert bytes_of(found.read(9, 10)) is not None
+    assert bytes_of(segment_reader.read(found, 9, 10)) is not None
     assert world.size("00000000000000000000.timeindex") > 12
     found.become_active()
     append(found, one_record(10, 2000))
@@ -333,13 +336,13 @@ def test_truncation_keeps_smaller_offsets_and_an_appendable_segment() -> None:
     segment.on_become_inactive()
     assert segment.truncate_to(4) == len(joined(batches[4:]))
     assert [entry.offset for entry in segment.offset_index.entries()] == [1, 2, 3]
-    assert bytes_of(segment.read(0, 10_000)) == joined(batches[:4])
+    assert bytes_of(segment_reader.read(segment, 0, 10_000)) == joined(batches[:4])
     assert segment.truncate_to(0) == len(joined(batches[:4]))
     assert segment.size_bytes == 0
     assert segment.offset_index.file.acquire().size() == 4096
     assert not must_roll(segment, max_bytes=10_000)
     append(segment, *batches)
-    assert bytes_of(segment.read(0, 10_000)) == joined(batches)
+    assert bytes_of(segment_reader.read(segment, 0, 10_000)) == joined(batches)
 
 
 def test_only_aborted_transactions_are_noted() -> None:
@@ -360,7 +363,7 @@ def test_deleted_segment_stays_readable_for_who_found_it() -> None:
     found = world.reopened(segment)
     assert found.change_suffix(".deleted") == []
     assert all(name.endswith(".deleted") for name in world.names())
-    assert bytes_of(found.read(0, 10_000)) == joined(batches)
+    assert bytes_of(segment_reader.read(found, 0, 10_000)) == joined(batches)
     world.filesystem.unlink(f"{world.directory.path}/{LOG}.deleted")
     assert found.delete_files() == [f"{LOG}.deleted"]
     assert world.names() == []

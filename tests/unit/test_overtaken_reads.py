@@ -24,8 +24,9 @@ from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.log_segment import LogSegment
-from kafkalog.log.segment.segment_files import scan_chunks
+from kafkalog.log.segment.segment_file import scan_chunks
 from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.segment.segment_swap import CleanedSegment, SegmentSwap
 from kafkalog.log.values import AppendOrigin, Isolation, WouldBlock
@@ -134,7 +135,7 @@ def swap_of_first(world: PartitionWorld, *at: int) -> SegmentSwap:
     made = []
     for base, (start, end) in zip((old.base_offset, *at), pairwise(bounds), strict=True):
         segment = CleanedSegment(log.environment, log.local.directory, base, log.config)
-        for chunk in scan_chunks(old, start, end, check_crc=False):
+        for chunk in scan_chunks(old.log_file, start, end, check_crc=False):
             segment.append(chunk.data[: chunk.rows.consumed_bytes], chunk.rows)
         made.append(segment.finish(old.last_modified_ms))
     swap = SegmentSwap(log.environment, log.local, made, (old,), renames_max=64)
@@ -159,7 +160,7 @@ def test_files_that_a_clean_replaced_are_looked_for_again() -> None:
     world = written()
     world.reopen(clean=True)
     log, old = world.log, world.log.segments.first
-    once_before(LogSegment, "read", replacing(world))
+    once_before(segment_reader, "read", replacing(world))
     answer = log.read(0, 1, Isolation.HIGH_WATERMARK)
     assert [record.offset for record in records_of(answer.data)] == [0]
     assert log.segments.first is not old

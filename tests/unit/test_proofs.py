@@ -32,6 +32,7 @@ from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.values import NO_PROOF, Isolation, LogProof
 from tests.cleaning_daemon import CleaningDaemon
 from tests.moving_world import A, B, move, world
@@ -123,7 +124,7 @@ def test_the_name_of_an_empty_segment_behind_a_gap_is_an_end() -> None:
         world.open(clean=False, recovery_point=9)
     assert [line["event"] for line in lines if line["log_level"] == "error"] == []
     assert served(world) == ([0, 3, 6, 11], [])
-    assert world.log.segments.first.read_next_offset() == world.log.log_end_offset == 12
+    assert next_offset(world.log.segments.first) == world.log.log_end_offset == 12
 
 
 @pytest.mark.parametrize("base", [9, 10, 12, 8 + 2**17])

@@ -31,6 +31,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.forecast import Schedule, explain
 from kafkalog.log.retention.plan import Hold, Keeper, Rule
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin, Isolation
 from tests.sim.sim_faults import Fault
@@ -297,7 +298,7 @@ def test_a_reader_of_a_segment_that_goes_gets_whole_batches() -> None:
     log = sim.operations.partition_log("t", 0)
     segment = log.segments.first
     assert sim.manager.retention.run_once() == 2
-    found = segment.read(0, 1 << 20)
+    found = segment_reader.read(segment, 0, 1 << 20)
     assert found is not None
     assert len(found.data) == segment.size_bytes
     assert log.read(2, 1 << 20, Isolation.HIGH_WATERMARK).next_offset == 2

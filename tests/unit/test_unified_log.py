@@ -23,6 +23,7 @@ from kafkalog.format.records.record_batch import read_header
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.local_log import LogSegments
 from kafkalog.log.log_config import LogConfig
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.log.values import AppendOrigin, CompletedTransaction, Isolation
 from tests.log_world import LogWorld, append, bytes_of, joined
@@ -427,7 +428,7 @@ def test_deletion_renames_now_and_removes_later() -> None:
     assert bases(log) == [8]
     deleted = [name for name in world.names() if name.endswith(".deleted")]
     assert len(deleted) == 5
-    assert bytes_of(reader.read(0, 10_000)) == joined(batches[:4])
+    assert bytes_of(segment_reader.read(reader, 0, 10_000)) == joined(batches[:4])
     world.run_tasks()
     assert [name for name in world.names() if name.endswith(".deleted")] == []
 

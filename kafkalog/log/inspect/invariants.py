@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop
-from kafkalog.log.segment.segment_files import scan_chunks
+from kafkalog.log.segment.index_repair import floor_entry
+from kafkalog.log.segment.segment_file import scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _check_segment(segment: LogSegment, *, is_contiguous: bool) -> int:
     next_offset, max_timestamp = segment.base_offset, -1
     last_offsets: dict[int, int] = {}  # position -> last offset
     end = 0
-    for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
+    for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
         rows = chunk.rows
         assert rows.stop in (ScanStop.END, ScanStop.PARTIAL), f"I8: {rows.stop.name} in {segment}"
         for position, base, last, timestamp in zip(
@@ -76,7 +77,7 @@ def _check_segment(segment: LogSegment, *, is_contiguous: bool) -> int:
 
 def _check_indexes(segment: LogSegment, last_offsets: dict[int, int], max_timestamp: int) -> None:
     """I10 and I11: every entry points at a batch, entries rise, the largest timestamp is true."""
-    segment.floor_entry(segment.base_offset)  # entries of a damaged index are found again
+    floor_entry(segment, segment.base_offset)  # entries of a damaged index are found again
     for last_offset in last_offsets.values():
         found = segment.offset_index.lookup(last_offset)
         assert found.offset <= last_offset, "I10: a look-up lands behind its target"

@@ -15,6 +15,7 @@ from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import CorruptData, LostOffsets
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.environment import LogEnvironment
+from kafkalog.log.segment.index_repair import floor_entry, floor_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,8 +88,8 @@ def flush_and_close(log: UnifiedLog) -> None:
 
 def _segment_state(segment: LogSegment) -> dict[str, int]:
     # These two look-ups first: entries of a damaged index are found again from the .log.
-    segment.floor_entry(segment.base_offset)
-    segment.floor_timestamp(INT64_MAX)
+    floor_entry(segment, segment.base_offset)
+    floor_timestamp(segment, INT64_MAX)
     return {
         "base": segment.base_offset,
         "bytes": segment.size_bytes,

@@ -28,7 +28,8 @@ from kafkalog.format.records.record_batch import (
     is_control,
     timestamp_type_of,
 )
-from kafkalog.log.segment.segment_files import SCAN_CHUNK_BYTES, scan_chunks
+from kafkalog.log.segment.index_repair import floor_entry
+from kafkalog.log.segment.segment_file import SCAN_CHUNK_BYTES, scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from kafkalog.format.records.batch_scan import BatchRows
     from kafkalog.log.segment.log_segment import LogSegment
-    from kafkalog.log.segment.segment_files import ScannedChunk
+    from kafkalog.log.segment.segment_file import ScannedChunk
     from kafkalog.log.unified_log import UnifiedLog
 
     Mask = npt.NDArray[np.bool_]
@@ -155,7 +156,7 @@ def _scan(segment: LogSegment, position: int, end: int, most_bytes: int) -> Iter
         chunk_bytes = min(max(most_bytes, _SMALL_CHUNK_BYTES), SCAN_CHUNK_BYTES)
         file = segment.log_file.open_scan()
         yield from scan_chunks(
-            segment, position, end, check_crc=False, chunk_bytes=chunk_bytes, file=file
+            segment.log_file, position, end, check_crc=False, chunk_bytes=chunk_bytes, file=file
         )
 
 
@@ -232,7 +233,7 @@ def oldest_timestamp_ms(log: UnifiedLog) -> int | None:
     start = log.log_start_offset
     segment: LogSegment | None = log.segments.floor(start) or log.segments.first
     while segment is not None:
-        position = segment.floor_entry(start).position if segment.base_offset < start else 0
+        position = floor_entry(segment, start).position if segment.base_offset < start else 0
         for chunk in _scan(segment, position, segment.size_bytes, most_bytes=1):
             timestamp_ms = oldest_in(chunk.data, chunk.rows, start)
             if timestamp_ms is not None:

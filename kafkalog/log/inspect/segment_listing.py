@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.errors import CorruptIndex, UnknownSegment
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.retention import execute
+from kafkalog.log.segment.index_repair import floor_entry, floor_timestamp
 from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
 from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.values import WouldBlock
@@ -85,14 +86,18 @@ def count_index_entries(listed: Sequence[ListedSegment]) -> list[IndexEntries]:
     """Of each; OSError. Opens two files a segment that is in no cache: for those that are shown."""
     return [
         IndexEntries(
-            _count(each.segment.offset_index, each.segment.floor_entry),
-            _count(each.segment.time_index, each.segment.floor_timestamp),
+            _count(each.segment, each.segment.offset_index, floor_entry),
+            _count(each.segment, each.segment.time_index, floor_timestamp),
         )
         for each in listed
     ]
 
 
-def _count(index: OffsetIndex | TimeIndex, look_up: Callable[[int], object]) -> int:
+def _count(
+    segment: LogSegment,
+    index: OffsetIndex | TimeIndex,
+    look_up: Callable[[LogSegment, int], object],
+) -> int:
     """Entries; none is read, because those of all segments would drive out the hot ones.
 
     The entries of a damaged index are found again by a look-up.
@@ -104,7 +109,7 @@ def _count(index: OffsetIndex | TimeIndex, look_up: Callable[[int], object]) -> 
     try:
         return index.count_in_file()
     except CorruptIndex:
-        look_up(INT64_MAX)
+        look_up(segment, INT64_MAX)
         return index.entry_count()
 
 
@@ -154,14 +159,14 @@ def locate(log: UnifiedLog, offset: int) -> OffsetPlace:
 def _place(
     log: UnifiedLog, segment: LogSegment, offset: int, end: int, *, is_active: bool
 ) -> OffsetPlace:
-    segment.floor_timestamp(INT64_MAX)  # finds the entries of a damaged index again
+    floor_timestamp(segment, INT64_MAX)  # finds the entries of a damaged index again
     return OffsetPlace(
         base_offset=segment.base_offset,
         next_offset=end,
         is_active=is_active,
         segment_bytes=segment.size_bytes,
         leader_epoch=log.epochs.epoch_for(offset),
-        index_entry=segment.floor_entry(offset),
+        index_entry=floor_entry(segment, offset),
         time_entry=segment.time_index.floor_offset(offset),
         position=position_of(segment, offset),
         largest_timestamp_ms=segment.largest_timestamp_ms(),

@@ -52,7 +52,7 @@ from kafkalog.log.recovery.prefix_repair import (
     verified_base,
 )
 from kafkalog.log.segment import segment_reader
-from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
+from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
 from kafkalog.log.segment.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
@@ -144,7 +144,7 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
     verdict = judge(filesystem, segment, corruption, INT64_MAX, durable_end=0).verdict
     while True:
         position, stop = 0, ScanStop.END
-        for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
+        for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
             position, stop = chunk.position + chunk.rows.consumed_bytes, chunk.rows.stop
         if position == segment.size_bytes:
             return
@@ -264,7 +264,9 @@ def repair_epochs(
     for first_offset, end_offset, found, proven in rotten:
         for segment in segments.values_between(first_offset, end_offset):
             start = segment_reader.position_of(segment, first_offset)
-            for chunk in scan_chunks(segment, start or 0, segment.size_bytes, check_crc=False):
+            for chunk in scan_chunks(
+                segment.log_file, start or 0, segment.size_bytes, check_crc=False
+            ):
                 bases = chunk.rows.column(BatchColumn.BASE_OFFSET)
                 is_rotten = (bases >= first_offset) & (bases < end_offset)
                 is_rotten &= chunk.rows.column(BatchColumn.LEADER_EPOCH) == found
@@ -343,7 +345,7 @@ def _repeats_earlier(segment: LogSegment, position: int) -> bool:
     """Whether the batch there is one that lies before it: old bytes, none that rotted."""
     head = segment.log_file.acquire().pread(HEADER_BYTES, position)
     base_offset = read_header(head).base_offset
-    for chunk in scan_chunks(segment, 0, position, check_crc=False):
+    for chunk in scan_chunks(segment.log_file, 0, position, check_crc=False):
         same = chunk.rows.column(BatchColumn.BASE_OFFSET) == base_offset
         for at in chunk.rows.column(BatchColumn.POSITION)[same].tolist():
             return bool(chunk.data[at : at + HEADER_BYTES] == head)

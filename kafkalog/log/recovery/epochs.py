@@ -20,7 +20,7 @@ import structlog
 from kafkalog.errors import CorruptCheckpoint
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_scan import BatchColumn
-from kafkalog.log.segment.segment_files import scan_chunks
+from kafkalog.log.segment.segment_file import scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -147,5 +147,5 @@ def maybe_rebuild_epochs(
     cache.clear()
     for segment in segments:
         # An epoch lies outside the CRC, so checking that would prove nothing.
-        for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=False):
+        for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=False):
             note(chunk.rows)

@@ -36,10 +36,10 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import ScanStop
 from kafkalog.format.records.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V2
+from kafkalog.log.segment.indexes import TransactionIndex
 from kafkalog.log.segment.log_segment import LogSegment
-from kafkalog.log.segment.segment_file import SegmentFile
-from kafkalog.log.segment.segment_files import scan_chunks
-from kafkalog.log.segment.transaction_index import TransactionIndex
+from kafkalog.log.segment.segment_file import SegmentFile, scan_chunks
+from kafkalog.log.segment.segment_reader import next_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -322,12 +322,12 @@ class LoaderFiles:
         """
         segment = self.segment(base_offset, SWAP_SUFFIX)
         position = 0
-        for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
+        for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
             position = chunk.position + chunk.rows.consumed_bytes
             if chunk.rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
                 break
         if position == segment.size_bytes:
-            end = segment.read_next_offset()
+            end = next_offset(segment)
             segment.close_handles()
             return end
         segment.close_handles()

@@ -41,7 +41,7 @@ from kafkalog.log.recovery.prefix_repair import NO_ENDS, KnownEnds
 from kafkalog.log.segment import segment_split
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_file import MovableDirectory
-from kafkalog.log.segment.segment_reader import has_whole_tail
+from kafkalog.log.segment.segment_reader import has_whole_tail, next_offset
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.state import producer_rebuild
 from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
@@ -323,7 +323,7 @@ class _Loader:
         log_lost_end(active, end, durable_end, self._hooks.note_lost)
         if is_kept and end < log_end:
             self._logged.append(LostRange(max(end, self._start), log_end - 1))
-        ends_elsewhere = log_end != active.read_next_offset()
+        ends_elsewhere = log_end != next_offset(active)
         lost = self._reconcile_lost(log_end)
         if is_kept and ends_elsewhere:
             _log.warning("segment_begun_behind_rot", path=active.log_file.path, base=log_end)
@@ -340,7 +340,7 @@ class _Loader:
         """
         base = segment.base_offset
         if base not in self._ends:
-            self._ends[base] = segment.read_next_offset()
+            self._ends[base] = next_offset(segment)
         return self._ends[base]
 
     def _find_end(self) -> int:
@@ -482,7 +482,7 @@ class _Loader:
             _log.error("clean_log_is_torn", path=active.log_file.path)
             self._recover_and_sync(active)
             return
-        end = self._ends[active.base_offset] = active.read_next_offset()
+        end = self._ends[active.base_offset] = next_offset(active)
         if end in self._stops or not self._stops:
             self._last_end = end
         elif self._corruption == "keep" and active.size_bytes:

@@ -41,7 +41,7 @@ from kafkalog.format.records.record_batch import (
     is_crc_valid,
 )
 from kafkalog.log.recovery.prefix_repair import FOLLOWERS_TRIED, later_batches
-from kafkalog.log.segment.segment_files import (
+from kafkalog.log.segment.segment_file import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -53,7 +53,7 @@ from kafkalog.log.values import OffsetPosition
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.segment_files import SegmentFiles
+    from kafkalog.log.segment.indexes import SegmentFiles
     from kafkalog.log.values import TimestampOffset
 
 _log = structlog.get_logger(__name__)
@@ -205,7 +205,7 @@ def _walk(
     """See place_past. Goes one batch further: a base offset is believed with what follows it."""
     position, previous, walked = start, -1, segment.base_offset - 1
     place: BatchPlace | None = None
-    for chunk in scan_chunks(segment, start, end, check_crc=True, file=file):
+    for chunk in scan_chunks(segment.log_file, start, end, check_crc=True, file=file):
         rows = chunk.rows
         if rows.first_disorder(walked, end_offset=end_offset, looks_ahead=True) is not None:
             return None

@@ -1,4 +1,6 @@
-"""OffsetIndex and TimeIndex: from offsets and timestamps to places in the ``.log`` of a segment.
+"""The three indexes of a segment, and SegmentFiles: its ``.log`` with them.
+
+OffsetIndex and TimeIndex lead from offsets and timestamps to places in the ``.log``.
 
 ``.index``, 8 bytes an entry: int32 offset - base offset, int32 position in the ``.log``; the
 **last** offset of the batch that starts there. Both columns strictly rise.
@@ -8,6 +10,10 @@ timestamp of the segment so far, and the **last** offset of the batch that carri
 strictly rise, offsets do not fall. One slot is reserved for the entry forced at roll, close and
 recovery: the last entry of a closed segment is its maximum.
 
+``.txnindex``, 34 bytes an entry: int16 version 0, int64 producer id, first offset, last offset (the
+abort marker's, which lies in this segment), last stable offset at that moment. The file is made at
+the first abort and never preallocated.
+
 Each owns one index file and the decoded entries of it. Nothing is mapped. While the segment is
 active its entries are in memory (only the real ones) and every append is one small pwrite into the
 file, which was made sparse at its maximum size. Once closed the file is cut to its entries, and
@@ -16,9 +22,9 @@ microsecond. Changes are the writer thread's; look-ups are for any thread: a rea
 published store once, and a store is only ever appended to (its count last), while truncation
 publishes a new one.
 
-Source: Kafka's AbstractIndex, OffsetIndex and TimeIndex. Differs from Kafka: a closed index is
-checked when it is loaded and refused as CorruptIndex, where Kafka would believe zero padding to be
-entries (KAFKA-10207).
+Source: Kafka's AbstractIndex, OffsetIndex, TimeIndex, TransactionIndex and AbortedTxn. Differs from
+Kafka: a closed index is checked when it is loaded and refused as CorruptIndex, where Kafka would
+believe zero padding to be entries (KAFKA-10207).
 """
 
 from __future__ import annotations
@@ -26,24 +32,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from kafkalog.errors import CorruptIndex
 from kafkalog.format.disk.index_entries import (
+    ABORTED_ENTRY,
     OFFSET_ENTRY,
     TIME_ENTRY,
+    pack_aborted_entry,
     pack_offset_entries,
     pack_offset_entry,
     pack_time_entries,
     pack_time_entry,
+    unpack_aborted_entries,
     unpack_offset_entries,
     unpack_time_entries,
 )
+from kafkalog.format.integers import FormatError
 from kafkalog.log.values import (
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
+    AbortedTransaction,
     OffsetPosition,
     TimestampOffset,
     WouldBlock,
@@ -54,28 +65,94 @@ if TYPE_CHECKING:
     from kafkalog.log.segment.segment_file import SegmentFile
 
 
-class EntryStore(Protocol):
+class IndexEntries:
     """Decoded entries of one index, a column each; grows at the end only.
 
     Columns may run ahead of ``count``.
     """
 
-    count: int
-    relative: array[int]  # offsets - base offset, not falling
+    __slots__ = ("count", "relative", "values")
 
-    def first(self, count: int) -> EntryStore:
+    def __init__(self, relative: array[int], values: array[int]) -> None:
+        self.relative = relative  # offsets - base offset, not falling
+        self.values = values  # positions, or timestamps
+        self.count = len(relative)
+
+    def first(self, count: int) -> IndexEntries:
         """A new store of the first ``count`` entries."""
-        ...
+        return IndexEntries(self.relative[:count], self.values[:count])
+
+    def append(self, relative: int, value: int) -> None:
+        """Add an entry."""
+        self.relative.append(relative)
+        self.values.append(value)
+        self.count += 1  # last: readers look no further than this
 
 
-S = TypeVar("S", bound=EntryStore)
+S = TypeVar("S")
 E = TypeVar("E")
 
 
-class AbstractIndex(ABC, Generic[S, E]):
-    """Entries of one index file: ``S`` is the store of the decoded columns, ``E`` one entry."""
+class CachedIndex(ABC, Generic[S]):
+    """One index file: its content is here while it may change, else in the shared cache."""
 
-    __slots__ = ("_active", "_cache", "base_offset", "file", "max_entries")
+    __slots__ = ("_active", "_cache", "base_offset", "file")
+
+    def __init__(self, file: SegmentFile, base_offset: int, cache: IndexCache) -> None:
+        """A closed index; opens nothing."""
+        # constant after construction
+        self.file = file
+        self.base_offset = base_offset
+        self._cache = cache
+        # published to readers: the entries while this index is active, else None
+        self._active: S | None = None
+
+    @abstractmethod
+    def read_store(self) -> S:
+        """Read and check the file; CorruptIndex names the file and the position."""
+
+    @abstractmethod
+    def _memory_bytes(self, store: S) -> int:
+        """What the cache counts for it."""
+
+    def store(self, *, may_block: bool = True) -> S:
+        """The entries, loaded when they are not in memory.
+
+        Raises WouldBlock when they would have to be read and may_block is False, CorruptIndex when
+        the file breaks its rules. A missing file has no entries.
+        """
+        active = self._active
+        if active is not None:
+            return active
+        cached = self._cache.get(self)
+        if cached is not None:
+            return cast("S", cached)
+        if not may_block:
+            raise WouldBlock(self.file.path)
+        store = self.read_store()
+        return cast("S", self._cache.put_if_absent(self, store, self._memory_bytes(store)))
+
+    def keep_in_cache(self, store: S) -> None:
+        """Make store what look-ups of this closed index see until it is evicted."""
+        self._cache.put(self, store, self._memory_bytes(store))
+
+    def trim(self) -> None:
+        """Close: leave the entries to the cache. Idempotent."""
+        if self._active is not None:
+            self.keep_in_cache(self._active)
+            self._active = None
+
+    def release(self) -> None:
+        """Drop entries and descriptors (close, delete). Readers keep what they hold."""
+        self._active = None
+        self._cache.forget(self)
+        self.file.release()
+
+
+class AbstractIndex(CachedIndex[IndexEntries], Generic[E]):
+    """Entries of one preallocated index file; ``E`` is one entry."""
+
+    __slots__ = ("max_entries",)
 
     entry_bytes: ClassVar[int]
     entry_rule: ClassVar[str]  # what a damaged file breaks
@@ -84,13 +161,8 @@ class AbstractIndex(ABC, Generic[S, E]):
         self, file: SegmentFile, base_offset: int, max_index_bytes: int, cache: IndexCache
     ) -> None:
         """A closed index; opens nothing. ``max_index_bytes`` is segment.index.bytes."""
-        # constant after construction
-        self.file = file
-        self._cache = cache
-        self.base_offset = base_offset
-        self.max_entries = max_index_bytes // self.entry_bytes
-        # published to readers: the entries while this index is active, else None
-        self._active: S | None = None
+        super().__init__(file, base_offset, cache)
+        self.max_entries = max_index_bytes // self.entry_bytes  # constant after construction
 
     @property
     def is_active(self) -> bool:
@@ -132,50 +204,30 @@ class AbstractIndex(ABC, Generic[S, E]):
         """Entries that appends may still add; the index must be active."""
 
     @abstractmethod
-    def _entry(self, store: S, slot: int) -> E:
+    def _entry(self, store: IndexEntries, slot: int) -> E:
         """Entry of a slot; slot -1 is what stands before the first."""
 
     @abstractmethod
-    def _decode(self, raw: bytes) -> S:
+    def _decode(self, raw: bytes) -> IndexEntries:
         """Columns of a file that is a whole number of entries long."""
 
     @abstractmethod
-    def _bad_slots(self, store: S) -> np.ndarray:
+    def _bad_slots(self, store: IndexEntries) -> np.ndarray:
         """Which entries of a loaded store break ``entry_rule``: a bool for each."""
 
     @abstractmethod
-    def _encode(self, store: S) -> bytes:
+    def _encode(self, store: IndexEntries) -> bytes:
         """All entries as on disk."""
 
-    def store(self, *, may_block: bool = True) -> S:
-        """The entries, loaded when they are not in memory.
-
-        Raises WouldBlock when they would have to be read and may_block is False, CorruptIndex when
-        the file breaks its rules. A missing file has no entries.
-        """
-        active = self._active
-        if active is not None:
-            return active
-        cached = self._cache.get(self)
-        if cached is not None:
-            return cast("S", cached)
-        if not may_block:
-            raise WouldBlock(self.file.path)
-        store = self.read_store()
-        winner = self._cache.put_if_absent(self, store, store.count * self.entry_bytes)
-        return cast("S", winner)
-
-    def keep_in_cache(self, store: S) -> S:
-        """Make store what look-ups of this closed index see until it is evicted."""
-        self._cache.put(self, store, store.count * self.entry_bytes)
-        return store
+    def _memory_bytes(self, store: IndexEntries) -> int:
+        return store.count * self.entry_bytes
 
     def doubt(self) -> bool:
         """Note that an entry is wrong; True for the first caller until the file is rewritten."""
         return self._cache.doubt(self)
 
-    def read_store(self) -> S:
-        """Read and check the file; CorruptIndex names the file and the position."""
+    def read_store(self) -> IndexEntries:
+        """See CachedIndex."""
         try:
             file = self.file.acquire()
         except FileNotFoundError:
@@ -231,7 +283,7 @@ class AbstractIndex(ABC, Generic[S, E]):
             return
         store = self.read_store()  # not the cache: it may hold entries found again from the log
         self.file.pin_for_write(create=True).truncate(self.max_entries * self.entry_bytes)
-        self._activate(cast("S", store.first(store.count)))
+        self._activate(store.first(store.count))
 
     def reset(self) -> None:
         """Drop all entries and become active, whatever the file held."""
@@ -240,7 +292,7 @@ class AbstractIndex(ABC, Generic[S, E]):
         file.truncate(self.max_entries * self.entry_bytes)
         self._activate(self._decode(b""))
 
-    def replace_entries(self, store: S) -> None:
+    def replace_entries(self, store: IndexEntries) -> None:
         """Write store as the whole content and become active (recovery): one write."""
         self.reset()
         if store.count:
@@ -248,16 +300,11 @@ class AbstractIndex(ABC, Generic[S, E]):
         self._activate(store)
 
     def trim(self) -> None:
-        """Close: cut the file to its entries and leave them to the cache. Idempotent.
-
-        The write handle stays pinned until the flush of the segment.
-        """
+        """Also cut the file to its entries; it stays pinned until the flush of the segment."""
         active = self._active
-        if active is None:
-            return
-        self.file.pin_for_write().truncate(active.count * self.entry_bytes)
-        self.keep_in_cache(active)
-        self._active = None
+        if active is not None:
+            self.file.pin_for_write().truncate(active.count * self.entry_bytes)
+        super().trim()
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with a smaller offset; the index must be active."""
@@ -272,48 +319,33 @@ class AbstractIndex(ABC, Generic[S, E]):
             # Cutting first turns dropped entries into zeros: an active file is entries, then zeros.
             file = self.file.pin_for_write()
             file.truncate(count * self.entry_bytes)
-            self._active = cast("S", active.first(count))
+            self._active = active.first(count)
             file.truncate(self.max_entries * self.entry_bytes)
 
     def rollback_to_count(self, count: int) -> None:
         """Forget entries of a failed append in memory only; their slots are written again."""
         active = self._require_active()
         if count < active.count:
-            self._active = cast("S", active.first(count))
+            self._active = active.first(count)
 
-    def release(self) -> None:
-        """Drop entries and descriptors (close, delete). Readers keep what they hold."""
-        self._active = None
-        self._cache.forget(self)
-        self.file.release()
+    def _append(self, entry: bytes, relative: int, value: int) -> None:
+        """One pwrite, then memory. On OSError nothing was added."""
+        store = self._require_active()
+        self.file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
+        store.append(relative, value)
 
-    def _activate(self, store: S) -> None:
+    def _activate(self, store: IndexEntries) -> None:
         """Publish store as the entries of an active index."""
         self._cache.forget(self)
         self._active = store
 
-    def _require_active(self) -> S:
+    def _require_active(self) -> IndexEntries:
         """The store of an active index."""
         assert self._active is not None, f"{self.file.name} is closed"
         return self._active
 
 
-class OffsetEntries:
-    """See EntryStore."""
-
-    __slots__ = ("count", "positions", "relative")
-
-    def __init__(self, relative: array[int], positions: array[int]) -> None:
-        self.relative = relative
-        self.positions = positions
-        self.count = len(positions)
-
-    def first(self, count: int) -> OffsetEntries:
-        """See EntryStore."""
-        return OffsetEntries(self.relative[:count], self.positions[:count])
-
-
-class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
+class OffsetIndex(AbstractIndex[OffsetPosition]):
     """The offset index of one segment."""
 
     __slots__ = ()
@@ -333,11 +365,7 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
         assert store.count < self.max_entries, "append to a full offset index"
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or relative > store.relative[store.count - 1], "offsets must rise"
-        entry = pack_offset_entry(relative, position)
-        self.file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
-        store.relative.append(relative)
-        store.positions.append(position)
-        store.count += 1  # last: readers look no further than this
+        self._append(pack_offset_entry(relative, position), relative, position)
 
     def lookup(self, target_offset: int, *, may_block: bool = True) -> OffsetPosition:
         """Greatest entry at or below target_offset, else (base offset, 0)."""
@@ -352,13 +380,13 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
         """First entry at or after ``fetch_start.position + size_bytes``; None without one."""
         store = self.store(may_block=may_block)
         end = fetch_start.position + size_bytes
-        slot = bisect_left(store.positions, end, 0, store.count)
+        slot = bisect_left(store.values, end, 0, store.count)
         return self._entry(store, slot) if slot < store.count else None
 
     def entry_before(self, position: int, count: int) -> OffsetPosition:
         """The entry so many before the first one at or after position, else (base offset, 0)."""
         store = self.store()
-        slot = bisect_left(store.positions, position, 0, store.count) - count
+        slot = bisect_left(store.values, position, 0, store.count) - count
         return self._entry(store, max(slot, -1))
 
     def find_entry(self, position: int) -> OffsetPosition | None:
@@ -374,48 +402,33 @@ class OffsetIndex(AbstractIndex[OffsetEntries, OffsetPosition]):
             return None
         return OffsetPosition(self.base_offset + int(hits[0, 0]), position)
 
-    def _entry(self, store: OffsetEntries, slot: int) -> OffsetPosition:
+    def _entry(self, store: IndexEntries, slot: int) -> OffsetPosition:
         """Entry of a slot; slot -1 is the start of the segment."""
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
-        return OffsetPosition(self.base_offset + store.relative[slot], store.positions[slot])
+        return OffsetPosition(self.base_offset + store.relative[slot], store.values[slot])
 
-    def _decode(self, raw: bytes) -> OffsetEntries:
+    def _decode(self, raw: bytes) -> IndexEntries:
         table = unpack_offset_entries(raw)
         return offset_entries(table[:, 0], table[:, 1])
 
-    def _encode(self, store: OffsetEntries) -> bytes:
-        return pack_offset_entries(np.array((store.relative, store.positions), dtype=np.int64).T)
+    def _encode(self, store: IndexEntries) -> bytes:
+        return pack_offset_entries(np.array((store.relative, store.values), dtype=np.int64).T)
 
-    def _bad_slots(self, store: OffsetEntries) -> np.ndarray:
+    def _bad_slots(self, store: IndexEntries) -> np.ndarray:
         relative = np.array(store.relative, dtype=np.int64)
-        positions = np.array(store.positions, dtype=np.int64)
+        positions = np.array(store.values, dtype=np.int64)
         bad = (relative < 0) | (positions < 0)
         bad[1:] |= (np.diff(relative) <= 0) | (np.diff(positions) <= 0)
         return bad
 
 
-def offset_entries(relative: np.ndarray, positions: np.ndarray) -> OffsetEntries:
+def offset_entries(relative: np.ndarray, positions: np.ndarray) -> IndexEntries:
     """A store of two equally long integer columns, each value within int32."""
-    return OffsetEntries(int32_column(relative), int32_column(positions))
+    return IndexEntries(_column("i", relative), _column("i", positions))
 
 
-class TimeEntries:
-    """See EntryStore."""
-
-    __slots__ = ("count", "relative", "timestamps")
-
-    def __init__(self, timestamps: array[int], relative: array[int]) -> None:
-        self.timestamps = timestamps
-        self.relative = relative
-        self.count = len(relative)
-
-    def first(self, count: int) -> TimeEntries:
-        """See EntryStore."""
-        return TimeEntries(self.timestamps[:count], self.relative[:count])
-
-
-class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
+class TimeIndex(AbstractIndex[TimestampOffset]):
     """The time index of one segment."""
 
     __slots__ = ()
@@ -442,16 +455,12 @@ class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
         relative = offset - self.base_offset
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or offset >= last.offset, "offsets must not fall"
-        entry = pack_time_entry(timestamp_ms, relative)
-        self.file.pin_for_write().pwrite(entry, store.count * self.entry_bytes)
-        store.timestamps.append(timestamp_ms)
-        store.relative.append(relative)
-        store.count += 1  # last: readers look no further than this
+        self._append(pack_time_entry(timestamp_ms, relative), relative, timestamp_ms)
 
     def lookup(self, timestamp_ms: int, *, may_block: bool = True) -> TimestampOffset:
         """Greatest entry at or below timestamp_ms, else (-1, base offset)."""
         store = self.store(may_block=may_block)
-        return self._entry(store, bisect_right(store.timestamps, timestamp_ms, 0, store.count) - 1)
+        return self._entry(store, bisect_right(store.values, timestamp_ms, 0, store.count) - 1)
 
     def floor_offset(self, offset: int, *, may_block: bool = True) -> TimestampOffset | None:
         """The last entry for an offset that is no higher; None without one."""
@@ -459,21 +468,21 @@ class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
         slot = bisect_right(store.relative, offset - self.base_offset, 0, store.count) - 1
         return self._entry(store, slot) if slot >= 0 else None
 
-    def _entry(self, store: TimeEntries, slot: int) -> TimestampOffset:
+    def _entry(self, store: IndexEntries, slot: int) -> TimestampOffset:
         """Entry of a slot; slot -1 stands before all timestamps."""
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        return TimestampOffset(store.timestamps[slot], self.base_offset + store.relative[slot])
+        return TimestampOffset(store.values[slot], self.base_offset + store.relative[slot])
 
-    def _decode(self, raw: bytes) -> TimeEntries:
+    def _decode(self, raw: bytes) -> IndexEntries:
         table = unpack_time_entries(raw)
         return time_entries(table[:, 0], table[:, 1])
 
-    def _encode(self, store: TimeEntries) -> bytes:
-        return pack_time_entries(np.array((store.timestamps, store.relative), dtype=np.int64).T)
+    def _encode(self, store: IndexEntries) -> bytes:
+        return pack_time_entries(np.array((store.values, store.relative), dtype=np.int64).T)
 
-    def _bad_slots(self, store: TimeEntries) -> np.ndarray:
-        timestamps = np.array(store.timestamps, dtype=np.int64)
+    def _bad_slots(self, store: IndexEntries) -> np.ndarray:
+        timestamps = np.array(store.values, dtype=np.int64)
         relative = np.array(store.relative, dtype=np.int64)
         bad = (timestamps < 0) | (relative < 0)
         # An entry of zeros is what a power cut leaves of one: a record at the epoch that stands
@@ -484,16 +493,158 @@ class TimeIndex(AbstractIndex[TimeEntries, TimestampOffset]):
         return bad
 
 
-def time_entries(timestamps: np.ndarray, relative: np.ndarray) -> TimeEntries:
+def time_entries(timestamps: np.ndarray, relative: np.ndarray) -> IndexEntries:
     """A store of two equally long integer columns: int64 and int32."""
-    return TimeEntries(int64_column(timestamps), int32_column(relative))
+    return IndexEntries(_column("i", relative), _column("q", timestamps))
 
 
-def int32_column(values: np.ndarray) -> array[int]:
-    """A column of a store; each value is within int32."""
-    return array("i", values.astype(np.int32).tobytes())
+def _column(code: str, values: np.ndarray) -> array[int]:
+    """A column of a store; each value is within the range of the type."""
+    return array(code, values.astype(code).tobytes())
 
 
-def int64_column(values: np.ndarray) -> array[int]:
-    """A column of a store."""
-    return array("q", values.astype(np.int64).tobytes())
+_ABORTED_MEMORY_BYTES = 200  # one AbortedTransaction with its four integers
+
+
+class TransactionSearch(NamedTuple):
+    """Aborted transactions found; ``is_complete``: later segments cannot add any."""
+
+    aborted: list[AbortedTransaction]
+    is_complete: bool
+
+
+class TransactionIndex(CachedIndex[tuple[AbortedTransaction, ...]]):
+    """The aborted transactions whose abort marker lies in one segment. Active once it changed."""
+
+    __slots__ = ("exists",)
+
+    def __init__(
+        self, file: SegmentFile, base_offset: int, cache: IndexCache, *, exists: bool
+    ) -> None:
+        """``exists``: whether the directory listing showed the file; opens nothing."""
+        super().__init__(file, base_offset, cache)
+        self.exists = exists  # whether an abort was ever written here; published to readers
+
+    def entries(self, *, may_block: bool = True) -> tuple[AbortedTransaction, ...]:
+        """All entries by rising last offset; errors as of ``store``."""
+        return self.store(may_block=may_block) if self.exists else ()
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Write after the last entry; the first makes the file. On OSError nothing was added."""
+        entries = self.entries()
+        assert not entries or entry.last_offset > entries[-1].last_offset, "last offsets must rise"
+        file = self.file.pin_for_write(create=True)
+        packed = pack_aborted_entry(
+            entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
+        )
+        file.pwrite(packed, len(entries) * ABORTED_ENTRY.size)
+        self.exists = True
+        self._active = (*entries, entry)
+
+    def search(
+        self, fetch_offset: int, upper_bound_offset: int, *, may_block: bool = True
+    ) -> TransactionSearch:
+        """Transactions that overlap [fetch_offset, upper_bound_offset)."""
+        found: list[AbortedTransaction] = []
+        for entry in self.entries(may_block=may_block):
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound_offset:
+                return TransactionSearch(found, is_complete=True)
+        return TransactionSearch(found, is_complete=False)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry from the first one whose last offset is at or above offset."""
+        if not self.exists:
+            return
+        entries = self.entries()
+        kept = tuple(entry for entry in entries if entry.last_offset < offset)
+        self.file.pin_for_write().truncate(len(kept) * ABORTED_ENTRY.size)
+        self._active = kept
+
+    def reset(self) -> None:
+        """Drop all entries, whatever the file holds."""
+        if self.exists:
+            self.file.pin_for_write().truncate(0)
+            self._active = ()
+
+    def sanity_check(self) -> None:
+        """Read the file and raise CorruptIndex when it breaks the format's rules."""
+        if self.exists:
+            self.read_store()
+
+    def _memory_bytes(self, store: tuple[AbortedTransaction, ...]) -> int:
+        return len(store) * _ABORTED_MEMORY_BYTES
+
+    def read_store(self) -> tuple[AbortedTransaction, ...]:
+        """See CachedIndex; a tail shorter than an entry is ignored, as in Kafka."""
+        try:
+            file = self.file.acquire()
+        except FileNotFoundError:
+            return ()
+        raw = file.pread(file.size(), 0)
+        try:
+            table = unpack_aborted_entries(raw)
+        except FormatError as error:
+            self._refuse(error.reason, error.position or 0)
+        entries: list[AbortedTransaction] = []
+        for slot, (producer_id, first, last, stable) in enumerate(table.tolist()):
+            position = slot * ABORTED_ENTRY.size
+            if last < self.base_offset:
+                self._refuse(f"last offset {last} below the segment's base", position)
+            if entries and last <= entries[-1].last_offset:
+                self._refuse(f"last offset {last} does not rise", position)
+            entries.append(AbortedTransaction(producer_id, first, last, stable))
+        return tuple(entries)
+
+    def _refuse(self, reason: str, position: int) -> NoReturn:
+        """Raise CorruptIndex with the file's name."""
+        raise CorruptIndex(reason, file=self.file.path, position=position)
+
+
+class SegmentFiles:
+    """The ``.log`` of a segment and its indexes; the writer thread alone changes the fields.
+
+    What reads, recovery and tools share: they get this, never the ``LogSegment`` that extends it.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "index_interval_bytes",
+        "log_file",
+        "max_timestamp",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        size_bytes: int,
+        log_file: SegmentFile,
+        offset_index: OffsetIndex,
+        time_index: TimeIndex,
+        transaction_index: TransactionIndex,
+        index_interval_bytes: int,
+    ) -> None:
+        """Touches no disk. ``index_interval_bytes``: the distance of index entries."""
+        # constant after construction
+        self.base_offset = base_offset
+        self.log_file = log_file
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.transaction_index = transaction_index
+        self.index_interval_bytes = index_interval_bytes
+        # published to readers
+        self.size_bytes = size_bytes
+        self.max_timestamp: TimestampOffset | None = None  # None: not known yet
+
+    @property
+    def files(self) -> tuple[SegmentFile, ...]:
+        """The ``.log`` and the indexes that exist, in the order in which they are renamed."""
+        files = (self.log_file, self.offset_index.file, self.time_index.file)
+        if self.transaction_index.exists:
+            return (*files, self.transaction_index.file)
+        return files

@@ -45,10 +45,8 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.integers import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkalog.log.segment import index_repair, segment_reader, segment_recovery
-from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex
+from kafkalog.log.segment.indexes import OffsetIndex, SegmentFiles, TimeIndex, TransactionIndex
 from kafkalog.log.segment.segment_file import SegmentFile
-from kafkalog.log.segment.segment_files import SegmentFiles
-from kafkalog.log.segment.transaction_index import TransactionIndex
 from kafkalog.log.values import (
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
@@ -63,9 +61,8 @@ if TYPE_CHECKING:
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment.segment_file import MovableDirectory
-    from kafkalog.log.segment.segment_reader import SegmentRead
     from kafkalog.log.segment.segment_recovery import Judge, OnBatches, RecoveryResult
-    from kafkalog.log.values import AppendedBatch, CompletedTransaction, OffsetPosition
+    from kafkalog.log.values import AppendedBatch, CompletedTransaction
 
 
 MAX_SEGMENT_BYTES = INT32_MAX  # positions are int32
@@ -321,45 +318,7 @@ class LogSegment(SegmentFiles):
         )
         return NO_TIMESTAMP if self._first_timestamp_ms is None else self._first_timestamp_ms
 
-    # ---- read
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        *,
-        max_offset: int = INT64_MAX,
-        end_offset: int = INT64_MAX,
-        min_one_batch: bool = True,
-        may_block: bool = True,
-    ) -> SegmentRead | None:
-        """Whole batches from the first one whose last offset is >= start_offset.
-
-        At most max_bytes, except that min_one_batch lets the first batch be larger; no batch that
-        starts at or after max_offset. None when the segment holds no such batch; empty data when
-        the first one is larger than max_bytes and min_one_batch is False. The CRC of every returned
-        batch holds and their offsets are in order and below end_offset, where the next segment
-        begins: CorruptBatch when the first one is bad or cannot be found for bad bytes before it,
-        a later bad one ends the answer before it.
-        WouldBlock when may_block is False and the disk would be needed.
-        """
-        return segment_reader.read(
-            self,
-            start_offset,
-            max_bytes,
-            max_offset=max_offset,
-            end_offset=end_offset,
-            min_one_batch=min_one_batch,
-            may_block=may_block,
-        )
-
-    def floor_entry(self, offset: int) -> OffsetPosition:
-        """See index_repair."""
-        return index_repair.floor_entry(self, offset)
-
-    def read_next_offset(self) -> int:
-        """Last offset in the segment + 1, its base offset when empty. Reads the tail."""
-        return segment_reader.next_offset(self)
+    # ---- timestamps
 
     def max_timestamp_so_far(self, *, may_block: bool = True) -> TimestampOffset:
         """Largest timestamp and the last offset of its batch; (-1, base offset) without any.
@@ -373,27 +332,10 @@ class LogSegment(SegmentFiles):
         self.max_timestamp = last
         return last
 
-    def floor_timestamp(self, timestamp_ms: int) -> TimestampOffset:
-        """See index_repair."""
-        return index_repair.floor_timestamp(self, timestamp_ms)
-
     def largest_timestamp_ms(self, *, may_block: bool = True) -> int:
         """What time retention compares: the largest record timestamp, else the file's mtime."""
         largest = self.max_timestamp_so_far(may_block=may_block).timestamp_ms
         return largest if largest >= 0 else self._last_modified_ms
-
-    def find_offset_by_timestamp(
-        self, timestamp_ms: int, starting_offset: int, *, may_block: bool = True
-    ) -> TimestampOffset | None:
-        """First record in log order at or after both arguments; None when there is none here."""
-        return segment_reader.find_offset_by_timestamp(
-            self, timestamp_ms, starting_offset, may_block=may_block
-        )
-
-    def find_max_timestamp_record(self, *, may_block: bool = True) -> TimestampOffset | None:
-        """First record that carries the largest timestamp; None without any (ListOffsets -3)."""
-        largest = self.max_timestamp_so_far(may_block=may_block)
-        return segment_reader.find_max_timestamp_record(self, largest, may_block=may_block)
 
     # ---- life
 

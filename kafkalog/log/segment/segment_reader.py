@@ -35,7 +35,7 @@ from kafkalog.log.segment.index_repair import (
     place_past,
     verified_floor,
 )
-from kafkalog.log.segment.segment_files import (
+from kafkalog.log.segment.segment_file import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
     read_chunk,
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.filesystem import File
-    from kafkalog.log.segment.segment_files import ScannedChunk, SegmentFiles
+    from kafkalog.log.segment.indexes import SegmentFiles
+    from kafkalog.log.segment.segment_file import ScannedChunk
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -214,12 +215,20 @@ def read(
     start_offset: int,
     max_bytes: int,
     *,
-    max_offset: int,
-    end_offset: int,
-    min_one_batch: bool,
-    may_block: bool,
+    max_offset: int = INT64_MAX,
+    end_offset: int = INT64_MAX,
+    min_one_batch: bool = True,
+    may_block: bool = True,
 ) -> SegmentRead | None:
-    """See LogSegment.read. None only where the segment ends or its batches reach max_offset."""
+    """Whole batches from the first one whose last offset is >= start_offset.
+
+    At most max_bytes, except that min_one_batch lets the first batch be larger; no batch that
+    starts at or after max_offset. None when the segment holds no such batch; empty data when the
+    first one is larger than max_bytes and min_one_batch is False. The CRC of every returned batch
+    holds and their offsets are in order and below end_offset, where the next segment begins:
+    CorruptBatch when the first one is bad or cannot be found for bad bytes before it, a later bad
+    one ends the answer before it. WouldBlock when may_block is False and the disk would be needed.
+    """
     end = segment.size_bytes
     if end <= 0:
         return None
@@ -366,7 +375,7 @@ def next_offset(segment: SegmentFiles) -> int:
     """Last offset + 1, the base offset when empty."""
     position = verified_floor(segment, INT64_MAX).position
     result = segment.base_offset
-    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
         if chunk.rows.count:
             last_offsets = chunk.rows.column(BatchColumn.LAST_OFFSET)
             result = int(last_offsets[-2:].max()) + 1  # the last base offset may have rotted down
@@ -382,7 +391,7 @@ def has_whole_tail(
     """
     if position is None:
         position = floor_entry(segment, INT64_MAX).position
-    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
         position = chunk.position + chunk.rows.consumed_bytes
         if tail is not None and chunk.rows.count:
             tail.append(chunk.rows)
@@ -392,7 +401,7 @@ def has_whole_tail(
 def position_of(segment: SegmentFiles, offset: int) -> int | None:
     """Where the first batch starts whose last offset is >= offset; None when there is none."""
     position = verified_floor(segment, offset).position
-    for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
         hit = _first_row_ending_at(chunk.rows, offset)
         if hit is not None:
             return chunk.position + int(chunk.rows.column(BatchColumn.POSITION)[hit])
@@ -400,9 +409,9 @@ def position_of(segment: SegmentFiles, offset: int) -> int | None:
 
 
 def find_offset_by_timestamp(
-    segment: SegmentFiles, timestamp_ms: int, starting_offset: int, *, may_block: bool
+    segment: SegmentFiles, timestamp_ms: int, starting_offset: int, *, may_block: bool = True
 ) -> TimestampOffset | None:
-    """See LogSegment.find_offset_by_timestamp."""
+    """First record in log order at or after both arguments; None when there is none here."""
     floor_offset = floor_timestamp(segment, timestamp_ms, may_block=may_block).offset
     return _find_record(
         segment,
@@ -416,7 +425,7 @@ def find_offset_by_timestamp(
 def find_max_timestamp_record(
     segment: SegmentFiles, largest: TimestampOffset, *, may_block: bool
 ) -> TimestampOffset | None:
-    """See LogSegment.find_max_timestamp_record; ``largest`` of the segment."""
+    """First record that carries the ``largest`` timestamp of the segment; None without any."""
     return _find_record(
         segment,
         largest.offset,
@@ -433,7 +442,12 @@ def _chunks_from(
     floor = floor_entry(segment, from_offset, may_block=may_block)
     chunk_bytes = segment.index_interval_bytes + READ_SLACK_BYTES
     chunks = scan_chunks(
-        segment, floor.position, end, check_crc=True, may_block=may_block, chunk_bytes=chunk_bytes
+        segment.log_file,
+        floor.position,
+        end,
+        check_crc=True,
+        may_block=may_block,
+        chunk_bytes=chunk_bytes,
     )
     first = next(chunks, None)
     if floor.position and (first is None or not agrees(first.rows, first.data, floor)):
@@ -442,7 +456,9 @@ def _chunks_from(
         place = place_past(segment, floor, from_offset, end=end, end_offset=INT64_MAX)
         if place is not None:
             start = place.position
-            return start, scan_chunks(segment, start, end, check_crc=True, chunk_bytes=chunk_bytes)
+            return start, scan_chunks(
+                segment.log_file, start, end, check_crc=True, chunk_bytes=chunk_bytes
+            )
     return floor.position, chunks if first is None else chain((first,), chunks)
 
 

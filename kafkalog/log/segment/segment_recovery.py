@@ -27,12 +27,13 @@ from kafkalog.errors import CorruptIndex
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, MalformedBatch, read_header
 from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
-from kafkalog.log.segment.indexes import OffsetEntries, TimeEntries, offset_entries, time_entries
-from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
+from kafkalog.log.segment.indexes import IndexEntries, offset_entries, time_entries
+from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
-    from kafkalog.log.segment.segment_files import ScannedChunk, SegmentFiles
+    from kafkalog.log.segment.indexes import SegmentFiles
+    from kafkalog.log.segment.segment_file import ScannedChunk
 
 
 Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -151,8 +152,8 @@ class RecoveryResult:
     bad_batch: BadBatch | None
     next_offset: int  # last good offset + 1; the base offset when none is left
     largest: TimestampOffset  # and the last offset of its batch; (-1, base offset) without any
-    offset_entries: OffsetEntries
-    time_entries: TimeEntries
+    offset_entries: IndexEntries
+    time_entries: IndexEntries
 
 
 def recover(
@@ -213,11 +214,9 @@ def show_entries(segment: SegmentFiles, found: RecoveryResult) -> None:
     The forced last time entry is part of it.
     """
     times = found.time_entries.first(found.time_entries.count)
-    last = times.timestamps[-1] if times.count else NO_TIMESTAMP
+    last = times.values[-1] if times.count else NO_TIMESTAMP
     if found.largest.timestamp_ms > last:
-        times.timestamps.append(found.largest.timestamp_ms)
-        times.relative.append(found.largest.offset - segment.base_offset)
-        times.count += 1
+        times.append(found.largest.offset - segment.base_offset, found.largest.timestamp_ms)
     segment.offset_index.keep_in_cache(found.offset_entries)
     segment.time_index.keep_in_cache(times)
     segment.max_timestamp = found.largest
@@ -267,7 +266,7 @@ class _Steps:
         """Good batches up to a bad one, or up to the end."""
         stop = ScanStop.END
         for chunk in scan_chunks(
-            self._segment,
+            self._segment.log_file,
             self.position,
             self._size_bytes,
             check_crc=True,
@@ -348,7 +347,7 @@ class _Steps:
         self.position = chunk_position + rows.consumed_bytes
 
 
-def entries_of(segment: SegmentFiles, cadence: IndexCadence) -> tuple[OffsetEntries, TimeEntries]:
+def entries_of(segment: SegmentFiles, cadence: IndexCadence) -> tuple[IndexEntries, IndexEntries]:
     """Stores of the entries the cadence gave, at most as many as the files hold.
 
     An index file smaller than the entries (the topic's index size was lowered) stays sparse at the

@@ -24,7 +24,7 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.records.batch_scan import BatchColumn
-from kafkalog.log.segment.segment_files import read_chunk, scan_chunks
+from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def plan_split(segment: LogSegment) -> list[Piece]:
     """
     starts: list[tuple[int, int]] = []
     base, end, last_offset = segment.base_offset, 0, segment.base_offset - 1
-    for chunk in scan_chunks(segment, 0, segment.size_bytes, check_crc=True):
+    for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
         rows = chunk.rows
         disorder = rows.first_disorder(last_offset)
         table = rows.table if disorder is None else rows.table[:disorder]

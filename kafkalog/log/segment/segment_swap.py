@@ -43,6 +43,7 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.log.segment.log_segment import MAX_SEGMENT_BYTES, LogSegment
 from kafkalog.log.segment.segment_file import SegmentFile
+from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.segment.segment_recovery import IndexCadence, SegmentOffsetOverflow, entries_of
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
@@ -259,7 +260,7 @@ class SegmentSwap:
         self._old = tuple(sorted(old, key=_BASE_OFFSET))
         assert all(each.log_file.name.endswith(CLEANED_SUFFIX) for each in self._new)
         assert not any(each.is_active for each in (*self._new, *self._old)), "closed ones only"
-        new_end = max(segment.read_next_offset() for segment in self._new)
+        new_end = max(next_offset(segment) for segment in self._new)
         directory = log.directory
         self._blanks = tuple(
             StagedFile(

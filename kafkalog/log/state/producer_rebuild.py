@@ -23,7 +23,7 @@ from kafkalog.format.records.record_batch import (
     is_transactional,
 )
 from kafkalog.log.segment.index_repair import verified_floor
-from kafkalog.log.segment.segment_files import scan_chunks
+from kafkalog.log.segment.segment_file import scan_chunks
 from kafkalog.log.state.producer_state import BATCHES_TO_RETAIN, ProducerBatch
 from kafkalog.log.values import AppendOrigin
 
@@ -146,7 +146,9 @@ def rebuild(
             if segment.base_offset in snapshot_at and start == segment.base_offset:
                 manager.take_snapshot(sync=False)
             position = verified_floor(segment, start).position
-            for chunk in scan_chunks(segment, position, segment.size_bytes, check_crc=False):
+            for chunk in scan_chunks(
+                segment.log_file, position, segment.size_bytes, check_crc=False
+            ):
                 if before_chunk is not None:
                     before_chunk()
                 table = chunk.rows.table

@@ -158,8 +158,9 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     metrics.build_info.labels(__version__, platform.python_version(), "1").set(1)
     metrics.config_info.labels(settings.digest).set(1)
     metrics.process_io = process_io
-    runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, metrics)
-    manager = LogManager(_within_descriptors(settings.broker), settings, runtime, sink, give_up)
+    config, random = _within_descriptors(settings.broker), SystemRandom()
+    runtime = Runtime(SystemFilesystem(), clock, scheduler, random, threads, metrics, config)
+    manager = LogManager(settings, runtime, sink, give_up)
     operations = Operations(manager)
 
     def load() -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.background import BackgroundOperations
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.log.unified_log import UnifiedLog
 
 ROOT = "/backup"
@@ -99,13 +98,13 @@ def back_up(
 
 def backup_arguments(
     sim: SimManager, *, may_link: bool
-) -> tuple[Logs, TopicRegistry, Runtime, BackgroundOperations, BackupRequest]:
+) -> tuple[Logs, Runtime, BackgroundOperations, BackupRequest]:
     """Of a Backup of everything."""
     manager = sim.manager
     wanted = BackupRequest(
-        BACKUP, (), may_link, manager.cluster_id, manager.config.log_dir_min_free_bytes
+        BACKUP, (), may_link, manager.cluster_id, manager.runtime.config.log_dir_min_free_bytes
     )
-    return manager.logs, manager.registry, manager.runtime, manager.background, wanted
+    return manager.logs, manager.runtime, manager.background, wanted
 
 
 def manifest_of(disk: SimFilesystem, directory: str = BACKUP) -> BackupManifest:

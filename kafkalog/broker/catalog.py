@@ -203,7 +203,7 @@ class Logs:
         self.table = table
         self.units = units  # in the order of the configuration
         self.rules = rules
-        self._registry = registry
+        self.registry = registry
         self._units = {unit.log_dir.path: unit for unit in units}
         # single dictionary operations by any thread
         self._configs: dict[UUID, _Resolved] = {}
@@ -233,14 +233,14 @@ class Logs:
 
     def check_ready(self) -> None:
         """NotReady unless everything is loaded."""
-        self._registry.check_ready()
+        self.registry.check_ready()
 
     def registered(self, topic: str, topic_id: str | None = None) -> RegisteredTopic:
         """The topic; UnknownTopic, or NotReady while it may still be found.
 
         ``topic_id``: UnknownTopic when the topic with that id is gone and another has its name.
         """
-        registered = self._registry.topics.get(topic)
+        registered = self.registry.state.topics.get(topic)
         if registered is None:
             self.check_ready()
             raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
@@ -254,7 +254,7 @@ class Logs:
 
     def exists(self, topic: str) -> bool:
         """Whether the registry has the topic."""
-        return topic in self._registry.topics
+        return topic in self.registry.state.topics
 
     def log_of(self, topic: str, partition: int) -> UnifiedLog:
         """The log that serves a partition of an existing topic.
@@ -270,7 +270,7 @@ class Logs:
 
     def _look_again(self, topic: str, partition: int) -> UnifiedLog:
         """Raise why no log serves the partition, unless the creation of the topic just ended."""
-        registered = self._registry.topics.get(topic)
+        registered = self.registry.state.topics.get(topic)
         if registered is None or not 0 <= partition < registered.partition_count:
             raise UnknownPartition(
                 f"Topic {topic} has no partition {partition}", topic=topic, partition=partition
@@ -312,7 +312,7 @@ class Logs:
 
     def topic_config(self, topic: RegisteredTopic) -> LogConfig:
         """Effective configuration of a topic, resolved once: requests ask for it."""
-        known, dynamic = self._configs.get(topic.topic_id), self._registry.state.broker_configs
+        known, dynamic = self._configs.get(topic.topic_id), self.registry.state.broker_configs
         if known is None or known.topic is not topic or known.dynamic is not dynamic:
             config = self.rules.topic_config(topic.overrides, dynamic)
             known = self._configs[topic.topic_id] = _Resolved(topic, dynamic, config)
@@ -324,11 +324,11 @@ class Logs:
 
     def topic_defaults(self) -> LogConfig:
         """Configuration of a topic without overrides, dynamic broker configs included."""
-        return self.rules.topic_defaults(self._registry.state.broker_configs)
+        return self.rules.topic_defaults(self.registry.state.broker_configs)
 
     def validate_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """The configuration that these overrides would make; InvalidTopicConfig."""
-        return self.rules.topic_config(overrides, self._registry.state.broker_configs)
+        return self.rules.topic_config(overrides, self.registry.state.broker_configs)
 
 
 def _without_frames(fault: KafkalogError) -> KafkalogError:

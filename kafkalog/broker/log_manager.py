@@ -80,7 +80,7 @@ from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig, ConfigRules
+    from kafkalog.broker.broker_config import ConfigRules
     from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.broker.directory.writer import CompletionSink
     from kafkalog.broker.runtime import Runtime
@@ -148,8 +148,9 @@ def close_unit(unit: LogDirUnit, table: PartitionTable, checkpoints: Checkpoints
     return False
 
 
-def _make_log_dirs(config: BrokerConfig, runtime: Runtime) -> list[LogDir]:
+def _make_log_dirs(runtime: Runtime) -> list[LogDir]:
     """Each entry of ``log.dirs`` once."""
+    config = runtime.config
     paths = dict.fromkeys(log_dir_path(runtime.filesystem, entry) for entry in config.log_dirs)
     return [
         LogDir(
@@ -169,7 +170,6 @@ class LogManager:
 
     def __init__(
         self,
-        config: BrokerConfig,
         rules: ConfigRules,
         runtime: Runtime,
         sink: CompletionSink,
@@ -177,13 +177,12 @@ class LogManager:
         make_cleaner: CleanerMaker = make_cleaner,
     ) -> None:
         """Nothing is touched before ``startup``. ``make_cleaner`` as LogCleaner has it."""
-        mutex, clock = runtime.threads.mutex, runtime.clock
+        config, clock, mutex = runtime.config, runtime.clock, runtime.threads.mutex
         # constant after construction
-        self.config = config
         self.runtime = runtime
         self._rules = rules
         self._on_all_dirs_offline = on_all_dirs_offline
-        self._log_dirs = _make_log_dirs(config, runtime)
+        self._log_dirs = _make_log_dirs(runtime)
         self.registry = TopicRegistry(runtime.filesystem, mutex(), self._log_dirs)
         table, first_dirty = PartitionTable(), FirstDirtyOffsets()
         self.checkpoints = Checkpoints(table, first_dirty, self.registry)
@@ -210,9 +209,7 @@ class LogManager:
         )
         self.sink_producers = SinkProducers(self.logs, clock)
         check = functools.partial(check_producer, self.registry, self.sink_producers)
-        self._loading = DirectoryLoading(
-            self.logs, runtime, config, self.checkpoints, self.progress, check
-        )
+        self._loading = DirectoryLoading(self.logs, runtime, self.checkpoints, self.progress, check)
         self._make_features(first_dirty, quotas, make_cleaner)
         self._make_transactions()
         self._tasks = self._make_tasks()
@@ -224,28 +221,25 @@ class LogManager:
     def _make_features(
         self, first_dirty: FirstDirtyOffsets, quotas: TopicQuotas, make_cleaner: CleanerMaker
     ) -> None:
-        logs, registry, runtime, config = self.logs, self.registry, self.runtime, self.config
+        logs, runtime = self.logs, self.runtime
         checkpoints, loading = self.checkpoints, self._loading
         states = LogCleanerManager(
             CleanerLogs(logs, checkpoints),
             first_dirty,
             runtime.clock,
             runtime.threads,
-            config.log_cleaner_backoff_ms,
+            runtime.config.log_cleaner_backoff_ms,
         )
-        self.archived_offsets = ArchivedOffsets(logs, registry, config)
+        self.archived_offsets = ArchivedOffsets(logs, runtime)
         hold_of = self.archived_offsets.hold_of
         end = functools.partial(end_swap, logs, states)
-        self.retention = Retention(logs, runtime, config, states, hold_of, end, self.background)
-        self.cleaning = Cleaning(
-            logs, runtime, config, checkpoints, states, self.retention, make_cleaner
-        )
+        self.retention = Retention(logs, runtime, states, hold_of, end, self.background)
+        self.cleaning = Cleaning(logs, runtime, checkpoints, states, self.retention, make_cleaner)
         self.moves = PartitionMoves(
-            MoveContext(logs, registry, runtime, loading, checkpoints, self.deletion, states)
+            MoveContext(logs, runtime, loading, checkpoints, self.deletion, states)
         )
         self.topics = TopicChanges(
             logs,
-            registry,
             runtime,
             loading,
             checkpoints,
@@ -254,26 +248,23 @@ class LogManager:
             self.cleaning,
             self.moves,
         )
-        self.log_dir_changes = LogDirChanges(logs, registry, runtime, config, self.moves)
+        self.log_dir_changes = LogDirChanges(logs, runtime, self.moves)
         self.broker_configs = BrokerConfigChanges(
-            logs, registry, self.topics, self.cleaning, self.log_dir_changes
+            logs, self.topics, self.cleaning, self.log_dir_changes
         )
-        self.group_offsets = GroupOffsets(logs, registry, runtime, config, self.topics)
-        self.log_stats = LogStats(logs, runtime, config, self.retention, hold_of, self.deletion)
-        self._missing = MissingPartitions(logs, registry, config, checkpoints, loading, self.topics)
-        self.reload = PartitionReload(logs, registry, loading, self.archived_offsets.lower_to_ends)
+        self.group_offsets = GroupOffsets(logs, runtime, self.topics)
+        self.log_stats = LogStats(logs, runtime, self.retention, hold_of, self.deletion)
+        self._missing = MissingPartitions(logs, runtime, checkpoints, loading, self.topics)
+        self.reload = PartitionReload(logs, loading, self.archived_offsets.lower_to_ends)
 
     def _make_transactions(self) -> None:
-        logs, registry, runtime, config = self.logs, self.registry, self.runtime, self.config
-        sink_producers = self.sink_producers
-        self.producer_ids = ProducerIds(logs, registry, runtime, config, sink_producers)
+        logs, runtime, sink_producers = self.logs, self.runtime, self.sink_producers
+        self.producer_ids = ProducerIds(logs, runtime, sink_producers)
         self.transactions = SinkTransactions(logs, runtime.clock)
         self.sinks = Sinks(
             logs,
-            registry,
             runtime,
-            config,
-            SinkLog(logs, registry, runtime, config, self.topics),
+            SinkLog(logs, runtime, self.topics),
             sink_producers,
             self.producer_ids,
             self.transactions,
@@ -283,7 +274,6 @@ class LogManager:
         return PeriodicTasks(
             self.logs,
             self.runtime,
-            self.config,
             self.checkpoints,
             self.retention,
             self.group_offsets,
@@ -329,7 +319,7 @@ class LogManager:
         is_whole = not self._loading.is_stopped
         if is_whole:
             self._missing.complete(plan)
-            self.archived_offsets.lower_to_ends(self.registry.topics.values())
+            self.archived_offsets.lower_to_ends(self.registry.state.topics.values())
             self.moves.expect(plan.moving)
         if not self.logs.online_units:
             raise LogDirOffline("Shutdown broker because none of the log dirs can be used")
@@ -337,8 +327,8 @@ class LogManager:
             unit.start()
         if is_whole:
             self._tasks.start()
-            self.log_stats.start(self.config.log_initial_task_delay_ms)
-            self.deletion.schedule(self.config.log_initial_task_delay_ms)
+            self.log_stats.start(self.runtime.config.log_initial_task_delay_ms)
+            self.deletion.schedule(self.runtime.config.log_initial_task_delay_ms)
             self.cleaning.startup(self.registry.state.broker_configs)
             self.registry.is_ready = True
             self.moves.resume()
@@ -381,7 +371,7 @@ class LogManager:
         UnusableLogDirs when all are in doubt, or one belongs to another broker. Writes nothing.
         """
         found = [self._identity_files(log_dir) for log_dir in log_dirs]
-        plan = plan_identities(found, self.config.node_id, self._unknown_partitions)
+        plan = plan_identities(found, self.runtime.config.node_id, self._unknown_partitions)
         online = [log_dir for log_dir in log_dirs if log_dir.is_online]
         left = [log_dir for log_dir in online if log_dir.path not in plan.unproven]
         is_copy_left = any(log_dir in self.registry.copies for log_dir in left)
@@ -390,8 +380,8 @@ class LogManager:
             all(log_dir.is_fresh for log_dir in left)
             or (self.registry.damaged and not is_copy_left)
         ):
-            raise refusal(plan.unproven, found, self.config.node_id)
-        remedy = doctor_command(self._paths, self.config.node_id)
+            raise refusal(plan.unproven, found, self.runtime.config.node_id)
+        remedy = doctor_command(self._paths, self.runtime.config.node_id)
         for log_dir in online:
             if log_dir.path in plan.unproven:
                 reason = "; ".join(plan.unproven[log_dir.path])
@@ -425,7 +415,7 @@ class LogManager:
         repaired = []
         for unit in self.logs.online_units:
             try:
-                if unit.log_dir.claim(self.cluster_id, self.config.node_id):
+                if unit.log_dir.claim(self.cluster_id, self.runtime.config.node_id):
                     repaired.append(unit.log_dir)
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
@@ -454,7 +444,7 @@ class LogManager:
                 )
             except StorageFault as fault:
                 unit.log_dir.take_offline(fault.message)
-        adopt = self.config.adopt_unknown_topics
+        adopt = self.runtime.config.adopt_unknown_topics
         plan = plan_startup(
             self.registry.state,
             found,

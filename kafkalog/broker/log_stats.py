@@ -35,7 +35,6 @@ from kafkalog.observe.partition_metrics import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
     from kafkalog.broker.directory.log_dir import LogDir
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.progress import LoadProgress
     from kafkalog.broker.topics.deletion import LogDeletion
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import Readiness
     from kafkalog.cleaner.log_cleaner_manager import CleaningStatus
     from kafkalog.env.scheduler import ScheduledTask
@@ -96,7 +94,6 @@ class LogStats:
         self,
         logs: Logs,
         runtime: Runtime,
-        config: BrokerConfig,
         retention: Retention,
         hold_of: HoldOf,
         deletion: LogDeletion,
@@ -108,7 +105,7 @@ class LogStats:
         self._deletion = deletion
         self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
-        self._bytes_per_second = config.metrics_records_max_bytes_per_second
+        self._bytes_per_second = runtime.config.metrics_records_max_bytes_per_second
         self._clock = runtime.clock
         # published
         self._is_stopped = False  # a run ends soon
@@ -365,7 +362,6 @@ class LogSnapshots:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         progress: LoadProgress,
         stats: LogStats,
         cleaning: Cleaning,
@@ -374,7 +370,6 @@ class LogSnapshots:
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
         self._progress = progress
         self._stats = stats
         self._cleaning = cleaning
@@ -383,7 +378,8 @@ class LogSnapshots:
 
     def take(self, readiness: Readiness) -> Snapshot:
         """As of now. Each sample is made when the page asks for it, between turns of the loop."""
-        topics = {each.name: each.partition_count for each in list(self._registry.topics.values())}
+        registered = self._logs.registry.state.topics.values()
+        topics = {each.name: each.partition_count for each in registered}
         return Snapshot(
             topics=topics,
             partitions=readiness.partitions,

@@ -76,18 +76,17 @@ class Operations:
 
     def __init__(self, manager: LogManager) -> None:
         # constant after construction
-        logs, registry, config = manager.logs, manager.registry, manager.config
-        runtime, background = manager.runtime, manager.background
+        logs, runtime, background = manager.logs, manager.runtime, manager.background
+        config = runtime.config
         self._manager = manager
         self._logs = logs
-        self._registry = registry
-        self._config = config
+        self._registry = logs.registry
         self._runtime = runtime
         self._background = background
         self._archived_offsets = manager.archived_offsets
-        self.topics = TopicOperations(logs, registry, config, manager.topics, manager.group_offsets)
+        self.topics = TopicOperations(logs, runtime, manager.topics, manager.group_offsets)
         self.cleaning = CleaningOperations(logs, runtime, manager.cleaning, background)
-        members = ConsumerGroups(logs, registry, runtime, config, manager.group_offsets)
+        members = ConsumerGroups(logs, runtime, manager.group_offsets)
         self.groups = GroupOperations(logs, manager.group_offsets, members)
         self.producers = ProducerOperations(
             logs,
@@ -101,7 +100,6 @@ class Operations:
         self._retention = RetentionReport(
             logs,
             runtime,
-            config,
             manager.retention,
             manager.cleaning,
             manager.archived_offsets,
@@ -112,7 +110,6 @@ class Operations:
         )
         self._snapshots = LogSnapshots(
             logs,
-            registry,
             manager.progress,
             manager.log_stats,
             manager.cleaning,
@@ -248,7 +245,7 @@ class Operations:
     @lists(Action.DESCRIBE, Resource.TOPIC)
     def topic_names(self) -> list[str]:
         """All topics, sorted, internal ones too."""
-        return sorted(self._registry.topics)
+        return sorted(self._registry.state.topics)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_count(self, topic: str) -> int:
@@ -260,7 +257,7 @@ class Operations:
         """Every partition by topic and number, and why it is not served; no disk."""
         listed: list[ListedPartition] = []
         for name in self.topic_names():
-            topic = self._registry.topics.get(name)
+            topic = self._registry.state.topics.get(name)
             if topic is not None:  # deleted since the names were taken
                 faults = self._logs.faults_of(topic)
                 numbers = range(topic.partition_count)
@@ -307,7 +304,7 @@ class Operations:
             len(self._logs.table.logs_of(topic.name))
             if topic.name == in_making
             else topic.partition_count
-            for topic in list(self._registry.topics.values())
+            for topic in list(self._registry.state.topics.values())
         )
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
@@ -363,13 +360,12 @@ class Operations:
         that is not served: nothing was begun.
         """
         self._logs.check_ready()
-        wanted = BackupRequest(
-            directory, topics, may_link, self.cluster_id, self._config.log_dir_min_free_bytes
-        )
+        min_free_bytes = self._runtime.config.log_dir_min_free_bytes
+        wanted = BackupRequest(directory, topics, may_link, self.cluster_id, min_free_bytes)
         with self._backup_mutex:
             if self._background.is_running(BACKUP):
                 raise BackupRunning("Another backup is running")
-            backup = Backup(self._logs, self._registry, self._runtime, self._background, wanted)
+            backup = Backup(self._logs, self._runtime, self._background, wanted)
             backup.prepare()
             return self._background.begin(BACKUP, {"directory": directory}, backup.run)
 

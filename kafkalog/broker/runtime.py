@@ -1,4 +1,4 @@
-"""Runtime: the disk, clock, scheduler, randomness, threads and metrics that every part is given."""
+"""Runtime: what every part is given: disk, clock, threads, metrics, the configuration."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.env.random import Random
@@ -24,3 +25,4 @@ class Runtime:
     random: Random
     threads: Threads
     metrics: Metrics
+    config: BrokerConfig

@@ -23,7 +23,6 @@ from kafkalog.format.integers import INT64_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.directory.log_dir import LogDir
@@ -58,7 +57,6 @@ class PeriodicTasks:
         self,
         logs: Logs,
         runtime: Runtime,
-        config: BrokerConfig,
         checkpoints: Checkpoints,
         retention: Retention,
         group_offsets: GroupOffsets,
@@ -68,7 +66,7 @@ class PeriodicTasks:
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._config = config
+        self._config = runtime.config
         self._scheduler = runtime.scheduler
         self._clock = runtime.clock
         self._metrics = runtime.metrics

@@ -33,9 +33,11 @@ def main() -> None:
     kernels.warm_up(None)
     threads, clock = SystemThreads(_failed), SystemClock()
     scheduler = SystemScheduler(clock, threads, 2, _failed)
-    runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
     config = BrokerConfig(log_dirs=tuple(sys.argv[1:]))
-    manager = LogManager(config, SimRules(), runtime, Sink(), lambda: None)
+    runtime = Runtime(
+        SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics(), config
+    )
+    manager = LogManager(SimRules(), runtime, Sink(), lambda: None)
     scheduler.startup()
     manager.startup()
     passes, cpu = [], []

@@ -205,7 +205,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         if self.model.living:
             name = data.draw(st.sampled_from(sorted(self.model.living)))
-            self.model.dead.add(self.registry.topics[name].topic_id)
+            self.model.dead.add(self.registry.state.topics[name].topic_id)
             self.registry.change(self.registry.state.without_topic(name))
             self.model.living.discard(name)
             self.model.altered.pop(name, None)
@@ -213,7 +213,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def altered_topic(self, data: st.DataObject) -> RegisteredTopic:
         """A living topic with another partition count and other configs."""
         self.number += 1
-        topic = self.registry.topics[data.draw(st.sampled_from(sorted(self.model.living)))]
+        topic = self.registry.state.topics[data.draw(st.sampled_from(sorted(self.model.living)))]
         configs = MappingProxyType({"flush.ms": str(self.number)})
         return replace(topic, partition_count=topic.partition_count + 1, overrides=configs)
 
@@ -244,7 +244,7 @@ class RegistryMachine(RuleBasedStateMachine):
         if not self.model.living:
             return
         topic = self.altered_topic(data)
-        before = self.registry.topics[topic.name]
+        before = self.registry.state.topics[topic.name]
         self.disk.stop_at(len(self.disk.operations) + stop)
         is_done = False
         try:
@@ -256,7 +256,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.disk = self.disk.crash(mode, seed)
         self.away = None
         self.open()
-        found = self.registry.topics[topic.name]
+        found = self.registry.state.topics[topic.name]
         assert found in ((topic,) if is_done else (before, topic))
         self.model.altered[topic.name] = found
 
@@ -295,15 +295,15 @@ class RegistryMachine(RuleBasedStateMachine):
         self.disk = self.disk.crash(mode, seed)
         self.away = None
         self.open()
-        if topic.name in self.registry.topics:
+        if topic.name in self.registry.state.topics:
             self.model.living.add(topic.name)
 
     @invariant()
     def nothing_acknowledged_is_lost(self) -> None:
-        assert set(self.registry.topics) == self.model.living
+        assert set(self.registry.state.topics) == self.model.living
         assert self.model.dead <= self.registry.state.deleted
         for name, topic in self.model.altered.items():
-            assert self.registry.topics[name] == topic
+            assert self.registry.state.topics[name] == topic
         assert self.registry.state.broker_configs == self.model.broker
 
     @invariant()

@@ -118,10 +118,15 @@ class SimManager:
         self.all_dirs_died = False
         self.config = config if config is not None else BrokerConfig(log_dirs=DIRS)
         runtime = Runtime(
-            self.disk, self.clock, self.scheduler, SimRandom(seed), self.threads, self.metrics
+            self.disk,
+            self.clock,
+            self.scheduler,
+            SimRandom(seed),
+            self.threads,
+            self.metrics,
+            self.config,
         )
         self.manager = LogManager(
-            self.config,
             SimRules(topic_defaults or self.config.topic_defaults, self.config),
             runtime,
             self.sink,

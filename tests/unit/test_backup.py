@@ -99,7 +99,7 @@ def test_what_is_restored_is_what_was_there() -> None:
     """Records, log starts, producers, epochs, ids and configs; later appends are not in it."""
     sim = with_data(new_disk())
     before = snapshot(sim)
-    topics = sim.manager.registry.topics
+    topics = sim.manager.registry.state.topics
     epochs = log_of(sim, "orders").epochs.entries
     operation = back_up(sim)
     assert operation.state is SUCCEEDED, operation.error
@@ -113,7 +113,7 @@ def test_what_is_restored_is_what_was_there() -> None:
     assert sum(each.partitions for each in report.log_dirs) == 4
     copy = started(disk, NEW_DIRS)
     assert snapshot(copy) == before
-    assert copy.manager.registry.topics == topics
+    assert copy.manager.registry.state.topics == topics
     assert log_of(copy, "orders").epochs.entries == epochs
     check_sound(copy)
     repeated = copy.produce("orders", batch("orders-0-9", producer_id=0, sequence=9)).result

@@ -349,7 +349,7 @@ def test_the_only_registry_is_lost(content: bytes | None) -> None:
     sim.operations.topics.create("other", 3)
     assert sim.produce("other", batch_of("w"), partition=2).error is None
     next_id = sim.manager.registry.state.next_producer_id
-    ids = {name: topic.topic_id for name, topic in sim.manager.registry.topics.items()}
+    ids = {name: topic.topic_id for name, topic in sim.manager.registry.state.topics.items()}
     disk = sim.stop()
     path = f"{A}/{REGISTRY_FILE}"
     if content is None:
@@ -365,7 +365,8 @@ def test_the_only_registry_is_lost(content: bytes | None) -> None:
     assert "lost: configs of topics" in done[path]
     assert "other, t" in done[path]
     sim = started(disk, A)
-    assert {name: topic.topic_id for name, topic in sim.manager.registry.topics.items()} == ids
+    topics = sim.manager.registry.state.topics
+    assert {name: topic.topic_id for name, topic in topics.items()} == ids
     assert sim.operations.partition_count("other") == 3
     assert sim.operations.partition_log("other", 2).log_end_offset == 1
     overrides = sim.operations.topics.describe("t").overrides

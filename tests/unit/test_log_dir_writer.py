@@ -358,9 +358,11 @@ def test_real_threads_on_a_real_directory(tmp_path: Path) -> None:
         threads = SystemThreads(lambda _, error: failures.append(error))
         clock = SystemClock()
         scheduler = SystemScheduler(clock, threads, 2, lambda _, error: failures.append(error))
-        runtime = Runtime(SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics())
         config = BrokerConfig(log_dirs=(f"{tmp_path}/a", f"{tmp_path}/b"))
-        manager = LogManager(config, SimRules(), runtime, Sink(), lambda: None)
+        runtime = Runtime(
+            SystemFilesystem(), clock, scheduler, SystemRandom(), threads, Metrics(), config
+        )
+        manager = LogManager(SimRules(), runtime, Sink(), lambda: None)
         scheduler.startup()
         manager.startup()
         return manager, Operations(manager), threads, scheduler

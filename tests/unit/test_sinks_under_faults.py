@@ -312,7 +312,7 @@ def move_state(sim: SimManager) -> None:
 
 def fill(sim: SimManager) -> None:
     """Somebody else takes all but less than the reserve of every disk."""
-    free_bytes = sim.manager.config.log_dir_min_free_bytes // 2
+    free_bytes = sim.manager.runtime.config.log_dir_min_free_bytes // 2
     for unit in sim.manager.logs.online_units:
         sim.disk.capacity_bytes += free_bytes - sim.disk.space(unit.log_dir.path)[1]
         unit.log_dir.measure_space()

@@ -601,7 +601,7 @@ def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
     disk = sim.kill()
     disk.faults.add(fault)
     left = managed(disk, tuple(path for path in THREE if path != lost))
-    assert left.manager.registry.topics["t"].overrides["retention.ms"] == "7"
+    assert left.manager.registry.state.topics["t"].overrides["retention.ms"] == "7"
     assert left.operations.partition_count("t") == 2
     disk = left.kill()
     disk.faults.clear()

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import RegisteredTopic, RegistryState, TopicRegistry
+    from kafkalog.broker.topics.registry import RegisteredTopic, RegistryState
     from kafkalog.log.unified_log import UnifiedLog
 
 _ATTEMPTS = 16  # of one partition; each takes only what was replaced since the one before
@@ -104,7 +104,6 @@ class Backup:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
         background: BackgroundOperations,
         wanted: BackupRequest,
@@ -112,7 +111,7 @@ class Backup:
         """Nothing is touched yet. UnknownTopic."""
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._background = background
         self._wanted = wanted
         self._clock = runtime.clock
@@ -124,7 +123,7 @@ class Backup:
             check_stop=background.check_stop,
             note_bytes=lambda count: self._count("copied_bytes", count),
         )
-        state, topics = registry.state, wanted.topics
+        state, topics = self._registry.state, wanted.topics
         for topic in topics:
             logs.registered(topic)
         self._state = _only(state, {*topics, SINK_STATE_TOPIC} if topics else state.topics)
@@ -340,7 +339,7 @@ class Backup:
 
     def _is_deleted(self, topic: str) -> bool:
         """Whether the topic of the beginning is gone, be there another one of its name."""
-        now = self._registry.topics.get(topic)
+        now = self._registry.state.topics.get(topic)
         return now is None or now.topic_id != self._state.topics[topic].topic_id
 
     def _count(self, name: str, count: int) -> None:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalog.broker.background import BackgroundOperation, BackgroundOperations
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.history import PastClean
     from kafkalog.broker.directory.checkpoints import Checkpoints
@@ -132,7 +131,6 @@ class Cleaning(CleanerLogs):
         self,
         logs: Logs,
         runtime: Runtime,
-        config: BrokerConfig,
         checkpoints: Checkpoints,
         states: LogCleanerManager,
         retention: Retention,
@@ -141,14 +139,14 @@ class Cleaning(CleanerLogs):
         """Nothing of the logs is touched before ``startup``."""
         # constant after construction
         super().__init__(logs, checkpoints)
-        self._config = config
+        self._config = runtime.config
         self._clock = runtime.clock
         self._metrics = runtime.metrics.cleaner
         self._retention = retention
         self.states = states
         self.observer = CleaningObserver(runtime)
         self.cleaner = LogCleaner(
-            config.cleaner,
+            runtime.config.cleaner,
             self,
             states,
             make_cleaner,
@@ -157,7 +155,7 @@ class Cleaning(CleanerLogs):
             self.observer,
         )
         self._clock_guard = ClockGuard(
-            runtime.clock, runtime.threads.mutex(), config.log_retention_check_interval_ms
+            runtime.clock, runtime.threads.mutex(), runtime.config.log_retention_check_interval_ms
         )
         self._mutex = runtime.threads.mutex()
         # under the mutex

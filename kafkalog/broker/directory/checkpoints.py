@@ -63,7 +63,8 @@ class Checkpoints:
 
     def read(self, log_dir: LogDir) -> None:
         """All files of the directory, before its load; guarded."""
-        names = {encode_id(each.topic_id): each.name for each in self._registry.topics.values()}
+        topics = self._registry.state.topics.values()
+        names = {encode_id(each.topic_id): each.name for each in topics}
         proofs = {
             TopicPartition(names[key.topic_id], key.partition): entry
             for key, entry in log_dir.read_proofs().items()
@@ -267,7 +268,7 @@ class Checkpoints:
         """What our file is to hold now."""
         assert log_dir.meta is not None, "a directory is claimed before anything is written there"
         assert log_dir.meta.directory_id is not None, "a directory is claimed before"
-        found, topics = self._proofs.get(log_dir.path, {}), self._registry.topics
+        found, topics = self._proofs.get(log_dir.path, {}), self._registry.state.topics
         entries: dict[LogKey, CheckedOffsets] = {}
         for partition in self._unserved(log_dir):
             if partition in found and partition.topic in topics:

@@ -22,11 +22,9 @@ from kafkalog.log.inspect.directory_facts import log_dir_path
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.moves.partition_moves import PartitionMoves
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import MoveStatus
 
 
@@ -41,16 +39,14 @@ class LogDirChanges:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
-        config: BrokerConfig,
         moves: PartitionMoves,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._filesystem = runtime.filesystem
-        self._config = config
+        self._config = runtime.config
         self._moves = moves
 
     def validate(self, dynamic: Mapping[str, str]) -> None:

@@ -41,11 +41,10 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.groups.offsets import GroupOffsets
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import RegistryState, TopicRegistry
+    from kafkalog.broker.topics.registry import RegistryState
     from kafkalog.env.clock import Clock
     from kafkalog.log.unified_log import UnifiedLog
 
@@ -388,18 +387,16 @@ class ConsumerGroups:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
-        config: BrokerConfig,
         offsets: GroupOffsets,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._offsets = offsets
         self._random = runtime.random
         self._clock = runtime.clock
-        self._timeout_ns = config.consumer_instance_timeout_ms * _NS_PER_MS
+        self._timeout_ns = runtime.config.consumer_instance_timeout_ms * _NS_PER_MS
         # owned by the event loop; other threads look up single entries
         self._groups: dict[str, Group] = {}
         self._left_ms: dict[str, int] = {}  # wall clock, of groups without members
@@ -541,7 +538,7 @@ class ConsumerGroups:
     def _rebalance(self, group: Group) -> None:
         """Every subscribed member gets its partitions; what it keeps, it reads on where it was."""
         group.seen = self._registry.state
-        counts = {topic.name: topic.partition_count for topic in self._registry.topics.values()}
+        counts = {each.name: each.partition_count for each in group.seen.topics.values()}
         offered = [name for name in counts if name not in INTERNAL_TOPICS]
         wanted = {
             name: member.wanted_topics(offered)

@@ -54,12 +54,10 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.commands import Command
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.changes import TopicChanges
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.env.threads import Signal
     from kafkalog.format.records.record import Record
     from kafkalog.format.records.record_batch import BatchHeader
@@ -186,19 +184,17 @@ class GroupOffsets:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
-        config: BrokerConfig,
         topics: TopicChanges,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._runtime = runtime
-        self._config = config
+        self._config = runtime.config
         self._topics = topics
         self._mutex = runtime.threads.mutex()
-        self._acks = Acks.ALL if config.offsets_commit_required_acks == -1 else Acks.LEADER
+        self._acks = Acks.ALL if runtime.config.offsets_commit_required_acks == -1 else Acks.LEADER
         self._used_ms: Callable[[str], int] = lambda _: 0
         # published when loaded; added under the mutex
         self._shards: dict[int, Shard] = {}
@@ -391,7 +387,7 @@ class GroupOffsets:
     # ---- parts
 
     def _partition_count(self) -> int:
-        topic = self._registry.topics.get(GROUP_OFFSETS_TOPIC)
+        topic = self._registry.state.topics.get(GROUP_OFFSETS_TOPIC)
         return 0 if topic is None else topic.partition_count
 
     def _number_of(self, group: str) -> int:

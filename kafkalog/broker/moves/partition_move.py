@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.load import DirectoryLoading
     from kafkalog.broker.topics.deletion import LogDeletion
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.future_log import Slice
@@ -147,7 +146,6 @@ class MoveContext:
     """The parts of the broker that every move works with."""
 
     logs: Logs
-    registry: TopicRegistry
     runtime: Runtime
     loading: DirectoryLoading
     checkpoints: Checkpoints
@@ -173,7 +171,7 @@ class PartitionMove:
         self.target = target
         self._context = context
         self._logs = context.logs
-        self._registry = context.registry
+        self._registry = context.logs.registry
         self._loading = context.loading
         self._checkpoints = context.checkpoints
         self._states = context.cleaner_states
@@ -266,7 +264,7 @@ class PartitionMove:
 
         Under the lock of the registry. On StorageFault it may be half made: ``clean_up``.
         """
-        topic = self._registry.topics[self.topic_partition.topic]
+        topic = self._registry.state.topics[self.topic_partition.topic]
         create = partial(
             self._loading.create_future, self.target, self._future_name, topic, self._current()
         )

@@ -63,7 +63,7 @@ class PartitionMoves:
         # constant after construction
         self._context = context
         self._logs = context.logs
-        self._registry = context.registry
+        self._registry = context.logs.registry
         self._loading = context.loading
         self._checkpoints = context.checkpoints
         self._deletion = context.deletion

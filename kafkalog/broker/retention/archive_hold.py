@@ -27,10 +27,10 @@ from kafkalog.log.retention.plan import Hold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.retention.retention import RetainedByHold
-    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
@@ -56,11 +56,11 @@ class ArchivedPartition(NamedTuple):
 class ArchivedOffsets:
     """See the module."""
 
-    def __init__(self, logs: Logs, registry: TopicRegistry, config: BrokerConfig) -> None:
+    def __init__(self, logs: Logs, runtime: Runtime) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
-        self._config = config
+        self._registry = logs.registry
+        self._config = runtime.config
         # log ends that the registry could not take; replaced as a whole under its lock
         self._lowered: Mapping[TopicPartition, int] = {}
 
@@ -68,7 +68,7 @@ class ArchivedOffsets:
 
     def offset_of(self, topic_partition: TopicPartition) -> int:
         """Below it everything is archived; 0 of a partition that was never archived."""
-        topic = self._registry.topics.get(topic_partition.topic)
+        topic = self._registry.state.topics.get(topic_partition.topic)
         offset = 0 if topic is None else topic.archived_offsets.get(topic_partition.partition, 0)
         return min(offset, self._lowered.get(topic_partition, offset))
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.broker.background import BackgroundOperations
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
     from kafkalog.broker.retention.archive_hold import ArchivedOffsets
@@ -90,7 +89,6 @@ class RetentionReport:
         self,
         logs: Logs,
         runtime: Runtime,
-        config: BrokerConfig,
         retention: Retention,
         cleaning: Cleaning,
         archived_offsets: ArchivedOffsets,
@@ -98,7 +96,7 @@ class RetentionReport:
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._config = config
+        self._config = runtime.config
         self._retention = retention
         self._cleaning = cleaning
         self._hold_of = archived_offsets.hold_of

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.broker.background import BackgroundOperations
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.directory.unit import LogDirUnit
@@ -147,7 +146,6 @@ class Retention:
         self,
         logs: Logs,
         runtime: Runtime,
-        config: BrokerConfig,
         states: LogCleanerManager,
         hold_of: HoldOf,
         end_swap: Callable[[UnifiedLog], None],
@@ -156,7 +154,7 @@ class Retention:
         """``end_swap`` completes a swap that a fault interrupted."""
         # constant after construction
         self._logs = logs
-        self._config = config
+        self._config = runtime.config
         self._states = states
         self._hold_of = hold_of
         self._end_swap = end_swap

@@ -42,7 +42,6 @@ from kafkalog.log.values import NO_PROOF, LogProof
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs, OutOfService
     from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.directory.log_dir import LogDir
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.plan import FoundPartition
     from kafkalog.broker.startup.progress import LoadProgress
-    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
+    from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.state.producer_state import ProducerCheck
@@ -69,7 +68,6 @@ class DirectoryLoading:
         self,
         logs: Logs,
         runtime: Runtime,
-        config: BrokerConfig,
         checkpoints: Checkpoints,
         progress: LoadProgress,
         check_producer: ProducerCheck,
@@ -78,7 +76,7 @@ class DirectoryLoading:
         # constant after construction
         self._logs = logs
         self._table = logs.table
-        self._config = config
+        self._config = runtime.config
         self._filesystem = runtime.filesystem
         self._threads = runtime.threads
         self._clock = runtime.clock
@@ -466,14 +464,13 @@ class PartitionReload:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         loading: DirectoryLoading,
         lower_archived: Callable[[Iterable[RegisteredTopic]], None],
     ) -> None:
         """``lower_archived``: see ``ArchivedOffsets.lower_to_ends``."""
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._loading = loading
         self._lower_archived = lower_archived
 
@@ -495,7 +492,7 @@ class PartitionReload:
         """
         topic_partition = partition.topic_partition
         with self._registry.lock:
-            topic = self._registry.topics.get(topic_partition.topic)
+            topic = self._registry.state.topics.get(topic_partition.topic)
             is_over = self._logs.table.find_fault(topic_partition) is not partition
             if topic is None or is_over or not self._registry.is_ready:
                 return

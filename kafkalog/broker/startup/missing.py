@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.checkpoints import Checkpoints
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.load import DirectoryLoading
     from kafkalog.broker.startup.plan import StartupPlan
     from kafkalog.broker.topics.changes import TopicChanges
-    from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
+    from kafkalog.broker.topics.registry import RegisteredTopic
 
 _GONE = (
     "If the records are gone for good, start once with --override "
@@ -54,16 +54,15 @@ class MissingPartitions:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
-        config: BrokerConfig,
+        runtime: Runtime,
         checkpoints: Checkpoints,
         loading: DirectoryLoading,
         topics: TopicChanges,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
-        self._config = config
+        self._registry = logs.registry
+        self._config = runtime.config
         self._checkpoints = checkpoints
         self._loading = loading
         self._topics = topics
@@ -119,7 +118,7 @@ class MissingPartitions:
         told = self._logs.table.faults()
         return [
             TopicPartition(topic.name, number)
-            for topic in self._registry.topics.values()
+            for topic in self._registry.state.topics.values()
             for number in self._logs.faults_of(topic)
             if (topic.name, number) not in told
         ]
@@ -144,7 +143,7 @@ class MissingPartitions:
         faults = self._logs.table.faults()
         return [
             (TopicPartition(topic.name, number), topic)
-            for topic in self._registry.topics.values()
+            for topic in self._registry.state.topics.values()
             for number in range(topic.partition_count)
             if (topic.name, number) not in faults
             and self._logs.table.get(topic.name, number) is None

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.load import DirectoryLoading
     from kafkalog.broker.topics.deletion import LogDeletion
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -79,7 +78,6 @@ class TopicChanges:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
         loading: DirectoryLoading,
         checkpoints: Checkpoints,
@@ -91,7 +89,7 @@ class TopicChanges:
         # constant after construction
         self._logs = logs
         self._table = logs.table
-        self._registry = registry
+        self._registry = logs.registry
         self._runtime = runtime
         self._loading = loading
         self._checkpoints = checkpoints
@@ -151,7 +149,7 @@ class TopicChanges:
         Partitions in an offline directory go when that directory comes back: their id is dead. So
         do those whose renaming a full disk refuses, at the next start.
         """
-        topic = self._registry.topics[name]
+        topic = self._registry.state.topics[name]
         self._registry.change(self._registry.state.without_topic(name))
         self._moves.cancel_topic(name)
         doomed = self._table.logs_of(name)
@@ -185,7 +183,7 @@ class TopicChanges:
         """
 
         def attempt(failed: set[str]) -> RegisteredTopic:
-            topic = self._registry.topics[name]
+            topic = self._registry.state.topics[name]
             grown = replace(topic, partition_count=partition_count)
             numbers = range(topic.partition_count, partition_count)
             made: list[UnifiedLog] = []
@@ -234,7 +232,7 @@ class TopicChanges:
 
         Crash: the old ones or the new ones, whole.
         """
-        topic = self._registry.topics[name]
+        topic = self._registry.state.topics[name]
         altered = replace(topic, overrides=MappingProxyType(dict(overrides)))
         if altered == topic:
             return topic
@@ -248,7 +246,7 @@ class TopicChanges:
         A writer that cannot take it belongs to a directory that failed or to a daemon that stops:
         no append follows there, and the next start reads the registry.
         """
-        topics, config_of = self._registry.topics, self._logs.topic_config
+        topics, config_of = self._registry.state.topics, self._logs.topic_config
         for unit, several in self._by_unit(self._logs_of(topic)):
             works = [
                 functools.partial(log.update_config, config_of(topics[log.topic_partition.topic]))
@@ -279,7 +277,7 @@ class TopicChanges:
         Ends with the fault when all failed, or none did: then it was the registry.
         """
         failed: set[str] = set()
-        before = self._registry.topics.get(name)
+        before = self._registry.state.topics.get(name)
         self._logs.topic_in_making = name
         try:
             while True:
@@ -287,7 +285,7 @@ class TopicChanges:
                 try:
                     return attempt(failed)
                 except StorageFault as fault:
-                    is_changed = self._registry.topics.get(name) is not before
+                    is_changed = self._registry.state.topics.get(name) is not before
                     all_paths = (log_dir.path for log_dir in self._log_dirs())
                     if (
                         is_changed  # taking it back failed
@@ -395,14 +393,13 @@ class BrokerConfigChanges:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         topics: TopicChanges,
         cleaning: Cleaning,
         log_dirs: LogDirChanges,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._topics = topics
         self._cleaning = cleaning
         self._log_dirs = log_dirs
@@ -413,7 +410,7 @@ class BrokerConfigChanges:
         rules.topic_defaults(configs)
         self._cleaning.validate(configs)
         self._log_dirs.validate(configs)
-        for topic in self._registry.topics.values():
+        for topic in self._registry.state.topics.values():
             try:
                 rules.topic_config(topic.overrides, configs)
             except InvalidTopicConfig as error:

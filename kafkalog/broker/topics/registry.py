@@ -366,7 +366,7 @@ class TopicRegistry:
         self._log_dirs = log_dirs
         self.lock = lock  # held over each change of topics, configs and places of partitions
         # published; changed under the lock
-        self._state = RegistryState()
+        self.state = RegistryState()  # the generation in force
         # published; changed by the starting and stopping thread
         self.existed = False
         self.is_ready = False  # everything is loaded and the daemon does not stop
@@ -374,16 +374,6 @@ class TopicRegistry:
         self.copies: dict[LogDir, RegistryState] = {}  # whole ones
         self.damaged: dict[LogDir, DamagedCopy] = {}
         self._behind: tuple[LogDir, ...] = ()
-
-    @property
-    def state(self) -> RegistryState:
-        """The generation in force."""
-        return self._state
-
-    @property
-    def topics(self) -> Mapping[str, RegisteredTopic]:
-        """Living topics by name."""
-        return self._state.topics
 
     def check_ready(self) -> None:
         """NotReady unless everything is loaded."""
@@ -395,7 +385,7 @@ class TopicRegistry:
         """One change at a time: hold the lock, give the state in force. NotReady."""
         with self.lock:
             self.check_ready()
-            yield self._state
+            yield self.state
 
     def _online(self) -> list[LogDir]:
         return [log_dir for log_dir in self._log_dirs if log_dir.is_online]
@@ -423,7 +413,7 @@ class TopicRegistry:
         if not found:
             return
         newest = newest_of({log_dir.path: state for log_dir, state in found.items()})
-        self._state = newest
+        self.state = newest
         self._behind = tuple(log_dir for log_dir in log_dirs if found.get(log_dir) != newest)
 
     def spread(self) -> list[LogDir]:
@@ -435,8 +425,8 @@ class TopicRegistry:
         """
         behind = [each for each in self._behind if each.is_online]
         self._behind = ()
-        self._write_best_effort(self._state, [each for each in behind if each not in self.damaged])
-        data = encode_registry(self._state)
+        self._write_best_effort(self.state, [each for each in behind if each not in self.damaged])
+        data = encode_registry(self.state)
         repaired = []
         for log_dir in behind:
             if log_dir not in self.damaged:
@@ -452,7 +442,7 @@ class TopicRegistry:
                 "registry_repaired",
                 file=_path_in(log_dir),
                 reason=self.damaged[log_dir].reason,
-                generation=self._state.generation,
+                generation=self.state.generation,
                 kept_as=kept,
             )
         return repaired
@@ -463,12 +453,12 @@ class TopicRegistry:
         A registry that was never written stays so, and its first change takes them along: there is
         no topic yet that one of them could hold. Raises as ``change``.
         """
-        known = MappingProxyType({**self._state.log_dirs, **present})
-        state = replace(self._state, log_dirs=known, cluster_id=cluster_id, node_id=node_id)
-        if state == self._state:
+        known = MappingProxyType({**self.state.log_dirs, **present})
+        state = replace(self.state, log_dirs=known, cluster_id=cluster_id, node_id=node_id)
+        if state == self.state:
             return
         if state.generation == 0:
-            self._state = state
+            self.state = state
             return
         self.change(replace(state, generation=state.generation + 1))
 
@@ -484,16 +474,16 @@ class TopicRegistry:
         one already; the next change or start settles it, because a generation is never given twice
         with different content.
         """
-        assert state.generation == self._state.generation + 1
+        assert state.generation == self.state.generation + 1
         online = self._online()
         try:
             self._write_to_all(state, online)
         except StorageFault:
             # Some directory may hold this generation: it may never be used for other content.
-            self._state = replace(self._state, generation=state.generation + 1)
-            self._write_best_effort(self._state, online)
+            self.state = replace(self.state, generation=state.generation + 1)
+            self._write_best_effort(self.state, online)
             raise
-        self._state = state
+        self.state = state
 
     def _write_to_all(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
         """As ``change`` says."""

@@ -34,11 +34,10 @@ from kafkalog.format.topic_names import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.groups.offsets import GroupOffsets
+    from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.changes import TopicChanges
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.values import ConfigChange, ConfigEntry
 
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
@@ -51,15 +50,14 @@ class TopicOperations:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
-        config: BrokerConfig,
+        runtime: Runtime,
         changes: TopicChanges,
         group_offsets: GroupOffsets,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
-        self._config = config
+        self._registry = logs.registry
+        self._config = runtime.config
         self._changes = changes
         self._group_offsets = group_offsets
 
@@ -172,7 +170,7 @@ class TopicOperations:
         if fault is not None:
             raise InvalidTopicName(fault, topic=name[:300])
         refuse_internal(name, "created")
-        topics = self._registry.topics
+        topics = self._registry.state.topics
         if name in topics:
             raise TopicExists(f"Topic '{name}' already exists.", topic=name)
         key = collision_key(name)
@@ -211,7 +209,7 @@ class TopicOperations:
 
     def _description(self, topic: RegisteredTopic) -> TopicDescription:
         """Of the topic as it is given, which may be a draft; its partitions are those of now."""
-        registered = self._registry.topics.get(topic.name)
+        registered = self._registry.state.topics.get(topic.name)
         return TopicDescription(
             name=topic.name,
             topic_id=encode_id(topic.topic_id),

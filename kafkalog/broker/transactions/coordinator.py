@@ -75,10 +75,8 @@ from kafkalog.format.records.control_record import ControlRecordType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.transactions.append_checks import SinkProducers
     from kafkalog.broker.transactions.markers import SinkTransactions
     from kafkalog.broker.transactions.producer_ids import ProducerIds
@@ -239,9 +237,7 @@ class Sinks:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
-        config: BrokerConfig,
         log: SinkLog,
         sink_producers: SinkProducers,
         producer_ids: ProducerIds,
@@ -250,12 +246,12 @@ class Sinks:
         # constant after construction
         self._logs = logs
         self._runtime = runtime
-        self._idle_max_ms = config.transaction_max_timeout_ms
+        self._idle_max_ms = runtime.config.transaction_max_timeout_ms
         self._producer_ids = producer_ids
         self._transactions = transactions
         self._producers = sink_producers
-        self._table = SinkTable(log, sink_producers, registry, runtime, self.reconcile_once)
-        expiration_ms = config.transactional_id_expiration_ms
+        self._table = SinkTable(log, sink_producers, logs, runtime, self.reconcile_once)
+        expiration_ms = runtime.config.transactional_id_expiration_ms
         self._expiry = SinkExpiry(self._table, runtime, expiration_ms, self._reconcile)
         # owned by the task: queries that a call was at work with, in how many looks in a row
         self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}

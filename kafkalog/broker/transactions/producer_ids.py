@@ -40,10 +40,9 @@ from kafkalog.log.values import NO_PRODUCER_EPOCH
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import RegistryState, TopicRegistry
+    from kafkalog.broker.topics.registry import RegistryState
     from kafkalog.broker.transactions.append_checks import SinkProducers
     from kafkalog.broker.transactions.markers import SinkTransactions
     from kafkalog.log.state.producer_state import ProducerStateEntry
@@ -78,17 +77,15 @@ class ProducerIds:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
-        config: BrokerConfig,
         sink_producers: SinkProducers,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
+        self._registry = logs.registry
         self._sink_producers = sink_producers
         self._clock = runtime.clock
-        self._expiration_ms = config.producer_id_expiration_ms
+        self._expiration_ms = runtime.config.producer_id_expiration_ms
         self._mutex = runtime.threads.mutex()
         # under the mutex
         self._free: deque[int] = deque()  # of the newest block, not given yet

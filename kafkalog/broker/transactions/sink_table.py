@@ -57,11 +57,9 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.changes import TopicChanges
-    from kafkalog.broker.topics.registry import TopicRegistry
     from kafkalog.broker.transactions.append_checks import SinkProducers
     from kafkalog.broker.transactions.sink import Entry, Key, Value
     from kafkalog.format.topic_names import TopicPartition
@@ -77,15 +75,13 @@ class SinkLog:
     def __init__(
         self,
         logs: Logs,
-        registry: TopicRegistry,
         runtime: Runtime,
-        config: BrokerConfig,
         topics: TopicChanges,
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._registry = registry
-        self._config = config
+        self._registry = logs.registry
+        self._config = runtime.config
         self._topics = topics
         self._clock = runtime.clock
         # under its own mutex, held while a file is read
@@ -244,7 +240,7 @@ class SinkTable:
         self,
         log: SinkLog,
         producers: SinkProducers,
-        registry: TopicRegistry,
+        logs: Logs,
         runtime: Runtime,
         after_load: Callable[[], None],
     ) -> None:
@@ -252,7 +248,7 @@ class SinkTable:
         # constant after construction
         self._log = log
         self.producers = producers
-        self._registry = registry
+        self._registry = logs.registry
         self._runtime = runtime
         self._after_load = after_load
         self._mutex = runtime.threads.mutex()

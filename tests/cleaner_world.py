@@ -9,13 +9,12 @@ from kafkalog.cleaner.cleaner import Cleaner
 from kafkalog.cleaner.config import CleanerConfig
 from kafkalog.cleaner.plan import LogToClean
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.records.record import Record
-from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.segment.index_repair import floor_entry
+from tests.log_world import LogHolder, environment_of
 from tests.naive.cleaner import (
     PlainAborted,
     PlainCleaner,
@@ -26,8 +25,6 @@ from tests.naive.cleaning_logs import MadeSegment
 from tests.naive.stored_batches import stored_batch
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
-from tests.sim.sim_random import SimRandom
-from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +77,7 @@ def segments_of(*batches: list[bytes], bases: list[int] | None = None) -> list[M
 
 
 @dataclass
-class CleanerWorld:
+class CleanerWorld(LogHolder):
     """One life of the partition. ``disk`` holds it already, or ``segments`` are planted first."""
 
     segments: list[MadeSegment] = field(default_factory=list)
@@ -97,15 +94,11 @@ class CleanerWorld:
             self.disk.sync_all()
         self.clock = SimClock(NOW_MS)
         self.disk.clock = self.clock
-        self.scheduler = SimScheduler(self.clock)
-        self.scheduler.startup()
         self.throttled_bytes = 0
         self.log: UnifiedLog = load_log(
             DIRECTORY,
             self.config,
-            LogEnvironment.create(
-                self.disk, self.clock, self.scheduler, SimRandom(1), SystemThreads(_raise)
-            ),
+            environment_of(self.disk, self.clock),
             clean=False,
             log_start_offset=self.log_start,
             may_have_gaps=True,
@@ -155,13 +148,6 @@ class CleanerWorld:
             checkpoint = result.end_offset
         raise AssertionError("it never ends")
 
-    def flush(self) -> None:
-        """Everything becomes durable."""
-        plan = self.log.plan_flush()
-        if plan is not None:
-            plan.run()
-            self.log.mark_flushed(plan)
-
     def reopened(self) -> CleanerWorld:
         """The next life, on the same disk, after a kill."""
         self.log.close_handles()
@@ -169,10 +155,6 @@ class CleanerWorld:
         return CleanerWorld([], self.config, self.disk.kill(), self.keys_max, log_start=start)
 
     # ---- what is there
-
-    def bases(self) -> list[int]:
-        """Of the segments."""
-        return [segment.base_offset for segment in self.log.segments]
 
     def batches(self) -> list[PlainBatch]:
         """All batches of all segments."""
@@ -205,10 +187,6 @@ class CleanerWorld:
                 for each in aborted
             )
         ]
-
-    def keys_at(self) -> dict[int, bytes | None]:
-        """Key by offset."""
-        return {each.offset: each.key for each in self.records()}
 
     def staged_names(self) -> list[str]:
         """Files on their way."""
@@ -284,7 +262,3 @@ def aborted_of(segment: LogSegment) -> list[PlainAborted]:
 def with_config(**changes: object) -> LogConfig:
     """COMPACT with other values."""
     return replace(COMPACT, **changes)  # type: ignore[arg-type] # names and types are the caller's
-
-
-def _raise(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error

@@ -1,4 +1,4 @@
-"""A simulated machine with one partition directory, for tests of the log's lower half."""
+"""A simulated machine with one partition directory: for the log's lower half, and what all need."""
 
 from __future__ import annotations
 
@@ -19,10 +19,37 @@ from tests.sim.sim_scheduler import SimScheduler
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.segment.segment_reader import SegmentRead
+    from kafkalog.log.unified_log import UnifiedLog
     from tests.naive.batches import PlainBatch
 
 DIRECTORY = "/data/topic-0"
+
+
+def environment_of(disk: Filesystem, clock: SimClock, **caches: int) -> LogEnvironment:
+    """Fresh caches on a disk; tasks run when their time has come."""
+    scheduler = SimScheduler(clock)
+    scheduler.startup()
+    threads = SystemThreads(_raise)
+    return LogEnvironment.create(disk, clock, scheduler, SimRandom(1), threads, **caches)
+
+
+class LogHolder:
+    """What tests do with a whole log."""
+
+    log: UnifiedLog
+
+    def flush(self) -> None:
+        """One group commit."""
+        plan = self.log.plan_flush()
+        if plan is not None:
+            plan.run()
+            self.log.mark_flushed(plan)
+
+    def bases(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self.log.segments]
 
 
 class LogWorld:
@@ -41,17 +68,9 @@ class LogWorld:
         self.call_count = 0
         new_disk = SimFilesystem(self.clock, on_call=self._count_call)
         self.filesystem = new_disk if disk is None else disk
-        self.scheduler = SimScheduler(self.clock)
-        self.environment = LogEnvironment.create(
-            self.filesystem,
-            self.clock,
-            self.scheduler,
-            SimRandom(1),
-            SystemThreads(_raise),
-            index_cache_bytes=index_cache_bytes,
-            open_file_count=2,
+        self.environment = environment_of(
+            self.filesystem, self.clock, index_cache_bytes=index_cache_bytes, open_file_count=2
         )
-        self.scheduler.startup()
         self.filesystem.make_dir(DIRECTORY)
         self.directory = MovableDirectory(DIRECTORY)
 

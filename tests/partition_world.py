@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record import Record, iterate_records
 from kafkalog.format.records.record_batch import Codec, read_header
-from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.validator import validate
@@ -21,22 +19,18 @@ from kafkalog.log.values import (
     LogProof,
     ValidatedRecords,
 )
+from tests.log_world import LogHolder, environment_of
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
-from tests.sim.sim_random import SimRandom
-from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
+    from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/logs/orders-0"
 INFLATED_MAX = 1 << 20
-
-
-def _raise(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error
 
 
 def batch(
@@ -91,7 +85,7 @@ def records_of(data: bytes | memoryview) -> list[Record]:
 
 
 @dataclass
-class PartitionWorld:
+class PartitionWorld(LogHolder):
     """A log that can be closed, killed and loaded again."""
 
     config: LogConfig = field(default_factory=LogConfig)
@@ -104,12 +98,8 @@ class PartitionWorld:
         self.log = self.open(clean=False)
 
     def environment(self) -> LogEnvironment:
-        """Fresh caches and scheduler on the same disk."""
-        self.scheduler = SimScheduler(self.clock)
-        self.scheduler.startup()
-        return LogEnvironment.create(
-            self.filesystem, self.clock, self.scheduler, SimRandom(1), SystemThreads(_raise)
-        )
+        """Fresh caches on the same disk."""
+        return environment_of(self.filesystem, self.clock)
 
     def open(
         self,
@@ -153,13 +143,6 @@ class PartitionWorld:
         """Validate and append."""
         return self.log.append(checked(data, self.config, origin=origin), synced=synced)
 
-    def flush(self) -> None:
-        """One group commit."""
-        plan = self.log.plan_flush()
-        if plan is not None:
-            plan.run()
-            self.log.mark_flushed(plan)
-
     def read_all(self, offset: int, isolation: Isolation = Isolation.LOG_END) -> list[Record]:
         """Records from the batch that holds offset to the end."""
         records: list[Record] = []
@@ -169,10 +152,6 @@ class PartitionWorld:
                 return records
             records += records_of(found.data)
             offset = found.next_offset
-
-    def bases(self) -> list[int]:
-        """Base offsets of the segments."""
-        return [segment.base_offset for segment in self.log.segments]
 
     def names(self) -> list[str]:
         """Files of the partition."""

@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import read_header
-from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_swap import SegmentSwap
 from kafkalog.log.values import AppendedBatch, AppendOrigin, CompletedTransaction, Isolation
+from tests.log_world import LogHolder, environment_of
 from tests.partition_world import NOW_MS, batch, checked
 from tests.sim.sim_clock import SimClock
-from tests.sim.sim_random import SimRandom
-from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
@@ -66,7 +63,7 @@ CASES = {
 }
 
 
-class SwapWorld:
+class SwapWorld(LogHolder):
     """One life of the partition."""
 
     def __init__(
@@ -75,11 +72,7 @@ class SwapWorld:
         """Loads the log as after a crash, with a recovery point as ``fill`` leaves it."""
         self.directory = directory
         self.clock = SimClock(NOW_MS)
-        self.scheduler = SimScheduler(self.clock)
-        self.scheduler.startup()
-        self.environment = LogEnvironment.create(
-            filesystem, self.clock, self.scheduler, SimRandom(1), SystemThreads(_raise)
-        )
+        self.environment = environment_of(filesystem, self.clock)
         self.log: UnifiedLog = load_log(
             directory,
             CONFIG,
@@ -111,17 +104,6 @@ class SwapWorld:
                 data = batch([b"v" * 50], keys=[b"%d" % offset], timestamps=NOW_MS + offset)
             self.log.append(checked(data, CONFIG, origin=origin), synced=True)
         self.flush()
-
-    def flush(self) -> None:
-        """Everything becomes durable."""
-        plan = self.log.plan_flush()
-        if plan is not None:
-            plan.run()
-            self.log.mark_flushed(plan)
-
-    def bases(self) -> list[int]:
-        """Of the segments."""
-        return [segment.base_offset for segment in self.log.segments]
 
     def content(self) -> Content:
         """Everything that is stored."""
@@ -177,7 +159,3 @@ class SwapWorld:
         """Files that are on their way."""
         names = self.environment.filesystem.list_dir(self.directory)
         return [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
-
-
-def _raise(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error

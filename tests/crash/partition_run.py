@@ -11,22 +11,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.checkpoints import checkpointed_start_offset
-from kafkalog.env.system_threads import SystemThreads
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import PREFIX_BYTES, patch_prefix, read_header
-from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
 from kafkalog.log.values import AppendOrigin, Isolation
+from tests.log_world import environment_of
 from tests.naive.producers import NaiveProducers
 from tests.partition_world import NOW_MS, batch, checked
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_filesystem import SimFilesystem
-from tests.sim.sim_random import SimRandom
-from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from kafkalog.log.recovery.corruption_policy import Corruption
@@ -76,22 +73,16 @@ class PartitionRun:
         self.disk = disk
         disk.clock = self.clock
         self.ledger = ledger
-        self.scheduler = SimScheduler(self.clock)
         self.log = self.load()
 
     def load(self) -> UnifiedLog:
         """As the start of the daemon does it. The mark of a clean end goes first."""
-        self.scheduler = SimScheduler(self.clock)
-        self.scheduler.startup()
-        environment = LogEnvironment.create(
-            self.disk, self.clock, self.scheduler, SimRandom(1), SystemThreads(_raise)
-        )
         ledger = self.ledger
         was_clean, ledger.is_clean = ledger.is_clean, False
         self.log = load_log(
             DIRECTORY,
             CONFIG,
-            environment,
+            environment_of(self.disk, self.clock),
             clean=was_clean,
             recovery_point=ledger.recovery_point,
             log_start_offset=ledger.start_checkpoint,
@@ -306,7 +297,9 @@ def check_producers(log: UnifiedLog) -> None:
 
     Of producers that wrote nothing from the log start on nothing is asked: they may be forgotten.
     """
-    whole = b"".join(segment_bytes(log))
+    whole = b"".join(
+        segment.log_file.acquire().pread(segment.size_bytes, 0) for segment in log.segments.values
+    )
     twin = NaiveProducers.of(split(whole))
     for producer_id, expected in twin.producers.items():
         entry = log.producers.entries.get(producer_id)
@@ -344,28 +337,12 @@ def _forgotten(log: UnifiedLog) -> set[int]:
     }
 
 
-def segment_bytes(log: UnifiedLog) -> list[bytes]:
-    """The bytes of every ``.log``."""
-    return [
-        segment.log_file.acquire().pread(segment.size_bytes, 0) for segment in log.segments.values
-    ]
-
-
 def copy_of(ledger: Ledger) -> Ledger:
     """So that a check does not change what the next one compares with."""
-    return Ledger(
+    return replace(
+        ledger,
         batches=list(ledger.batches),
         undecided=list(ledger.undecided),
         given_up=set(ledger.given_up),
-        durable_end=ledger.durable_end,
-        start=ledger.start,
-        start_asked=ledger.start_asked,
-        recovery_point=ledger.recovery_point,
-        start_checkpoint=ledger.start_checkpoint,
-        is_clean=ledger.is_clean,
-        corruption=ledger.corruption,
+        sequences={},
     )
-
-
-def _raise(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.errors import InvalidTxnState
 from kafkalog.log.inspect.invariants import check_invariants
-from tests.crash.after_a_start import crashes_after_a_start
+from tests.crash.after_a_start import anywhere, crashes_after_a_start, durable
 from tests.open_transactions import left_open, replicate
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager, batch_of
@@ -38,22 +38,12 @@ def disk_with_a_transaction() -> SimFilesystem:
     assert sim.produce("t", batch_of("a")).error is None
     replicate(sim, left_open(7, "open"))
     assert sim.produce("t", batch_of("b")).error is None
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
+    return durable(sim)
 
 
 def abort(sim: SimManager, told: Told) -> None:
     sim.operations.producers.abort_transaction("t", 0, START_OFFSET)
     told.is_aborted = True
-
-
-def work(disk: SimFilesystem, told: Told) -> None:
-    sim = started(disk, seed=1)
-    try:
-        abort(sim, told)
-    finally:
-        sim.threads.kill_all()
 
 
 def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
@@ -76,23 +66,15 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
     again.threads.kill_all()
 
 
-def crash_everywhere(stride: int) -> int:
-    return crashes_after_a_start(
+@pytest.mark.parametrize(("stride", "least"), [(3, 8), anywhere(1, 20)])
+def test_an_abort_holds_after_a_crash(stride: int, least: int) -> None:
+    """As above, at some calls or at every one, also within each write."""
+    checked = crashes_after_a_start(
         Told,
-        work,
+        abort,
         check,
         disk_with_a_transaction,
         stride=stride,
         start=lambda disk: started(disk, seed=1),
     )
-
-
-def test_an_abort_holds_after_a_crash() -> None:
-    """As above, at some calls."""
-    assert crash_everywhere(3) > 8
-
-
-@pytest.mark.slow
-def test_an_abort_holds_after_a_crash_anywhere() -> None:
-    """As above, at every call, also within each write."""
-    assert crash_everywhere(1) > 20
+    assert checked > least

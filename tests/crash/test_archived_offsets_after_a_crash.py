@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.broker.values import Acks
 from kafkalog.log.values import Isolation
-from tests.crash.after_a_start import crashes_after_a_start
+from tests.crash.after_a_start import anywhere, crashes_after_a_start, durable
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_manager import SimManager, batch_of
 
@@ -29,24 +29,16 @@ class Told:
 
 
 def disk_with_a_topic() -> SimFilesystem:
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, {"archive.hold": "true"})
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
+    sim = SimManager().start().with_topic("t", 1, {"archive.hold": "true"})
+    return durable(sim)
 
 
-def work(disk: SimFilesystem, told: Told) -> None:
+def archives(sim: SimManager, told: Told) -> None:
     """Records that nobody waits for, then the archive has them."""
-    sim = SimManager(disk, seed=1)
-    try:
-        sim.start()
-        for end in (2, 4):
-            assert sim.produce("t", batch_of("a", "b"), Acks.LEADER).error is None
-            told.asked = end
-            told.answered = sim.operations.raise_archived_offsets("t", {0: end})[0]
-    finally:
-        sim.threads.kill_all()
+    for end in (2, 4):
+        assert sim.produce("t", batch_of("a", "b"), Acks.LEADER).error is None
+        told.asked = end
+        told.answered = sim.operations.raise_archived_offsets("t", {0: end})[0]
 
 
 def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
@@ -64,17 +56,8 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
         disk = sim.disk.crash(CrashMode.DROP_ALL, 0)
 
 
-def crash_everywhere(stride: int) -> int:
-    return crashes_after_a_start(Told, work, check, disk_with_a_topic, stride=stride)
-
-
-def test_the_archive_is_never_ahead_after_a_crash() -> None:
-    """M09 M14 M25: some calls."""
-    assert crash_everywhere(7) > 5
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_archive_is_never_ahead_after_a_crash_anywhere() -> None:
-    """M09 M14 M25: as above, at every call."""
-    assert crash_everywhere(1) > 30
+@pytest.mark.parametrize(("stride", "least"), [(7, 5), anywhere(1, 30)])
+def test_the_archive_is_never_ahead_after_a_crash(stride: int, least: int) -> None:
+    """M09 M14 M25: at some calls or at every one."""
+    checked = crashes_after_a_start(Told, archives, check, disk_with_a_topic, stride=stride)
+    assert checked > least

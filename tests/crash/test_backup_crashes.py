@@ -30,6 +30,7 @@ from tests.backup_world import (
     started,
     with_data,
 )
+from tests.crash.after_a_start import durable
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 
 if TYPE_CHECKING:
@@ -139,9 +140,7 @@ def a_backup() -> SimFilesystem:
     """A disk with a backup and nobody at work."""
     sim = with_data(new_disk())
     assert back_up(sim).error is None
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
+    return durable(sim)
 
 
 def _restoring(disk: SimFilesystem, story: Story) -> None:

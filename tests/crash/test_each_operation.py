@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.broker.values import Acks
+from tests.crash.after_a_start import anywhere
 from tests.crash.test_manager_crashes import TWO_DIRS, Holder, check, new_two_dirs, workload
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.simulation.daemon_run import DELETION_MS, DaemonRun
@@ -18,7 +19,6 @@ from tests.simulation.daemon_run import DELETION_MS, DaemonRun
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-POINTS = 12
 CHECKPOINTS_MS = 61_000  # every checkpoint task has run
 
 
@@ -146,8 +146,9 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_crash_in_an_operation(name: str) -> None:
-    """M14 M25: at about twelve of its calls."""
+@pytest.mark.parametrize(("points", "least"), [(12, 72), anywhere(10**6, 200)])
+def test_a_crash_in_an_operation(name: str, points: int, least: int) -> None:
+    """M14 M25: at about twelve of its calls or at every one."""
     operation = OPERATIONS[name]
     first, end = operation.calls()
     checked = enumerate_crashes(
@@ -156,27 +157,10 @@ def test_a_crash_in_an_operation(name: str) -> None:
         check,
         new_disk=new_two_dirs,
         seeds=1,
-        stride=1 + (end - first) // POINTS,
+        stride=1 + (end - first) // points,
         first=first,
     )
-    assert checked > POINTS * 6
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_a_crash_at_any_call_of_an_operation(name: str) -> None:
-    """M14 M25: at every call."""
-    operation = OPERATIONS[name]
-    checked = enumerate_crashes(
-        Holder,
-        workload(operation.story),
-        check,
-        new_disk=new_two_dirs,
-        seeds=1,
-        first=operation.calls()[0],
-    )
-    assert checked > 200
+    assert checked > least
 
 
 def test_the_directories_of_an_operation_differ() -> None:

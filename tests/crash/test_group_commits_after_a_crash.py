@@ -12,6 +12,7 @@ import pytest
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
+from tests.crash.after_a_start import anywhere, durable
 from tests.sim.crash_enumeration import CrashPoint, enumerate_crashes
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
@@ -37,12 +38,9 @@ def started(disk: SimFilesystem, seed: int) -> SimManager:
 
 
 def disk_with_records() -> SimFilesystem:
-    sim = SimManager(config=CONFIG).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(config=CONFIG).start().with_topic("t", 1)
     sim.produce("t", batch_of(*"abcdefghi"))
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
+    return durable(sim)
 
 
 def committed(sim: SimManager) -> int | None:
@@ -85,19 +83,10 @@ def check(disk: SimFilesystem, promises: Promises, point: CrashPoint) -> None:
     again.threads.kill_all()
 
 
-def crash_everywhere(stride: int) -> int:
-    return enumerate_crashes(
+@pytest.mark.parametrize(("stride", "least"), [(9, 30), anywhere(1, 300)])
+def test_answered_commits_survive(stride: int, least: int) -> None:
+    """M24. As above, at every ninth call or at every one."""
+    checked = enumerate_crashes(
         Promises, work, check, new_disk=disk_with_records, seeds=1, stride=stride
     )
-
-
-def test_answered_commits_survive() -> None:
-    """M24. As above, at every ninth call."""
-    assert crash_everywhere(9) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_answered_commits_survive_a_crash_anywhere() -> None:
-    """M24. As above, at every call."""
-    assert crash_everywhere(1) > 300
+    assert checked > least

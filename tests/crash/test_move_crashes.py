@@ -15,7 +15,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation
-from tests.crash.after_a_start import crashes_after_a_start
+from tests.crash.after_a_start import anywhere, crashes_after_a_start, durable, workload
 from tests.partition_world import records_of
 from tests.sim.crash_enumeration import CrashPoint
 from tests.sim.sim_crash import CrashMode
@@ -55,29 +55,20 @@ def disk_with_records() -> SimFilesystem:
     )
     for number in range(4):
         sim.produce("t", batch_of(f"before {number}"))
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
+    return durable(sim)
 
 
-def work(disk: SimFilesystem, acknowledged: Acknowledged) -> None:
+def moves(sim: SimManager, acknowledged: Acknowledged) -> None:
     """Move the partition, append and delete records meanwhile, append behind it."""
     acknowledged.values = {number: f"before {number}" for number in range(4)}
-    sim = SimManager(disk, seed=1)
-    try:
-        sim.start()
-        sim.operations.log_dirs.move("t", 0, B)
-        for number in range(3):
-            produce(sim, f"while {number}", acknowledged)
-        if sim.delete_records("t", 2).error is None:
-            acknowledged.log_start_offset = 2
-        sim.threads.run_until(
-            lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING
-        )
-        produce(sim, "behind", acknowledged)
-        sim.threads.run_until_idle()
-    finally:
-        sim.threads.kill_all()
+    sim.operations.log_dirs.move("t", 0, B)
+    for number in range(3):
+        produce(sim, f"while {number}", acknowledged)
+    if sim.delete_records("t", 2).error is None:
+        acknowledged.log_start_offset = 2
+    sim.threads.run_until(lambda: sim.operations.log_dirs.moves()[0].state is not MoveState.COPYING)
+    produce(sim, "behind", acknowledged)
+    sim.threads.run_until_idle()
 
 
 def values_of(sim: SimManager) -> dict[int, str]:
@@ -130,17 +121,20 @@ def holds_all(sim: SimManager, acknowledged: Acknowledged) -> None:
             assert found.get(offset) == value, f"offset {offset}"
 
 
-@pytest.mark.parametrize("stride", [5])
-def test_a_crash_in_a_move_loses_nothing(stride: int) -> None:
-    """As the file's, at every fifth disk call."""
-    checked = crashes_after_a_start(Acknowledged, work, check, disk_with_records, stride=stride)
-    assert checked > 40
+@pytest.mark.parametrize(("stride", "seeds", "least"), [(5, 1, 40), anywhere(1, 2, 400)])
+def test_a_crash_in_a_move_loses_nothing(stride: int, seeds: int, least: int) -> None:
+    """As the file's, at every fifth disk call or at every one."""
+    checked = crashes_after_a_start(
+        Acknowledged, moves, check, disk_with_records, stride=stride, seeds=seeds
+    )
+    assert checked > least
 
 
 def test_a_crash_around_the_two_renamings_loses_nothing() -> None:
     """Between its two renamings a partition has no directory of its name, and is found."""
     whole = disk_with_records()
     before = len(whole.operations)
+    work = workload(moves)
     work(whole, Acknowledged())
     calls = [(each.kind, each.path) for each in whole.operations[before:]]
     first = calls.index(("rename", f"{A}/t-0"))
@@ -155,11 +149,3 @@ def test_a_crash_around_the_two_renamings_loses_nothing() -> None:
             without_a_name += not live(left)
             check(left, acknowledged, CrashPoint(call, False, mode, 0))
     assert without_a_name > 3
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_crash_anywhere_in_a_move_loses_nothing() -> None:
-    """As the file's, at every disk call."""
-    checked = crashes_after_a_start(Acknowledged, work, check, disk_with_records, stride=1, seeds=2)
-    assert checked > 400

@@ -47,14 +47,6 @@ def outcomes(case: Case) -> tuple[Content, Content]:
     return before, world.content()
 
 
-def opened(disk: SimFilesystem) -> SwapWorld:
-    """What a restart makes of it."""
-    world = SwapWorld(disk)
-    check_invariants(world.log)
-    assert world.staged_names() == []
-    return world
-
-
 def crash_everywhere(
     case: Case, *, seeds: int, expected: Content, on_writer: OnWriter | None = None
 ) -> int:
@@ -70,7 +62,9 @@ def crash_everywhere(
         done.append(True)
 
     def check(disk: SimFilesystem, done: list[bool], _: CrashPoint) -> None:
-        world = opened(disk)
+        world = SwapWorld(disk)
+        check_invariants(world.log)
+        assert world.staged_names() == []
         content = world.content()
         assert content == expected if done else content in (before, after)
         with_blank = sorted({*case.bases, case.blank_base or 0})

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.log.inspect.invariants import check_invariants
-from tests.crash.after_a_start import crashes_after_a_start
+from tests.crash.after_a_start import crashes_after_a_start, durable
 from tests.sim.sim_crash import CrashMode
 from tests.sink_world import (
     QUERY,
@@ -59,12 +59,6 @@ def disk_with_a_batch() -> SimFilesystem:
     sim = started(disk_with_a_topic())
     write_batch(sim)
     return durable(sim)
-
-
-def durable(sim: SimManager) -> SimFilesystem:
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
 
 
 def write_batch(sim: SimManager) -> None:
@@ -144,35 +138,27 @@ def check(story: str) -> Callable[[SimFilesystem, Told, CrashPoint], None]:
     return look
 
 
-def crash_everywhere(story: str, stride: int) -> int:
+@pytest.mark.parametrize(
+    ("story", "stride", "least"),
+    [
+        ("writes", 67, 8),
+        ("commits", 17, 8),
+        ("aborts", 17, 8),
+        *(
+            pytest.param(story, 1, 50, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
+            for story in STORIES
+        ),
+    ],
+)
+def test_batches_are_whole_after_a_crash(story: str, stride: int, least: int) -> None:
+    """As above, at some calls or at every one, also within each write."""
     new_disk, act = STORIES[story]
-
-    def work(disk: SimFilesystem, told: Told) -> None:
-        sim = started(disk, seed=1)
-        try:
-            act(sim, told)
-        finally:
-            sim.threads.kill_all()
-
-    return crashes_after_a_start(
+    checked = crashes_after_a_start(
         Told,
-        work,
+        act,
         check(story),
         new_disk,
         stride=stride,
         start=lambda disk: started(disk, seed=1),
     )
-
-
-@pytest.mark.parametrize(("story", "stride"), [("writes", 67), ("commits", 17), ("aborts", 17)])
-def test_batches_are_whole_after_a_crash(story: str, stride: int) -> None:
-    """As above, at some calls."""
-    assert crash_everywhere(story, stride) > 8
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("story", STORIES)
-def test_batches_are_whole_after_a_crash_anywhere(story: str) -> None:
-    """As above, at every call, also within each write."""
-    assert crash_everywhere(story, 1) > 50
+    assert checked > least

@@ -6,7 +6,7 @@ Method: a simulated disk that stops, or refuses, at each call.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +18,7 @@ from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import UnknownTopic
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import parse_directory_name
-from tests.crash.after_a_start import crashes_after_a_start
+from tests.crash.after_a_start import anywhere, crashes_after_a_start, durable
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
@@ -59,10 +59,9 @@ def several(sim: SimManager) -> None:
 
 
 @dataclass
-class States:
-    """What clients were told: the states that were in force, the last one perhaps."""
+class Told:
+    """What the client was told."""
 
-    steps: list[Seen] = field(default_factory=list)
     is_done: bool = False
 
 
@@ -77,35 +76,17 @@ def seen(sim: SimManager) -> Seen:
 
 
 def disk_with_a_topic() -> SimFilesystem:
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 2, {"retention.ms": "5"})
+    sim = SimManager().start().with_topic("t", 2, {"retention.ms": "5"})
     sim.produce("t", batch_of("a"), partition=1)
-    disk = sim.stop()
-    disk.sync_all()
-    return disk
+    return durable(sim)
 
 
-def workload(change: Change) -> Callable[[SimFilesystem, States], None]:
-    def work(disk: SimFilesystem, states: States) -> None:
-        sim = SimManager(disk, seed=1)
-        try:
-            sim.start()
-            states.steps.append(seen(sim))
-            change(sim)
-            states.steps.append(seen(sim))
-            states.is_done = True
-        finally:
-            sim.threads.kill_all()
-
-    return work
-
-
-def check(allowed: list[Seen]) -> Callable[[SimFilesystem, States, CrashPoint], None]:
-    def look(disk: SimFilesystem, states: States, point: CrashPoint) -> None:
+def check(allowed: list[Seen]) -> Callable[[SimFilesystem, Told, CrashPoint], None]:
+    def look(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
         first = SimManager(disk, seed=2).start()
         found = seen(first)
         assert found in allowed
-        if states.is_done:
+        if told.is_done:
             assert found == allowed[-1]
         check_whole(first)
         produced = first.produce("t", batch_of("b"), partition=found[2] - 1)
@@ -144,28 +125,25 @@ def check_whole(sim: SimManager) -> None:
     assert not [each for each in names if each.state.name == "STRAY"]
 
 
-def crash_everywhere(change: Change, stride: int) -> int:
-    return crashes_after_a_start(
-        States,
-        workload(change),
-        check(allowed_states(change)),
-        disk_with_a_topic,
-        stride=stride,
-    )
+@pytest.mark.parametrize(
+    ("change", "stride", "least"),
+    [
+        (alter, 3, 10),
+        (alter_broker, 3, 10),
+        (grow, 17, 10),
+        *(anywhere(change, 1, 40) for change in (alter, alter_broker, grow, several)),
+    ],
+)
+def test_a_change_is_whole_after_a_crash(change: Change, stride: int, least: int) -> None:
+    """M13 M14: at some calls or at every one, in every mode; what was answered is in force."""
 
+    def story(sim: SimManager, told: Told) -> None:
+        change(sim)
+        told.is_done = True
 
-@pytest.mark.parametrize(("change", "stride"), [(alter, 3), (alter_broker, 3), (grow, 17)])
-def test_a_change_is_whole_after_a_crash(change: Change, stride: int) -> None:
-    """M13 M14: at some calls, in every mode; what was answered is in force."""
-    assert crash_everywhere(change, stride) > 10
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("change", [alter, alter_broker, grow, several])
-def test_a_change_is_whole_after_a_crash_anywhere(change: Change) -> None:
-    """M13 M14: as above, at every call."""
-    assert crash_everywhere(change, 1) > 40
+    allowed = allowed_states(change)
+    checked = crashes_after_a_start(Told, story, check(allowed), disk_with_a_topic, stride=stride)
+    assert checked > least
 
 
 def allowed_states(change: Change) -> list[Seen]:

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import InvalidTimestamp, OffsetAboveHighWatermark
-from kafkalog.log.environment import LogEnvironment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation
+from tests.log_world import environment_of
 from tests.naive.batches import one_record
 from tests.partition_world import NOW_MS, PartitionWorld, batch, checked
 from tests.sim.sim_clock import SimClock
-from tests.sim.sim_random import SimRandom
-from tests.sim.sim_scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,14 +152,7 @@ def sparse_log(directory: Path, config: LogConfig) -> UnifiedLog:
                     empty = len(one_record(30, 1000, b"").encode())
                     data = one_record(30, 1000, b"v" * (1_234 - empty - 2)).encode()
                     file.write(data)
-    clock = SimClock(NOW_MS)
-    environment = LogEnvironment.create(
-        SystemFilesystem(), clock, SimScheduler(clock), SimRandom(1), SystemThreads(_raise)
-    )
+    environment = environment_of(SystemFilesystem(), SimClock(NOW_MS))
     log = load_log(str(directory), config, environment, clean=True, recovery_point=31)
     log.update_high_watermark(log.log_end_offset)
     return log
-
-
-def _raise(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error

@@ -150,6 +150,13 @@ class SimManager:
         self.manager.startup()
         return self
 
+    def with_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> SimManager:
+        """Itself, with a new topic."""
+        self.operations.topics.create(name, partitions, configs or {})
+        return self
+
     def stop(self) -> SimFilesystem:
         """Orderly end; the disk for the next run."""
         self.manager.shutdown()

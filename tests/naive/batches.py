@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import crc32c
 
 from kafkalog.log.values import AppendedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 AFTER_CRC = struct.Struct(">hiqqqhii")  # attributes ... record count
 
@@ -21,6 +25,33 @@ def varint(value: int) -> bytes:
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+def field(data: bytes | None) -> bytes:
+    """Length and bytes, -1 for null."""
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def record_bytes(
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[bytes, bytes | None]] = (),
+) -> bytes:
+    """A record as it lies in a batch."""
+    pairs = list(headers)
+    body = b"\0" + varint(timestamp_delta) + varint(offset_delta)
+    body += field(key) + field(value) + varint(len(pairs))
+    body += b"".join(field(name) + field(content) for name, content in pairs)
+    return varint(len(body)) + body
+
+
+def sealed(base_offset: int, leader_epoch: int, fields: tuple[int, ...], records: bytes) -> bytes:
+    """A batch of these header fields behind the CRC and these records."""
+    checked = AFTER_CRC.pack(*fields) + records
+    head = struct.pack(">qiib", base_offset, 4 + 1 + 4 + len(checked), leader_epoch, 2)
+    return head + struct.pack(">I", crc32c.crc32c(checked)) + checked
 
 
 @dataclass(frozen=True)
@@ -47,28 +78,17 @@ class PlainBatch:
     def encode(self) -> bytes:
         """The batch as on disk."""
         base_timestamp = self.timestamps_ms[0]
-        records = b""
-        for delta, (timestamp, value) in enumerate(
-            zip(self.timestamps_ms, self.values, strict=True)
-        ):
-            body = b"\0" + varint(timestamp - base_timestamp) + varint(delta)
-            body += varint(-1) + varint(len(value)) + value + varint(0)
-            records += varint(len(body)) + body
-        checked = (
-            AFTER_CRC.pack(
-                0,
-                self.last_offset - self.base_offset,
-                base_timestamp,
-                self.max_timestamp_ms,
-                -1,
-                -1,
-                self.base_sequence,
-                len(self.values),
+        records = b"".join(
+            record_bytes(timestamp - base_timestamp, delta, None, value)
+            for delta, (timestamp, value) in enumerate(
+                zip(self.timestamps_ms, self.values, strict=True)
             )
-            + records
         )
-        head = struct.pack(">qiib", self.base_offset, 4 + 1 + 4 + len(checked), 0, 2)
-        return head + struct.pack(">I", crc32c.crc32c(checked)) + checked
+        span, count = self.last_offset - self.base_offset, len(self.values)
+        stamps = base_timestamp, self.max_timestamp_ms
+        return sealed(
+            self.base_offset, 0, (0, span, *stamps, -1, -1, self.base_sequence, count), records
+        )
 
     def facts(self) -> AppendedBatch:
         """What the segment is told."""

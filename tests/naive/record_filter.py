@@ -10,8 +10,7 @@ import crc32c
 
 from kafkalog.format.records.compression import compress, decompress
 from kafkalog.format.records.record_batch import Codec
-from tests.naive.batches import AFTER_CRC, varint
-from tests.naive.records import field
+from tests.naive.batches import AFTER_CRC, record_bytes, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +51,14 @@ class KeyedBatch:
         """The batch as on disk."""
         base = self.base_timestamp if self.horizon is None else self.horizon
         body = b"".join(
-            self._encode_record(record, record.timestamp - base) for record in self.records
+            record_bytes(
+                each.timestamp - base,
+                each.offset - self.base_offset,
+                each.key,
+                each.value,
+                each.headers,
+            )
+            for each in self.records
         )
         if self.codec and self.records:
             body = compress(Codec(self.codec), body)
@@ -63,26 +69,9 @@ class KeyedBatch:
             | self.is_control << 5
             | (self.horizon is not None) << 6
         )
-        checked = (
-            AFTER_CRC.pack(
-                attributes,
-                self.last_offset - self.base_offset,
-                base,
-                self.max_timestamp,
-                *self.producer,
-                len(self.records),
-            )
-            + body
-        )
-        head = struct.pack(">qiib", self.base_offset, 9 + len(checked), self.leader_epoch, 2)
-        return head + struct.pack(">I", crc32c.crc32c(checked)) + checked
-
-    def _encode_record(self, record: KeyedRecord, delta: int) -> bytes:
-        body = b"\0" + varint(delta) + varint(record.offset - self.base_offset)
-        body += field(record.key) + field(record.value) + varint(len(record.headers))
-        for name, value in record.headers:
-            body += field(name) + field(value)
-        return varint(len(body)) + body
+        span, stamps = self.last_offset - self.base_offset, (base, self.max_timestamp)
+        fields = (attributes, span, *stamps, *self.producer, len(self.records))
+        return sealed(self.base_offset, self.leader_epoch, fields, body)
 
 
 def decode(data: bytes) -> list[KeyedBatch]:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.naive.batches import varint
+from tests.naive.batches import record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,21 +23,14 @@ class PlainRecord:
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
-def field(data: bytes | None) -> bytes:
-    """Length and bytes, -1 for null."""
-    return varint(-1) if data is None else varint(len(data)) + data
-
-
 def encode_records(records: Sequence[PlainRecord]) -> bytes:
     """All records of one batch, deltas relative to the first timestamp."""
-    out = b""
-    for index, record in enumerate(records):
-        body = b"\0" + varint(record.timestamp - records[0].timestamp) + varint(index)
-        body += field(record.key) + field(record.value) + varint(len(record.headers))
-        for name, value in record.headers:
-            body += field(name) + field(value)
-        out += varint(len(body)) + body
-    return out
+    return b"".join(
+        record_bytes(
+            each.timestamp - records[0].timestamp, index, each.key, each.value, each.headers
+        )
+        for index, each in enumerate(records)
+    )
 
 
 def murmur2(data: bytes) -> int:

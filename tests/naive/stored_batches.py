@@ -9,7 +9,7 @@ import crc32c
 
 from kafkalog.format.records.compression import compress
 from kafkalog.format.records.record_batch import BatchHeader, Codec, encode_header
-from tests.naive.batches import varint
+from tests.naive.batches import record_bytes
 
 if TYPE_CHECKING:
     from kafkalog.format.records.record import Record
@@ -31,19 +31,16 @@ NOBODY = Producer()
 
 def encode_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
     """Records as they lie in a batch, before a codec."""
-    stream = b""
-    for record in records:
-        body = b"\0" + varint(record.timestamp - base_timestamp)
-        body += varint(record.offset - base_offset) + _field(record.key) + _field(record.value)
-        body += varint(len(record.headers))
-        for name, value in record.headers:
-            body += _field(name) + _field(value)
-        stream += varint(len(body)) + body
-    return stream
-
-
-def _field(data: bytes | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + data
+    return b"".join(
+        record_bytes(
+            each.timestamp - base_timestamp,
+            each.offset - base_offset,
+            each.key,
+            each.value,
+            each.headers,
+        )
+        for each in records
+    )
 
 
 def seal(header: BatchHeader, stream: bytes) -> bytes:

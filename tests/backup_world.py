@@ -77,8 +77,7 @@ def fill(sim: SimManager, topic: str, partition: int, count: int, *, first: int 
 
 def with_data(disk: SimFilesystem, seed: int = 0) -> SimManager:
     """Two topics over both directories: closed segments, a moved log start, an empty partition."""
-    sim = started(disk, seed=seed)
-    sim.operations.topics.create("orders", 3, {"retention.ms": "-1"})
+    sim = started(disk, seed=seed).with_topic("orders", 3, {"retention.ms": "-1"})
     sim.operations.topics.create("users", 1)
     fill(sim, "orders", 0, 10)
     fill(sim, "orders", 1, 2)
@@ -117,6 +116,14 @@ def restore(
 ) -> RestoreReport:
     """Offline, on the same disk."""
     return Restore(disk, SimClock(), SimRandom(1), directory, targets).run()
+
+
+def restored(sim: SimManager) -> SimManager:
+    """A daemon on what a restore makes of the backup, which is whole; the other one was killed."""
+    disk = sim.kill()
+    restore(disk)
+    check_restored(disk)
+    return started(disk, NEW_DIRS)
 
 
 def check_restored(disk: SimFilesystem, targets: Sequence[str] = NEW_DIRS) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.broker.values import Acks
 from kafkalog.format.disk.sink_state import Winner
+from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import read_batch_control_type
 from kafkalog.format.records.record import iterate_records
@@ -16,11 +19,13 @@ from kafkalog.log.values import Isolation
 from tests.sim.sim_manager import DIRS, SimManager
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.broker.directory.commands import Command
     from kafkalog.broker.transactions.coordinator import Sinks
-    from kafkalog.broker.transactions.producer_ids import ProducerIdentity
+    from kafkalog.format.records.record_batch import BatchHeader
+    from kafkalog.log.unified_log import UnifiedLog
+    from kafkalog.log.values import AbortedTransaction
     from tests.sim.sim_filesystem import SimFilesystem
 
 CONFIG = BrokerConfig(log_dirs=DIRS)
@@ -40,8 +45,7 @@ def started(
 
 def with_topic(partitions: int = 4, *, config: BrokerConfig = CONFIG) -> SimManager:
     """A manager with the topic ``t``: its partitions are on both disks."""
-    sim = started(config=config)
-    sim.operations.topics.create("t", partitions, {})
+    sim = started(config=config).with_topic("t", partitions, {})
     return sim
 
 
@@ -50,6 +54,23 @@ def begin(sim: SimManager, batch_id: int, partition_id: int = 0, attempt: int = 
     identity = sim.manager.sinks.begin(QUERY, batch_id, partition_id, attempt)
     assert identity is not None
     return Producer(sim, identity)
+
+
+def commit(sim: SimManager, batch_id: int, *winners: Winner) -> None:
+    """The driver's call."""
+    sim.manager.sinks.commit(QUERY, batch_id, winners)
+
+
+def used_up(sim: SimManager) -> Producer:
+    """A producer at its last epoch, with something open."""
+    one = begin(sim, 1)
+    table = sinks_of(sim)._table
+    with table.lock(QUERY) as sink:
+        (key,) = sink.producers
+        table.write(sink, [(key, replace(sink.producers[key], producer_epoch=INT16_MAX))])
+    one.identity = ProducerIdentity(one.identity.producer_id, INT16_MAX)
+    assert one.send("old").error is None
+    return one
 
 
 def transactional(identity: ProducerIdentity, sequence: int, values: Sequence[str]) -> bytes:
@@ -94,22 +115,14 @@ def committed(sim: SimManager, partition: int = 0, topic: str = "t") -> list[str
     """What a reader of committed records sees, by the transaction index and the markers."""
     log = sim.manager.logs.log_of(topic, partition)
     found: list[str] = []
-    offset = log.log_start_offset
-    while offset < log.last_stable_offset:
-        info = log.read(offset, 1 << 20, Isolation.LAST_STABLE)
-        data, position = memoryview(info.data), 0
-        while position < len(data):
-            header = read_header(data[position:])
-            batch = data[position : position + header.size_bytes]
-            position += header.size_bytes
-            is_aborted = any(
-                each.producer_id == header.producer_id
-                and each.first_offset <= header.base_offset <= each.last_offset
-                for each in info.aborted
-            )
-            if not is_control(header.attributes) and not is_aborted:
-                found += [(record.value or b"").decode() for record in iterate_records(batch)]
-        offset = info.next_offset
+    for header, batch, aborted in stored(log, log.last_stable_offset, Isolation.LAST_STABLE):
+        is_aborted = any(
+            each.producer_id == header.producer_id
+            and each.first_offset <= header.base_offset <= each.last_offset
+            for each in aborted
+        )
+        if not is_control(header.attributes) and not is_aborted:
+            found += [(record.value or b"").decode() for record in iterate_records(batch)]
     return found
 
 
@@ -117,19 +130,27 @@ def markers(sim: SimManager, partition: int = 0) -> list[str]:
     """Types of the markers in a partition, in order."""
     log = sim.manager.logs.log_of("t", partition)
     found: list[str] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        info = log.read(offset, 1 << 20, Isolation.LOG_END)
-        data, position = memoryview(info.data), 0
-        while position < len(data):
-            header = read_header(data[position:])
-            if is_control(header.attributes):
-                kind = read_batch_control_type(data[position : position + header.size_bytes])
-                assert kind is not None
-                found.append(kind.name)
-            position += header.size_bytes
-        offset = info.next_offset
+    for header, batch, _ in stored(log, log.log_end_offset, Isolation.LOG_END):
+        if is_control(header.attributes):
+            kind = read_batch_control_type(batch)
+            assert kind is not None
+            found.append(kind.name)
     return found
+
+
+def stored(
+    log: UnifiedLog, end: int, isolation: Isolation
+) -> Iterator[tuple[BatchHeader, memoryview, Sequence[AbortedTransaction]]]:
+    """Batches below the end, with the aborted transactions that the read tells of."""
+    offset = log.log_start_offset
+    while offset < end:
+        info = log.read(offset, 1 << 20, isolation)
+        data = memoryview(info.data)
+        while data:
+            header = read_header(data)
+            yield header, data[: header.size_bytes], info.aborted
+            data = data[header.size_bytes :]
+        offset = info.next_offset
 
 
 def is_settled(sim: SimManager) -> bool:

@@ -64,6 +64,7 @@ from tests.backup_world import (
     manifest_of,
     new_disk,
     restore,
+    restored,
     snapshot,
     started,
     with_data,
@@ -130,7 +131,8 @@ def test_closed_segments_are_links_and_the_rest_are_copies() -> None:
     assert linked.progress["linked_files"] > 0
     assert copied.progress["linked_files"] == 0
     for partition in (p for d in manifest_of(sim.disk).log_dirs for p in d.partitions):
-        log = log_of(sim, *_key(partition.topic_partition))
+        where = partition.topic_partition
+        log = log_of(sim, where.topic, where.partition)
         tail = segment_file_name(log.local.active_segment.base_offset, "")
         for file in partition.files:
             is_link = file.crc32c is None
@@ -146,10 +148,6 @@ def test_closed_segments_are_links_and_the_rest_are_copies() -> None:
     )
 
 
-def _key(topic_partition: TopicPartition) -> tuple[str, int]:
-    return topic_partition.topic, topic_partition.partition
-
-
 @pytest.mark.parametrize("error", [errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP])
 def test_where_nothing_can_be_linked_all_is_copied(error: int) -> None:
     sim = with_data(new_disk())
@@ -161,9 +159,7 @@ def test_where_nothing_can_be_linked_all_is_copied(error: int) -> None:
     log_dirs = operation.result["log_dirs"]
     assert isinstance(log_dirs, list)
     assert [each["is_linked"] for each in log_dirs] == [False, False]
-    disk = sim.kill()
-    restore(disk)
-    assert snapshot(started(disk, NEW_DIRS)) == before
+    assert snapshot(restored(sim)) == before
 
 
 def test_some_topics_alone() -> None:
@@ -174,9 +170,7 @@ def test_some_topics_alone() -> None:
     assert not sim.disk.exists(BACKUP)
     before = snapshot(sim)
     assert back_up(sim, "users").state is SUCCEEDED
-    disk = sim.kill()
-    restore(disk)
-    copy = started(disk, NEW_DIRS)
+    copy = restored(sim)
     assert snapshot(copy) == {"users-0": before["users-0"]}
     assert copy.operations.topic_names() == ["users"]
 
@@ -343,9 +337,7 @@ def test_a_segment_that_vanishes_is_looked_for_again(times: int, state: Operatio
         assert operation.error.message.startswith(f"{first.replace('/', ': ')} is missing, or was")
         assert fault.seen == 16
         return
-    disk = sim.kill()
-    restore(disk)
-    assert snapshot(started(disk, NEW_DIRS)) == before
+    assert snapshot(restored(sim)) == before
 
 
 def test_a_stop_ends_a_backup() -> None:
@@ -358,9 +350,6 @@ def test_a_stop_ends_a_backup() -> None:
     assert isinstance(operation.error, NotReady)
     assert not manifest_of(sim.disk).is_complete
     assert snapshot(started(sim.stop())) == before
-
-
-SUCCEEDED, FAILED = OperationState.SUCCEEDED, OperationState.FAILED
 
 
 def _client(sim: SimManager, seed: int) -> Callable[[], None]:
@@ -438,14 +427,11 @@ def test_everything_moves_meanwhile(seed: int) -> None:
     run_together(sim, backup.run, _client(sim, seed), trim, administer)
     assert backup.outcome == [None]
     after = snapshot(sim)
-    disk = sim.kill()
-    restore(disk)
-    check_restored(disk)
-    copy = started(disk, NEW_DIRS)
+    copy = restored(sim)
     check_sound(copy)
     found = snapshot(copy)
     assert "later-0" not in found
-    has_users = decode_registry(disk.read_file(f"{NEW_DIRS[0]}/{REGISTRY_FILE}")).topics.keys()
+    has_users = decode_registry(copy.disk.read_file(f"{NEW_DIRS[0]}/{REGISTRY_FILE}")).topics.keys()
     assert ("users" in has_users) == ("users-0" in found)
     if "users-0" in found:
         assert found["users-0"] == before["users-0"]
@@ -511,10 +497,7 @@ def test_a_segment_of_the_same_name_is_not_taken_for_the_captured_one(file: str)
     assert back_up(sim).state is SUCCEEDED
     assert disk.file == ""
     assert contents(log) == cleaned
-    left = sim.kill()
-    restore(left)
-    check_restored(left)
-    assert snapshot(started(left, NEW_DIRS))["orders-0"] == (0, 10, cleaned)
+    assert snapshot(restored(sim))["orders-0"] == (0, 10, cleaned)
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index"])
@@ -531,10 +514,7 @@ def test_what_retention_takes_at_the_last_moment_is_not_there(suffix: str) -> No
 
     disk.file, disk.call = f"{FIRST}{suffix}", retain
     assert back_up(sim).state is SUCCEEDED
-    left = sim.kill()
-    restore(left)
-    check_restored(left)
-    start, end, batches = snapshot(started(left, NEW_DIRS))["orders-0"]
+    start, end, batches = snapshot(restored(sim))["orders-0"]
     assert (start, end) == (3, 10)
     assert batches == [each for each in before[2] if each[0] >= 3]
 
@@ -551,10 +531,7 @@ def test_the_active_segment_of_a_first_try_is_whole_in_the_second() -> None:
     disk.file, disk.call = f"{FIRST}.log", roll_and_vanish
     assert back_up(sim).state is SUCCEEDED
     after = snapshot(sim)["orders-0"]
-    left = sim.kill()
-    restore(left)
-    check_restored(left)
-    assert snapshot(started(left, NEW_DIRS))["orders-0"] == after
+    assert snapshot(restored(sim))["orders-0"] == after
 
 
 def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
@@ -570,11 +547,9 @@ def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
     operation = back_up(sim)
     assert operation.state is SUCCEEDED
     assert operation.result["deleted_topics"] == ["orders"]
-    left = sim.kill()
-    restore(left)
-    copy = started(left, NEW_DIRS)
+    copy = restored(sim)
     assert copy.operations.topic_names() == ["users"]
-    assert not any("orders" in name for path in NEW_DIRS for name in left.list_dir(path))
+    assert not any("orders" in name for path in NEW_DIRS for name in copy.disk.list_dir(path))
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -591,10 +566,7 @@ def test_segments_are_cleaned_meanwhile(seed: int) -> None:
 
     run_together(sim, backup.run, clean)
     assert backup.outcome == [None]
-    disk = sim.kill()
-    restore(disk)
-    check_restored(disk)
-    found = snapshot(started(disk, NEW_DIRS))["orders-0"]
+    found = snapshot(restored(sim))["orders-0"]
     assert found in (before, (before[0], before[1], cleaned))
 
 

@@ -29,7 +29,6 @@ from kafkalog.errors import (
     UnknownSink,
 )
 from kafkalog.format.disk.sink_state import Winner
-from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import LogAppendInfo
@@ -41,18 +40,16 @@ from tests.sink_world import (
     Producer,
     T,
     begin,
+    commit,
     committed,
     is_settled,
     markers,
     sinks_of,
     started,
     transactional,
+    used_up,
     with_topic,
 )
-
-
-def commit(sim: SimManager, batch_id: int, *winners: Winner) -> None:
-    sinks_of(sim).commit(QUERY, batch_id, winners)
 
 
 def test_a_batch_is_shown_whole_by_its_commit() -> None:
@@ -254,21 +251,12 @@ def test_only_what_was_begun_is_taken() -> None:
 def test_a_used_up_producer_gets_a_successor() -> None:
     """Epochs may run out."""
     sim = with_topic()
-    one = begin(sim, 1)
-    sink = sinks_of(sim)._table.find(QUERY)
-    assert sink is not None
-    (key,) = sink.producers
-    last = replace(sink.producers[key], producer_epoch=INT16_MAX)
-    with sinks_of(sim)._table.lock(QUERY) as current:
-        sinks_of(sim)._table.write(current, [(key, last)])
-    one.identity = ProducerIdentity(one.identity.producer_id, INT16_MAX)
-    one.send("old")
+    one = used_up(sim)
     fresh = begin(sim, 1)
+    assert markers(sim) == ["ABORT"], "readers of committed records do not wait for the task"
     assert fresh.identity.producer_id != one.identity.producer_id
     assert fresh.identity.producer_epoch == 0
     assert isinstance(one.send("old").error, InvalidTxnState)
-    sinks_of(sim).reconcile_once()
-    assert markers(sim) == ["ABORT"]
     fresh.send("new")
     commit(sim, 1, fresh.winner())
     assert committed(sim) == ["new"]
@@ -475,17 +463,15 @@ def test_a_commit_may_tell_the_last_sequences() -> None:
     producer_id = one.identity.producer_id
     for lasts in ([(T[0], 2)], [(T[0], 0)], [(T[0], 1), (T[1], 0)]):
         with pytest.raises(InvalidTxnState, match="nothing was committed"):
-            commit_winner(sim, 1, one, *(LastSequence(producer_id, *last) for last in lasts))
+            sinks_of(sim).commit(
+                QUERY, 1, [one.winner()], [LastSequence(producer_id, *last) for last in lasts]
+            )
     assert committed(sim) == []
     again = begin(sim, 1)
     again.send("a", "b")
     again.send("c")
-    commit_winner(sim, 1, again, LastSequence(producer_id, T[0], 2))
+    sinks_of(sim).commit(QUERY, 1, [again.winner()], [LastSequence(producer_id, T[0], 2)])
     assert committed(sim) == ["a", "b", "c"]
-
-
-def commit_winner(sim: SimManager, batch_id: int, winner: Producer, *lasts: LastSequence) -> None:
-    sinks_of(sim).commit(QUERY, batch_id, [winner.winner()], lasts)
 
 
 def begin_run(

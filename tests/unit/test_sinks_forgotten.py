@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
 from kafkalog.broker.transactions import coordinator, sink_table
 from kafkalog.broker.transactions.coordinator import ABORT_TASK
-from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.errors import DiskFull, InvalidTxnState, NotReady
 from kafkalog.format.disk.sink_state import (
     NO_BATCH,
@@ -52,6 +51,7 @@ from tests.sink_world import (
     markers,
     sinks_of,
     started,
+    used_up,
     with_topic,
 )
 
@@ -328,31 +328,8 @@ def test_a_call_that_hangs_fails_no_task() -> None:
     assert sinks.describe(QUERY).state == "aborted"
 
 
-def used_up(sim: SimManager) -> Producer:
-    """A producer at its last epoch, with something open."""
-    one = begin(sim, 1)
-    table = sinks_of(sim)._table
-    with table.lock(QUERY) as sink:
-        (key,) = sink.producers
-        table.write(sink, [(key, replace(sink.producers[key], producer_epoch=INT16_MAX))])
-    one.identity = ProducerIdentity(one.identity.producer_id, INT16_MAX)
-    assert one.send("old").error is None
-    return one
-
-
-def test_what_a_used_up_producer_left_open_is_ended_by_the_next_begin() -> None:
-    """Readers of committed records do not wait for the task when a begin has come before it."""
-    sim = with_topic(1)
-    used_up(sim)
-    fresh = begin(sim, 1)
-    assert markers(sim) == ["ABORT"]
-    fresh.send("new")
-    sinks_of(sim).commit(QUERY, 1, [fresh.winner()])
-    assert committed(sim) == ["new"]
-
-
 def test_what_a_used_up_producer_left_open_is_ended_by_the_commit() -> None:
-    """Also where the begin could not do it."""
+    """Where the begin could not do it."""
     sim = with_topic(1)
     used_up(sim)
     sim.disk.faults.add(Fault(NO_SPACE.effect, NO_SPACE.error, NO_SPACE.kinds, "/t-0"))

@@ -32,15 +32,7 @@ from kafkalog.format.field_reader import INT16
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
-from tests.backup_world import (
-    NEW_DIRS,
-    back_up,
-    backup_arguments,
-    make_places,
-    manifest_of,
-    restore,
-)
-from tests.backup_world import started as restarted
+from tests.backup_world import back_up, backup_arguments, make_places, manifest_of, restored
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 from tests.sim.sim_manager import DIRS, SimManager, records_of
@@ -50,6 +42,7 @@ from tests.sink_world import (
     Producer,
     T,
     begin,
+    commit,
     committed,
     is_settled,
     markers,
@@ -62,10 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.sim.sim_filesystem import SimFilesystem
-
-
-def commit(sim: SimManager, batch_id: int, *winners: Winner) -> None:
-    sinks_of(sim).commit(QUERY, batch_id, winners)
 
 
 SPACE = (Effect.RAISE, errno.ENOSPC)
@@ -477,19 +466,11 @@ def write(sim: SimManager, batch_id: int, *appends: str) -> Producer:
     return producer
 
 
-def restored(sim: SimManager) -> SimManager:
+def restored_with_sinks(sim: SimManager) -> SimManager:
     """A daemon on what a restore makes of the backup."""
-    disk = sim.kill()
-    restore(disk)
-    copy = restarted(disk, NEW_DIRS)
+    copy = restored(sim)
     copy.clock.advance_ms(1)
     return copy
-
-
-def given_epoch(sim: SimManager) -> int:
-    """What the coordinator remembers of its one producer."""
-    (producer,) = sinks_of(sim).describe(QUERY).producers
-    return producer.value.producer_epoch
 
 
 @pytest.mark.parametrize("ahead", [1, 5])
@@ -502,10 +483,10 @@ def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
             write(sim, batch_id, f"a{batch_id} b{batch_id}")
 
     back_up_around(sim, meanwhile)
-    copy = restored(sim)
+    copy = restored_with_sinks(sim)
     before = committed(copy)
     assert before[-2:] == [f"a{1 + ahead}", f"b{1 + ahead}"]
-    assert given_epoch(copy) == 0
+    assert [each.value.producer_epoch for each in sinks_of(copy).describe(QUERY).producers] == [0]
     after = write(copy, 2 + ahead, "c d", "e")
     assert committed(copy) == [*before, "c", "d", "e"]
     assert after.identity.producer_epoch == 1 + ahead
@@ -526,7 +507,7 @@ def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() ->
         assert write(sim, 2, "a2").identity.producer_epoch == INT16_MAX
 
     back_up_around(sim, meanwhile)
-    copy = restored(sim)
+    copy = restored_with_sinks(sim)
     former = sinks_of(copy).describe(QUERY).producers[0].value.producer_id
     after = write(copy, 3, "c")
     assert after.identity.producer_id != former
@@ -544,7 +525,7 @@ def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
         sinks_of(sim).commit(QUERY, 2, [two.winner()])
 
     back_up_around(sim, meanwhile)
-    copy = restored(sim)
+    copy = restored_with_sinks(sim)
     assert committed(copy) == ["a1", "b1", "a2"]
     again = Producer(copy, two.identity)
     assert isinstance(again.send("x2").error, InvalidTxnState)
@@ -560,7 +541,7 @@ def test_what_the_state_calls_committed_is_shown() -> None:
     """A batch that counts as written is in the topics of the backup."""
     sim = with_places()
     back_up_around(sim, lambda: write(sim, 2, "a2"))
-    copy = restored(sim)
+    copy = restored_with_sinks(sim)
     newest = max(int(value[1:]) for value in committed(copy))
     known = sinks_of(copy).describe(QUERY).committed_batch_id
     assert known is not None
@@ -591,7 +572,7 @@ def test_a_backup_of_some_topics_holds_the_state_of_their_sinks() -> None:
         for partition in log_dir.partitions
     }
     assert held == {"t-0", f"{SINK_STATE_TOPIC}-0"}
-    copy = restored(sim)
+    copy = restored_with_sinks(sim)
     assert sinks_of(copy).begin(QUERY, 2, 0, 0) is None
     assert markers(copy) == ["COMMIT", "COMMIT"]
     opened.bind(copy)

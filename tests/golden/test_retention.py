@@ -115,11 +115,3 @@ def test_half_of_the_limit() -> None:
     """M09: section 3: a limit of 1 GB and 500 MB of data: offset 0 stays readable."""
     facts = log_of([0, 10], 20, sizes=[400 * MB, 100 * MB])
     assert plan(facts, NO_TIME._replace(retention_bytes=1_000 * MB), 10**15).deletions == ()
-
-
-def test_the_executed_example() -> None:
-    """M09: log-lifecycle 16: five segments of 684 bytes, limit 1400: two go, 2052 bytes stay."""
-    facts = log_of([0, 4, 8, 12, 16], 20, sizes=[684] * 5)
-    planned = plan(facts, NO_TIME._replace(retention_bytes=1400), 0)
-    assert [each.base_offset for each in planned.deletions] == [0, 4]
-    assert planned.log_start_offset == 8

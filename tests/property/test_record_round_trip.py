@@ -22,10 +22,6 @@ BLOBS = st.one_of(st.none(), st.binary(max_size=70))
 STAMPS = st.one_of(st.integers(0, 2**42), st.integers(-(2**61), 2**61))
 HEADERS = st.lists(st.tuples(st.binary(max_size=9), BLOBS), max_size=3).map(tuple)
 RECORDS = st.lists(st.builds(PlainRecord, BLOBS, BLOBS, STAMPS, HEADERS), min_size=1, max_size=9)
-TEXTS = st.one_of(st.none(), st.text(max_size=30).map(str.encode))
-TEXT_RECORDS = st.lists(
-    st.builds(PlainRecord, TEXTS, TEXTS, STAMPS, HEADERS), min_size=1, max_size=9
-)
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(10**30), 10**30), st.text(max_size=9)),
     lambda inner: st.one_of(
@@ -86,15 +82,6 @@ def test_binary_page_equals_the_plain_twin(
     entries = [page_entry("t", 3, i, r, "binary") for i, r in enumerate(records)]
     assert json.loads(page.body) == entries[from_offset:]
     assert page.next_offset == max(len(records), from_offset)
-
-
-@given(TEXT_RECORDS)
-@settings(deadline=None)
-def test_text_page_equals_the_plain_twin(records: list[PlainRecord]) -> None:
-    batch = build_batch(columns_of(records))
-    page = write_page("t", 0, batch, 0, format="text", max_bytes=1 << 20)
-    expected = [page_entry("t", 0, i, r, "text") for i, r in enumerate(records)]
-    assert json.loads(page.body) == expected
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.booleans())

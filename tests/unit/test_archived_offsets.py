@@ -5,7 +5,7 @@ Method: a whole manager on the simulated disk and clock; archived offsets are ra
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 import structlog
@@ -34,10 +34,6 @@ from tests.backup_world import started as backup_started
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.unit.test_retention import TP, bases, fill, names, started
-
-if TYPE_CHECKING:
-    from kafkalog.broker.directory.unit import LogDirUnit
-    from kafkalog.log.unified_log import UnifiedLog
 
 NEVER = 10**12
 HELD = {"retention.ms": "1", "archive.hold": "true"}
@@ -79,8 +75,7 @@ def test_the_size_rule_waits_as_well() -> None:
 
 def test_without_the_config_nothing_waits() -> None:
     """M09: an archived offset alone holds nothing; setting the config holds at once."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim = started(check_ms=NEVER).with_topic("t", 1, {"retention.ms": "1"})
     fill(sim, 3)
     raised(sim, 1)
     sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
@@ -91,8 +86,7 @@ def test_without_the_config_nothing_waits() -> None:
 
 def test_a_hold_that_is_set_during_a_pass_counts() -> None:
     """M09: the log start does not move behind the answer of the change that set the hold."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim = started(check_ms=NEVER).with_topic("t", 1, {"retention.ms": "1"})
     fill(sim, 3)
     log = sim.operations.partition_log("t", 0)
     writer, hold_of = sim.manager.logs.unit_of(log).writer, sim.manager.archived_offsets.hold_of
@@ -167,8 +161,7 @@ def test_everybody_sees_what_is_held() -> None:
 
 def test_an_archived_offset_only_rises() -> None:
     """All or none, never above what readers see, never lower; others' partitions are refused."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 2, HELD)
+    sim = started(check_ms=NEVER).with_topic("t", 2, HELD)
     fill(sim, 3)
     assert raised(sim, 2) == 2
     assert raised(sim, 1) == 2
@@ -226,13 +219,12 @@ def test_it_is_kept_with_the_topic() -> None:
 def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
     """M14: the hold of a partition in another directory, and of one that was restored."""
     disk = new_disk()
-    sim = backup_started(disk)
-    sim.operations.topics.create("t", 1, HELD)
+    sim = backup_started(disk).with_topic("t", 1, HELD)
     for _ in range(3):
         assert sim.produce("t", batch_of("a")).error is None
     raised(sim, 2)
-    log = sim.operations.partition_log("t", 0)
-    (target,) = [each.log_dir.path for each in sim.manager.logs.units if not in_dir(log, each)]
+    home = sim.operations.partition_log("t", 0).parent_dir
+    (target,) = (path for path in DIRS if path != home)
     sim.operations.log_dirs.move("t", 0, target)
     sim.threads.run_until(lambda: not sim.manager.logs.table.futures())
     moved = sim.operations.partition_log("t", 0)
@@ -248,14 +240,9 @@ def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
     assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2]
 
 
-def in_dir(log: UnifiedLog, unit: LogDirUnit) -> bool:
-    return log.directory.startswith(f"{unit.log_dir.path}/")
-
-
 def test_what_is_archived_is_durable() -> None:
     """M13: records of acks=1 survive a power cut once their offset was raised."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, HELD)
+    sim = started(check_ms=NEVER).with_topic("t", 1, HELD)
     assert sim.produce("t", batch_of("a", "b"), Acks.LEADER).error is None
     log = sim.operations.partition_log("t", 0)
     assert (log.high_watermark, log.recovery_point) == (2, 0)
@@ -310,8 +297,7 @@ def test_a_full_disk_ends_a_hold_only_if_the_broker_says_so(gives_way: bool) -> 
         log_retention_check_interval_ms=NEVER,
         archive_hold_gives_way_when_full=gives_way,
     )
-    sim = SimManager(config=config).start()
-    sim.operations.topics.create("t", 1, HELD)
+    sim = SimManager(config=config).start().with_topic("t", 1, HELD)
     fill(sim, 3)
     assert sim.manager.retention.run_once() == 0
     sim.manager.logs.unit_of(sim.operations.partition_log("t", 0)).log_dir._free_space.note_full(

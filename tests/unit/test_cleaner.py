@@ -306,31 +306,21 @@ def make(bytes_per_second: float, now_ns: int = 5 * SECOND) -> Throttler:
     return Throttler(threading.Lock(), bytes_per_second, now_ns)
 
 
-def test_nothing_waits_within_the_first_period() -> None:
-    """Kafka looks every 300 ms only."""
+@pytest.mark.parametrize(
+    ("seen", "go_on_ms"),
+    [
+        ([(1_000_000, 300)], 300),  # Kafka looks every 300 ms only
+        ([(500, 200), (500, 400)], 1_000),
+        ([(1_000, 400), (1, 500)], 1_000),  # another thread: one rate for all
+        ([(200, 400)], 400),  # below the rate
+    ],
+)
+def test_a_period_is_stretched_to_the_rate(seen: list[tuple[int, int]], go_on_ms: int) -> None:
+    """Bytes at milliseconds, at 1,000 bytes a second: when who saw the last of them goes on."""
     throttler = make(1_000)
-    assert throttler.observe(1_000_000, 5 * SECOND + 300 * MS) <= 5 * SECOND + 300 * MS
-
-
-def test_a_period_is_stretched_to_the_rate() -> None:
-    """The average of the period is the rate."""
-    throttler = make(1_000)
-    throttler.observe(500, 5 * SECOND + 200 * MS)
-    assert throttler.observe(500, 5 * SECOND + 400 * MS) == 6 * SECOND
-
-
-def test_other_threads_wait_as_well() -> None:
-    """One rate for all."""
-    throttler = make(1_000)
-    until = throttler.observe(1_000, 5 * SECOND + 400 * MS)
-    assert throttler.observe(1, 5 * SECOND + 500 * MS) == until
-
-
-def test_a_slower_period_waits_for_nothing() -> None:
-    """What is below the rate goes on at once."""
-    throttler = make(1_000)
-    now = 5 * SECOND + 400 * MS
-    assert throttler.observe(200, now) == now
+    *_, last = [throttler.observe(size, 5 * SECOND + at * MS) for size, at in seen]
+    now = 5 * SECOND + seen[-1][1] * MS
+    assert max(last, now) == 5 * SECOND + go_on_ms * MS
 
 
 @pytest.mark.parametrize(("rate", "size"), [(1_000, 16), (50_000, 1_024), (1e9, 65_536)])

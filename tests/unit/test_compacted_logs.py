@@ -45,8 +45,7 @@ SMALL = LogConfig(segment_index_bytes=96)
 
 def with_a_gap(policy: str) -> tuple[SimFilesystem, str]:
     """Segments 0, 1 and 2 of one record, of which 1 is gone with all its files."""
-    sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.topics.create("t", 1, {"cleanup.policy": policy})
+    sim = SimManager(topic_defaults=SMALL).start().with_topic("t", 1, {"cleanup.policy": policy})
     log = sim.operations.partition_log("t", 0)
     for _ in range(3):
         sim.produce("t", batch([b"v"], keys=[b"k"]))
@@ -119,8 +118,7 @@ def ends_of(log: UnifiedLog) -> tuple[list[int], int]:
 
 def begun() -> SimManager:
     """A daemon with a topic in which one key fills many segments."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, SEGMENTS)
+    sim = SimManager().start().with_topic("t", 1, SEGMENTS)
     for number in range(24):
         sim.produce("t", keyed_batch((f"k{0 if number < 16 else number}", "v" * 40)))
     return sim
@@ -190,8 +188,7 @@ def test_the_cleaners_checkpoint_says_compact(name: str, policy: dict[str, str] 
 
 def test_nothing_behind_a_hole_is_dropped() -> None:
     """M16 M22: what compaction took is no torn tail."""
-    sim = SimManager().start()
-    sim.operations.topics.create("c", 1, {"internal.segment.bytes": "200"})
+    sim = SimManager().start().with_topic("c", 1, {"internal.segment.bytes": "200"})
     for number in range(9):
         assert sim.produce("c", batch_of(f"value {number}")).error is None
     log = sim.operations.partition_log("c", 0)

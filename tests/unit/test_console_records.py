@@ -160,8 +160,7 @@ def test_a_transaction_that_ends_while_the_page_is_made_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An aborted record is never called committed, whenever its abort comes."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     replicate(sim, left_open(5, "a"))
     fetch = sim.operations.fetch
 
@@ -199,8 +198,7 @@ def test_a_batch_that_cannot_be_read_is_a_row() -> None:
 
 def rotten() -> SimManager:
     """Twelve batches of one record; a byte of the sixth, at offset 5, is not what was written."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for number in range(12):
         columns = RecordColumns.of([b"k"], [b"%04d" % number], NOW_MS + number)
         sim.produce("t", build_batch(columns))
@@ -303,8 +301,7 @@ def test_places() -> None:
 
 def test_what_was_deleted_is_said() -> None:
     """An old link leads to the first record that is left."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for number in range(10):
         sim.produce("t", produced(0, b"%d" % number))
     sim.delete_records("t", 4)
@@ -319,8 +316,7 @@ def test_what_was_deleted_is_said() -> None:
 def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large records end a page early, both ways, and the next page goes on from there."""
     monkeypatch.setattr(module, "READ_BYTES", 500)
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for _ in range(12):
         sim.produce("t", produced(0, b"v" * 200))
     first = seen(sim, Place(offset=0))
@@ -338,8 +334,7 @@ def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "READ_BYTES", 500)
     monkeypatch.setattr(module, "FETCH_BYTES", 1)
     monkeypatch.setattr(module, "slices_of", lambda *_: iter(()))
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for _ in range(12):
         sim.produce("t", produced(0, b"v" * 200))
     fetch, reads = sim.operations.fetch, list[int]()
@@ -357,8 +352,7 @@ def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_shown_is_escaped() -> None:
     """A record is text on the page, never markup."""
     hostile = b"</pre><script>alert(1)</script>"
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     columns = RecordColumns.of([hostile], [hostile], NOW_MS, [[(hostile, hostile)]])
     sim.produce("t", build_batch(columns))
     view = seen(sim)
@@ -387,8 +381,7 @@ def seen_offsets(sim: SimManager, question: Question) -> OffsetsView:
 
 def stepped() -> SimManager:
     """A log of several segments whose timestamps rise by a second a batch, two records each."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, SEGMENTS | {"index.interval.bytes": "0"})
+    sim = SimManager().start().with_topic("t", 1, SEGMENTS | {"index.interval.bytes": "0"})
     for number in range(12):
         moment_ms = NOW_MS + 1_000 * number
         sim.produce("t", keyed_batch(("a", "v" * 40), ("b", "w"), timestamp_ms=moment_ms))
@@ -479,8 +472,7 @@ def seen_deletion(sim: SimManager, question: Question) -> DeleteRecordsView:
 
 def filled() -> SimManager:
     """Segments of one record at the offsets 0 to 3, and an active one with offsets 4 and 5."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
+    sim = started().with_topic("t", 1, {"retention.ms": "-1"})
     fill(sim, 4)
     put(sim)
     put(sim)

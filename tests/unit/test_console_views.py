@@ -148,8 +148,7 @@ def test_a_partition_is_its_segment_report() -> None:
 @pytest.mark.slow
 def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
     """A page that renews itself does not read every index file of a long log each time."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
+    sim = started().with_topic("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
     for _ in range(SEGMENTS_A_PAGE + 9):
         put(sim)  # the first batch of a segment has no entry by offset
         fill(sim, 1, age_ms=1)
@@ -172,8 +171,7 @@ def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
 
 def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
     """The words "goes next" of a hundred partitions does not cost thirty days of passes of each."""
-    sim = started(check_ms=MINUTE)
-    sim.operations.topics.create("t", 1, {"retention.ms": str(24 * 60 * MINUTE)})
+    sim = started(check_ms=MINUTE).with_topic("t", 1, {"retention.ms": str(24 * 60 * MINUTE)})
     fill(sim, 30)
     simulation = sim.operations.simulate_retention("t", 0, {}, start_ms=None, horizon_ms=NEVER)
     assert len(simulation.departures) == 30
@@ -186,8 +184,7 @@ def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:
     """A compacted log has the cleaner's offsets as markers."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"cleanup.policy": "compact"})
+    sim = started().with_topic("t", 1, {"cleanup.policy": "compact"})
     log = sim.operations.partition_log("t", 0)
     view = partition_view(sim.operations, "t", 0, 1)
     assert view.compaction is not None
@@ -432,63 +429,50 @@ def failed(ago_ms: int, **changed: Any) -> TaskRow:
 
 
 NO_PASS = task(last_run_ms=None, last_success_ms=None, next_run_ms=NOW_MS + MINUTE)
+BACKUP = {"name": "kafkalog-backup", "period_ms": None}
 HANGS = task(state="running", last_run_ms=NOW_MS - 16 * MINUTE, last_success_ms=None)
 FULL = Readiness(True, 1, 0, 3, 0, 1, (LogDirFault("/data/a", "full", "10 bytes left"),))
 
 
 @pytest.mark.parametrize(
-    ("readiness", "directory", "cleaner", "tasks", "expected"),
+    ("found", "expected"),
     [
-        (WELL, log_dir(), SOUND, [task()], []),
-        (WELL, log_dir(None), SOUND, [NO_PASS], []),
-        (WELL, log_dir(0.84), SOUND, [], []),
-        (WELL, log_dir(0.86), SOUND, [], ["/data/a has 14.0% free"]),
-        (FULL, log_dir(0.99), SOUND, [], ["/data/a is full: 10 bytes left"]),
-        (Readiness(True, 1, 0, 2, 1, 0, ()), log_dir(), SOUND, [], ["1 partition not served"]),
-        (WELL, log_dir(), CleanerHealth(["thread-0"], 0), [], ["thread-0 is dead"]),
+        ({}, []),
+        ({"directory": log_dir(None), "tasks": [NO_PASS]}, []),
+        ({"directory": log_dir(0.84)}, []),
+        ({"directory": log_dir(0.86)}, ["/data/a has 14.0% free"]),
+        ({"readiness": FULL, "directory": log_dir(0.99)}, ["/data/a is full: 10 bytes left"]),
+        ({"readiness": Readiness(True, 1, 0, 2, 1, 0, ())}, ["1 partition not served"]),
+        ({"cleaner": CleanerHealth(["thread-0"], 0)}, ["thread-0 is dead"]),
         (
-            WELL,
-            log_dir(),
-            CleanerHealth((), 2),
-            [],
+            {"cleaner": CleanerHealth((), 2)},
             ["2 logs not compacted because of an error: see Compaction"],
         ),
-        (WELL, log_dir(), SOUND, [task(last_success_ms=NOW_MS - 15 * MINUTE)], []),
+        ({"tasks": [task(last_success_ms=NOW_MS - 15 * MINUTE)]}, []),
         (
-            WELL,
-            log_dir(),
-            SOUND,
-            [task(last_success_ms=NOW_MS - 16 * MINUTE)],
+            {"tasks": [task(last_success_ms=NOW_MS - 16 * MINUTE)]},
             ["retention is stalled: its last check ended 16 min ago"],
         ),
-        (
-            WELL,
-            log_dir(),
-            SOUND,
-            [HANGS],
-            ["retention is stalled: no check has ended yet"],
-        ),
-        (WELL, log_dir(), SOUND, [task(period_ms=1, last_success_ms=NOW_MS - 50_000)], []),
-        (WELL, log_dir(), SOUND, [failed(DAY)], [f"task {RETENTION_TASK} failed: no room"]),
-        (
-            WELL,
-            log_dir(),
-            SOUND,
-            [failed(DAY, name="kafkalog-backup", period_ms=None)],
-            ["task kafkalog-backup failed: no room"],
-        ),
-        (WELL, log_dir(), SOUND, [failed(DAY + 1, name="kafkalog-backup", period_ms=None)], []),
+        ({"tasks": [HANGS]}, ["retention is stalled: no check has ended yet"]),
+        ({"tasks": [task(period_ms=1, last_success_ms=NOW_MS - 50_000)]}, []),
+        ({"tasks": [failed(DAY)]}, [f"task {RETENTION_TASK} failed: no room"]),
+        ({"tasks": [failed(DAY, **BACKUP)]}, ["task kafkalog-backup failed: no room"]),
+        ({"tasks": [failed(DAY + 1, **BACKUP)]}, []),
     ],
 )
-def test_what_needs_somebody(
-    readiness: Readiness,
-    directory: LogDirView,
-    cleaner: CleanerHealth,
-    tasks: list[TaskRow],
-    expected: list[str],
-) -> None:
+def test_what_needs_somebody(found: dict[str, Any], expected: list[str]) -> None:
     """Each fact that an alert watches has its sentence, and what is well has none."""
-    assert alerts_of(readiness, [directory], tasks, cleaner, NOW_MS) == expected
+    well: dict[str, Any] = {
+        "readiness": WELL,
+        "directory": log_dir(),
+        "cleaner": SOUND,
+        "tasks": [task()],
+    }
+    facts = well | found
+    told = alerts_of(
+        facts["readiness"], [facts["directory"]], facts["tasks"], facts["cleaner"], NOW_MS
+    )
+    assert told == expected
 
 
 def test_the_first_page_tells_them() -> None:
@@ -504,8 +488,7 @@ def test_the_first_page_tells_them() -> None:
 
 def test_a_topic_beside_its_defaults() -> None:
     """What is set is shown, with the default that it covers; the rest on demand."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "600000"})
+    sim = started().with_topic("t", 1, {"retention.ms": "600000"})
     view = topic_configs_view(sim.operations, "t", "", is_all=False)
     (row,) = view.configs
     assert (row.name, row.value, row.default) == ("retention.ms", "600000", "604800000")

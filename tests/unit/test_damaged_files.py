@@ -327,8 +327,7 @@ def answers_to(root: Path, principal: str) -> list[tuple[str, int, str]]:
     )
 
     async def run() -> list[tuple[str, int, str]]:
-        sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-        sim.operations.topics.create("t", 2)
+        sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 2)
         sim.produce("t", batch_of("a"), partition=0)
         for unit in sim.manager.logs.units:
             where = f"{unit.log_dir.path}/t-0/00000000000000000000.log"

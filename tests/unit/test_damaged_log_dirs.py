@@ -50,8 +50,7 @@ CONFIGS = {"retention.ms": "-1", "flush.messages": "7"}
 
 def stopped(*log_dirs: str, clean: bool = True) -> SimFilesystem:
     """Topic t with one partition and one record for each directory; a deleted topic; an id."""
-    sim = SimManager(config=BrokerConfig(log_dirs=log_dirs)).start()
-    sim.operations.topics.create("gone", 1)
+    sim = SimManager(config=BrokerConfig(log_dirs=log_dirs)).start().with_topic("gone", 1)
     sim.operations.topics.create("t", len(log_dirs), CONFIGS)
     sim.operations.topics.delete("gone")
     sim.operations.producers.allocate()

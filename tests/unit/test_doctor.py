@@ -345,8 +345,7 @@ def test_one_bit_of_the_only_registry(stride: int) -> None:
 @pytest.mark.parametrize("content", [b"", b"\0" * 99, None])
 def test_the_only_registry_is_lost(content: bytes | None) -> None:
     """Topics come back from their partitions with retention off; it says what is lost."""
-    sim = started(stopped(A), A)
-    sim.operations.topics.create("other", 3)
+    sim = started(stopped(A), A).with_topic("other", 3)
     assert sim.produce("other", batch_of("w"), partition=2).error is None
     next_id = sim.manager.registry.state.next_producer_id
     ids = {name: topic.topic_id for name, topic in sim.manager.registry.state.topics.items()}

@@ -46,8 +46,7 @@ def told(lines: Sequence[Mapping[str, object]], beginning: str) -> list[str]:
 )
 def test_why_a_segment_goes(configs: dict[str, str], said: str) -> None:
     """The rule, its limit and the segment as Kafka names them."""
-    sim = started()
-    sim.operations.topics.create("t", 1, configs)
+    sim = started().with_topic("t", 1, configs)
     with capture_logs() as lines:
         fill(sim, 2)
         sim.clock.advance_ms(HOUR)
@@ -106,8 +105,7 @@ def test_a_life_of_a_topic() -> None:
 
 def test_many_segments_are_named_in_several_lines() -> None:
     """A log of thousands of segments makes no line that breaks who reads it."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
+    sim = started().with_topic("t", 1, {"retention.ms": "-1"})
     fill(sim, 249)
     put(sim)
     sim.operations.topics.delete("t")
@@ -119,17 +117,3 @@ def test_many_segments_are_named_in_several_lines() -> None:
     ]
     assert [len(each) for each in named] == [100, 100, 50]
     assert [int(base) for each in named for base in each] == list(range(250))
-
-
-def test_periods_of_the_start() -> None:
-    """The two tasks that operators look for."""
-    with capture_logs() as lines:
-        started(check_ms=5 * MINUTE)
-    assert (
-        told(lines, "Starting log")
-        == [
-            "Starting the log cleaner",
-            "Starting log cleanup with a period of 300000 ms.",
-            "Starting log flusher with a default period of 3600000 ms.",
-        ][1:]
-    )

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog.broker.compaction.cleaning import CleanEnd
-
-
-if TYPE_CHECKING:
     from kafkalog.log.retention.plan import RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
 
@@ -304,21 +301,6 @@ def test_the_number_of_threads_changes_at_run_time() -> None:
     assert len(world.cleaners.cleaned) == 1
 
 
-def test_rate_and_pause_change_without_a_new_thread() -> None:
-    """A clean in work goes on."""
-    world = CleaningDaemon()
-    world.topic()
-    runs = world.run_into_a_clean()
-    for key, value in (
-        ("log.cleaner.io.max.bytes.per.second", "1000000"),
-        ("log.cleaner.backoff.ms", "20000"),
-    ):
-        world.sim.operations.alter_broker_configs([ConfigChange(key, value)])
-    world.sim.threads.run_until(lambda: bool(runs))
-    assert runs[0].error is None
-    assert world.sim.manager.cleaning.cleaner.config.backoff_ms == 20_000
-
-
 @pytest.mark.parametrize("is_aborted", [False, True])
 def test_a_higher_rate_ends_the_wait_for_the_lower_one(*, is_aborted: bool) -> None:
     """A rate that was far too low is put right without a restart."""
@@ -429,17 +411,6 @@ def test_who_wants_a_paused_log_ends_its_dry_run(seed: int, is_resumed: bool) ->
     assert world.states.state_of(T0) == NONE
     world.turn()
     assert [run.is_aborted for run in runs] == [True]
-
-
-def test_a_clean_gains_nothing_and_the_thread_pauses() -> None:
-    """No endless loop over one log (KAFKA-8764, KAFKA-9826)."""
-    world = CleaningDaemon()
-    world.topic()
-    world.turn()
-    cleaned = len(world.cleaners.cleaned)
-    for _ in range(20):
-        world.turn()
-    assert len(world.cleaners.cleaned) == cleaned
 
 
 def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:

@@ -31,21 +31,12 @@ from tests.sim.sim_manager import DIRS
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
 
-
 T0 = TopicPartition("t", 0)
 
 
 def file_of(world: CleaningDaemon, log: UnifiedLog) -> str:
     """Path of the checkpoint of the log's directory."""
     return f"{log.directory.rpartition('/')[0]}/cleaner-offset-checkpoint"
-
-
-def restart_with(world: CleaningDaemon, offset: int) -> CleaningDaemon:
-    """Stop, set the checkpoint of the topic t, start again."""
-    path = file_of(world, world.log())
-    disk = world.sim.stop()
-    disk.write_file_atomically(path, encode_offsets({T0: offset}))
-    return CleaningDaemon(disk)
 
 
 def test_the_highest_ratio_is_grabbed_first() -> None:
@@ -167,23 +158,15 @@ def test_check_cleaning_aborted() -> None:
     assert waiter.join()
 
 
-def test_kafka_8724_checkpoint_beyond_the_log_end() -> None:
-    """After the tail was lost the log is cleaned from its start, and nothing fails."""
-    world = CleaningDaemon()
-    world.topic()
-    world = restart_with(world, 1_000)
-    world.turn()
-    assert world.cleaners.cleaned[0][1] == 0
-    assert world.checkpoint() == world.log().segments.active.base_offset
-
-
 def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No warning for ever."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="compact,delete")
-    world = restart_with(world, 0)
+    path, disk = file_of(world, world.log()), world.sim.stop()
+    disk.write_file_atomically(path, encode_offsets({T0: 0}))
+    world = CleaningDaemon(disk)
     world.sim.delete_records("t", world.log().log_end_offset)
     world.sim.operations.topics.alter_configs("t", [ConfigChange("cleanup.policy", "compact")])
     capsys.readouterr()

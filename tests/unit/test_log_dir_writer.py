@@ -46,7 +46,6 @@ from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.observe.metrics import Metrics
 from tests.sim.sim_clock import SimClock
-from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import SimManager, SimRules, Sink, batch_of, records_of
 from tests.sim.sim_random import SimRandom
@@ -208,8 +207,7 @@ def submit(sim: SimManager, partition: int, data: bytes, acks: Acks, **more: int
 @pytest.mark.parametrize("seed", range(4))
 def test_appends_that_share_a_write_keep_their_order_and_acks(seed: int) -> None:
     """M01 M13: two partitions, both acks, and commands between them that go alone."""
-    sim = SimManager(seed=seed).start()
-    sim.operations.topics.create("t", 2)
+    sim = SimManager(seed=seed).start().with_topic("t", 2)
     for partition in range(2):
         sim.produce("t", batch_of("first"), Acks.LEADER, partition)
     producer = build_batch(
@@ -234,30 +232,10 @@ def test_appends_that_share_a_write_keep_their_order_and_acks(seed: int) -> None
     sim.stop()
 
 
-def test_a_full_disk_fails_the_commands_of_a_write_together() -> None:
-    """M15: each gets DiskFull, none leaves a byte, and the log goes on when there is space."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
-    sim.produce("t", batch_of("first"))
-    log = sim.operations.partition_log("t", 0)
-    size = log.size_bytes
-    full = Fault(Effect.SHORT_WRITE, errno.ENOSPC, frozenset({"write"}), path_contains=".log")
-    sim.disk.faults.add(full)
-    sent = [submit(sim, 0, batch_of("a"), acks) for acks in (Acks.ALL, Acks.LEADER, Acks.ALL)]
-    sim.threads.run_until_idle()
-    assert [type(done[0].error) for done in sent] == [DiskFull] * 3
-    assert (log.size_bytes, log.log_end_offset, log.high_watermark) == (size, 1, 1)
-    sim.disk.faults.clear()
-    sim.clock.advance_ms(1000)
-    assert sim.produce("t", batch_of("b")).error is None
-    assert log.log_end_offset == 2
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_flush_messages_bounds_what_can_be_lost(seed: int) -> None:
     """M13: flush.messages=1 makes an acks=1 answer wait for its sync, in any interleaving."""
-    sim = SimManager(seed=seed).start()
-    sim.operations.topics.create("t", 1, {"flush.messages": "1"})
+    sim = SimManager(seed=seed).start().with_topic("t", 1, {"flush.messages": "1"})
     log = sim.operations.partition_log("t", 0)
     for count in range(1, 4):
         assert sim.produce("t", batch_of("a"), Acks.LEADER).error is None
@@ -266,8 +244,7 @@ def test_flush_messages_bounds_what_can_be_lost(seed: int) -> None:
 
 def test_flush_ms_is_kept_by_the_task() -> None:
     """M13: an acks=1 append becomes durable within flush.ms and a second."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, {"flush.ms": "2000"})
+    sim = SimManager().start().with_topic("t", 1, {"flush.ms": "2000"})
     log = sim.operations.partition_log("t", 0)
     sim.produce("t", batch_of("a"), Acks.LEADER)
     assert (log.high_watermark, log.recovery_point) == (1, 0)
@@ -278,8 +255,7 @@ def test_flush_ms_is_kept_by_the_task() -> None:
 
 def test_closed_segments_are_flushed_after_a_roll() -> None:
     """flush-log: a roll makes the closed segment durable though nobody asked."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, {"internal.segment.bytes": "100"})
+    sim = SimManager().start().with_topic("t", 1, {"internal.segment.bytes": "100"})
     log = sim.operations.partition_log("t", 0)
     for _ in range(2):
         sim.produce("t", batch_of("a"), Acks.LEADER)
@@ -326,8 +302,7 @@ def test_a_command_that_races_with_the_stop_is_answered(seed: int) -> None:
 
 def test_a_deleted_log_is_let_go() -> None:
     """M28: topics that come and go for years leave nothing behind in the writer."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     log = weakref.ref(sim.operations.partition_log("t", 0))
     late = AppendCommand(

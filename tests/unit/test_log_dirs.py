@@ -37,9 +37,7 @@ def sizes(description: LogDirDescription) -> dict[str, int]:
 
 def filled() -> SimManager:
     """Two topics over two directories, with records in some of their partitions."""
-    sim = SimManager().start()
-    sim.operations.topics.create("b", 11)
-    sim.operations.topics.create("a", 2)
+    sim = SimManager().start().with_topic("b", 11).with_topic("a", 2)
     for topic, partition in (("a", 0), ("a", 1), ("b", 10)):
         for _ in range(partition + 1):
             assert sim.produce(topic, batch_of("v"), partition=partition).error is None
@@ -79,16 +77,6 @@ def test_only_the_topics_asked_for() -> None:
     assert names("a", "nope") == ["a-0", "a-1"]
     assert names("nope", "../b") == []
     assert len(names("a", "b")) == len(names()) == 13
-
-
-def test_a_cordoned_directory_says_so() -> None:
-    """M14: cordoned.log.dirs; it is described like any other."""
-    config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(DIRS[1],))
-    sim = SimManager(config=config).start()
-    assert [each.is_cordoned for each in sim.operations.log_dirs.describe()] == [False, True]
-    assert [each.is_cordoned for each in SimManager().start().operations.log_dirs.describe()] == [
-        False
-    ] * 2
 
 
 def test_space_is_known_from_the_start_and_measured_again() -> None:
@@ -179,8 +167,7 @@ def test_a_cordon_counts_at_once(value: str, expected: Sequence[bool]) -> None:
     """M14: KIP-1066, no restart. New partitions go elsewhere from the answer on, and what is there
     is served.
     """
-    sim = SimManager().start()
-    sim.operations.topics.create("old", 2)
+    sim = SimManager().start().with_topic("old", 2)
     alter(sim, CORDONED, value)
     sim.operations.topics.create("new", 4)
     measured = [
@@ -245,8 +232,7 @@ def test_another_rate_ends_the_pause_of_a_move() -> None:
     """M14: as Kafka's dynamic replication quota. A move that was throttled to a crawl goes on when
     the limit is raised.
     """
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for _ in range(50):
         assert sim.produce("t", batch_of("v" * 100)).error is None
     alter(sim, RATE, "1")
@@ -264,8 +250,7 @@ PARTITIONS = 6
 
 def stopped() -> SimFilesystem:
     """Topic t with three partitions in each directory, after a clean stop."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", PARTITIONS)
+    sim = SimManager().start().with_topic("t", PARTITIONS)
     for partition in range(PARTITIONS):
         sim.produce("t", batch_of("v"), partition=partition)
     return sim.stop()
@@ -319,8 +304,7 @@ def manager_on(
 
 def stopped_with_a_record_in_each() -> SimFilesystem:
     """Topic t: partition 0 in one directory, 1 in the other."""
-    sim = manager_on().start()
-    sim.operations.topics.create("t", 2)
+    sim = manager_on().start().with_topic("t", 2)
     for partition in range(2):
         assert sim.produce("t", batch_of("v"), partition=partition).error is None
     return sim.stop()
@@ -473,8 +457,7 @@ def test_a_creation_that_was_not_taken_back_outlives_the_next_one() -> None:
 
 def test_a_growth_that_a_disk_kept_is_completed() -> None:
     """What was registered in one directory and taken back in the others never was lost."""
-    sim = manager_on().start()
-    sim.operations.topics.create("t", 1)
+    sim = manager_on().start().with_topic("t", 1)
     sim.disk.faults.add(
         Fault(error=errno.ENOSPC, kinds=_CREATE, path_contains=REGISTRY_FILE, nth=2, times=3)
     )
@@ -491,6 +474,5 @@ def test_a_growth_that_a_disk_kept_is_completed() -> None:
 
 def test_a_topic_that_was_made_is_no_longer_in_making() -> None:
     """The answer to a creation says that all partitions are there, and so does the registry."""
-    sim = manager_on().start()
-    sim.operations.topics.create("t", 2)
+    sim = manager_on().start().with_topic("t", 2)
     assert not decode_registry(sim.disk.read_file(f"{A}/kafkalog.registry")).in_making

@@ -28,25 +28,13 @@ from tests.sim.sim_manager import SimManager, batch_of, records_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.sim.sim_filesystem import SimFilesystem
-
-
-def fail(world: PartitionWorld, operation: str, path_part: str) -> None:
-    fault = Fault(
-        Effect.SHORT_WRITE,
-        errno.EIO,
-        frozenset({operation}),
-        path_contains=path_part,
-        times=10**9,
-    )
-    world.filesystem.faults.add(fault)
-
 
 def test_kafka_7866_a_failed_transaction_index_uses_up_its_offsets() -> None:
     """M07, KAFKA-7866: the marker is in the log, so no later append may take its offset."""
     world = PartitionWorld()
     world.append(batch([b"a"], producer=(7, 0, 0), is_transactional=True))
-    fail(world, "write", ".txnindex")
+    failing = Fault(Effect.SHORT_WRITE, errno.EIO, frozenset({"write"}), ".txnindex", times=10**9)
+    world.filesystem.faults.add(failing)
     marker = build_end_transaction_marker(7, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS)
     with pytest.raises(OSError, match=r"."):
         world.append(marker, origin=AppendOrigin.COORDINATOR)
@@ -57,35 +45,6 @@ def test_kafka_7866_a_failed_transaction_index_uses_up_its_offsets() -> None:
     world.reopen(clean=False)
     assert world.log.log_end_offset == 2
     assert world.append(batch([b"b"])).first_offset == 2
-
-
-def test_failed_write_leaves_the_log_as_it_was() -> None:
-    """M07: cut back to the last whole batch; the same offset is free again."""
-    world = PartitionWorld()
-    world.append(batch([b"a"], producer=(7, 0, 0)))
-    size = world.log.size_bytes
-    fail(world, "write", ".log")
-    with pytest.raises(OSError, match=r"."):
-        world.append(batch([b"b"], producer=(7, 0, 1)))
-    world.filesystem.faults.clear()
-    assert (world.log.log_end_offset, world.log.size_bytes) == (1, size)
-    info = world.append(batch([b"b"], producer=(7, 0, 1)))
-    assert (info.first_offset, info.duplicate) == (1, False)
-
-
-def test_a_plan_runs_once() -> None:
-    """M07: a second run would call lost pages durable."""
-    world = PartitionWorld()
-    world.append(batch([b"a"]), synced=True)
-    plan = world.log.plan_flush()
-    assert plan is not None
-    with pytest.raises(AssertionError):
-        world.log.mark_flushed(plan)
-    plan.run()
-    with pytest.raises(AssertionError):
-        plan.run()
-    world.log.mark_flushed(plan)
-    assert world.log.high_watermark == 1
 
 
 CONFIG = LogConfig(internal_segment_bytes=600, segment_index_bytes=96, index_interval_bytes=100)
@@ -105,13 +64,6 @@ def roll_by_append(world: PartitionWorld) -> None:
     world.append(batch([b"x" * 200]))
 
 
-def calls_of_a_roll(*, is_full_index: bool) -> int:
-    world = new_world(is_full_index=is_full_index)
-    counter = world.filesystem.faults.add(Fault(kinds=CALLS, nth=10**9))
-    roll_by_append(world)
-    return counter.seen
-
-
 @pytest.mark.parametrize("is_full_index", [False, True])
 @pytest.mark.parametrize("effect", [Effect.RAISE, Effect.SHORT_WRITE])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE])
@@ -123,9 +75,11 @@ def test_a_failed_roll_can_be_tried_again(
 
     Three calls in a row fail too, so that some of the undoing fails; only then may it be broken.
     """
-    count = calls_of_a_roll(is_full_index=is_full_index)
-    assert count >= 4
-    for nth in range(1, count + 1):
+    whole = new_world(is_full_index=is_full_index)
+    calls = whole.filesystem.faults.add(Fault(kinds=CALLS, nth=10**9))
+    roll_by_append(whole)
+    assert calls.seen >= 4
+    for nth in range(1, calls.seen + 1):
         world = new_world(is_full_index=is_full_index)
         end = world.log.log_end_offset
         fault = Fault(effect, error, CALLS, nth=nth, times=times)
@@ -152,8 +106,7 @@ def test_a_failed_roll_can_be_tried_again(
 def test_appends_resume_by_themselves(part: str) -> None:
     """M15: a full disk in the middle of a roll is 507 for a while, no offline directory."""
     small = LogConfig(internal_segment_bytes=200, segment_index_bytes=96)
-    sim = SimManager(topic_defaults=small).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(topic_defaults=small).start().with_topic("t", 1)
     assert sim.produce("t", batch_of("a" * 80)).error is None
     active = sim.operations.partition_log("t", 0).segments.active
     calls = frozenset({"create", "write", "truncate"})
@@ -220,13 +173,8 @@ class Run:
         disk = self.sim.kill()
         again = SimManager(disk, config=OUTCOME_CONFIG, topic_defaults=DEFAULTS).start()
         assert again.operations.partition_log("t", 0).log_end_offset >= 3
-        return log_bytes(disk)
-
-
-def log_bytes(disk: SimFilesystem) -> bytes:
-    """All segments of the partition."""
-    names = sorted(name for name in disk.list_dir("/data/a/t-0") if name.endswith(".log"))
-    return b"".join(disk.read_file(f"/data/a/t-0/{name}") for name in names)
+        names = sorted(name for name in disk.list_dir("/data/a/t-0") if name.endswith(".log"))
+        return b"".join(disk.read_file(f"/data/a/t-0/{name}") for name in names)
 
 
 @pytest.mark.parametrize("times", [1, FOR_GOOD])
@@ -320,12 +268,6 @@ def test_what_could_not_be_cut_back_is_no_refusal() -> None:
 
 PATH = f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"
 SMALL = LogConfig(segment_index_bytes=96)
-EPOCH_SYNCS = frozenset({"sync", "datasync", "sync_dir"})
-
-
-def syncs_of(world: PartitionWorld) -> Fault:
-    """A counter of syncs from now on."""
-    return world.filesystem.faults.add(Fault(kinds=EPOCH_SYNCS, nth=10**9))
 
 
 def on_disk(world: PartitionWorld) -> list[EpochEntry]:
@@ -335,7 +277,8 @@ def on_disk(world: PartitionWorld) -> list[EpochEntry]:
 def test_kafka_15046_the_writer_syncs_nothing() -> None:
     """M07, KAFKA-15046: a new epoch, a roll and a truncation leave the syncs to the flusher."""
     world = PartitionWorld()
-    counter = syncs_of(world)
+    syncs = frozenset({"sync", "datasync", "sync_dir"})
+    counter = world.filesystem.faults.add(Fault(kinds=syncs, nth=10**9))
     world.append(batch([b"a"]), synced=True)
     world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
     world.log.roll()
@@ -377,23 +320,9 @@ def test_epochs_survive_a_power_cut() -> None:
     assert entries == (EpochEntry(0, 0), EpochEntry(4, 1))
 
 
-def test_kafka_15391_a_flush_of_a_renamed_directory_is_no_error() -> None:
-    """M07, KAFKA-15391: the topic was deleted while its flush was planned."""
-    world = PartitionWorld()
-    world.append(batch([b"a"]), synced=True)
-    plan = world.log.plan_flush()
-    assert plan is not None
-    world.filesystem.make_dir(DIRECTORY + "-gone")
-    world.log.rename_dir("orders-0.c0ffee-delete")
-    world.log.delete()
-    plan.run()
-    assert plan.is_done
-
-
 def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
     """M02: as Kafka's, whose leader notes its epoch before the first append; durable."""
-    sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(topic_defaults=SMALL).start().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
     path = f"{log.directory}/{LEADER_EPOCH_CHECKPOINT}"
     assert sim.disk.read_file(path) == b"0\n1\n0 0\n"
@@ -406,8 +335,7 @@ def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
 
 def changed_epochs() -> SimManager:
     """A log of two records with the start at 1: its next flush writes the epochs."""
-    sim = SimManager(topic_defaults=SMALL).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(topic_defaults=SMALL).start().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"))
     assert sim.delete_records("t", 1).error is None

@@ -108,19 +108,6 @@ def test_rot_in_the_middle(corruption: str) -> None:
     assert [record.offset for record in world.read_all(5)] == [5, 6, 7, 8, 9]
 
 
-def test_torn_bytes_are_kept_beside() -> None:
-    """M08: under a name that no loader takes for a segment's."""
-    world = filled(3, LogConfig())
-    world.corruption = "keep"
-    size = world.log.size_bytes
-    change(world, LOG_0, size, b"torn")
-    world.reopen(clean=False)
-    kept = f"{LOG_0}.{size}.torn"
-    assert world.filesystem.read_file(kept) == b"torn"
-    world.reopen(clean=True)
-    assert len(values(world)) == 3
-
-
 def test_rot_before_a_torn_tail() -> None:
     """M08: 'keep' steps over the rotten batch and cuts, and saves, the torn bytes alone."""
     world = filled(10, LogConfig())
@@ -149,17 +136,6 @@ def test_batches_that_go_back_are_kept_beside() -> None:
     assert world.filesystem.read_file(f"{LOG_0}.{size}.torn") == first
 
 
-def test_legacy_message_sets_are_refused() -> None:
-    """A v1 message in a segment: the partition says so and keeps its bytes."""
-    world = filled(2, LogConfig())
-    change(world, LOG_0, 16, b"\x01")
-    before = world.filesystem.read_file(LOG_0)
-    for clean in (True, False):
-        with pytest.raises(CorruptBatch, match="v0 or v1"):
-            world.open(clean=clean)
-    assert world.filesystem.read_file(LOG_0) == before
-
-
 def test_every_index_and_snapshot_may_be_missing() -> None:
     """M08, I10: an unclean load without any of them answers the same."""
     world = filled()
@@ -172,18 +148,6 @@ def test_every_index_and_snapshot_may_be_missing() -> None:
     assert values(world) == before
     assert world.append(batch([b"value-9"], producer=(7, 0, 9))).duplicate
     check_invariants(world.log)
-
-
-def test_padded_time_index_of_a_clean_log() -> None:
-    """M08, KAFKA-10207: zero padding is never taken for a timestamp of 0."""
-    world = filled(3, LogConfig())
-    largest = world.log.local.active_segment.largest_timestamp_ms()
-    world.flush()
-    world.log.close()
-    path = LOG_0.replace(".log", ".timeindex")
-    world.filesystem.open_write(path).truncate(1200)
-    world.open(clean=True, recovery_point=3)
-    assert world.log.local.active_segment.largest_timestamp_ms() == largest
 
 
 def test_kafka_10101_a_log_below_its_start_is_dropped() -> None:

@@ -14,9 +14,7 @@ from structlog.testing import capture_logs
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.values import Acks
 from kafkalog.errors import (
-    AppendOutcomeUnknown,
     CorruptBatch,
-    DiskFull,
     InvalidConfig,
     InvalidPartitions,
     InvalidRequest,
@@ -56,8 +54,7 @@ def fetched(sim: SimManager, topic: str, partition: int = 0) -> int:
 
 def test_life_of_a_directory() -> None:
     """M01 M14: produce, clean stop with marker and checkpoints, start without recovery."""
-    sim = started()
-    sim.operations.topics.create("t", 2)
+    sim = started().with_topic("t", 2)
     command = sim.produce("t", batch_of("a", "b"))
     assert command.error is None
     assert isinstance(command.result, LogAppendInfo)
@@ -78,8 +75,7 @@ def test_life_of_a_directory() -> None:
 
 def test_partitions_go_where_the_fewest_logs_are() -> None:
     """M14: four partitions on two empty directories are two each."""
-    sim = started()
-    sim.operations.topics.create("t", 4)
+    sim = started().with_topic("t", 4)
     assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [2, 2]
 
 
@@ -96,8 +92,7 @@ def test_a_cordoned_directory_gets_no_new_partition(
     cordoned: tuple[str, ...], counts: list[int]
 ) -> None:
     """M14: cordoned.log.dirs; what lies there is served and deleted as before."""
-    before = started()
-    before.operations.topics.create("old", 2)
+    before = started().with_topic("old", 2)
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=cordoned)
     sim = SimManager(before.stop(), config=config).start()
     assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [1, 1]
@@ -111,8 +106,7 @@ def test_a_cordoned_directory_gets_no_new_partition(
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
     """M14: what acks=all was answered for is there after any cut, topic and offsets alike."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"))
     sim.threads.kill_all()
@@ -122,8 +116,7 @@ def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
 
 def test_one_sync_serves_all_that_were_written_before_it() -> None:
     """Group commit: fifty waiting appends need a few syncs, not fifty."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
     sim.threads.run_until_idle()
     done: list[object] = []
@@ -139,51 +132,9 @@ def test_one_sync_serves_all_that_were_written_before_it() -> None:
     assert sim.sink.advanced == {TopicPartition("t", 0)}
 
 
-def test_failed_sync_takes_the_directory_offline_alone() -> None:
-    """M15: the answer is an error, nothing is tried again, the other directory serves."""
-    sim = started()
-    sim.operations.topics.create("t", 2)
-    log = sim.operations.partition_log("t", 0)
-    bad = log.directory.rpartition("/")[0]
-    sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains=bad))
-    command = sim.produce("t", batch_of("a"))
-    assert isinstance(command.error, AppendOutcomeUnknown)
-    with pytest.raises(LogDirOffline):
-        sim.operations.partition_log("t", 0)
-    assert sim.produce("t", batch_of("a"), partition=1).error is None
-    assert sim.operations.readiness().offline_dirs == 1
-    assert not sim.all_dirs_died
-    disk = sim.stop()
-    assert not disk.exists(f"{bad}/{MARKER}")
-
-
-def test_last_directory_dying_ends_the_daemon() -> None:
-    """M15: as Kafka halts when no directory is left."""
-    sim = SimManager(config=BrokerConfig(log_dirs=("/data/a",))).start()
-    sim.operations.topics.create("t", 1)
-    sim.disk.faults.add(Fault(kinds=frozenset({"datasync"}), path_contains="t-0"))
-    sim.produce("t", batch_of("a"))
-    assert sim.all_dirs_died
-
-
-def test_full_disk_is_507_and_heals() -> None:
-    """M15: ENOSPC is no dead directory; appends resume when there is space again."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
-    sim.produce("t", batch_of("a"))
-    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=frozenset({"pwrite", "pwritev", "write"})))
-    assert isinstance(sim.produce("t", batch_of("b"), Acks.LEADER).error, DiskFull)
-    assert isinstance(sim.produce("t", batch_of("b"), Acks.LEADER).error, DiskFull)
-    assert fetched(sim, "t") == 1
-    sim.clock.advance_ms(1_000)
-    assert sim.produce("t", batch_of("b"), Acks.LEADER).error is None
-    assert fetched(sim, "t") == 2
-
-
 def test_delete_records_is_durable_before_the_answer() -> None:
     """M10 M14: the start offset survives a power cut right after the answer."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a", "b", "c"))
     assert isinstance(sim.delete_records("t", 4).error, OffsetAboveHighWatermark)
     assert sim.delete_records("t", 2).result == 2
@@ -198,8 +149,7 @@ def test_delete_records_is_durable_before_the_answer() -> None:
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_a_log_start_that_is_not_durable_is_told(is_repeated: bool) -> None:
     """A deletion whose checkpoint found a full disk does not read as if nothing had happened."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a", "b", "c"))
     full = Fault(error=errno.ENOSPC, path_contains="log-start-offset-checkpoint")
     sim.disk.faults.add(full)
@@ -253,8 +203,7 @@ def test_the_bound_of_partitions_is_a_setting() -> None:
 
 def test_deleted_topic_is_renamed_then_removed() -> None:
     """M13: kafka-delete-logs removes after the delay; the name is free at once."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     sim.operations.topics.delete("t")
     with pytest.raises(UnknownTopic):
@@ -270,8 +219,7 @@ def test_deleted_topic_is_renamed_then_removed() -> None:
 
 def test_the_renames_of_a_deletion_share_a_sync() -> None:
     """Other topics' appends do not wait for a sync of each partition of a deleted topic."""
-    sim = started()
-    sim.operations.topics.create("t", 40)
+    sim = started().with_topic("t", 40)
     before = len(sim.disk.operations)
     sim.operations.topics.delete("t")
     calls = sim.disk.operations[before:]
@@ -345,8 +293,7 @@ def test_what_is_no_partition_is_named_and_left_alone() -> None:
 
 def test_a_directory_that_fails_says_why_once() -> None:
     """M15 M26: log, metrics and probe have the reason; later errors add nothing."""
-    sim = started()
-    sim.operations.topics.create("t", 4)
+    sim = started().with_topic("t", 4)
     lost, kept = sim.manager.logs.units
     sim.disk.faults.add(
         Fault(error=errno.EIO, kinds=frozenset({"write"}), path_contains=DIRS[0], times=10**9)
@@ -408,8 +355,7 @@ def bytes_below(disk: SimFilesystem, path: str) -> dict[str, bytes | None]:
 @pytest.mark.parametrize("damage", ["registry", "duplicate"])
 def test_a_refused_start_changes_nothing(damage: str) -> None:
     """M14: the clean-shutdown marker stays, so the next start need not recover."""
-    sim = started()
-    sim.operations.topics.create("t", 2)
+    sim = started().with_topic("t", 2)
     disk = sim.stop()
     if damage == "registry":
         for path in DIRS:
@@ -426,8 +372,7 @@ def test_a_refused_start_changes_nothing(damage: str) -> None:
 
 def test_corrupt_partition_is_out_of_service_alone() -> None:
     """M14 M15: a message set of magic 1 puts its partition offline with the reason, no other."""
-    sim = started()
-    sim.operations.topics.create("t", 2)
+    sim = started().with_topic("t", 2)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"), partition=1)
     home = sim.operations.partition_log("t", 0).directory

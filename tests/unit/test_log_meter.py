@@ -61,8 +61,7 @@ def test_logs_are_measured() -> None:
     """M26: records, timestamps, reserved and waiting bytes, at the next look. The numbers that cost
     a look at the disk are there without one at the scrape.
     """
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, {"segment.index.bytes": "1000"})
+    sim = SimManager().start().with_topic("t", 1, {"segment.index.bytes": "1000"})
     assert sim.produce("t", batch_of("a", "b", "c")).error is None
     assert sample_of(sim, "t").records is None
     sim.clock.advance_ms(READS_MS)
@@ -90,8 +89,7 @@ def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
     more than the offsets that can be read, in metrics and in the description of the log; what came
     is counted by the next look.
     """
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     assert sim.produce("t", batch_of("a", "b", "c")).error is None
     sim.clock.advance_ms(READS_MS)
     for start, left in ((2, 1), (3, 0)):
@@ -179,8 +177,7 @@ def test_a_read_for_a_number_costs_no_directory() -> None:
     bad sector in a cold segment takes nothing out of service because of a metric.
     """
     disk = SimFilesystem()
-    sim = SimManager(disk).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(disk).start().with_topic("t", 1)
     assert sim.produce("t", batch_of("a")).error is None
     disk.faults.add(Fault(error=errno.EIO, kinds=READ, times=1_000))
     sim.clock.advance_ms(READS_MS)
@@ -213,8 +210,7 @@ def test_a_large_log_holds_up_no_small_one() -> None:
     terabyte to count, the other partitions have their numbers at once.
     """
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
-    sim = SimManager(config=config).start()
-    sim.operations.topics.create("large", 1, {"segment.bytes": "1048576"})
+    sim = SimManager(config=config).start().with_topic("large", 1, {"segment.bytes": "1048576"})
     for _ in range(9):
         assert sim.produce("large", batch_of("v" * 900_000)).error is None
     sim.operations.topics.create("small", 1)
@@ -294,8 +290,7 @@ def test_the_walk_takes_its_share_evenly() -> None:
     rate = 1_000_000
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=rate)
     disk = SimFilesystem()
-    sim = SimManager(disk, config=config).start()
-    sim.operations.topics.create("t", 1, {"segment.bytes": "100000000"})
+    sim = SimManager(disk, config=config).start().with_topic("t", 1, {"segment.bytes": "100000000"})
     for _ in range(300):
         assert sim.produce("t", batch_of("v" * 40_000)).error is None
     log = sim.operations.partition_log("t", 0)
@@ -373,8 +368,7 @@ def test_each_fault_of_a_log_is_told_once() -> None:
     ten seconds, nor none for the second.
     """
     disk = SimFilesystem()
-    sim = SimManager(disk).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(disk).start().with_topic("t", 1)
     with capture_logs() as lines:
         for _ in range(2):
             assert sim.produce("t", batch_of("a")).error is None
@@ -392,8 +386,7 @@ def test_each_fault_of_a_log_is_told_once() -> None:
 def test_without_a_rate_timestamps_are_known_and_records_are_not() -> None:
     """M26: ``metrics.records.max.bytes.per.second=0`` turns the walk off and nothing else."""
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=0)
-    sim = SimManager(config=config).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(config=config).start().with_topic("t", 1)
     assert sim.produce("t", batch_of("a")).error is None
     sim.clock.advance_ms(READS_MS)
     sample = sample_of(sim, "t")

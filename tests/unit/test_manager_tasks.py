@@ -16,13 +16,13 @@ from kafkalog.__main__ import _build
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.operations import Acks
 from kafkalog.env.scheduler import TaskState
-from kafkalog.errors import DiskFull, StorageFault, UnknownPartition, UnknownSegment, UnknownTopic
+from kafkalog.errors import StorageFault, UnknownPartition, UnknownSegment, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings import load_settings
 from tests.sim.sim_crash import CrashMode
-from tests.sim.sim_faults import MUTATING, Fault
+from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
 if TYPE_CHECKING:
@@ -293,8 +293,7 @@ def test_a_period_of_zero_is_one_run() -> None:
 
 
 def with_records(count: int = 3, acks: Acks = Acks.LEADER) -> SimManager:
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for number in range(count):
         assert sim.produce("t", batch_of(str(number)), acks).error is None
     return sim
@@ -349,17 +348,6 @@ def test_an_empty_segment_stays() -> None:
     assert sim.operations.roll("t", 0).is_rolled
     assert not sim.operations.roll("t", 0).is_rolled
     assert sim.operations.describe_log("t", 0).segments == 2
-
-
-def test_a_roll_on_a_full_disk_changes_nothing() -> None:
-    """M07: the refusal is the disk's, appends go on where they were, a later roll works."""
-    sim = with_records()
-    sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=MUTATING | {"open"}, nth=1))
-    with pytest.raises(DiskFull):
-        sim.operations.roll("t", 0)
-    assert sim.operations.describe_log("t", 0).segments == 1
-    check_invariants(sim.operations.partition_log("t", 0))
-    assert sim.operations.roll("t", 0).is_rolled
 
 
 def test_what_is_not_there() -> None:

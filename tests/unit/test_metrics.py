@@ -444,8 +444,7 @@ def test_idle_threads_beat() -> None:
 
 def test_appends_and_fetches_are_timed() -> None:
     """M16: by outcome, each once."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for acks in (Acks.ALL, Acks.LEADER):
         assert sim.produce("t", batch_of("a"), acks).error is None
     log = sim.operations.partition_log("t", 0)
@@ -478,8 +477,7 @@ def series_of(sim: SimManager, topic: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(5))
 def test_appends_behind_a_deletion_leave_no_series(seed: int) -> None:
     """A deleted topic costs no sample, also when producers were at work until the end."""
-    sim = SimManager(seed=seed).start()
-    sim.operations.topics.create("t", 2, {})
+    sim = SimManager(seed=seed).start().with_topic("t", 2, {})
     logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
     sim.threads.start("deletes", lambda: sim.operations.topics.delete("t"))
     answered: list[Command] = []
@@ -500,8 +498,7 @@ def test_appends_behind_a_deletion_leave_no_series(seed: int) -> None:
 
 def test_what_failed_is_counted_before_anybody_is_told() -> None:
     """Who forgets a topic's counters when its last command has ended forgets them all."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1, {})
+    sim = SimManager().start().with_topic("t", 1, {})
     log = sim.operations.partition_log("t", 0)
     seen: list[list[str]] = []
     last = CallCommand(lambda: None)
@@ -515,8 +512,7 @@ def test_what_failed_is_counted_before_anybody_is_told() -> None:
 
 def test_directories_are_measured() -> None:
     """M16: partitions, segments, space and loads of each directory."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 3)
+    sim = SimManager().start().with_topic("t", 3)
     sim.clock.advance_ms(10_000)
     counts = [value(sim, "kafkalog_log_dir_partitions", log_dir=path) for path in DIRS]
     assert sorted(counts) == [1, 2]
@@ -541,8 +537,7 @@ def test_moves_are_counted_where_they_go() -> None:
     """M14 M26: bytes and moves under way while they copy, their ends by state. An operator sees a
     move that crawls, and how many ended badly.
     """
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     for _ in range(20):
         assert sim.produce("t", batch_of("v" * 100)).error is None
     target = next(path for path in DIRS if path != sim.operations.partition_log("t", 0).parent_dir)

@@ -107,8 +107,7 @@ def opens_of(sim: SimManager, appends: int, value: str = VALUE) -> int:
 
 def lent() -> SimManager:
     """One partition whose handles others have taken: its next append has to open its files."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     assert sim.produce("t", batch_of(VALUE)).error is None
     sim.operations.topics.create("others", 8)
     settle(sim)
@@ -144,8 +143,7 @@ def test_short_descriptors_refuse_an_append_whole_and_pass() -> None:
 
 def test_an_append_that_follows_another_opens_nothing() -> None:
     """M28: what was lent comes back from the cache, not from the disk."""
-    sim = started()
-    sim.operations.topics.create("t", 1)
+    sim = started().with_topic("t", 1)
     assert sim.produce("t", batch_of("v")).error is None
     settle(sim)
     assert opens_of(sim, 1, "v") == 0

@@ -249,8 +249,7 @@ def test_a_partition_that_was_made_anew_has_no_past() -> None:
 
 def test_an_idle_full_directory_heals() -> None:
     """M15 M26: the count of full directories falls without a produce."""
-    sim = manager_on().start()
-    sim.operations.topics.create("t", 1)
+    sim = manager_on().start().with_topic("t", 1)
     freed = fill(sim.disk)
     answers = [sim.produce("t", batch_of("v" * 60)) for _ in range(100)]
     assert isinstance(answers[-1].error, StorageFault)
@@ -267,8 +266,7 @@ def test_an_idle_full_directory_heals() -> None:
 
 def test_unreadable_checkpoints_make_no_empty_twins() -> None:
     """M15: a directory whose load found no descriptor holds its partitions: none is made anew."""
-    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-    sim.operations.topics.create("t", 2)
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 2)
     away = sim.operations.partition_log("t", 0).directory
     for partition in range(2):
         sim.produce("t", batch_of("v"), partition=partition)
@@ -349,8 +347,7 @@ def test_a_damaged_id_is_written_again(damage: bytes) -> None:
 
 def test_an_empty_directory_with_another_id_is_put_aside() -> None:
     """M14: there is nothing to lose in it: as in Kafka, with the reason in the line."""
-    sim = manager_on().start()
-    sim.operations.topics.create("t", 1)
+    sim = manager_on().start().with_topic("t", 1)
     disk = sim.stop()
     with_another_id(disk)
     again = manager_on(disk)

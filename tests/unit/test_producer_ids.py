@@ -105,7 +105,6 @@ def test_ids_rise_and_a_block_is_written_once() -> None:
     files = {sim.disk.read_file(f"{path}/{REGISTRY_FILE}") for path in DIRS}
     assert len(files) == 1
     assert decode_registry(files.pop()).next_producer_id == FIRST_PRODUCER_ID + 3 * BLOCK_IDS
-    sim.stop()
 
 
 @pytest.mark.parametrize("is_orderly", [True, False])
@@ -115,7 +114,6 @@ def test_a_restart_skips_what_is_left_of_a_block(is_orderly: bool) -> None:
     assert give(sim) == FIRST_PRODUCER_ID
     sim = started(sim.stop() if is_orderly else sim.kill())
     assert give(sim) == FIRST_PRODUCER_ID + BLOCK_IDS
-    sim.stop()
 
 
 def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
@@ -134,7 +132,6 @@ def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
         append(sim, start + number, 0)
     rest = [give(sim) for _ in range(BLOCK_IDS - 4)]
     assert rest[-2:] == [start - 1, start + BLOCK_IDS]
-    sim.stop()
 
 
 def test_a_block_that_could_not_be_written_is_not_given() -> None:
@@ -149,7 +146,6 @@ def test_a_block_that_could_not_be_written_is_not_given() -> None:
     first = give(sim)
     sim = started(sim.kill())
     assert give(sim) > first
-    sim.stop()
 
 
 def test_a_bump_fences_the_older_epoch_everywhere() -> None:
@@ -170,7 +166,6 @@ def test_a_bump_fences_the_older_epoch_everywhere() -> None:
     assert append(sim, producer_id, 1).first_offset == 1
     assert append(sim, producer_id, 1).duplicate
     assert bump(sim, producer_id) == (producer_id, 2)
-    sim.stop()
 
 
 def test_a_bump_goes_behind_what_logs_have_seen() -> None:
@@ -182,7 +177,6 @@ def test_a_bump_goes_behind_what_logs_have_seen() -> None:
         assert bump(sim, producer_id) == (producer_id, 10)
         with pytest.raises(InvalidProducerEpoch):
             append(sim, producer_id, 9, sequence=1, partition=1)
-    sim.stop()
 
 
 def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -> None:
@@ -201,7 +195,6 @@ def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -
     sim.threads.run_until(lambda: len(done) == 2)
     assert [log.log_end_offset for log in logs] == ends
     assert sum(command.error is None for command in done) == sum(ends)
-    sim.stop()
 
 
 def test_used_up_epochs_end_in_another_id() -> None:
@@ -219,7 +212,6 @@ def test_used_up_epochs_end_in_another_id() -> None:
         sim = again(sim)
     append(sim, new, 0)
     assert bump(sim, old)[0] > new
-    sim.stop()
 
 
 def test_forgotten_epochs_are_not_given_again() -> None:
@@ -236,7 +228,6 @@ def test_forgotten_epochs_are_not_given_again() -> None:
     sim = again(sim)
     assert bump(sim, idle) == (idle, 4)
     assert bump(sim, give(sim))[1] == 4
-    sim.stop()
 
 
 def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
@@ -249,7 +240,6 @@ def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
     bump(sim, give(sim))
     with pytest.raises(InvalidProducerEpoch):
         append(sim, producer_id, 0, partition=1)
-    sim.stop()
 
 
 def test_ids_that_nobody_has() -> None:
@@ -279,7 +269,6 @@ def test_too_many_bumps_are_refused() -> None:
         bump(sim, second)
     append(sim, second, 0)
     assert bump(sim, first) == (first, 2)
-    sim.stop()
 
 
 def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
@@ -291,7 +280,6 @@ def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
     assert bump(sim, producer_id) == (producer_id, 1)
     with pytest.raises(InvalidProducerEpoch):
         append(sim, producer_id, 0, partition=1)
-    sim.stop()
 
 
 def test_what_a_log_remembers() -> None:
@@ -312,7 +300,6 @@ def test_what_a_log_remembers() -> None:
         sim.operations.producers.describe("missing", 0)
     with pytest.raises(KafkalogError):
         sim.operations.producers.describe("t", 9)
-    sim.stop()
 
 
 def adopted() -> SimManager:
@@ -341,7 +328,6 @@ def test_each_ends_by_itself() -> None:
     check_invariants(sim.manager.logs.log_of("t", 0))
     assert is_settled(sim)
     assert committed(sim) == ["c", "d"]
-    sim.stop()
 
 
 def test_what_is_not_open_is_not_aborted() -> None:
@@ -359,7 +345,6 @@ def test_what_is_not_open_is_not_aborted() -> None:
     with pytest.raises(UnknownTopic):
         sim.operations.producers.abort_transaction("u", 0, 0)
     assert markers(sim) == ["COMMIT", "ABORT"]
-    sim.stop()
 
 
 def test_one_of_two_operators_aborts_it() -> None:
@@ -392,7 +377,6 @@ def test_a_sink_decides_on_its_own() -> None:
     assert sim.operations.producers.abort_transaction("t", 0, 1).start_offset == 1
     sinks_of(sim).commit(QUERY, 1, [producer.winner()])
     assert committed(sim) == ["a"]
-    sim.stop()
 
 
 def test_a_full_disk_does_not_keep_it_open() -> None:
@@ -408,4 +392,3 @@ def test_a_full_disk_does_not_keep_it_open() -> None:
     sim.operations.producers.abort_transaction("t", 0, 0)
     sim.operations.producers.abort_transaction("t", 0, 5)
     assert committed(sim) == ["c", "d"]
-    sim.stop()

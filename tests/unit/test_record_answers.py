@@ -240,8 +240,7 @@ PIECE = TailPiece(b"x", 1, 3)
 
 def test_a_piece_is_that_of_the_log_as_it_is() -> None:
     """M09 M14: not behind a deletion of records, nor of another log of that name."""
-    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 1)
     sim.produce("t", raw_batch("a", "b", "c"))
     log = sim.operations.partition_log("t", 0)
     pieces = TailCache()
@@ -261,8 +260,7 @@ def test_a_piece_is_that_of_the_log_as_it_is() -> None:
 
 def test_few_are_kept() -> None:
     """The oldest goes first; one that is kept again is the newest."""
-    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
     pieces = TailCache()
     for number in range(33):
@@ -277,8 +275,7 @@ def test_few_are_kept() -> None:
 
 def test_their_bytes_are_bounded() -> None:
     """4 MiB together; one that is larger is kept alone, because it saves the most."""
-    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
     pieces = TailCache()
 

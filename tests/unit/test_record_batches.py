@@ -13,7 +13,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.cleaner.record_batches import GROUP_BYTES, BatchInflater, InflatedGroup, RecordBatches
+from kafkalog.cleaner.record_batches import GROUP_BYTES, BatchInflater, RecordBatches
 from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch
@@ -43,8 +43,6 @@ from kafkalog.format.records.record_batch import (
     compute_crc,
     encode_header,
     is_crc_valid,
-    patch_prefix,
-    with_log_append_time,
 )
 from kafkalog.kernels.crc32c import LANE_BYTES, crc32c_of
 from kafkalog.kernels.processor import LEVEL, ProcessorLevel
@@ -142,6 +140,7 @@ def test_patch_prefix_changes_offset_and_epoch_alone() -> None:
     header = rb.read_header(patched)
     assert (header.base_offset, header.leader_epoch) == (1 << 40, 9)
     assert rb.is_crc_valid(patched)
+    assert [each.offset - (1 << 40) for each in iterate_records(patched)] == [0, 1, 2]
 
 
 def test_rewritten_timestamps_get_a_new_crc() -> None:
@@ -151,6 +150,7 @@ def test_rewritten_timestamps_get_a_new_crc() -> None:
     assert rb.timestamp_type_of(header.attributes) is rb.TimestampType.LOG_APPEND_TIME
     assert (header.max_timestamp, header.base_timestamp) == (T0 + 99, T0 + 12)
     assert rb.is_crc_valid(stamped)
+    assert read_records(stamped).timestamps.tolist() == [T0 + 99] * 3
     assert rb.with_max_timestamp(stamped, T0 + 17) == BATCHES["zstd"]
 
 
@@ -230,31 +230,8 @@ def test_varint_limits() -> None:
             decode_varint(data)
 
 
-NONE = bytes.fromhex(
-    "0000000000000000000000570000000002e40d16be0000000000020000018bcfe568000000018bcfe56805ffffffff"
-    "ffffffffffffffffffff0000000326000000046b310476310404683102780468320110000a02046b32010010000604"
-    "0104763300"
-)
-COMPRESSED = {
-    Codec.GZIP: "00000000000000030000006b00000000026452a36f0001000000020000018bcfe56803"
-    "0000018bcfe56808"
-    "ffffffffffffffffffffffffffff000000031f8b08000000000000ff5363606060c9366429336461c93064aa60c9"
-    "30621460e06262c93662641060606361642933660000e6e6609e26000000",
-    Codec.LZ4: "00000000000000090000006600000000024af7b37e0003000000020000018bcfe56809"
-    "0000018bcfe5680e"
-    "ffffffffffffffffffffffffffff0000000304224d186040822600008026000000046b310476310404683102780468"
-    "320110000a02046b32010010000604010476330000000000",
-    Codec.ZSTD: "000000000000000c00000063000000000240dfaf580004000000020000018bcfe5680c"
-    "0000018bcfe56811"
-    "ffffffffffffffffffffffffffff0000000328b52ffd005830010026000000046b31047631040468310278046832"
-    "0110000a02046b320100100006040104763300010000",
-}
-HORIZON = bytes.fromhex(
-    "00000000000000110000003d00000000024875bf610040000000000000018bd50bc4000000018bcfe5692cffffffff"
-    "ffffffffffffffffffff000000011600a7ebb25200046b390100"
-)
-BASE = 1700000000000
-STAMPS = [BASE, BASE + 5, BASE + 3]
+NONE = BATCHES["none"]
+STAMPS = [T0, T0 + 5, T0 + 3]
 
 
 def golden_columns() -> RecordColumns:
@@ -277,17 +254,15 @@ def test_golden_batch_is_built_byte_for_byte() -> None:
     assert build_batch(golden_columns(), leader_epoch=0) == NONE
 
 
-@pytest.mark.parametrize("codec", list(COMPRESSED))
+@pytest.mark.parametrize("codec", list(Codec))
 def test_golden_compressed_batches_read_back(codec: Codec) -> None:
-    offset = {Codec.GZIP: 3, Codec.LZ4: 9, Codec.ZSTD: 12}[codec]
-    batch = bytes.fromhex(COMPRESSED[codec])
-    assert is_crc_valid(batch)
-    records = list(iterate_records(batch))
+    """Records at offsets 0 to 2, 3 to 5 ..., by codec."""
+    first, second, third = iterate_records(BATCHES[codec.name.lower()])
+    offset = 3 * codec
     headers = ((b"h1", b"x"), (b"h2", None))
-    stamp = BASE + offset
-    assert records[0] == Record(offset, stamp, b"k1", b"v1", headers)
-    assert [(r.key, r.value) for r in records[1:]] == [(b"k2", None), (None, b"v3")]
-    assert [r.offset for r in records] == [offset, offset + 1, offset + 2]
+    assert first == Record(offset, T0 + offset, b"k1", b"v1", headers)
+    assert (second.key, second.value, third.key, third.value) == (b"k2", None, None, b"v3")
+    assert (second.offset, third.offset) == (offset + 1, offset + 2)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -302,21 +277,16 @@ def test_every_codec_reads_back_what_was_built(codec: Codec) -> None:
 
 def test_delete_horizon_is_the_base_of_timestamps() -> None:
     """The record keeps its own timestamp behind a horizon."""
-    (record,) = iterate_records(HORIZON)
-    assert record == Record(17, BASE + 300, b"k9", None)
-
-
-def test_log_append_time_replaces_every_timestamp() -> None:
-    stamped = with_log_append_time(NONE, 99)
-    assert read_records(stamped).timestamps.tolist() == [99, 99, 99]
+    (record,) = iterate_records(BATCHES["dhoriz"])
+    assert record == Record(17, T0 + 300, b"k9", None)
 
 
 def test_selection_numbers_records_anew() -> None:
     batch = build_batch(golden_columns(), np.array([2, 0], np.int64))
     records = list(iterate_records(batch))
     assert [(r.offset, r.key, r.timestamp) for r in records] == [
-        (0, None, BASE + 3),
-        (1, b"k1", BASE),
+        (0, None, T0 + 3),
+        (1, b"k1", T0),
     ]
 
 
@@ -350,13 +320,8 @@ def test_facts_of_a_good_batch() -> None:
     assert facts[RecordFact.FIRST_NULL_KEY_INDEX] == 2
     assert facts[RecordFact.FIRST_MISNUMBERED_INDEX] == -1
     assert facts[RecordFact.LAST_OFFSET_DELTA] == 2
-
-
-def test_misnumbered_records_are_found() -> None:
-    records = bytes.fromhex("0c0000000101000c000004010100")
-    status, facts = facts_of(records, 2)
-    assert status == 0
-    assert facts[RecordFact.FIRST_MISNUMBERED_INDEX] == 1
+    status, facts = facts_of(bytes.fromhex("0c0000000101000c000004010100"), 2)
+    assert (status, facts[RecordFact.FIRST_MISNUMBERED_INDEX]) == (0, 1)
 
 
 FAULTS = [
@@ -397,12 +362,6 @@ def test_hostile_count_takes_no_memory() -> None:
     with pytest.raises(MalformedRecord) as caught:
         read_records(batch)
     assert caught.value.fault is RecordFault.BAD_COUNT
-
-
-def test_prefix_moves_offsets_without_touching_the_rest() -> None:
-    moved = patch_prefix(NONE, 1000, 7) + NONE[16:]
-    assert is_crc_valid(moved)
-    assert [r.offset for r in iterate_records(moved)] == [1000, 1001, 1002]
 
 
 def test_partitions_are_those_of_javas_producer() -> None:
@@ -608,6 +567,7 @@ def test_index_entries_are_those_of_appending_one_by_one(
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 KIB = 1 << 10
+PLACE = [BatchColumn.POSITION, BatchColumn.SIZE]
 VALUE_BYTES = [100, 30 * KIB, 300 * KIB, 90 * KIB, 3 << 20, 200, 700 * KIB, 500 * KIB, 60 * KIB]
 
 
@@ -634,12 +594,6 @@ def of(*parts: bytes, max_decompressed_bytes: int = 1 << 26) -> RecordBatches:
     )
 
 
-def records_in(group: InflatedGroup, row: int) -> bytes:
-    """The inflated records of a row."""
-    position, size = group.plain_table[row, [BatchColumn.POSITION, BatchColumn.SIZE]].tolist()
-    return group.data[position + HEADER_BYTES : position + size].tobytes()
-
-
 @pytest.mark.parametrize("codec", CODECS)
 def test_groups_hold_every_batch_once_and_no_more_than_allowed(codec: Codec) -> None:
     """All rows in order, the wanted ones inflated, a group bounded."""
@@ -654,7 +608,9 @@ def test_groups_hold_every_batch_once_and_no_more_than_allowed(codec: Codec) -> 
             for each in group.rows.tolist():
                 assert group.first_row <= each < group.end_row
                 content = parts[each][HEADER_BYTES:]
-                assert records_in(group, each) == decompress(codec, content, max_bytes=1 << 26)
+                position, size = group.plain_table[each, PLACE].tolist()
+                inflated = group.data[position + HEADER_BYTES : position + size].tobytes()
+                assert inflated == decompress(codec, content, max_bytes=1 << 26)
             sizes = group.plain_table[group.rows, BatchColumn.SIZE]
             assert sizes[:-1].sum() < GROUP_BYTES + HEADER_BYTES * len(sizes)
             seen += group.rows.tolist()

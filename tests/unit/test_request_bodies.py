@@ -284,8 +284,7 @@ def ask_all(
     """At one edge, one after the other."""
 
     async def run() -> list[Asked]:
-        sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-        sim.operations.topics.create("t", 2)
+        sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 2)
         api = api_over(sim, SETTINGS, Closed())
         api.phase = Phase.SERVING
         listeners = await open_listeners(api, AccessFiles(SETTINGS.server), RequestIds("test"))

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from kafkalog.broker import tasks
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.retention.report import RetentionOutcome
-from kafkalog.broker.retention.retention import RETENTION_TASK, DeletedSegment, FinishCommand
+from kafkalog.broker.retention.retention import RETENTION_TASK, FinishCommand
 from kafkalog.broker.values import Acks
 from kafkalog.env.scheduler import TaskState
 from kafkalog.errors import (
@@ -31,9 +31,8 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.forecast import Schedule, explain
 from kafkalog.log.retention.plan import Hold, Keeper, Rule
-from kafkalog.log.segment import segment_reader
 from kafkalog.log.validator import validate
-from kafkalog.log.values import AppendOrigin, Isolation
+from kafkalog.log.values import AppendOrigin
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager
 
@@ -130,8 +129,7 @@ def test_how_long_a_record_stays() -> None:
 
 def test_the_task_runs_by_its_name_and_period() -> None:
     """M09 M13: kafka-log-retention, first after the initial delay, then every interval."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "60000"})
+    sim = started().with_topic("t", 1, {"retention.ms": "60000"})
     fill(sim, 4)
     assert len(bases(sim)) == 5
     sim.clock.advance_ms(5 * MINUTE)
@@ -167,8 +165,7 @@ def test_deletions_that_wait_are_told_by_name() -> None:
 
 def test_all_go_after_a_roll() -> None:
     """M09: log-lifecycle 16: retention.bytes 0 takes the active segment; a second pass nothing."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.bytes": "0"})
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.bytes": "0"})
     put(sim)
     assert sim.manager.retention.run_once() == 1
     log = sim.operations.partition_log("t", 0)
@@ -191,8 +188,7 @@ def test_compacted_logs_are_left_to_the_cleaner() -> None:
 
 def test_kafka_5634_nothing_above_the_high_watermark() -> None:
     """M09: what waits for its sync is no reader's yet and does not go (KAFKA-5634)."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     records = one_record(sim, log)
@@ -205,16 +201,14 @@ def test_kafka_5634_nothing_above_the_high_watermark() -> None:
 
 def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
     """M09: reliability 2.2: guarded for one check, then the clock is believed."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "600000"})
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "600000"})
     fill(sim, 2)
     assert sim.manager.retention.run_once() == 0
     sim.clock.step_wall_ms(3_650 * 86_400_000)
     assert sim.manager.retention.run_once() == 0
     assert sim.metrics.retention_clock_jumps._value.get() == 1
     assert sim.manager.retention.run_once() == 2
-    unguarded = started(check_ms=10**12, guard=False)
-    unguarded.operations.topics.create("t", 1, {"retention.ms": "600000"})
+    unguarded = started(check_ms=10**12, guard=False).with_topic("t", 1, {"retention.ms": "600000"})
     fill(unguarded, 2)
     unguarded.manager.retention.run_once()
     unguarded.clock.step_wall_ms(3_650 * 86_400_000)
@@ -223,8 +217,7 @@ def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
 
 def test_mass_deletion_lets_appends_through() -> None:
     """M09 M13: some segments a turn: an append queued behind does not wait for all of them."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "1"})
     fill(sim, 40)
     log = sim.operations.partition_log("t", 0)
     writer = sim.manager.logs.unit_of(log).writer
@@ -280,8 +273,7 @@ def test_a_check_ends_with_the_daemon() -> None:
 
 def test_a_topic_deleted_during_the_check_is_no_failure() -> None:
     """M09 M13: its writer refuses the pass, which has nothing to do any more."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     writer = sim.manager.logs.unit_of(log).writer
@@ -290,24 +282,9 @@ def test_a_topic_deleted_during_the_check_is_no_failure() -> None:
     assert bases(sim) == [0, 1, 2]
 
 
-def test_a_reader_of_a_segment_that_goes_gets_whole_batches() -> None:
-    """M09: what was read before the deletion is whole; the next read says where the log starts."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
-    fill(sim, 2)
-    log = sim.operations.partition_log("t", 0)
-    segment = log.segments.first
-    assert sim.manager.retention.run_once() == 2
-    found = segment_reader.read(segment, 0, 1 << 20)
-    assert found is not None
-    assert len(found.data) == segment.size_bytes
-    assert log.read(2, 1 << 20, Isolation.HIGH_WATERMARK).next_offset == 2
-
-
 def test_a_clock_that_is_slewed_does_not_jump() -> None:
     """M09: half a second between two checks is no jump, however short the retention."""
-    sim = started(check_ms=10**12)
-    sim.operations.topics.create("t", 1, {"retention.ms": "0"})
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "0"})
     fill(sim, 1)
     sim.manager.retention.run_once()
     fill(sim, 1)
@@ -322,8 +299,7 @@ def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
     and nothing goes that is younger than the retention.
     """
     monkeypatch.setattr(tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
+    sim = started().with_topic("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
     log = sim.operations.partition_log("t", 0)
     oldest_allowed_ms = 86_400_000 + 3_600_000 + 5 * MINUTE + 10 * MINUTE
     started_ms = sim.clock.wall_ms()
@@ -410,8 +386,7 @@ def test_a_segment_goes_when_it_was_said_to_go() -> None:
 def test_checks_that_last_come_later_than_expected_and_not_too_late() -> None:
     """M28: the period begins at a check's end: ``latest`` allows for that, but for one check."""
     lasts_ms = 40_000
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "7200000"})
+    sim = started().with_topic("t", 1, {"retention.ms": "7200000"})
     fill(sim, 12, age_ms=7 * MINUTE)
     said = {each.facts.base_offset: each.due for each in described(sim).fates}
     went: dict[int, int] = {}
@@ -449,8 +424,7 @@ def test_checks_that_last_come_later_than_expected_and_not_too_late() -> None:
 )
 def test_the_dry_run_is_what_the_run_deletes(configs: dict[str, str]) -> None:
     """M28 M08 M09: segments, bytes, rules and the log start, also with a delete-records before."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, configs)
+    sim = started(check_ms=NEVER).with_topic("t", 1, configs)
     fill(sim, 5)
     put(sim)
     assert sim.delete_records("t", 2).error is None
@@ -475,8 +449,7 @@ def outcomes(sim: SimManager, *, dry_run: bool) -> dict[str, RetentionOutcome | 
 
 def test_a_run_over_all_is_the_task_s_pass() -> None:
     """M28 M13: the dry run over all is what the run deletes; compacted logs are left alone."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 2, {"retention.ms": "1"})
+    sim = started(check_ms=NEVER).with_topic("t", 2, {"retention.ms": "1"})
     sim.operations.topics.create("c", 1, {"cleanup.policy": "compact,delete", "retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("c", 0)
@@ -502,8 +475,7 @@ def test_a_directory_that_fails_is_its_partitions_entry() -> None:
 
 def test_the_simulation_comes_true() -> None:
     """M28: what simulate says for a day is what goes, when, and in which order."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "7200000"})
+    sim = started().with_topic("t", 1, {"retention.ms": "7200000"})
     fill(sim, 12, age_ms=7 * MINUTE)
     simulation = sim.operations.simulate_retention("t", 0, {}, start_ms=None, horizon_ms=DAY)
     said = [(each.due.expected_ms, each.facts.base_offset) for each in simulation.departures]
@@ -522,8 +494,7 @@ def test_the_simulation_comes_true() -> None:
 
 def test_what_if() -> None:
     """M28: other configs, another start, a short horizon, compaction; nothing is changed."""
-    sim = started()
-    sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
+    sim = started().with_topic("t", 1, {"retention.ms": "-1"})
     fill(sim, 4)
     now_ms = sim.clock.wall_ms()
 
@@ -551,8 +522,7 @@ def test_what_if() -> None:
 
 def test_nobody_looks_at_a_compacted_log_while_the_cleaner_is_off() -> None:
     """M28 M16: it has no schedule and no moment, but the rule that a pass would go by."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1"})
+    sim = started(check_ms=NEVER).with_topic("t", 1, {"retention.ms": "1"})
     fill(sim, 2)
     log = sim.operations.partition_log("t", 0)
     log.update_config(LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1))
@@ -594,18 +564,6 @@ def test_internal_topics_are_shown_and_not_run() -> None:
     sim = started(check_ms=NEVER)
     with pytest.raises(InvalidTopicName):
         sim.operations.retain("__consumer_offsets", 0, dry_run=False)
-
-
-def test_what_went_is_told_with_its_rule() -> None:
-    """M28: retain returns the segments; a hold keeps the rest."""
-    sim = started(check_ms=NEVER)
-    sim.operations.topics.create("t", 1, {"retention.ms": "1", "archive.hold": "true"})
-    fill(sim, 3)
-    sizes = [segment.size_bytes for segment in sim.operations.partition_log("t", 0).segments]
-    sim.operations.raise_archived_offsets("t", {0: 1})
-    outcome = sim.operations.retain("t", 0, dry_run=False)
-    assert outcome.deleted == (DeletedSegment(0, Rule.TIME, sizes[0]),)
-    assert outcome.log_start_offset == 1
 
 
 @pytest.mark.parametrize("damage", [b"torn", bytes(24), b""], ids=["torn", "zeros", "none"])

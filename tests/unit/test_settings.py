@@ -483,6 +483,10 @@ def test_ports_that_do_not_meet(text: str) -> None:
         ("min.compaction.lag.ms", "5", True),
         ("http.produce.acks", "1", True),
         ("message.format.version", "3.0", False),
+        ("quota.bytes", "-1", True),
+        ("quota.bytes", "-2", False),
+        ("quota.bytes", "1e9", False),
+        ("quota.bytes", "", False),
     ],
 )
 def test_topic_config_validation_is_kafkas(key: str, value: str, accepted: bool) -> None:

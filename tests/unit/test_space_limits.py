@@ -18,7 +18,6 @@ from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.console.views.daemon import log_dirs_view
 from kafkalog.errors import (
     DiskFull,
-    InvalidTopicConfig,
     LargerThanQuota,
     LogStartNotDurable,
     QuotaExceeded,
@@ -47,8 +46,7 @@ def manager_with(
     above_reserve_bytes: int, *, reserve_bytes: int = RESERVE, log_dirs: tuple[str, ...] = ONE
 ) -> SimManager:
     config = BrokerConfig(log_dirs=log_dirs, log_dir_min_free_bytes=reserve_bytes)
-    sim = SimManager(config=config, topic_defaults=SMALL).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(config=config, topic_defaults=SMALL).start().with_topic("t", 1)
     set_free(sim, reserve_bytes + above_reserve_bytes)
     sim.manager.logs.units[0].log_dir.measure_space()
     return sim
@@ -158,17 +156,6 @@ def test_others_who_fill_the_disk_are_noticed() -> None:
     sim.clock.advance_ms(10_000)
     assert sim.operations.readiness().full_dirs == 1
     assert isinstance(append(sim).error, DiskFull)
-
-
-def test_an_append_that_does_not_fit_is_refused_alone() -> None:
-    """M15: it would eat the reserve; a smaller one is taken, and nothing is told as full."""
-    sim = manager_with(70_000)
-    with capture_logs() as lines:
-        command = append(sim, "v" * 90_000)
-        assert isinstance(command.error, DiskFull)
-        assert "90" in command.error.message
-        assert append(sim).error is None
-    assert [line for line in lines if line["event"] == "log_dir_full"] == []
 
 
 def test_without_a_reserve_only_the_disk_refuses() -> None:
@@ -320,11 +307,14 @@ def test_an_append_asks_the_file_system_seldom() -> None:
 
 
 def test_a_refusal_for_want_of_room_is_told() -> None:
-    """No refusal without a trace: one line, the directory among the faults, with the reason."""
+    """M15: it would eat the reserve: one line, the directory among the faults, with the reason;
+    a smaller one is taken.
+    """
     sim = manager_with(70_000)
     with capture_logs() as lines:
         refused = [append(sim, "v" * 90_000) for _ in range(20)]
     assert all(isinstance(command.error, DiskFull) for command in refused)
+    assert "90" in str(refused[0].error)
     assert [line["event"] for line in lines] == ["append_larger_than_space"]
     ready = sim.operations.readiness()
     assert (ready.full_dirs, [fault.state for fault in ready.faults]) == (1, ["full"])
@@ -394,24 +384,13 @@ def fill_quota(sim: SimManager, partitions: int = 1) -> int:
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_the_quota_is_the_topics(partitions: int) -> None:
     """M16: over all partitions and both directories; other topics, smaller appends go on."""
-    sim = started(partitions)
-    sim.operations.topics.create("other", 1)
+    sim = started(partitions).with_topic("other", 1)
     assert fill_quota(sim, partitions) == 10
     assert append_values(sim, topic="other").error is None
     assert append_values(sim, "v").error is None
     error = append_values(sim).error
     assert error is not None
     assert error.details == {"topic": "t", "quota_bytes": QUOTA, "used_bytes": held(sim)}
-
-
-def test_a_refused_append_leaves_nothing() -> None:
-    """M15 M16: no offset is used up, whoever sent it."""
-    sim = started()
-    assert fill_quota(sim) == 10
-    end = sim.operations.partition_log("t", 0).log_end_offset
-    size = held(sim)
-    append_values(sim)
-    assert (sim.operations.partition_log("t", 0).log_end_offset, held(sim)) == (end, size)
 
 
 def told_of_quotas(lines: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -522,23 +501,3 @@ def test_appends_far_from_the_quota_do_not_sum(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(200):
         assert append_values(sim).error is None
     assert sums == ["t"]
-
-
-def test_it_is_described_and_checked_like_any_config() -> None:
-    """M13: default without a source of its own, the topic's with it; words and -2 are refused."""
-    sim = started()
-    sim.operations.topics.create("plain", 1)
-    found = {
-        topic: next(
-            entry
-            for entry in sim.operations.topics.describe(topic).configs
-            if entry.name == "quota.bytes"
-        )
-        for topic in ("t", "plain")
-    }
-    assert (found["plain"].value, found["plain"].source) == ("-1", "DEFAULT_CONFIG")
-    assert (found["t"].value, found["t"].source) == (str(QUOTA), "DYNAMIC_TOPIC_CONFIG")
-    for text in ("-2", "1e9", "much", ""):
-        with pytest.raises(InvalidTopicConfig, match=r"quota\.bytes"):
-            alter(sim, quota_bytes=text)
-    assert sim.operations.topics.describe("t").overrides == {"quota.bytes": str(QUOTA)}

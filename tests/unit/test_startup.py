@@ -142,8 +142,7 @@ def test_adoption() -> None:
 
 def test_adopted_records_outlive_the_default_retention() -> None:
     """M09 M14: what a topic was told to keep did not come along, so nothing of it is deleted."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager().start().with_topic("t", 1)
     sim.produce("t", batch_of("old"))
     disk = sim.stop()
     for path in DIRS:
@@ -158,8 +157,7 @@ def test_adopted_records_outlive_the_default_retention() -> None:
 
 def test_a_topic_that_died_while_its_directory_was_away() -> None:
     """M14 M15: the directory that comes back finishes the delete, the id is dead for good."""
-    sim = SimManager().start()
-    sim.operations.topics.create("t", 2)
+    sim = SimManager().start().with_topic("t", 2)
     away = sim.operations.partition_log("t", 1).directory.rpartition("/")[0]
     sim.manager.logs.unit_at(away).log_dir.take_offline("pulled")
     sim.threads.run_until_idle()
@@ -344,8 +342,7 @@ def test_what_was_recovered_is_not_recovered_again() -> None:
 
 def test_a_long_recovery_ends_in_its_segment() -> None:
     """M01 M16: a probe's patience is shorter than the recovery of one large log."""
-    sim = SimManager(topic_defaults=TOPIC_DEFAULTS).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(topic_defaults=TOPIC_DEFAULTS).start().with_topic("t", 1)
     while len(sim.operations.partition_log("t", 0).segments) < 20:
         assert sim.produce("t", batch_of("v" * 60)).error is None
     end = sim.operations.partition_log("t", 0).log_end_offset
@@ -365,14 +362,10 @@ def test_a_long_recovery_ends_in_its_segment() -> None:
     assert life.manager.progress.loading.partitions_loaded == 0
     assert not [line for line in lines if line["log_level"] == "error"], "nothing is at fault"
     disk = life.stop()
-    assert not any(disk.exists(f"{path}/{CLEAN_SHUTDOWN_MARKER}") for path in holders(disk, "t-0"))
+    home = partition_path(disk).rpartition("/")[0]
+    assert not disk.exists(f"{home}/{CLEAN_SHUTDOWN_MARKER}")
     again = SimManager(disk, topic_defaults=TOPIC_DEFAULTS).start()
     assert again.operations.partition_log("t", 0).log_end_offset == end
-
-
-def holders(disk: SimFilesystem, name: str) -> list[str]:
-    """Log directories with an entry of that name."""
-    return [path for path in DIRS if name in disk.list_dir(path)]
 
 
 LARGE = LogConfig(segment_index_bytes=240)
@@ -381,8 +374,7 @@ BATCHES = 24
 
 def large_log() -> SimFilesystem:
     """Two segments of twelve chunks each, of which the checkpoint knows nothing; SIGKILL."""
-    sim = SimManager(topic_defaults=LARGE).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(topic_defaults=LARGE).start().with_topic("t", 1)
     for number in range(BATCHES):
         if number == BATCHES // 2:
             sim.operations.partition_log("t", 0).roll()
@@ -392,11 +384,6 @@ def large_log() -> SimFilesystem:
 
 def partition_path(disk: SimFilesystem) -> str:
     return next(f"{path}/t-0" for path in DIRS if disk.exists(f"{path}/t-0"))
-
-
-def scanned_for_records() -> SimFilesystem:
-    """Everything lies above the recovery point."""
-    return large_log()
 
 
 def scanned_for_producers() -> SimFilesystem:
@@ -423,7 +410,7 @@ def scanned_for_epochs() -> SimFilesystem:
 
 @pytest.mark.parametrize(
     "make",
-    [scanned_for_records, scanned_for_producers, scanned_for_epochs],
+    [large_log, scanned_for_producers, scanned_for_epochs],
     ids=lambda make: make.__name__,
 )
 def test_a_stop_does_not_wait_for_a_large_partition(make: Callable[[], SimFilesystem]) -> None:
@@ -506,8 +493,7 @@ def test_a_load_that_fails_leaves_nothing_behind() -> None:
 
 def test_the_gauge_of_a_directory() -> None:
     """M16: 0 once the daemon serves."""
-    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start()
-    sim.operations.topics.create("t", 1)
+    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     home = sim.operations.partition_log("t", 0).directory.rpartition("/")[0]
     again = SimManager(sim.kill()).start()
@@ -518,8 +504,7 @@ def test_a_long_recovery_is_told() -> None:
     """M16: Kafka's sentences; between the first and the last one line in ten seconds."""
     config = BrokerConfig(log_dirs=("/data/a",), num_recovery_threads_per_data_dir=1)
     defaults = LogConfig(segment_index_bytes=96, internal_segment_bytes=200)
-    sim = SimManager(config=config, topic_defaults=defaults).start()
-    sim.operations.topics.create("t", 10)
+    sim = SimManager(config=config, topic_defaults=defaults).start().with_topic("t", 10)
     for partition in range(10):
         for _ in range(5):
             sim.produce("t", batch_of("a"), Acks.LEADER, partition=partition)

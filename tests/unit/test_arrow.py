@@ -75,21 +75,6 @@ def test_value_is_all_that_is_needed() -> None:
     assert piece.partitions is None
 
 
-def test_every_column() -> None:
-    """As the answers have them, less what a record gets by its append; in any order."""
-    found = records_of(
-        timestamp=pa.array([5, None, -1], STAMP),
-        headers=pa.array([[("a", b"x"), ("a", None)], None, []], pa.list_(PAIR)),
-        value=pa.array([b"v", b"", None]),
-        key=pa.array(["k", None, ""]),
-    )
-    assert found == [
-        Record(0, 5, b"k", b"v", ((b"a", b"x"), (b"a", None))),
-        Record(1, NOW, None, b""),
-        Record(2, -1, b"", None),
-    ]
-
-
 def test_columns_of_no_type_are_columns_of_nulls() -> None:
     """What libraries make of a column in which nothing stands."""
     nothing = pa.nulls(2)
@@ -345,36 +330,6 @@ def test_the_schema_is_that_of_sparks_source() -> None:
         ("headers", "list<item: struct<key: string, value: binary>>"),
     ]
     assert all(field.nullable for field in SCHEMA)
-
-
-def test_null_is_not_empty() -> None:
-    """Keys, values and header values; a record without headers has null ones."""
-    records = [
-        Record(5, 1000, None, b""),
-        Record(6, -1, b"", None, ((b"", None), (b"h", b""))),
-    ]
-    first, second = rows_of(stored_batch(records))
-    assert (first["key"], first["value"], first["headers"]) == (None, b"", None)
-    assert (second["key"], second["value"]) == (b"", None)
-    assert second["headers"] == [{"key": "", "value": None}, {"key": "h", "value": b""}]
-    assert [row["timestamp"].timestamp() for row in (first, second)] == [1.0, -0.001]
-    assert [(row["topic"], row["partition"], row["offset"]) for row in (first, second)] == [
-        ("t", 7, 5),
-        ("t", 7, 6),
-    ]
-
-
-def test_the_type_of_timestamps_is_told_for_each_batch() -> None:
-    """0: the producer's; 1: the batch's own stands for all of its records."""
-    rows = rows_of(
-        stored_batch([Record(0, 1000, None, b"a")]),
-        stored_batch([Record(1, 2000, None, b"b"), Record(2, 3000, None, b"c")], append_time=9000),
-    )
-    assert [(row["timestampType"], row["timestamp"].timestamp()) for row in rows] == [
-        (0, 1.0),
-        (1, 9.0),
-        (1, 9.0),
-    ]
 
 
 def test_an_answer_without_records_has_the_schema() -> None:

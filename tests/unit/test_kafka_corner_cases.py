@@ -3,7 +3,8 @@ Method: one test for each report of Kafka's issue tracker; simulated disks and c
 
 Elsewhere: KAFKA-4099, 6388, 15391, 16310 and 19571 test_unified_log; 5413 crash/test_segment_split;
 5634 test_retention; 6266 test_log_cleaner_manager; 6492 test_log_segment; 7866 and 15046
-test_log_failures; 8522 test_record_filter; 10101 test_log_loader; 19895 test_log_cleaner.
+test_log_failures; 8522 test_record_filter; 10101 test_log_loader; 19895 test_log_cleaner; 6264,
+9133, 9826 and 13194, the range of a round and its groups, property/test_cleaner.
 """
 
 from __future__ import annotations
@@ -345,30 +346,6 @@ def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
     assert not holed.look(10).is_eligible
 
 
-def test_kafka_9826_a_first_dirty_offset_in_the_active_segment_is_no_work() -> None:
-    """M17 M20 M22. Nothing is picked, nothing loops."""
-    active = MadeSegment(2, NOW_MS, [one(2, b"c"), one(3, b"c")])
-    world = CleanerWorld([MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"b")]), active])
-    to_clean = world.look(3)
-    assert (to_clean.first_dirty_offset, to_clean.cleanable_bytes) == (3, 0)
-    assert not to_clean.is_eligible
-    before = world.batches()
-    assert world.round(3).end_offset == 3
-    assert world.batches() == before
-
-
-def test_kafka_9133_a_log_start_above_the_active_base_is_no_bad_range() -> None:
-    """M17 M20 M22. The plan holds."""
-    active = MadeSegment(2, NOW_MS, [one(2, b"c"), one(3, b"c"), one(4, b"c")])
-    world = CleanerWorld(
-        [MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"b")]), active], log_start=4
-    )
-    for checkpoint in (None, 0, 1, 4):
-        to_clean = world.look(checkpoint)
-        assert (to_clean.first_dirty_offset, to_clean.cleanable_bytes) == (4, 0)
-    assert world.round().end_offset == 4
-
-
 def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
     """M17 M20 M22. No crash, all is dirty again."""
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")]))
@@ -377,15 +354,6 @@ def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
     assert to_clean.first_dirty_offset == 0
     assert world.round(50).end_offset == 2
     assert offsets(world) == [1]
-
-
-def test_kafka_13194_nothing_above_the_high_watermark_is_cleaned() -> None:
-    """M17 M20 M22. The watermark bounds the round."""
-    world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")], [one(2, b"a"), one(3, b"a")]))
-    world.log.high_watermark = 3
-    assert world.look().first_uncleanable_offset == 2
-    assert world.round().end_offset == 2
-    assert offsets(world) == [1, 2, 3]
 
 
 def test_kafka_17076_the_last_batch_of_the_range_keeps_the_log_end() -> None:
@@ -492,16 +460,6 @@ def test_kafka_8335_a_producers_last_batch_stays_if_only_empty() -> None:
     assert [(each.base_offset, each.record_count) for each in headers] == [(1, 0), (2, 0)]
     assert [each.base_sequence for each in headers] == [1, 0]
     assert world.reopened().log.producers.last_records() == before
-
-
-def test_kafka_6264_offsets_of_a_group_stay_within_an_index() -> None:
-    """M17 M20 M22. No group spans more than 2^31 - 1."""
-    world = CleanerWorld(
-        segments_of(*[[one(number * HALF, b"k%d" % number)] for number in range(5)])
-    )
-    world.round()
-    assert world.bases() == [0, 2 * HALF, 4 * HALF, 4 * HALF + 1]
-    check_invariants(world.log)
 
 
 @pytest.mark.parametrize("first", [2 * HALF, HALF + HALF // 2])

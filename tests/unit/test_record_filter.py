@@ -177,32 +177,6 @@ def test_a_tombstone_may_be_kept_for_ever(codec: int) -> None:
             assert chunk.statistics.expired_tombstones == 0
 
 
-def test_the_rule_of_segments_leaves_horizons_alone() -> None:
-    """KEEP and DROP neither set nor read horizons."""
-    batch = replace(batch_of(0, (b"a", None), (b"b", b"1")), horizon=NOW_MS, base_timestamp=NOW_MS)
-    offset_map = mapped(batch)
-    kept = filtered(offset_map, batch.encode(), rule=TombstoneRule.KEEP)
-    assert bytes(kept.data) == batch.encode()
-    plain = batch_of(0, (b"a", None), (b"b", b"1"))
-    kept = filtered(offset_map, plain.encode(), rule=TombstoneRule.KEEP)
-    assert bytes(kept.data) == plain.encode()
-    (dropped,) = decode(bytes(filtered(offset_map, plain.encode(), rule=TombstoneRule.DROP).data))
-    assert (dropped.records, dropped.horizon) == (plain.records[1:], None)
-
-
-def test_a_header_may_stay_alone() -> None:
-    """RETAIN_EMPTY leaves the 61 bytes."""
-    batch = replace(batch_of(0, (b"a", b"1"), codec=3), producer=(7, 1, 5))
-    later = batch_of(1, (b"a", b"2"))
-    offset_map = mapped(batch, later)
-    chunk = filtered(offset_map, batch.encode(), BatchRetention.RETAIN_EMPTY)
-    assert len(chunk.data) == 61
-    assert decode(bytes(chunk.data)) == [replace(batch, records=(), codec=0, base_timestamp=-1)]
-    again = filtered(offset_map, bytes(chunk.data), BatchRetention.RETAIN_EMPTY)
-    assert bytes(again.data) == bytes(chunk.data)
-    assert not len(filtered(offset_map, bytes(chunk.data)).data)
-
-
 def test_one_filter_serves_chunks_of_all_sizes() -> None:
     """Buffers grow, and a chunk leaves nothing to the next."""
     sizes = [1, 500, 3, 40, 0, 900]

@@ -473,25 +473,6 @@ def test_a_directory_that_fails_is_its_partitions_entry() -> None:
     assert bases(sim, "u") == [2]
 
 
-def test_the_simulation_comes_true() -> None:
-    """M28: what simulate says for a day is what goes, when, and in which order."""
-    sim = started().with_topic("t", 1, {"retention.ms": "7200000"})
-    fill(sim, 12, age_ms=7 * MINUTE)
-    simulation = sim.operations.simulate_retention("t", 0, {}, start_ms=None, horizon_ms=DAY)
-    said = [(each.due.expected_ms, each.facts.base_offset) for each in simulation.departures]
-    assert len(said) == 12
-    seen = []
-    left = bases(sim)
-    for moment_ms, _ in said:
-        assert moment_ms is not None
-        sim.clock.advance_ms(moment_ms - sim.clock.wall_ms())
-        while left[0] != bases(sim)[0]:
-            seen.append((moment_ms, left.pop(0)))
-    assert seen == said
-    log = sim.operations.partition_log("t", 0)
-    assert (simulation.segments_left, simulation.bytes_left) == (len(log.segments), log.size_bytes)
-
-
 def test_what_if() -> None:
     """M28: other configs, another start, a short horizon, compaction; nothing is changed."""
     sim = started().with_topic("t", 1, {"retention.ms": "-1"})

@@ -352,12 +352,6 @@ def test_a_limit_is_shared_by_lag() -> None:
     assert ends == {A0: 10 + 66, A2: 33, A10: 8, B0: 5}
 
 
-def test_a_limit_above_the_lag_reads_all() -> None:
-    """No offset behind the end."""
-    assert rate_limited(1000, {A0: 0, B0: 50}, {A0: 10, B0: 90}) == {A0: 10, B0: 90}
-    assert rate_limited(1, {A0: 10}, {A0: 10}) == {A0: 10}
-
-
 def test_a_partition_that_went_back_stays_at_its_end() -> None:
     """An end below the start is left for who reports it."""
     assert rate_limited(5, {A0: 10, B0: 0}, {A0: 3, B0: 100}) == {A0: 3, B0: 5}

@@ -10,6 +10,7 @@ from kafkalog.log.local_log import LocalLog, LogSegments
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_file import MovableDirectory
+from tests.naive.batches import one_record
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_filesystem import SimFilesystem
@@ -157,6 +158,17 @@ def _raise(name: str, error: BaseException) -> None:
 def append(target: LogSegment | LocalLog, *batches: PlainBatch) -> None:
     """All batches as one set."""
     target.append([batch.encode() for batch in batches], [batch.facts() for batch in batches])
+
+
+def filled(world: LogWorld, segments: int = 3, each: int = 4) -> tuple[LocalLog, list[PlainBatch]]:
+    """A log with segments at 0, 4, 8 ..., the last one active, and its batches."""
+    log = world.new_log()
+    batches = [one_record(offset, 1000 + offset) for offset in range(segments * each)]
+    for one in batches:
+        if one.base_offset and one.base_offset % each == 0:
+            log.roll()
+        append(log, one)
+    return log, batches
 
 
 def joined(batches: Sequence[PlainBatch]) -> bytes:

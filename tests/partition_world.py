@@ -73,15 +73,19 @@ def checked(
     )
 
 
+def split_batches(data: bytes) -> list[bytes]:
+    """Batches that lie back to back."""
+    batches, position = [], 0
+    while position < len(data):
+        size = read_header(data, position).size_bytes
+        batches.append(data[position : position + size])
+        position += size
+    return batches
+
+
 def records_of(data: bytes | memoryview) -> list[Record]:
     """All records of batches that lie back to back."""
-    records: list[Record] = []
-    view, position = memoryview(data), 0
-    while position < len(view):
-        size = read_header(view, position).size_bytes
-        records += iterate_records(view[position : position + size])
-        position += size
-    return records
+    return [record for batch in split_batches(bytes(data)) for record in iterate_records(batch)]
 
 
 @dataclass

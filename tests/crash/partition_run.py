@@ -20,7 +20,7 @@ from kafkalog.log.retention import execute
 from kafkalog.log.values import AppendOrigin, Isolation
 from tests.log_world import environment_of
 from tests.naive.producers import NaiveProducers
-from tests.partition_world import NOW_MS, batch, checked
+from tests.partition_world import NOW_MS, batch, checked, split_batches
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_filesystem import SimFilesystem
@@ -275,21 +275,11 @@ def contents(log: UnifiedLog) -> list[tuple[int, int, bytes]]:
             assert not log.segments.active.size_bytes, f"I9: nothing at {offset}, and more behind"
             break
         assert answer.data, f"I9: nothing at {offset} below the end"
-        for data in split(bytes(answer.data)):
+        for data in split_batches(bytes(answer.data)):
             header = read_header(data)
             found.append((header.base_offset, header.last_offset, data))
         offset = answer.next_offset
     return found
-
-
-def split(data: bytes) -> list[bytes]:
-    """Batches that lie back to back."""
-    batches, position = [], 0
-    while position < len(data):
-        size = read_header(data, position).size_bytes
-        batches.append(data[position : position + size])
-        position += size
-    return batches
 
 
 def check_producers(log: UnifiedLog) -> None:
@@ -300,7 +290,7 @@ def check_producers(log: UnifiedLog) -> None:
     whole = b"".join(
         segment.log_file.acquire().pread(segment.size_bytes, 0) for segment in log.segments.values
     )
-    twin = NaiveProducers.of(split(whole))
+    twin = NaiveProducers.of(split_batches(whole))
     for producer_id, expected in twin.producers.items():
         entry = log.producers.entries.get(producer_id)
         if entry is None or expected.last_offset < log.log_start_offset:

@@ -79,12 +79,14 @@ def test_default_interval_rolls_at_109_with_three_entries() -> None:
     assert world.size("00000000000000000109.log") == 450
 
 
+SLOTS_25 = LogConfig(
+    internal_segment_bytes=16_384, index_interval_bytes=150, segment_index_bytes=300
+)
+
+
 def test_full_time_index_rolls_at_49() -> None:
     """M03 M04 M05 M06: the time index of 25 slots is full first (section 2)."""
-    config = LogConfig(
-        internal_segment_bytes=16_384, index_interval_bytes=150, segment_index_bytes=300
-    )
-    world = LogWorld(config)
+    world = LogWorld(SLOTS_25)
     log = world.new_log()
     for offset in range(79):
         append(log, canary(offset))
@@ -101,10 +103,7 @@ def test_full_time_index_rolls_at_49() -> None:
 
 def test_steady_state_segments_have_49_records() -> None:
     """M04 M06: 7,350 bytes, 192 and 288, again and again (section 2)."""
-    config = LogConfig(
-        internal_segment_bytes=16_384, index_interval_bytes=150, segment_index_bytes=300
-    )
-    world = LogWorld(config)
+    world = LogWorld(SLOTS_25)
     log = world.new_log()
     for offset in range(49 * 4 + 1):
         append(log, canary(offset))

@@ -15,6 +15,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation
+from tests.golden.test_retention import MB, SIZE_LIMITS
 from tests.log_world import environment_of
 from tests.naive.batches import one_record
 from tests.partition_world import NOW_MS, PartitionWorld, batch, checked
@@ -31,7 +32,6 @@ CONFIG = LogConfig(
     index_interval_bytes=150,
     segment_index_bytes=96,
 )
-MB = 1_000_000
 
 
 def batch_of_size(size: int) -> bytes:
@@ -107,18 +107,7 @@ def test_timestamps() -> None:
         checked(batch([b"v"], timestamps=NOW_MS + 3_700_000))
 
 
-@pytest.mark.parametrize(
-    ("limit", "count"),
-    [
-        (2_000 * MB, 0),
-        (1_401 * MB, 0),
-        (1_400 * MB + 1_235, 0),
-        (1_400 * MB + 1_234, 1),
-        (1_400 * MB, 1),
-        (700 * MB, 2),
-        (0, 4),
-    ],
-)
+@SIZE_LIMITS
 def test_segments_of_700_megabytes(tmp_path: Path, limit: int, count: int) -> None:
     """M09 M12: published.md 4 on files of these sizes, which hold no blocks."""
     log = sparse_log(tmp_path / "orders-0", LogConfig(retention_bytes=limit, retention_ms=-1))

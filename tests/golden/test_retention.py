@@ -18,18 +18,7 @@ from kafkalog.log.retention.plan import (
 
 MB = 1_000_000
 NO_TIME = RetentionPolicy(True, -1, -1)
-
-
-def log_of(
-    bases: list[int], end: int, *, sizes: list[int] | None = None, start: int = 0
-) -> LogFacts:
-    """All visible; one byte a segment unless sizes are given; timestamps 0."""
-    sizes = sizes or [1] * len(bases)
-    segments = tuple(SegmentFacts(base, size, 0) for base, size in zip(bases, sizes, strict=True))
-    return LogFacts(segments, sum(sizes), start, end, end)
-
-
-@pytest.mark.parametrize(
+SIZE_LIMITS = pytest.mark.parametrize(
     ("limit", "count"),
     [
         (2_000 * MB, 0),
@@ -41,6 +30,18 @@ def log_of(
         (0, 4),
     ],
 )
+
+
+def log_of(
+    bases: list[int], end: int, *, sizes: list[int] | None = None, start: int = 0
+) -> LogFacts:
+    """All visible; one byte a segment unless sizes are given; timestamps 0."""
+    sizes = sizes or [1] * len(bases)
+    segments = tuple(SegmentFacts(base, size, 0) for base, size in zip(bases, sizes, strict=True))
+    return LogFacts(segments, sum(sizes), start, end, end)
+
+
+@SIZE_LIMITS
 def test_size_limits(limit: int, count: int) -> None:
     """M09: section 4: never below the limit, equality counts, zero takes all after a roll."""
     facts = log_of([0, 10, 20, 30], 40, sizes=[700 * MB] * 3 + [1_234])

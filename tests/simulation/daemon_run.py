@@ -21,8 +21,9 @@ from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.values import Isolation, LogAppendInfo
-from tests.crash.partition_run import check_producers, contents, split
+from tests.crash.partition_run import check_producers, contents
 from tests.naive.producers import NaiveProducers
+from tests.partition_world import split_batches
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_manager import SimManager, records_of
 from tests.simulation.promises import Attempt, PartitionPromises, TopicPromises
@@ -320,7 +321,7 @@ class DaemonRun:
                     Isolation.HIGH_WATERMARK,
                     may_block=True,
                 )
-                for data in split(bytes(answer.data)):
+                for data in split_batches(bytes(answer.data)):
                     header = read_header(data)
                     batch = (header.base_offset, header.last_offset, data)
                     attempt = promises.meet(batch)

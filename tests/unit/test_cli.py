@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import click
 import pytest
-import structlog
 from click.testing import CliRunner
 
 from kafkalog.__main__ import root_command
@@ -297,17 +296,6 @@ class StartTerminal:
 
 
 @pytest.fixture
-def restored_logging() -> Iterator[None]:
-    """The process's set-up, back after the test."""
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
-
-
-@pytest.fixture
 def terminal() -> Iterator[StartTerminal]:
     """Of twenty columns."""
     opened = StartTerminal(columns=20)
@@ -332,7 +320,8 @@ def test_the_line_stays_below_what_is_printed(terminal: StartTerminal) -> None:
     assert terminal.read("more\r\n") == expected
 
 
-def test_log_lines_go_above_it(terminal: StartTerminal, restored_logging: None) -> None:
+@pytest.mark.usefixtures("restored_logging")
+def test_log_lines_go_above_it(terminal: StartTerminal) -> None:
     """M16: the daemon's set-up, the log on the same terminal."""
     line = TerminalLine(terminal.stream)
     configure_logging(terminal.stream, log_format="json", level="info", above=line)

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import shutil
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import structlog
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
@@ -28,8 +26,6 @@ from kafkalog.log.inspect import directory_facts
 from kafkalog.log.inspect.directory_facts import summarize_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.testing import Result
 
 
@@ -286,19 +282,16 @@ INDEX = f"{0:020}.index"
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    """A copy of the golden partition; log lines go where they went before, afterwards.
+def directory(tmp_path: Path, restored_logging: None) -> Path:
+    """A copy of the golden partition.
 
     Its abort marker was made with an epoch between two smaller ones, which no Kafka writes: rot.
     """
-    handlers, level = logging.root.handlers, logging.root.level
     path = shutil.copytree(SEGMENTS, tmp_path / "t-0")
     data = bytearray((path / LOG).read_bytes())
     data[MARKER_AT + LEADER_EPOCH_AT : MARKER_AT + MAGIC_AT] = bytes(4)
     (path / LOG).write_bytes(data)
-    yield path
-    logging.root.handlers, logging.root.level = handlers, level
-    structlog.reset_defaults()
+    return path
 
 
 def run_segments(*words: str | Path) -> Result:

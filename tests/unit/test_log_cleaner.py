@@ -6,6 +6,7 @@ Method: simulated threads and clock; changes in the middle of a clean.
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 T0 = TopicPartition("t", 0)
 DAY = 86_400_000
+RETAINED = LogConfig(cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -63,13 +65,7 @@ def test_retention_and_cleaning_of_one_log_never_overlap(seed: int) -> None:
     Method: orders by hand, the task and two cleaner threads; a look at the state at every chunk and
     at every deletion.
     """
-    defaults = LogConfig(
-        cleanup_policy=BOTH,
-        internal_segment_bytes=300,
-        segment_index_bytes=240,
-        min_cleanable_dirty_ratio=0.0,
-        retention_bytes=900,
-    )
+    defaults = replace(RETAINED, min_cleanable_dirty_ratio=0.0, retention_bytes=900)
     world = CleaningDaemon(seed=seed, threads=2, topic_defaults=defaults)
     switch_point = world.sim.threads.switch_point
     retention, retained = world.sim.manager.retention, list[int]()
@@ -109,11 +105,7 @@ def _retain(world: CleaningDaemon) -> None:
 
 def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
     """Compact,delete is retained, by the cleaner, and explain says so and when."""
-    world = CleaningDaemon(
-        topic_defaults=LogConfig(
-            cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240
-        )
-    )
+    world = CleaningDaemon(topic_defaults=RETAINED)
     world.sim.operations.topics.create("t", 1, {})
     for number in range(12):
         batch = keyed_batch((f"k{number}", "v" * 40), timestamp_ms=NOW_MS - 30 * DAY)
@@ -163,15 +155,8 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
 
 def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> None:
     """A rotten batch does not fill the disk, and when its segment is gone all is well."""
-    world = CleaningDaemon(
-        topic_defaults=LogConfig(
-            cleanup_policy=BOTH,
-            internal_segment_bytes=300,
-            segment_index_bytes=240,
-            min_cleanable_dirty_ratio=0.0,
-            retention_ms=3_600_000,
-        )
-    )
+    defaults = replace(RETAINED, min_cleanable_dirty_ratio=0.0, retention_ms=3_600_000)
+    world = CleaningDaemon(topic_defaults=defaults)
     world.topic()
     world.cleaners.errors.extend(
         CorruptBatch("The CRC is wrong", file="x.log", position=9) for _ in range(3)
@@ -187,11 +172,7 @@ def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> 
 
 def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() -> None:
     """The clock guard holds in the cleaner's threads too, for the period of the task."""
-    world = CleaningDaemon(
-        topic_defaults=LogConfig(
-            cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240
-        )
-    )
+    world = CleaningDaemon(topic_defaults=RETAINED)
     world.topic()
     world.turn()
     world.sim.clock.step_wall_ms(365 * DAY)

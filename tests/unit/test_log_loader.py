@@ -215,6 +215,14 @@ def test_a_legacy_first_message_of_any_length_is_refused(value_bytes: int) -> No
     assert world.filesystem.read_file(LOG_0)[: len(data)] == data
 
 
+def stopped() -> tuple[PartitionWorld, list[int], int]:
+    """A log of several segments after a clean stop, their bases, its end."""
+    world = filled(18)
+    world.flush()
+    world.log.close()
+    return world, world.bases(), world.log.log_end_offset
+
+
 def told_losses(
     world: PartitionWorld, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0
 ) -> list[tuple[object, ...]]:
@@ -230,11 +238,7 @@ def told_losses(
 @pytest.mark.parametrize("evidence", ["indexes", "index", "snapshot"])
 def test_a_missing_log_is_told_as_lost_offsets(clean: bool, evidence: str) -> None:
     """An index, or the snapshot of a base, shows that a segment was there."""
-    world = filled(18)
-    world.flush()
-    bases = world.bases()
-    end = world.log.log_end_offset
-    world.log.close()
+    world, bases, end = stopped()
     assert len(bases) >= 5
     for base in (bases[1], bases[2]):
         for suffix in ("log", "timeindex", "index"):
@@ -257,11 +261,7 @@ def test_a_missing_log_is_told_as_lost_offsets(clean: bool, evidence: str) -> No
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_first_and_last_log_are_told(clean: bool) -> None:
     """In front of the log by its index; behind it, how far it went is not known."""
-    world = filled(18)
-    world.flush()
-    bases = world.bases()
-    end = world.log.log_end_offset
-    world.log.close()
+    world, bases, end = stopped()
     for base in (bases[0], bases[-1]):
         world.filesystem.unlink(f"{DIRECTORY}/{base:020d}.log")
     problems = {each.file: each.problem for each in verify_directory(DIRECTORY, world.filesystem)}
@@ -274,11 +274,7 @@ def test_a_missing_first_and_last_log_are_told(clean: bool) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_was_deleted_or_lies_below_the_start_is_not_told(clean: bool) -> None:
     """A deletion that a crash cut short leaves an index too."""
-    world = filled(18)
-    world.flush()
-    bases = world.bases()
-    end = world.log.log_end_offset
-    world.log.close()
+    world, bases, end = stopped()
     log_0 = f"{DIRECTORY}/{bases[0]:020d}.log"
     world.filesystem.rename(log_0, f"{log_0}.deleted")
     world.filesystem.unlink(f"{DIRECTORY}/{bases[1]:020d}.log")
@@ -287,11 +283,8 @@ def test_what_was_deleted_or_lies_below_the_start_is_not_told(clean: bool) -> No
 
 def test_verify_names_few_of_many_findings_of_one_file() -> None:
     """A zeroed index breaks a rule with every entry."""
-    world = filled(18)
-    world.flush()
-    base = world.bases()[0]
-    world.log.close()
-    name = f"{base:020d}.index"
+    world, bases, _ = stopped()
+    name = f"{bases[0]:020d}.index"
     file = world.filesystem.open_write(f"{DIRECTORY}/{name}")
     file.truncate(0)
     file.truncate(8 * 100_000)

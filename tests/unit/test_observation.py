@@ -25,9 +25,9 @@ from kafkalog.observe.stacks import thread_stacks
 from kafkalog.server.admin.debug import metrics_cardinality
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kafkalog.server.admin.answers import MetricsCardinality
+
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 def _stand_still(is_there: threading.Event, go_on: threading.Event) -> None:
@@ -107,16 +107,6 @@ def test_the_loop_turns_while_samples_are_counted() -> None:
         ],
     }
     assert turns >= PARTITIONS // 100
-
-
-@pytest.fixture(autouse=True)
-def restore_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
-    yield
-    root.handlers = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def test_json_lines_from_both_worlds() -> None:

@@ -5,13 +5,11 @@ Method: the golden partition and damaged copies of it, through the command line.
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import structlog
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
@@ -19,8 +17,6 @@ from kafkalog.cli.offline.scan import record_line
 from kafkalog.format.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.testing import Result
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dump" / "t-0"
@@ -28,12 +24,9 @@ LOG = "00000000000000000000.log"
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[Path]:
-    """A copy of the golden partition; log lines go where they went before, afterwards."""
-    handlers, level = logging.root.handlers, logging.root.level
-    yield shutil.copytree(GOLDEN, tmp_path / "src" / "t-0")
-    logging.root.handlers, logging.root.level = handlers, level
-    structlog.reset_defaults()
+def source(tmp_path: Path, restored_logging: None) -> Path:
+    """A copy of the golden partition."""
+    return shutil.copytree(GOLDEN, tmp_path / "src" / "t-0")
 
 
 def run(*words: str | Path) -> Result:

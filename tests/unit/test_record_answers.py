@@ -16,7 +16,7 @@ from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record import Record
-from kafkalog.format.records.record_batch import MalformedBatch, with_log_append_time
+from kafkalog.format.records.record_batch import MalformedBatch
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.wire.json_page import (
     JsonPage,
@@ -89,23 +89,12 @@ def test_empty_input_is_an_empty_array() -> None:
     assert page_of(b"", 5) == JsonPage(b"[]", 5, 0)
 
 
-def test_records_below_the_offset_are_left_out() -> None:
-    page = page_of(batch_of(b"a", b"b", b"c", base_offset=10), 11)
-    assert values_of(page) == ["b", "c"]
-    assert page.next_offset == 13
-
-
 def test_max_bytes_counts_keys_and_values_and_admits_one() -> None:
     data = batch_of(b"aaaa", b"bb", b"c")
     first = page_of(data, size=1)
     assert (values_of(first), first.next_offset) == (["aaaa"], 1)
     assert values_of(page_of(data, size=6)) == ["aaaa", "bb"]
     assert values_of(page_of(data, size=7)) == ["aaaa", "bb", "c"]
-
-
-def test_end_offset_bounds_the_page() -> None:
-    page = write_page("t", 0, batch_of(b"a", b"b"), 0, format="text", max_bytes=BIG, end_offset=1)
-    assert (values_of(page), page.next_offset) == (["a"], 1)
 
 
 def test_control_and_aborted_batches_are_stepped_over() -> None:
@@ -116,11 +105,6 @@ def test_control_and_aborted_batches_are_stepped_over() -> None:
     page = write_page("t", 0, data, 0, format="text", max_bytes=BIG, aborted=[(9, 0, 2)])
     assert (values_of(page), page.next_offset) == (["c"], 4)
     assert values_of(page_of(data)) == ["a", "b", "c"]
-
-
-def test_log_append_time_is_shown() -> None:
-    page = page_of(with_log_append_time(batch_of(b"a"), 99))
-    assert json.loads(page.body)[0]["timestamp"] == 99
 
 
 def test_output_grows_and_is_reused() -> None:
@@ -162,13 +146,6 @@ def test_json_must_be_one_value(value: bytes) -> None:
     with pytest.raises(UndecodableRecord) as caught:
         page_of(build_batch(columns), kind="json")
     assert (caught.value.offset, caught.value.part) == (1, "key")
-
-
-def test_header_names_that_are_not_utf8_are_replaced() -> None:
-    name = b"a\xf0\x9f\x98b\xff\xe2\x82"
-    batch = build_batch(RecordColumns.of([None], [b""], 0, [[(name, None)]]))
-    (entry,) = json.loads(page_of(batch).body)
-    assert entry["headers"] == [{"key": name.decode("utf-8", "replace"), "value": None}]
 
 
 def test_receipts() -> None:

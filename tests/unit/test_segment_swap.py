@@ -18,8 +18,7 @@ from kafkalog.log.segment.segment_swap import (
     plan_retirement,
 )
 from kafkalog.log.values import AbortedTransaction
-from tests.log_world import LogWorld, append, bytes_of, joined
-from tests.naive.batches import PlainBatch, one_record
+from tests.log_world import LogWorld, append, bytes_of, filled, joined
 from tests.sim.sim_faults import Effect, Fault
 
 if TYPE_CHECKING:
@@ -27,19 +26,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log.local_log import LocalLog
     from kafkalog.log.segment.segment_swap import Turn
-
-EACH = 4
-
-
-def filled(world: LogWorld) -> tuple[LocalLog, list[PlainBatch]]:
-    """Segments at 0, 4 and 8; the last one is active."""
-    log = world.new_log()
-    batches = [one_record(offset, 1000 + offset) for offset in range(3 * EACH)]
-    for batch in batches:
-        if batch.base_offset and batch.base_offset % EACH == 0:
-            log.roll()
-        append(log, batch)
-    return log, batches
+    from tests.naive.batches import PlainBatch
 
 
 def cleaned(world: LogWorld, base_offset: int, *batches: PlainBatch) -> LogSegment:

@@ -386,24 +386,25 @@ def partition_path(disk: SimFilesystem) -> str:
     return next(f"{path}/t-0" for path in DIRS if disk.exists(f"{path}/t-0"))
 
 
-def scanned_for_producers() -> SimFilesystem:
-    """The last segment alone lies above it, but no snapshot says who wrote the first."""
+def large_log_durable_to(recovery_point: int) -> tuple[SimFilesystem, str]:
+    """The same with a checkpoint, and the partition's directory."""
     disk = large_log()
     directory = partition_path(disk)
-    log_dir = directory.rpartition("/")[0]
-    checkpoint = f"0\n1\nt 0 {BATCHES // 2}\n".encode()
-    disk.write_file_atomically(f"{log_dir}/{RECOVERY_POINTS}", checkpoint)
+    path = f"{directory.rpartition('/')[0]}/{RECOVERY_POINTS}"
+    disk.write_file_atomically(path, f"0\n1\nt 0 {recovery_point}\n".encode())
+    return disk, directory
+
+
+def scanned_for_producers() -> SimFilesystem:
+    """The last segment alone lies above it, but no snapshot says who wrote the first."""
+    disk, directory = large_log_durable_to(BATCHES // 2)
     disk.unlink(f"{directory}/{BATCHES // 2:020d}.snapshot")
     return disk
 
 
 def scanned_for_epochs() -> SimFilesystem:
     """All is durable, but for a damaged epoch checkpoint."""
-    disk = large_log()
-    directory = partition_path(disk)
-    log_dir = directory.rpartition("/")[0]
-    checkpoint = f"0\n1\nt 0 {BATCHES}\n".encode()
-    disk.write_file_atomically(f"{log_dir}/{RECOVERY_POINTS}", checkpoint)
+    disk, directory = large_log_durable_to(BATCHES)
     disk.write_file_atomically(f"{directory}/leader-epoch-checkpoint", b"x\n")
     return disk
 

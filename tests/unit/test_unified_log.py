@@ -26,8 +26,8 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment import segment_reader
 from kafkalog.log.unified_log import UnifiedLog
 from kafkalog.log.values import AppendOrigin, CompletedTransaction, Isolation
-from tests.log_world import LogWorld, append, bytes_of, joined
-from tests.naive.batches import PlainBatch, one_record
+from tests.log_world import LogWorld, append, bytes_of, filled, joined
+from tests.naive.batches import one_record
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, checked
 
 if TYPE_CHECKING:
@@ -293,17 +293,6 @@ def test_truncate() -> None:
     world.log.truncate_fully_and_start_at(10)
     assert (world.log.log_start_offset, world.log.log_end_offset) == (10, 10)
     check_invariants(world.log)
-
-
-def filled(world: LogWorld, segments: int = 3, each: int = 4) -> tuple[LocalLog, list[PlainBatch]]:
-    """Segments at 0, 4, 8 ...; the last one is active."""
-    log = world.new_log()
-    batches = [one_record(offset, 1000 + offset) for offset in range(segments * each)]
-    for one in batches:
-        if one.base_offset and one.base_offset % each == 0:
-            log.roll()
-        append(log, one)
-    return log, batches
 
 
 def bases(log: LocalLog) -> list[int]:

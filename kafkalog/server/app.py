@@ -21,12 +21,7 @@ from kafkalog import __version__
 from kafkalog.env.process_facts import connection_descriptors, soft_descriptor_limit
 from kafkalog.server.api import API_KEY
 from kafkalog.server.protocol.connection import ConnectionServer
-from kafkalog.server.protocol.endpoint import (
-    ADMINISTRATIVE,
-    AUTHENTICATED,
-    METRICS_PATH,
-    endpoint_of,
-)
+from kafkalog.server.protocol.endpoint import ADMINISTRATIVE, METRICS_PATH, Access, endpoint_of
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON, is_json
 from kafkalog.server.protocol.middleware import make_middleware
@@ -119,9 +114,9 @@ def roles_of(route: web.RouteDef) -> frozenset[ListenerRole]:
     spec = endpoint_of(route.handler)
     if spec is None:
         return frozenset((ListenerRole.HTTP,))
-    if spec.access is None:
+    if spec.access is Access.OPEN:
         return frozenset(ListenerRole)
-    if spec.access is AUTHENTICATED:
+    if spec.access is Access.AUTHENTICATED:
         return frozenset((ListenerRole.HTTP, ListenerRole.ADMIN))
     if route.path == METRICS_PATH:
         return frozenset((ListenerRole.METRICS,))
@@ -136,7 +131,6 @@ def _routes_at(role: ListenerRole, config: ServerConfig) -> list[web.RouteDef]:
     found = []
     for table in ROUTE_TABLES:
         for route in table:
-            assert isinstance(route, web.RouteDef)
             roles = roles_of(route)
             homes = {each if ports.get(each) is not None else ListenerRole.HTTP for each in roles}
             if role in homes:

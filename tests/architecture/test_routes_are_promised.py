@@ -9,8 +9,9 @@ import itertools
 import pytest
 from aiohttp import web
 
+from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.protocol.endpoint import AUTHENTICATED, Action, Resource, endpoint_of
+from kafkalog.server.protocol.endpoint import Access, endpoint_of
 
 ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
 # What everybody may ask: probes, who answers here, what the API is, and files without data.
@@ -45,9 +46,9 @@ def test_a_route_is_described_and_guarded(route: web.RouteDef) -> None:
     promise = endpoint_of(route.handler)
     assert promise is not None, "no @endpoint"
     assert promise.summary, "the handler's docstring is the description"
-    assert (promise.access is None) == (route.path in OPEN_PATHS)
+    assert (promise.access is Access.OPEN) == (route.path in OPEN_PATHS)
     right = promise.right
-    assert (promise.access is AUTHENTICATED) == (route.path in WITHOUT_RIGHT)
+    assert (promise.access is Access.AUTHENTICATED) == (route.path in WITHOUT_RIGHT)
     is_groups = right is not None and right.resource is Resource.GROUP
     if right is not None and route.method in ("PUT", "PATCH", "DELETE") and not is_groups:
         assert right.action in CHANGING

@@ -16,7 +16,7 @@ import pytest
 from msgspec import convert
 
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
-from kafkalog.server.admin.answers import OperationAnswer
+from kafkalog.server.admin.operations import OperationAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import end_offset, failed_operation, refused, until
 from tests.integration.test_cli_over_http import done, run

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from kafkalog.broker.access_rules import CLUSTER_NAME, Resource, parse_access_rules
 from kafkalog.server.app import ROUTE_TABLES
-from kafkalog.server.protocol.endpoint import endpoint_of
+from kafkalog.server.protocol.endpoint import Access, endpoint_of
 from tests.integration.access_world import PRINCIPALS, RULES, access_settings, ask
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import refused
@@ -113,7 +113,7 @@ def test_route(
     promise = endpoint_of(route.handler)
     path, body = path_of(route, cluster_id), BODIES.get(name(route))
     anonymous = ask(guarded, None, route.method, path, body)
-    if promise is not None and promise.access is None:
+    if promise is not None and promise.access is Access.OPEN:
         assert not is_denied(anonymous)
         return
     assert anonymous.status == 401, anonymous.body

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
-from kafkalog.server.admin.answers_logs import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
+from kafkalog.server.admin.cleaner import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
 from tests.integration.http_world import end_offset, refused
 from tests.integration.test_cli_over_http import done
 from tests.integration.test_cli_over_http import run as run_cli

@@ -14,7 +14,7 @@ import pytest
 from msgspec import convert
 
 from kafkalog import __version__
-from kafkalog.server.admin.answers_logs import CleaningRunsAnswer, StandingAnswer
+from kafkalog.server.admin.cleaner import CleaningRunsAnswer, StandingAnswer
 from tests.integration.daemon import ROOT, TEXT, Daemon
 from tests.integration.http_world import Wire, refused
 

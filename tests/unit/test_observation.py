@@ -25,7 +25,7 @@ from kafkalog.observe.stacks import thread_stacks
 from kafkalog.server.admin.debug import metrics_cardinality
 
 if TYPE_CHECKING:
-    from kafkalog.server.admin.answers import MetricsCardinality
+    from kafkalog.server.admin.debug import MetricsCardinality
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
 

@@ -20,6 +20,7 @@ from aiohttp.test_utils import make_mocked_request
 from openapi_spec_validator import validate
 
 from kafkalog import __version__
+from kafkalog.broker.access_rules import Action
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.errors import NotReady
 from kafkalog.format.wire.json_documents import Lines
@@ -27,7 +28,7 @@ from kafkalog.server.api import Phase
 from kafkalog.server.app import ROUTE_TABLES, close_listeners, open_listeners
 from kafkalog.server.fetch.delayed_fetch import DelayedFetches
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, InFlightBytes
-from kafkalog.server.protocol.endpoint import Action, Endpoint, endpoint_of
+from kafkalog.server.protocol.endpoint import Endpoint, endpoint_of
 from kafkalog.server.protocol.errors import REGISTER, ApiError
 from kafkalog.server.protocol.openapi import describe, described_path, error_numbers
 from kafkalog.server.protocol.replies import RequestIds

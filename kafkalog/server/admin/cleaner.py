@@ -9,28 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from aiohttp import web
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
 from kafkalog.cleaner.log_cleaner import NO_CLEANER
+from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
+from kafkalog.cleaner.stats import CleaningOutcome
 from kafkalog.errors import CleaningConflict, KafkalogError
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.admin.answers_logs import (
-    CleanerAnswer,
-    CleanerThreadAnswer,
-    CleaningFailureAnswer,
-    CleaningRetryAnswer,
-    CleaningRunAnswer,
-    CleaningRunsAnswer,
-    CleaningStateAnswer,
-    CompactedLogAnswer,
-    StandingAnswer,
-)
 from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, entry_error
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
@@ -44,46 +34,139 @@ from kafkalog.server.security.audit import note_entries, note_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog.broker.compaction.cleaning import CleanEnd, CleanerReport, CompactedLog
+    from aiohttp import web
+
+    from kafkalog.broker.compaction.cleaning import CleanEnd, CompactedLog
     from kafkalog.broker.operations import Operations
     from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.cleaner.log_cleaner_manager import CleaningState, CleaningStatus
     from kafkalog.cleaner.stats import CleaningRun
-    from kafkalog.server.api import Api
 
 T = TypeVar("T")
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("cleaner")
 _MAX_PARTITIONS = 1_000
-_DESCRIBE = Access(Action.DESCRIBE, Resource.CLUSTER)
-_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
-_STATE = {200: Answer("The state after it.", {JSON: CleaningStateAnswer})}
 _TOPIC = TextParameter("topic", "Only the logs of this topic.")
+_OF_PLAN = (  # None where the log could not be inspected
+    *("first_dirty_offset", "first_uncleanable_offset"),
+    *("clean_bytes", "cleanable_bytes", "cleanable_ratio"),
+)
 
 
 # ---- what it does
 
 
-@ROUTES.get("/v1/cleaner")
-@endpoint(
+class CleaningRunAnswer(AnswerBody, kw_only=True):
+    """A clean or a dry run of one; the figures are present when it was cleaned."""
+
+    topic: str
+    partition: int
+    dry_run: bool | None = None
+    outcome: CleaningOutcome
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    first_dirty_offset: int | UnsetType | None = UNSET
+    end_offset: int | UnsetType | None = UNSET
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    records_before: int | None = None
+    records_after: int | None = None
+    removed: dict[str, int] | None = None
+    keys: int | None = None
+    map_utilization: float | None = None
+    map_seconds: float | None = None
+    seconds: float | None = None
+    error_code: int | None = None
+    kafka_error: str | None = None
+    error: str | None = None
+
+
+class CleaningRunsAnswer(AnswerBody):
+    """One run a partition."""
+
+    dry_run: bool
+    partitions: list[CleaningRunAnswer]
+
+
+class CleanerThreadAnswer(AnswerBody):
+    """A thread of the cleaner."""
+
+    thread: str
+    alive: bool
+    restarts: int
+    topic: str | None
+    partition: int | None
+    busy_since_ms: int | None
+    next_turn_ms: int | None
+    last_run: CleaningRunAnswer | None
+
+
+class CleaningFailureAnswer(AnswerBody):
+    """Why a log is not cleaned."""
+
+    reason: str
+    error: str
+    attempts: int
+    uncleanable: bool
+
+
+class StandingAnswer(AnswerBody):
+    """How far a compacted log is cleaned, and what a clean would find; ``fault``: why it is null.
+
+    ``cleanable_ratio`` is Kafka's dirty ratio: a thread takes a log above ``min_cleanable_ratio``.
+    """
+
+    state: CleaningPhase
+    pauses: int
+    checkpoint: int | None
+    first_dirty_offset: int | None
+    first_uncleanable_offset: int | None
+    clean_bytes: int | None
+    cleanable_bytes: int | None
+    cleanable_ratio: float | None
+    min_cleanable_ratio: float
+    fault: str | None
+
+
+class CompactedLogAnswer(StandingAnswer):
+    """A compacted log."""
+
+    topic: str
+    partition: int
+    log_dir: str
+    operator_pauses: int
+    rank: int | None
+    why_not: str | None
+    overdue_ms: int | None
+    last_success_ms: int | None
+    failure: CleaningFailureAnswer | None
+
+
+class CleanerAnswer(AnswerBody):
+    """The cleaner at one moment; the dirtiest log first."""
+
+    now_ms: int
+    enabled: bool
+    backoff_ms: int
+    dedupe_buffer_bytes: int
+    io_buffer_bytes: int
+    load_factor: float
+    throttle_bytes_per_second: float | None
+    threads: list[CleanerThreadAnswer]
+    logs: list[CompactedLogAnswer]
+
+
+@ROUTES.endpoint(
+    "GET /v1/cleaner",
     "describeCleaner",
-    "cleaner",
-    _DESCRIBE,
-    {200: Answer("The current state.", {JSON: CleanerAnswer})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("The current state.", CleanerAnswer),
     parameters=(_TOPIC,),
     errors=(40401,),
 )
-async def cleaner(request: web.Request) -> web.Response:
+def cleaner(request: web.Request, operations: Operations) -> CleanerAnswer:
     """Threads, and every compacted log: state, dirtiness, rank, or why it is not picked."""
-    api = api_of(request)
-    return await api.blocking(_describe, api.operations, _TOPIC.read(request))
-
-
-def _describe(operations: Operations, topic: str | None) -> web.Response:
-    return json_reply(_report(operations.cleaning.describe(topic)))
-
-
-def _report(report: CleanerReport) -> CleanerAnswer:
+    report = operations.cleaning.describe(_TOPIC.read(request))
     config = report.config
     return CleanerAnswer(
         now_ms=report.now_ms,
@@ -100,53 +183,43 @@ def _report(report: CleanerReport) -> CleanerAnswer:
 
 def _thread(status: ThreadStatus) -> CleanerThreadAnswer:
     at_work = status.topic_partition
-    return CleanerThreadAnswer(
+    return answer_of(
+        CleanerThreadAnswer,
+        status,
         thread=status.name,
         alive=status.is_alive,
-        restarts=status.restarts,
-        topic=None if at_work is None else at_work.topic,
+        topic=at_work and at_work.topic,
         partition=None if at_work is None else at_work.partition,
-        busy_since_ms=status.busy_since_ms,
-        next_turn_ms=status.next_turn_ms,
-        last_run=None if status.last_run is None else run_answer(status.last_run),
+        last_run=status.last_run and run_answer(status.last_run),
     )
 
 
 def _log(each: CompactedLog) -> CompactedLogAnswer:
     status = each.status
-    log, plan, failure = status.log, status.to_clean, status.failure
-    return CompactedLogAnswer(
-        topic=log.topic_partition.topic,
-        partition=log.topic_partition.partition,
-        log_dir=log.directory.rpartition("/")[0],
-        **structs.asdict(standing_answer(status)),
-        operator_pauses=each.operator_pauses,
-        rank=each.rank,
+    plan, failure = status.to_clean, status.failure
+    return answer_of(
+        CompactedLogAnswer,
+        status.log.topic_partition,
+        standing_answer(status),
+        each,
+        log_dir=status.log.parent_dir,
         why_not=each.why_not and each.why_not.value,
         overdue_ms=None if plan is None else plan.plan.overdue_ms,
-        last_success_ms=each.last_success_ms,
         failure=failure
         and CleaningFailureAnswer(
-            reason=failure.reason,
-            error=failure.error_name,
-            attempts=failure.attempts,
-            uncleanable=failure.is_uncleanable,
+            failure.reason, failure.error_name, failure.attempts, failure.is_uncleanable
         ),
     )
 
 
 def standing_answer(status: CleaningStatus) -> StandingAnswer:
     """How far a log is cleaned, and what a clean would find."""
-    plan = status.to_clean
-    return StandingAnswer(
+    return answer_of(
+        StandingAnswer,
+        status,
         state=status.state.phase,
         pauses=status.state.pauses,
-        checkpoint=status.checkpoint,
-        first_dirty_offset=None if plan is None else plan.first_dirty_offset,
-        first_uncleanable_offset=None if plan is None else plan.first_uncleanable_offset,
-        clean_bytes=None if plan is None else plan.clean_bytes,
-        cleanable_bytes=None if plan is None else plan.cleanable_bytes,
-        cleanable_ratio=None if plan is None else plan.cleanable_ratio,
+        **{name: getattr(status.to_clean, name, None) for name in _OF_PLAN},
         min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
         fault=None if status.fault is None else status.fault.public_message,
     )
@@ -190,13 +263,12 @@ def run_answer(run: CleaningRun) -> CleaningRunAnswer:
 # ---- cleans by order
 
 
-@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/log:clean")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/topics/{topic}/partitions/{partition}/log:clean",
     "cleanPartition",
-    "cleaner",
-    _OPERATE,
-    {200: Answer("The run.", {JSON: CleaningRunAnswer}), 202: BEGUN},
-    body={JSON: CleanRequest},
+    Access.OPERATE_CLUSTER,
+    {200: Answer("The run.", CleaningRunAnswer), 202: BEGUN},
+    body=CleanRequest,
     is_body_required=False,
     errors=(40907, 40910, 50010, 50302, 50303, 50701),
 )
@@ -220,13 +292,12 @@ async def clean(request: web.Request) -> web.Response:
     return json_reply(run_answer(run))
 
 
-@ROUTES.post("/v1/cleaner:run")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/cleaner:run",
     "runCleaner",
-    "cleaner",
-    _OPERATE,
-    {200: Answer("A run each.", {JSON: CleaningRunsAnswer}), 202: BEGUN},
-    body={JSON: CleanerRunRequest},
+    Access.OPERATE_CLUSTER,
+    {200: Answer("A run each.", CleaningRunsAnswer), 202: BEGUN},
+    body=CleanerRunRequest,
     errors=(40002, 40910),
 )
 async def run(request: web.Request) -> web.Response:
@@ -318,75 +389,84 @@ def _set(future: asyncio.Future[T], end: T) -> None:
 # ---- pauses and new tries
 
 
-@ROUTES.post("/v1/cleaner:pause")
-@endpoint(
+class CleaningStateAnswer(AnswerBody):
+    """What the cleaner does with a partition, after an order."""
+
+    topic: str
+    partition: int
+    state: CleaningPhase
+    pauses: int
+
+
+class CleaningRetryAnswer(AnswerBody):
+    """``had_failed``: whether the partition had a failure, which is cleared."""
+
+    topic: str
+    partition: int
+    had_failed: bool
+
+
+_STATE = Answer("The state after it.", CleaningStateAnswer)
+
+
+@ROUTES.endpoint(
+    "POST /v1/cleaner:pause",
     "pauseCleaning",
-    "cleaner",
-    _OPERATE,
+    Access.OPERATE_CLUSTER,
     _STATE,
-    body={JSON: PartitionName},
+    body=PartitionName,
     errors=(40401, 40402, 40907),
 )
-async def pause(request: web.Request) -> web.Response:
+def pause(request: web.Request, operations: Operations, name: PartitionName) -> CleaningStateAnswer:
     """Let no clean of the partition begin until it is resumed or the daemon restarts."""
-    return await _state_after(request, api_of(request).operations.cleaning.pause)
+    return _state_after(request, operations.cleaning.pause, name)
 
 
-@ROUTES.post("/v1/cleaner:resume")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/cleaner:resume",
     "resumeCleaning",
-    "cleaner",
-    _OPERATE,
+    Access.OPERATE_CLUSTER,
     _STATE,
-    body={JSON: PartitionName},
+    body=PartitionName,
     errors=(40401, 40402, 40910),
 )
-async def resume(request: web.Request) -> web.Response:
+def resume(
+    request: web.Request, operations: Operations, name: PartitionName
+) -> CleaningStateAnswer:
     """Take back one pause."""
-    return await _state_after(request, api_of(request).operations.cleaning.resume)
+    return _state_after(request, operations.cleaning.resume, name)
 
 
-@ROUTES.post("/v1/cleaner:abort")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/cleaner:abort",
     "abortCleaning",
-    "cleaner",
-    _OPERATE,
+    Access.OPERATE_CLUSTER,
     _STATE,
-    body={JSON: PartitionName},
+    body=PartitionName,
     errors=(40401, 40402, 40907),
 )
-async def abort(request: web.Request) -> web.Response:
+def abort(request: web.Request, operations: Operations, name: PartitionName) -> CleaningStateAnswer:
     """End the clean of the partition that runs now, if any."""
-    return await _state_after(request, api_of(request).operations.cleaning.abort)
+    return _state_after(request, operations.cleaning.abort, name)
 
 
-@ROUTES.post("/v1/cleaner:retry")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/cleaner:retry",
     "retryCleaning",
-    "cleaner",
-    _OPERATE,
-    {200: Answer("Whether it had failed.", {JSON: CleaningRetryAnswer})},
-    body={JSON: PartitionName},
+    Access.OPERATE_CLUSTER,
+    Answer("Whether it had failed.", CleaningRetryAnswer),
+    body=PartitionName,
     errors=(40401, 40402, 40907),
 )
-async def retry(request: web.Request) -> web.Response:
+def retry(request: web.Request, operations: Operations, name: PartitionName) -> CleaningRetryAnswer:
     """Try a partition again that failed or is uncleanable."""
-    api = api_of(request)
-    name = await _named(request, api)
-    had_failed = await api.blocking(api.operations.cleaning.retry, name.topic, name.partition)
-    return json_reply(CleaningRetryAnswer(name.topic, name.partition, had_failed))
-
-
-async def _state_after(
-    request: web.Request, order: Callable[[str, int], CleaningState]
-) -> web.Response:
-    api = api_of(request)
-    name = await _named(request, api)
-    state = await api.blocking(order, name.topic, name.partition)
-    return json_reply(CleaningStateAnswer(name.topic, name.partition, state.phase, state.pauses))
-
-
-async def _named(request: web.Request, api: Api) -> PartitionName:
-    name = await read_body(PartitionName, request, api)
     note_subject(request, topic=name.topic, partition=name.partition)
-    return name
+    had_failed = operations.cleaning.retry(name.topic, name.partition)
+    return CleaningRetryAnswer(name.topic, name.partition, had_failed)
+
+
+def _state_after(
+    request: web.Request, order: Callable[[str, int], CleaningState], name: PartitionName
+) -> CleaningStateAnswer:
+    note_subject(request, topic=name.topic, partition=name.partition)
+    return CleaningStateAnswer(name.topic, name.partition, *order(name.topic, name.partition))

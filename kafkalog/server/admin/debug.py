@@ -26,26 +26,17 @@ from kafkalog.errors import ClusterAccessDenied
 from kafkalog.observe.logging import log_levels, set_log_level
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.stacks import thread_stacks
-from kafkalog.server.admin.answers import (
-    FamilySize,
-    GivenConfig,
-    InsideConfig,
-    InsideTasks,
-    LogLevels,
-    LoopTask,
-    MetricsCardinality,
-    ThreadAnswer,
-)
 from kafkalog.server.admin.operations import tasks_answer
 from kafkalog.server.admin.probes import metrics_text, readiness
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.replies import bytes_reply, json_reply
 from kafkalog.server.protocol.schemas import LogLevelRequest, read_body
 from kafkalog.server.security.audit import note_subject
 from kafkalog.settings.server_config import is_loopback
+from kafkalog.settings.settings import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +50,67 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _PROC_FILES = ("status", "limits", "mountinfo")
 _GZIP_LEVEL = 6
 _SLICE = 100  # lines of the metrics page between two yields to the loop: less than a millisecond
+
+
+class LoopTask(AnswerBody):
+    """One coroutine that the event loop runs: where it waits, outermost call first."""
+
+    name: str
+    coroutine: str
+    waits_at: list[str]
+
+
+class ThreadAnswer(AnswerBody):
+    """One thread; ``native_id`` is what the system's tools call it."""
+
+    name: str
+    native_id: int | None
+    is_daemon: bool
+
+
+class InsideTasks(AnswerBody):
+    """What runs in the process now; ``/v1/tasks`` has what the scheduler runs in its threads."""
+
+    loop: list[LoopTask]
+    threads: list[ThreadAnswer]
+
+
+class GivenConfig(AnswerBody):
+    """One key as it was resolved at the start; ``origin`` is the variable or file."""
+
+    name: str
+    value: str | None
+    source: Source
+    origin: str
+
+
+class InsideConfig(AnswerBody):
+    """Every key, and what the start had to say about the others."""
+
+    configs: list[GivenConfig]
+    notices: list[str]
+
+
+class LogLevels(AnswerBody):
+    """``level`` applies to every logger without its own."""
+
+    level: str
+    loggers: dict[str, str]
+
+
+class FamilySize(AnswerBody):
+    """One metric family: its samples, and how many values each label has."""
+
+    name: str
+    samples: int
+    labels: dict[str, int]
+
+
+class MetricsCardinality(AnswerBody):
+    """The largest family first."""
+
+    samples: int
+    families: list[FamilySize]
 
 
 def running_tasks() -> InsideTasks:
@@ -147,9 +199,8 @@ def bundle(name: str, parts: Mapping[str, bytes], moment_s: int) -> bytes:
     return packed.getvalue()
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("debug")
 METRICS_PAGE_LOCK = web.AppKey("metrics_page_lock", asyncio.Lock)
-_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _BUNDLE_TYPE = "application/gzip"
 # A header whose name begins so is of a proxy: the address of the connection is not the client's.
@@ -198,9 +249,11 @@ def _alone(request: web.Request) -> asyncio.Lock:
     return lock
 
 
-@ROUTES.get("/debug/stacks")
-@endpoint(
-    "debugStacks", "debug", _OPERATE, {200: Answer("Stacks.", {_TEXT_TYPE: {"type": "string"}})}
+@ROUTES.endpoint(
+    "GET /debug/stacks",
+    "debugStacks",
+    Access.OPERATE_CLUSTER,
+    Answer("Stacks.", {_TEXT_TYPE: {"type": "string"}}),
 )
 async def stacks(request: web.Request) -> web.Response:
     """The stack of every thread, as text; SIGUSR1 writes them to stderr when this hangs."""
@@ -208,16 +261,18 @@ async def stacks(request: web.Request) -> web.Response:
     return bytes_reply(thread_stacks().encode(), content_type=_TEXT_TYPE)
 
 
-@ROUTES.get("/debug/tasks")
-@endpoint("debugTasks", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideTasks})})
+@ROUTES.endpoint(
+    "GET /debug/tasks", "debugTasks", Access.OPERATE_CLUSTER, Answer("By name.", InsideTasks)
+)
 async def tasks(request: web.Request) -> web.Response:
     """Coroutines of the event loop with the lines they wait at, and threads."""
     _diagnostics_of(request)
     return json_reply(running_tasks())
 
 
-@ROUTES.get("/debug/config")
-@endpoint("debugConfig", "debug", _OPERATE, {200: Answer("By name.", {JSON: InsideConfig})})
+@ROUTES.endpoint(
+    "GET /debug/config", "debugConfig", Access.OPERATE_CLUSTER, Answer("By name.", InsideConfig)
+)
 async def config(request: web.Request) -> web.Response:
     """What the start resolved: every key with its value, source, and the variable or file.
 
@@ -226,21 +281,21 @@ async def config(request: web.Request) -> web.Response:
     return json_reply(resolved_config(_diagnostics_of(request).settings))
 
 
-@ROUTES.get("/debug/log-level")
-@endpoint("debugLogLevels", "debug", _OPERATE, {200: Answer("Levels.", {JSON: LogLevels})})
+@ROUTES.endpoint(
+    "GET /debug/log-level", "debugLogLevels", Access.OPERATE_CLUSTER, Answer("Levels.", LogLevels)
+)
 async def levels(request: web.Request) -> web.Response:
     """The level of log lines, and of the loggers that have one of their own."""
     _diagnostics_of(request)
     return _levels_reply()
 
 
-@ROUTES.put("/debug/log-level")
-@endpoint(
+@ROUTES.endpoint(
+    "PUT /debug/log-level",
     "setDebugLogLevel",
-    "debug",
-    _OPERATE,
-    {200: Answer("Levels.", {JSON: LogLevels})},
-    body={JSON: LogLevelRequest},
+    Access.OPERATE_CLUSTER,
+    Answer("Levels.", LogLevels),
+    body=LogLevelRequest,
     errors=(404,),
 )
 async def set_level(request: web.Request) -> web.Response:
@@ -263,12 +318,11 @@ def _levels_reply() -> web.Response:
     return json_reply(LogLevels(found.pop(""), found))
 
 
-@ROUTES.get("/debug/metrics-cardinality")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /debug/metrics-cardinality",
     "debugMetricsCardinality",
-    "debug",
-    _OPERATE,
-    {200: Answer("Largest first.", {JSON: MetricsCardinality})},
+    Access.OPERATE_CLUSTER,
+    Answer("Largest first.", MetricsCardinality),
 )
 async def cardinality(request: web.Request) -> web.Response:
     """How many samples a scrape has, by family and label."""
@@ -278,18 +332,15 @@ async def cardinality(request: web.Request) -> web.Response:
         return json_reply(await metrics_cardinality(page))
 
 
-@ROUTES.get("/debug/bundle")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /debug/bundle",
     "debugBundle",
-    "debug",
-    _OPERATE,
-    {
-        200: Answer(
-            "tar.gz",
-            {_BUNDLE_TYPE: {"type": "string", "format": "binary"}},
-            headers=("Content-Disposition",),
-        )
-    },
+    Access.OPERATE_CLUSTER,
+    Answer(
+        "tar.gz",
+        {_BUNDLE_TYPE: {"type": "string", "format": "binary"}},
+        headers=("Content-Disposition",),
+    ),
 )
 async def debug_bundle(request: web.Request) -> web.Response:
     """All of it as one file for a report: stacks, tasks, configuration, readiness, metrics.

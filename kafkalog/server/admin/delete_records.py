@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.admin.answers import DeletedRecords, DeleteRecordsAnswer
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.media_types import JSON, wants_plain_text
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
@@ -26,7 +26,7 @@ from kafkalog.server.security.audit import note_failure, note_subject
 if TYPE_CHECKING:
     from kafkalog.broker.directory.commands import Command
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("operation")
 # The tool prints the exception that Kafka's client makes of an error code.
 _EXCEPTIONS = {
     "INVALID_TOPIC_EXCEPTION": (
@@ -50,6 +50,20 @@ _EXCEPTIONS = {
         "This server does not host this topic-partition.",
     ),
 }
+
+
+class DeletedRecords(AnswerBody):
+    """The new log start of a partition."""
+
+    topic: str
+    partition: int
+    low_watermark: int
+
+
+class DeleteRecordsAnswer(AnswerBody):
+    """In the order of the request."""
+
+    partitions: list[DeletedRecords | FailedPartition]
 
 
 def _check(file: DeleteRecordsFile) -> None:
@@ -139,18 +153,15 @@ def _exception_text(fault: KafkalogError) -> str:
     return f"org.apache.kafka.common.errors.{name}: {message}"
 
 
-@ROUTES.post("/v1/records:delete")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/records:delete",
     "deleteRecords",
-    "operation",
-    Access(Action.DELETE, Resource.TOPIC),
-    {
-        200: Answer(
-            "An entry each, or with Accept: text/plain the tool's lines.",
-            {JSON: DeleteRecordsAnswer, "text/plain": {"type": "string"}},
-        )
-    },
-    body={JSON: DeleteRecordsFile},
+    Access.DELETE_TOPIC,
+    Answer(
+        "An entry each, or with Accept: text/plain the tool's lines.",
+        {JSON: DeleteRecordsAnswer, "text/plain": {"type": "string"}},
+    ),
+    body=DeleteRecordsFile,
     errors=(40002,),
 )
 async def delete_records(request: web.Request) -> web.Response:

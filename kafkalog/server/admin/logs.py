@@ -15,31 +15,15 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
+from kafkalog.broker.values import MoveState
 from kafkalog.errors import KafkalogError
 from kafkalog.format.offset_ranges import LostRange
-from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.admin.answers import (
-    BrokerLogDirs,
-    FailedMove,
-    LogDirAnswer,
-    LogDirPartition,
-    LogDirsAnswer,
-    PartitionMoveAnswer,
-    PartitionMoveList,
-)
-from kafkalog.server.admin.answers_logs import (
-    FlushAnswer,
-    LogAnswer,
-    LossesAnswer,
-    LostRangeAnswer,
-    RollAnswer,
-)
-from kafkalog.server.admin.cleaner import standing_answer
+from kafkalog.server.admin.cleaner import StandingAnswer, standing_answer
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, error_fields
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     FlagParameter,
     ListParameter,
@@ -47,23 +31,20 @@ from kafkalog.server.protocol.parameters import (
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers, json_reply
-from kafkalog.server.protocol.schemas import LossToAccept, PartitionMovesRequest, read_body
+from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers
+from kafkalog.server.protocol.schemas import LossToAccept, PartitionMovesRequest
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Collection
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import Losses
     from kafkalog.broker.values import LogDirDescription, MoveStatus
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("logs")
 _PARTITION = "/v1/topics/{topic}/partitions/{partition}"
-_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
-_ALTER = Access(Action.ALTER, Resource.TOPIC)
 _TEXT = "text/plain; charset=utf-8"
 _CHUNK_BYTES = 64 << 10
 DUMPS_MAX = 2  # each is a process at full speed
@@ -72,113 +53,155 @@ _PRINT_DATA = FlagParameter("print_data_log", "Print keys and values too.")
 _DEEP = FlagParameter("deep_iteration", "A line for every record.")
 
 
-@ROUTES.get(f"{_PARTITION}/log")
-@endpoint("describeLog", "logs", _DESCRIBE, {200: Answer("As it is now.", {JSON: LogAnswer})})
-async def log(request: web.Request) -> web.Response:
+class LogAnswer(AnswerBody):
+    """One log as it is published now; ``leader_epoch`` is -1 before the first record.
+
+    ``cleaning`` is null unless the topic is compacted. ``records`` and the timestamps (ms since
+    1970) are those of the metrics: some seconds old, null before the first look at them.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    directory: str
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+    recovery_point: int
+    unflushed_records: int
+    leader_epoch: int
+    size_bytes: int
+    segments: int
+    active_base_offset: int
+    records: int | None
+    oldest_timestamp_ms: int | None
+    newest_timestamp_ms: int | None
+    cleaning: StandingAnswer | None
+
+
+class LostRangeAnswer(AnswerBody):
+    """Both ends are inclusive."""
+
+    first_offset: int
+    last_offset: int
+
+
+class LossesAnswer(AnswerBody):
+    """``lost``: fetches are refused there; ``accepted``: gaps like any other."""
+
+    topic: str
+    partition: int
+    lost: list[LostRangeAnswer]
+    accepted: list[LostRangeAnswer]
+
+
+class RollAnswer(AnswerBody):
+    """Whether there was anything to close, and where the active segment begins."""
+
+    topic: str
+    partition: int
+    is_rolled: bool
+    active_base_offset: int
+
+
+class FlushAnswer(AnswerBody):
+    """Below the recovery point everything is durable."""
+
+    topic: str
+    partition: int
+    recovery_point: int
+
+
+@ROUTES.endpoint(
+    f"GET {_PARTITION}/log",
+    "describeLog",
+    Access.DESCRIBE_TOPIC,
+    Answer("As it is now.", LogAnswer),
+)
+def log(request: web.Request, operations: Operations) -> LogAnswer:
     """Offsets, durability and size of one log; of a compacted one how clean it is."""
-    api = api_of(request)
-    return await api.blocking(_log, api.operations, _key_of(request))
+    topic, partition = topic_of(request), partition_of(request)
+    described = operations.describe_log(topic, partition)
+    status = operations.cleaning.inspect(topic, partition)
+    cleaning = None if status is None else standing_answer(status)
+    return LogAnswer(topic, partition, **described._asdict(), cleaning=cleaning)
 
 
-def _log(operations: Operations, key: TopicPartition) -> web.Response:
-    described = operations.describe_log(key.topic, key.partition)
-    standing = operations.cleaning.inspect(key.topic, key.partition)
-    return json_reply(
-        LogAnswer(
-            topic=key.topic,
-            partition=key.partition,
-            **described._asdict(),
-            cleaning=None if standing is None else standing_answer(standing),
-        )
-    )
-
-
-@ROUTES.post(f"{_PARTITION}/log:roll")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_PARTITION}/log:roll",
     "rollLog",
-    "logs",
-    _ALTER,
-    {200: Answer("Durable.", {JSON: RollAnswer}), 202: BEGUN},
+    Access.ALTER_TOPIC,
+    {200: Answer("Durable.", RollAnswer), 202: BEGUN},
 )
 async def roll(request: web.Request) -> web.Response:
     """Close the active segment and begin another, now; an empty one stays."""
-    operations, key = api_of(request).operations, _key_of(request)
+    topic, partition, roll = (
+        topic_of(request),
+        partition_of(request),
+        api_of(request).operations.roll,
+    )
+    return await now_or_later(
+        request, "log-roll", lambda: RollAnswer(topic, partition, *roll(topic, partition))
+    )
 
-    def work() -> RollAnswer:
-        return RollAnswer(key.topic, key.partition, *operations.roll(key.topic, key.partition))
 
-    return await now_or_later(request, "log-roll", key, work)
-
-
-@ROUTES.post(f"{_PARTITION}/log:flush")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_PARTITION}/log:flush",
     "flushLog",
-    "logs",
-    _ALTER,
-    {200: Answer("Durable.", {JSON: FlushAnswer}), 202: BEGUN},
+    Access.ALTER_TOPIC,
+    {200: Answer("Durable.", FlushAnswer), 202: BEGUN},
 )
 async def flush(request: web.Request) -> web.Response:
     """Make everything that was appended durable."""
-    operations, key = api_of(request).operations, _key_of(request)
+    topic, partition, flush = (
+        topic_of(request),
+        partition_of(request),
+        api_of(request).operations.flush,
+    )
+    return await now_or_later(
+        request, "log-flush", lambda: FlushAnswer(topic, partition, flush(topic, partition))
+    )
 
-    def work() -> FlushAnswer:
-        return FlushAnswer(key.topic, key.partition, operations.flush(key.topic, key.partition))
 
-    return await now_or_later(request, "log-flush", key, work)
-
-
-@ROUTES.get(f"{_PARTITION}/losses")
-@endpoint("listLosses", "logs", _DESCRIBE, {200: Answer("Rising.", {JSON: LossesAnswer})})
-async def losses(request: web.Request) -> web.Response:
+@ROUTES.endpoint(
+    f"GET {_PARTITION}/losses", "listLosses", Access.DESCRIBE_TOPIC, Answer("Rising.", LossesAnswer)
+)
+def losses(request: web.Request, operations: Operations) -> LossesAnswer:
     """Offsets that were acknowledged and are gone: not accepted yet, and accepted."""
-    api, key = api_of(request), _key_of(request)
-    return await api.blocking(_losses, api.operations, key)
+    topic, partition = topic_of(request), partition_of(request)
+    return _losses(topic, partition, operations.losses(topic, partition))
 
 
-def _losses(operations: Operations, key: TopicPartition) -> web.Response:
-    return _losses_reply(key, operations.losses(key.topic, key.partition))
-
-
-@ROUTES.post(f"{_PARTITION}/losses:accept")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_PARTITION}/losses:accept",
     "acceptLoss",
-    "logs",
-    _ALTER,
-    {200: Answer("What is left.", {JSON: LossesAnswer})},
-    body={JSON: LossToAccept},
+    Access.ALTER_TOPIC,
+    Answer("What is left.", LossesAnswer),
+    body=LossToAccept,
     errors=(40002, 50003, 50304),
 )
-async def accept_loss(request: web.Request) -> web.Response:
+def accept_loss(request: web.Request, operations: Operations, wanted: LossToAccept) -> LossesAnswer:
     """Give up one lost range by its name, durably: fetches pass it by from then on.
 
     Restoring the file that held it, while the daemon is stopped, is the other way.
     """
-    api, key = api_of(request), _key_of(request)
-    wanted = await read_body(LossToAccept, request, api)
+    topic, partition = topic_of(request), partition_of(request)
     lost = LostRange(wanted.first_offset, wanted.last_offset)
     note_subject(request, **lost._asdict())
-    return await api.blocking(_accept, api.operations, key, lost)
+    return _losses(topic, partition, operations.accept_loss(topic, partition, lost))
 
 
-def _accept(operations: Operations, key: TopicPartition, lost: LostRange) -> web.Response:
-    return _losses_reply(key, operations.accept_loss(key.topic, key.partition, lost))
-
-
-def _losses_reply(key: TopicPartition, found: Losses) -> web.Response:
+def _losses(topic: str, partition: int, found: Losses) -> LossesAnswer:
     lost, accepted = ([LostRangeAnswer(*each) for each in ranges] for ranges in found)
-    return json_reply(LossesAnswer(key.topic, key.partition, lost, accepted))
+    return LossesAnswer(topic, partition, lost, accepted)
 
 
-def _key_of(request: web.Request) -> TopicPartition:
-    return TopicPartition(topic_of(request), partition_of(request))
-
-
-@ROUTES.get(f"{_PARTITION}/segments/{{base_offset}}:dump")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {_PARTITION}/segments/{{base_offset}}:dump",
     "dumpSegment",
-    "logs",
-    Access(Action.READ, Resource.TOPIC),
-    {200: Answer("The tool's lines.", {_TEXT: {"type": "string"}})},
+    Access.READ_TOPIC,
+    Answer("The tool's lines.", {_TEXT: {"type": "string"}}),
     parameters=(_PRINT_DATA, _DEEP),
     errors=(404, 42902),
 )
@@ -230,6 +253,55 @@ _TOPICS = ListParameter(
 _OFFLINE = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
+class LogDirPartition(AnswerBody):
+    """As kafka-log-dirs prints it."""
+
+    partition: str
+    size: int
+    offsetLag: int  # noqa: N815 - the tool's spelling
+    isFuture: bool  # noqa: N815
+
+
+class LogDirAnswer(AnswerBody):
+    """One log directory; an offline one has a reason and no partitions."""
+
+    error: str | None
+    reason: str | None
+    logDir: str  # noqa: N815
+    isCordoned: bool  # noqa: N815
+    totalBytes: int  # noqa: N815
+    usableBytes: int  # noqa: N815
+    partitions: list[LogDirPartition]
+
+
+class BrokerLogDirs(AnswerBody):
+    """The directories of the one broker."""
+
+    broker: int
+    logDirs: list[LogDirAnswer]  # noqa: N815
+
+
+class LogDirsAnswer(AnswerBody):
+    """What ``kafka-log-dirs --describe`` prints."""
+
+    version: int
+    brokers: list[BrokerLogDirs]
+
+
+@ROUTES.endpoint(
+    "GET /v1/log-dirs",
+    "describeLogDirs",
+    Access.DESCRIBE_CLUSTER,
+    Answer("By directory.", LogDirsAnswer),
+    tag="operation",
+    parameters=(_TOPICS,),
+)
+def log_dirs(request: web.Request, operations: Operations) -> LogDirsAnswer:
+    """The log directories with their partitions, space and health; touches no disk."""
+    described = operations.log_dirs.describe(set(_TOPICS.read(request)))
+    return LogDirsAnswer(1, [BrokerLogDirs(operations.node_id, list(map(_log_dir, described)))])
+
+
 def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
     """The tool's fields; isCordoned and the bytes as in Kafka's protocol; ``reason`` is ours."""
     return LogDirAnswer(
@@ -241,66 +313,74 @@ def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
         usableBytes=log_dir.usable_bytes,
         partitions=[
             LogDirPartition(
-                partition=str(each.topic_partition),
-                size=each.size_bytes,
-                offsetLag=each.offset_lag,  # of a copy: how far it lags behind its log
-                isFuture=each.is_future,
+                str(each.topic_partition), each.size_bytes, each.offset_lag, each.is_future
             )
             for each in log_dir.partitions
         ],
     )
 
 
-def _log_dirs(operations: Operations, topics: Collection[str]) -> web.Response:
-    described = [_log_dir(each) for each in operations.log_dirs.describe(topics)]
-    return json_reply(LogDirsAnswer(1, [BrokerLogDirs(operations.node_id, described)]))
+class PartitionMoveAnswer(AnswerBody):
+    """A move to another log directory; bytes are those of ``.log`` files, moments ms since 1970.
+
+    ``reason`` of a failed or cancelled one; ``ended_ms`` is null while it is copying.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: MoveState
+    reason: str | None
+    size_bytes: int
+    copied_bytes: int
+    offset_lag: int
+    started_ms: int
+    ended_ms: int | None
 
 
-@ROUTES.get("/v1/log-dirs")
-@endpoint(
-    "describeLogDirs",
-    "operation",
-    Access(Action.DESCRIBE, Resource.CLUSTER),
-    {200: Answer("By directory.", {JSON: LogDirsAnswer})},
-    parameters=(_TOPICS,),
-)
-async def log_dirs(request: web.Request) -> web.Response:
-    """The log directories with their partitions, space and health; touches no disk."""
-    api = api_of(request)
-    # On the control pool, because it visits every partition.
-    return await api.blocking(_log_dirs, api.operations, set(_TOPICS.read(request)))
+class FailedMove(AnswerBody, kw_only=True):
+    """A move that was refused."""
+
+    topic: str
+    partition: int
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+
+
+class PartitionMoveList(AnswerBody):
+    """The moves of the request in its order, or all known ones by partition."""
+
+    moves: list[PartitionMoveAnswer | FailedMove]
 
 
 _MAX_MOVES = 1_000  # each makes a directory before the answer
 
 
-@ROUTES.post("/v1/partition-moves")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/partition-moves",
     "beginPartitionMoves",
-    "operation",
-    Access(Action.ALTER, Resource.CLUSTER),
-    {200: Answer("An entry a partition, in the order asked.", {JSON: PartitionMoveList})},
-    body={JSON: PartitionMovesRequest},
+    Access.ALTER_CLUSTER,
+    Answer("An entry a partition, in the order asked.", PartitionMoveList),
+    tag="operation",
+    body=PartitionMovesRequest,
     errors=(40002,),
 )
-async def begin(request: web.Request) -> web.Response:
+def begin(
+    request: web.Request, operations: Operations, wanted: PartitionMovesRequest
+) -> PartitionMoveList:
     """Begin to move partitions to other log directories, while they serve.
 
     They are copied in the background, also after a restart. A refusal is its own entry. Another
     directory than before gives the former move up, the partition's own directory ends it.
     """
-    api = api_of(request)
-    wanted = await read_body(PartitionMovesRequest, request, api)
     if not 1 <= len(wanted.moves) <= _MAX_MOVES:
         raise ApiError(40002, f"Name 1 to {_MAX_MOVES} moves.")
     if len({(each.topic, each.partition) for each in wanted.moves}) < len(wanted.moves):
         raise ApiError(40002, "Name each partition once.")
-    return await api.blocking(_begin, request, api.operations, wanted)
-
-
-def _begin(
-    request: web.Request, operations: Operations, wanted: PartitionMovesRequest
-) -> web.Response:
     entries: list[PartitionMoveAnswer | FailedMove] = []
     for each in wanted.moves:
         try:
@@ -312,56 +392,33 @@ def _begin(
         else:
             entries.append(_move(status))
     note_entries(request, entries)
-    return json_reply(PartitionMoveList(entries))
+    return PartitionMoveList(entries)
 
 
-@ROUTES.get("/v1/partition-moves")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/partition-moves",
     "listPartitionMoves",
-    "operation",
-    Access(Action.DESCRIBE, Resource.CLUSTER),
-    {200: Answer("By topic and partition.", {JSON: PartitionMoveList})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("By topic and partition.", PartitionMoveList),
+    tag="operation",
 )
-async def moves(request: web.Request) -> web.Response:
+def moves(_: web.Request, operations: Operations) -> PartitionMoveList:
     """Moves under way, and the last one of each partition that ended since the start."""
-    api = api_of(request)
-    return await api.blocking(_moves, api.operations)
+    return PartitionMoveList([_move(each) for each in operations.log_dirs.moves()])
 
 
-def _moves(operations: Operations) -> web.Response:
-    return json_reply(PartitionMoveList([_move(each) for each in operations.log_dirs.moves()]))
-
-
-@ROUTES.delete("/v1/partition-moves/{topic}/{partition}")
-@endpoint(
+@ROUTES.endpoint(
+    "DELETE /v1/partition-moves/{topic}/{partition}",
     "cancelPartitionMove",
-    "operation",
-    Access(Action.ALTER, Resource.CLUSTER),
-    {200: Answer("The move that was given up.", {JSON: PartitionMoveAnswer})},
+    Access.ALTER_CLUSTER,
+    Answer("The move that was given up.", PartitionMoveAnswer),
+    tag="operation",
     errors=(40410, 50304),
 )
-async def cancel(request: web.Request) -> web.Response:
+def cancel(request: web.Request, operations: Operations) -> PartitionMoveAnswer:
     """Cancel a move: the copy is deleted, the partition stays in its directory."""
-    api = api_of(request)
-    topic, partition = topic_of(request), partition_of(request)
-    return await api.blocking(_cancel, api.operations, topic, partition)
-
-
-def _cancel(operations: Operations, topic: str, partition: int) -> web.Response:
-    return json_reply(_move(operations.log_dirs.cancel_move(topic, partition)))
+    return _move(operations.log_dirs.cancel_move(topic_of(request), partition_of(request)))
 
 
 def _move(status: MoveStatus) -> PartitionMoveAnswer:
-    return PartitionMoveAnswer(
-        topic=status.topic_partition.topic,
-        partition=status.topic_partition.partition,
-        source=status.source,
-        target=status.target,
-        state=status.state,
-        reason=status.reason,
-        size_bytes=status.size_bytes,
-        copied_bytes=status.copied_bytes,
-        offset_lag=status.offset_lag,
-        started_ms=status.started_ms,
-        ended_ms=status.ended_ms,
-    )
+    return answer_of(PartitionMoveAnswer, status.topic_partition, status)

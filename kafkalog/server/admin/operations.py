@@ -6,16 +6,18 @@ its progress and result. ``GET /v1/tasks`` has the state of the background tasks
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import msgspec
-from aiohttp import web
 
-from kafkalog.server.admin.answers import OperationAnswer, OperationsAnswer, TaskAnswer, TasksAnswer
+from kafkalog.broker.background import OperationKind, OperationState
+from kafkalog.env.scheduler import TaskState
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.parameters import partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import BackupRequest, read_body
 from kafkalog.server.security.audit import note_subject
@@ -23,26 +25,49 @@ from kafkalog.server.security.audit import note_subject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.broker.background import BackgroundOperation, OperationKind
+    from aiohttp import web
+
+    from kafkalog.broker.background import BackgroundOperation
     from kafkalog.broker.operations import Operations
     from kafkalog.env.scheduler import TaskStatus
-    from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.server.protocol.json_schema import AnswerBody
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("operation")
+
+
+class OperationAnswer(AnswerBody):
+    """Work that outlasts its request. Moments are ms since 1970."""
+
+    id: str
+    kind: OperationKind
+    details: dict[str, str]
+    state: OperationState
+    started_ms: int
+    ended_ms: int | None
+    progress: dict[str, int]
+    result: dict[str, object] | None
+    error: EntryError | None
+
+
+class OperationsAnswer(AnswerBody):
+    """In the order in which they were begun."""
+
+    operations: list[OperationAnswer]
+
+
 BEGUN = Answer(
     "It has begun: with Prefer: respond-async; see Location.",
-    {JSON: OperationAnswer},
+    OperationAnswer,
     ("Location",),
     (Link("describeOperation", {"operation_id": "$response.body#/id"}),),
 )
-_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
 
 
-@ROUTES.get("/v1/operations")
-@endpoint(
-    "listOperations", "operation", _LOOK, {200: Answer("All known.", {JSON: OperationsAnswer})}
+@ROUTES.endpoint(
+    "GET /v1/operations",
+    "listOperations",
+    Access.DESCRIBE_CLUSTER,
+    Answer("All known.", OperationsAnswer),
 )
 async def operations(request: web.Request) -> web.Response:
     """What runs in the background, and the latest that ended. Forgotten at a restart."""
@@ -50,12 +75,11 @@ async def operations(request: web.Request) -> web.Response:
     return json_reply(OperationsAnswer([_operation(each) for each in known]))
 
 
-@ROUTES.get("/v1/operations/{operation_id}")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/operations/{operation_id}",
     "describeOperation",
-    "operation",
-    _LOOK,
-    {200: Answer("As far as it has come.", {JSON: OperationAnswer})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("As far as it has come.", OperationAnswer),
     errors=(404,),
 )
 async def describe(request: web.Request) -> web.Response:
@@ -74,23 +98,21 @@ def begun(operation: BackgroundOperation) -> web.Response:
 
 
 async def now_or_later(
-    request: web.Request,
-    kind: OperationKind,
-    key: TopicPartition | None,
-    work: Callable[[], AnswerBody],
+    request: web.Request, kind: OperationKind, work: Callable[[], AnswerBody]
 ) -> web.Response:
     """The answer that ``work`` makes off the loop; with ``Prefer: respond-async`` 202 at once.
 
-    Then the same answer is the operation's result. A partition that is unknown or not served is
-    refused before anything is begun.
+    Then the same answer is the operation's result. A partition in the path that is unknown or not
+    served is refused before anything is begun.
     """
     api: Api = api_of(request)
     if not prefers_async(request):
         return await api.blocking(lambda: json_reply(work()))
     details = {}
-    if key is not None:
-        api.operations.partition_log(key.topic, key.partition)
-        details["partition"] = str(key)
+    if "partition" in request.match_info:
+        topic, partition = topic_of(request), partition_of(request)
+        api.operations.partition_log(topic, partition)
+        details["partition"] = f"{topic}-{partition}"
     return begun_async(api.operations.in_background(kind, details, lambda: as_result(work())))
 
 
@@ -115,29 +137,23 @@ def prefers_async(request: web.Request) -> bool:
 
 def _operation(operation: BackgroundOperation) -> OperationAnswer:
     state, error = operation.state, operation.error  # the state is written last
-    return OperationAnswer(
+    return answer_of(
+        OperationAnswer,
+        operation,
         id=operation.operation_id,
-        kind=operation.kind,
-        details=dict(operation.details),
         state=state,
-        started_ms=operation.started_ms,
         ended_ms=_known(operation.ended_ms),
-        progress=operation.progress,
         result=operation.result or None,
-        error=None if error is None else EntryError(**error_fields(error)),
+        error=error and EntryError(**error_fields(error)),
     )
 
 
-_ACCESS = Access(Action.CLUSTER, Resource.CLUSTER)
-
-
-@ROUTES.post("/v1/backups")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/backups",
     "beginBackup",
-    "operation",
-    _ACCESS,
+    Access.OPERATE_CLUSTER,
     {202: BEGUN},
-    body={JSON: BackupRequest},
+    body=BackupRequest,
     errors=(40002, 40401, 40909, 50010, 50011, 50302, 50303, 50701),
 )
 async def begin(request: web.Request) -> web.Response:
@@ -163,31 +179,34 @@ def _known(value: int) -> int | None:
     return None if value < 0 else value
 
 
-def _task(task: TaskStatus) -> TaskAnswer:
-    return TaskAnswer(
-        name=task.name,
-        state=task.state,
-        initial_delay_ms=task.initial_delay_ms,
-        period_ms=_known(task.period_ms),
-        next_run_ms=_known(task.next_run_ms),
-        last_run_ms=_known(task.last_run_ms),
-        last_duration_ms=_known(task.last_duration_ms),
-        last_success_ms=_known(task.last_success_ms),
-        last_failure_ms=_known(task.last_failure_ms),
-        last_error=task.last_error,
-        waiting=task.waiting,
-        running=task.running,
-        runs=task.runs,
-        failures=task.failures,
-    )
+class TaskAnswer(AnswerBody):
+    """The tasks of one name."""
+
+    name: str
+    state: TaskState
+    initial_delay_ms: int
+    period_ms: int | None
+    next_run_ms: int | None
+    last_run_ms: int | None
+    last_duration_ms: int | None
+    last_success_ms: int | None
+    last_failure_ms: int | None
+    last_error: str | None
+    waiting: int
+    running: int
+    runs: int
+    failures: int
 
 
-@ROUTES.get("/v1/tasks")
-@endpoint(
-    "listTasks",
-    "operation",
-    Access(Action.DESCRIBE, Resource.CLUSTER),
-    {200: Answer("By name.", {JSON: TasksAnswer})},
+class TasksAnswer(AnswerBody):
+    """By name."""
+
+    now_ms: int
+    tasks: list[TaskAnswer]
+
+
+@ROUTES.endpoint(
+    "GET /v1/tasks", "listTasks", Access.DESCRIBE_CLUSTER, Answer("By name.", TasksAnswer)
 )
 async def tasks(request: web.Request) -> web.Response:
     """What the background tasks do and did; one-shots of a name are counted together."""
@@ -197,3 +216,8 @@ async def tasks(request: web.Request) -> web.Response:
 def tasks_answer(operations: Operations) -> TasksAnswer:
     """The answer, for the bundle too."""
     return TasksAnswer(operations.now_ms(), [_task(each) for each in operations.tasks()])
+
+
+def _task(task: TaskStatus) -> TaskAnswer:
+    known = {name: None if value == -1 else value for name, value in asdict(task).items()}
+    return answer_of(TaskAnswer, **known)

@@ -6,17 +6,18 @@ made at the first request.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aiohttp import web
 
+from kafkalog.broker.values import Loading
 from kafkalog.errors import NAMES_PATHS, UnusableLogDirs
 from kafkalog.observe.exposition import Exposition
 from kafkalog.observe.metrics_options import Question
 from kafkalog.observe.partition_metrics import BrokerState
-from kafkalog.server.admin.answers import LogDirFault, Readiness, Status
 from kafkalog.server.api import Api, Phase, api_of
-from kafkalog.server.protocol.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.media_types import JSON, exposition_of
 from kafkalog.server.protocol.parameters import ListParameter
 from kafkalog.server.protocol.replies import bytes_reply, json_reply
@@ -27,35 +28,64 @@ if TYPE_CHECKING:
     from kafkalog.broker import values
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("probes")
 _FAMILY = ListParameter(
     "family", "Only families whose names begin so, with commas between them, or one each."
 )
 _TOPIC = ListParameter("topic", "Only series of these topics; those without a topic stay out.")
 
 
-@ROUTES.get("/livez")
-@endpoint("live", "probes", OPEN, {200: Answer("It runs.", {JSON: Status})})
+class Status(AnswerBody):
+    """The event loop turns."""
+
+    status: Literal["ok"]
+
+
+class LogDirFault(AnswerBody):
+    """The fault of a log directory. Null: hidden without the right to see paths."""
+
+    log_dir: str | None
+    state: Literal["offline", "full"]
+    reason: str | None
+
+
+class Readiness(AnswerBody, kw_only=True):
+    """What a probe may look at."""
+
+    status: Literal["ready", "not ready"]
+    checks: dict[str, bool]
+    online_log_dirs: int
+    offline_log_dirs: int
+    partitions: int
+    offline_partitions: int
+    full_log_dirs: int
+    log_dir_faults: list[LogDirFault]
+    loading: Loading | None = None
+    start_refused: str | None = None
+
+
+@ROUTES.endpoint("GET /livez", "live", Access.OPEN, Answer("It runs.", Status))
 async def live(_: web.Request) -> web.Response:
     """200 while the event loop runs."""
     return json_reply(Status("ok"))
 
 
-@ROUTES.get("/readyz")
-@ROUTES.get("/healthz")
-@ROUTES.get("/ready")
-@ROUTES.get("/healthy")
-@ROUTES.get("/_health")
-@ROUTES.get("/status/ready")
-@ROUTES.get("/startupz")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /startupz",
     "ready",
-    "probes",
-    OPEN,
+    Access.OPEN,
     {
-        200: Answer("Ready.", {JSON: Readiness}),
-        503: Answer("Not ready: the checks say why", {JSON: Readiness}),
+        200: Answer("Ready.", Readiness),
+        503: Answer("Not ready: the checks say why", Readiness),
     },
+    aliases=(
+        "/status/ready",
+        "/_health",
+        "/healthy",
+        "/ready",
+        "/healthz",
+        "/readyz",
+    ),
 )
 async def ready(request: web.Request) -> web.Response:
     """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
@@ -103,16 +133,11 @@ def _fault(fault: values.LogDirFault) -> LogDirFault:
     return LogDirFault(None, fault.state, None)
 
 
-@ROUTES.get("/metrics")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /metrics",
     "metrics",
-    "probes",
-    Access(Action.DESCRIBE, Resource.CLUSTER),
-    {
-        200: Answer(
-            "The metrics.", {each.value: {"type": "string"} for each in Exposition}, ("Vary",)
-        )
-    },
+    Access.DESCRIBE_CLUSTER,
+    Answer("The metrics.", {each.value: {"type": "string"} for each in Exposition}, ("Vary",)),
     parameters=(_FAMILY, _TOPIC),
 )
 async def metrics(request: web.Request) -> web.Response:
@@ -146,26 +171,28 @@ DESCRIPTION: web.AppKey[Callable[[], bytes]] = web.AppKey("description")
 _YAML = "application/yaml"
 
 
-@ROUTES.get("/openapi.json")
-@ROUTES.get("/openapi")
-@ROUTES.get("/openapi/v3")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /openapi/v3",
     "openapi",
-    "description",
-    OPEN,
-    {200: Answer("OpenAPI 3.1.", {JSON: {"type": "object"}})},
+    Access.OPEN,
+    Answer("OpenAPI 3.1.", {JSON: {"type": "object"}}),
+    tag="description",
+    aliases=(
+        "/openapi",
+        "/openapi.json",
+    ),
 )
 async def openapi(request: web.Request) -> web.Response:
     """The API's own description."""
     return bytes_reply(request.app[DESCRIPTION](), content_type=JSON)
 
 
-@ROUTES.get("/openapi.yaml")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /openapi.yaml",
     "openapiYaml",
-    "description",
-    OPEN,
-    {200: Answer("OpenAPI 3.1.", {_YAML: {"type": "object"}})},
+    Access.OPEN,
+    Answer("OpenAPI 3.1.", {_YAML: {"type": "object"}}),
+    tag="description",
 )
 async def openapi_yaml(request: web.Request) -> web.Response:
     """The same as YAML: every JSON text is YAML 1.2."""

@@ -8,47 +8,24 @@ offset after each commit; with ``archive.hold`` retention keeps what is above it
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from aiohttp import web
 from msgspec import structs
 
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention.forecast import timestamp_or_none
-from kafkalog.server.admin.answers_logs import (
-    ArchivedOffsetsAnswer,
-    ArchivedPartition,
-    Checks,
-    DeletingSegmentAnswer,
-    Departure,
-    Due,
-    Policy,
-    RaisedOffset,
-    RaisedOffsetsAnswer,
-    RetainAnswer,
-    RetainedPartition,
-    RetentionRunAnswer,
-    RetentionSimulateAnswer,
-    SegmentAnswer,
-    SegmentsAnswer,
-    ServedSegment,
-    SimulatedPartition,
-    TakenSegment,
-    UnservedPartition,
-)
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     base_offset_of,
     parse_timestamp,
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
     MAX_PARTITIONS,
     ArchivedOffsetsRequest,
@@ -61,7 +38,9 @@ from kafkalog.server.protocol.schemas import (
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+
+    from aiohttp import web
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.report import (
@@ -72,86 +51,149 @@ if TYPE_CHECKING:
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.retention import forecast
     from kafkalog.log.retention.forecast import Schedule, SegmentFate
-    from kafkalog.log.retention.plan import RetentionPolicy
 
 
-ROUTES = web.RouteTableDef()
-_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
-_DELETE = Access(Action.DELETE, Resource.TOPIC)
+ROUTES = Routes("retention")
 
 
 # ---- segments
 
 
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments/{base_offset}")
-@endpoint(
+class Policy(AnswerBody):
+    """What limits the log."""
+
+    is_deleted: bool
+    retention_ms: int
+    retention_bytes: int
+
+
+class Checks(AnswerBody):
+    """When the log is checked, and by which task."""
+
+    runs_in: Literal["kafka-log-retention", "log_cleaner"]
+    next_check_ms: int | None
+    check_interval_ms: int
+    delete_delay_ms: int
+
+
+class Due(AnswerBody):
+    """When a segment is deleted."""
+
+    earliest_ms: int
+    expected_ms: int | None
+    latest_ms: int | None
+    files_gone_ms: int | None
+
+
+class ServedSegment(AnswerBody):
+    """A segment, with the rule that deletes it or what retains it."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    offset_index_entries: int
+    offset_index_bytes: int
+    time_index_entries: int
+    time_index_bytes: int
+    largest_timestamp_ms: int
+    largest_timestamp_source: Literal["record", "file_mtime"]
+    state: Literal["active", "inactive"]
+    rule: str | None
+    keeper: str | None
+    bytes_until: int | None
+    due: Due | None
+
+
+class SegmentAnswer(ServedSegment):
+    """One segment of a partition."""
+
+    topic: str
+    partition: int
+    now_ms: int
+
+
+class DeletingSegmentAnswer(AnswerBody):
+    """Deleted for readers; its files are removed later."""
+
+    base_offset: int
+    size_bytes: int
+    state: Literal["deleting"]
+    files_gone_ms: int | None
+
+
+class SegmentsAnswer(AnswerBody):
+    """Every segment of a partition, oldest first."""
+
+    topic: str
+    partition: int
+    now_ms: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    hold_offset: int | None
+    hold_max_bytes: int | None
+    held_segments: int
+    held_bytes: int
+    policy: Policy
+    schedule: Checks | None
+    segments: list[DeletingSegmentAnswer | ServedSegment]
+
+
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/partitions/{partition}/segments/{base_offset}",
     "describeSegment",
-    "retention",
-    _DESCRIBE,
-    {200: Answer("The segment.", {JSON: SegmentAnswer})},
+    Access.DESCRIBE_TOPIC,
+    Answer("The segment.", SegmentAnswer),
     errors=(404,),
 )
-async def segment(request: web.Request) -> web.Response:
+def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
     """The segment that begins at an offset: the rule that deletes it, or what retains it."""
-    api = api_of(request)
-    topic, partition = topic_of(request), partition_of(request)
-    return await api.blocking(_segment, api.operations, topic, partition, base_offset_of(request))
-
-
-def _segment(operations: Operations, topic: str, partition: int, base_offset: int) -> web.Response:
+    topic, partition, base_offset = (
+        topic_of(request),
+        partition_of(request),
+        base_offset_of(request),
+    )
     report = operations.describe_segments(topic, partition)
     for listed, fate in zip(report.segments, report.fates, strict=True):
         if listed.facts.base_offset == base_offset:
             (entries,) = operations.count_index_entries(topic, partition, [listed])
             served = structs.asdict(_served_segment(listed, entries, fate))
-            return json_reply(
-                SegmentAnswer(topic=topic, partition=partition, now_ms=report.now_ms, **served)
-            )
+            return SegmentAnswer(topic=topic, partition=partition, now_ms=report.now_ms, **served)
     raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
 
 
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/segments")
-@endpoint(
-    "listSegments", "retention", _DESCRIBE, {200: Answer("Oldest first.", {JSON: SegmentsAnswer})}
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/partitions/{partition}/segments",
+    "listSegments",
+    Access.DESCRIBE_TOPIC,
+    Answer("Oldest first.", SegmentsAnswer),
 )
-async def segments(request: web.Request) -> web.Response:
+def segments(request: web.Request, operations: Operations) -> SegmentsAnswer:
     """Every segment with the rule that deletes it or what retains it, and its deletion time."""
-    api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
-    return await api.blocking(_segments, api.operations, topic, partition)
-
-
-def _segments(operations: Operations, topic: str, partition: int) -> web.Response:
     report = operations.describe_segments(topic, partition)
     entries = operations.count_index_entries(topic, partition, report.segments)
-    facts = report.facts
+    hold = report.facts.hold
     deleting = [
         DeletingSegmentAnswer(
-            base_offset=each.base_offset,
-            size_bytes=each.size_bytes,
-            state="deleting",
-            files_gone_ms=timestamp_or_none(each.files_gone_ms),
+            each.base_offset, each.size_bytes, "deleting", timestamp_or_none(each.files_gone_ms)
         )
         for each in report.deleting
     ]
-    served = map(_served_segment, report.segments, entries, report.fates)
-    return json_reply(
-        SegmentsAnswer(
-            topic=topic,
-            partition=partition,
-            now_ms=report.now_ms,
-            log_start_offset=facts.log_start_offset,
-            high_watermark=facts.high_watermark,
-            log_end_offset=facts.log_end_offset,
-            size_bytes=facts.size_bytes,
-            hold_offset=facts.hold and facts.hold.offset,
-            hold_max_bytes=facts.hold and facts.hold.max_bytes,
-            held_segments=report.held.segments,
-            held_bytes=report.held.size_bytes,
-            policy=_policy(report.policy),
-            schedule=_schedule(report.schedule),
-            segments=[*deleting, *served],
-        )
+    return answer_of(
+        SegmentsAnswer,
+        report,
+        report.facts,
+        topic=topic,
+        partition=partition,
+        hold_offset=hold and hold.offset,
+        hold_max_bytes=hold and hold.max_bytes,
+        held_segments=report.held.segments,
+        held_bytes=report.held.size_bytes,
+        policy=Policy(*report.policy),
+        schedule=_schedule(report.schedule),
+        segments=[*deleting, *map(_served_segment, report.segments, entries, report.fates)],
     )
 
 
@@ -173,14 +215,6 @@ def _served_segment(
         keeper=fate.keeper and fate.keeper.value,
         bytes_until=fate.bytes_until,
         due=_due(fate.due),
-    )
-
-
-def _policy(policy: RetentionPolicy) -> Policy:
-    return Policy(
-        is_deleted=policy.is_deleted,
-        retention_ms=policy.retention_ms,
-        retention_bytes=policy.retention_bytes,
     )
 
 
@@ -210,42 +244,66 @@ def _due(due: forecast.Due | None) -> Due | None:
 # ---- passes
 
 
-@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/log:retain")
-@endpoint(
+class TakenSegment(AnswerBody):
+    """A deleted segment, with the rule."""
+
+    base_offset: int
+    size_bytes: int
+    reason: str
+
+
+class RetainedPartition(AnswerBody):
+    """What a pass deleted, or would delete."""
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    bytes: int
+    segments: list[TakenSegment]
+
+
+class RetainAnswer(RetainedPartition):
+    """A pass over one partition."""
+
+    dry_run: bool
+
+
+class RetentionRunAnswer(AnswerBody):
+    """A pass over several; a partition's failure is its own entry."""
+
+    dry_run: bool
+    segments: int
+    bytes: int
+    partitions: list[RetainedPartition | FailedPartition]
+
+
+@ROUTES.endpoint(
+    "POST /v1/topics/{topic}/partitions/{partition}/log:retain",
     "retainPartition",
-    "retention",
-    _DELETE,
-    {200: Answer("What went.", {JSON: RetainAnswer}), 202: BEGUN},
-    body={JSON: RetainRequest},
+    Access.DELETE_TOPIC,
+    {200: Answer("What went.", RetainAnswer), 202: BEGUN},
+    body=RetainRequest,
     is_body_required=False,
 )
 async def retain(request: web.Request) -> web.Response:
     """A pass over one partition: what it deleted, or with ``dry_run`` would delete, by rule."""
-    api = api_of(request)
-    topic, partition = topic_of(request), partition_of(request)
+    api, key = api_of(request), TopicPartition(topic_of(request), partition_of(request))
     wanted = await read_body(RetainRequest, request, api, is_required=False)
     note_subject(request, dry_run=wanted.dry_run)
-    key = TopicPartition(topic, partition)
-    return await now_or_later(
-        request,
-        "log-retain",
-        key,
-        lambda: _retain(api.operations, key, dry_run=wanted.dry_run),
-    )
+
+    def work() -> RetainAnswer:
+        outcome = api.operations.retain(key.topic, key.partition, dry_run=wanted.dry_run)
+        return RetainAnswer(dry_run=wanted.dry_run, **structs.asdict(_retained(key, outcome)))
+
+    return await now_or_later(request, "log-retain", work)
 
 
-def _retain(operations: Operations, key: TopicPartition, *, dry_run: bool) -> RetainAnswer:
-    outcome = operations.retain(key.topic, key.partition, dry_run=dry_run)
-    return RetainAnswer(dry_run, **structs.asdict(_retained(key, outcome)))
-
-
-@ROUTES.post("/v1/retention:run")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/retention:run",
     "runRetention",
-    "retention",
-    _DELETE,
-    {200: Answer("An entry for each partition.", {JSON: RetentionRunAnswer}), 202: BEGUN},
-    body={JSON: RetentionRunRequest},
+    Access.DELETE_TOPIC,
+    {200: Answer("An entry for each partition.", RetentionRunAnswer), 202: BEGUN},
+    body=RetentionRunRequest,
     errors=(40002,),
 )
 async def run(request: web.Request) -> web.Response:
@@ -256,9 +314,7 @@ async def run(request: web.Request) -> web.Response:
         _check_names(wanted.partitions)
     note = partial(note_entries, request, dry_run=wanted.dry_run)
     note(name.model_dump() for name in wanted.partitions or ())
-    return await now_or_later(
-        request, "retention-run", None, lambda: _run(api.operations, wanted, note)
-    )
+    return await now_or_later(request, "retention-run", lambda: _run(api.operations, wanted, note))
 
 
 def _check_names(names: list[PartitionName]) -> None:
@@ -327,26 +383,59 @@ def _retained(key: TopicPartition, outcome: RetentionOutcome) -> RetainedPartiti
 # ---- what if
 
 
-@ROUTES.post("/v1/retention:simulate")
-@endpoint(
+class Departure(AnswerBody):
+    """A segment that would be deleted."""
+
+    base_offset: int
+    size_bytes: int
+    reason: str
+    due: Due | None
+
+
+class SimulatedPartition(AnswerBody):
+    """What would be deleted and what would be left."""
+
+    partition: int
+    start_ms: int
+    end_ms: int | None
+    policy: Policy
+    schedule: Checks | None
+    segments: list[Departure]
+    segments_left: int
+    bytes_left: int
+
+
+class UnservedPartition(AnswerBody):
+    """A partition that is not served."""
+
+    partition: int
+    error_code: int
+    kafka_error: str
+    error: str
+
+
+class RetentionSimulateAnswer(AnswerBody):
+    """By partition."""
+
+    topic: str
+    partitions: list[SimulatedPartition | UnservedPartition]
+
+
+@ROUTES.endpoint(
+    "POST /v1/retention:simulate",
     "simulateRetention",
-    "retention",
-    _DESCRIBE,
-    {200: Answer("By partition.", {JSON: RetentionSimulateAnswer})},
-    body={JSON: RetentionSimulateRequest},
+    Access.DESCRIBE_TOPIC,
+    Answer("By partition.", RetentionSimulateAnswer),
+    body=RetentionSimulateRequest,
     errors=(40002, 40401, 40402, 50010, 50302, 50303, 50701),
 )
-async def simulate(request: web.Request) -> web.Response:
+def simulate(
+    request: web.Request, operations: Operations, wanted: RetentionSimulateRequest
+) -> RetentionSimulateAnswer:
     """What would be deleted within ``horizon_ms`` from ``at``, were these configs the topic's.
 
     Of a whole topic, a partition that is not served has an error entry.
     """
-    api = api_of(request)
-    wanted = await read_body(RetentionSimulateRequest, request, api)
-    return await api.blocking(_simulate, api.operations, wanted)
-
-
-def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.Response:
     start_ms = None if wanted.at is None else _parse_at(str(wanted.at))
     numbers = (
         range(operations.partition_count(wanted.topic))
@@ -371,7 +460,7 @@ def _simulate(operations: Operations, wanted: RetentionSimulateRequest) -> web.R
             entries.append(UnservedPartition(number, **entry_error(error)))
         else:
             entries.append(_simulated(number, simulation))
-    return json_reply(RetentionSimulateAnswer(wanted.topic, entries))
+    return RetentionSimulateAnswer(wanted.topic, entries)
 
 
 def _parse_at(text: str) -> int:
@@ -382,86 +471,100 @@ def _parse_at(text: str) -> int:
 
 
 def _simulated(partition: int, simulation: RetentionSimulation) -> SimulatedPartition:
-    return SimulatedPartition(
+    return answer_of(
+        SimulatedPartition,
+        simulation,
         partition=partition,
-        start_ms=simulation.start_ms,
         end_ms=timestamp_or_none(simulation.end_ms),
-        policy=_policy(simulation.policy),
+        policy=Policy(*simulation.policy),
         schedule=_schedule(simulation.schedule),
         segments=[
             Departure(
-                base_offset=each.facts.base_offset,
-                size_bytes=each.facts.size_bytes,
-                reason=each.rule.value,
-                due=_due(each.due),
+                each.facts.base_offset, each.facts.size_bytes, each.rule.value, _due(each.due)
             )
             for each in simulation.departures
         ],
-        segments_left=simulation.segments_left,
-        bytes_left=simulation.bytes_left,
     )
 
 
 _PATH = "/v1/topics/{topic}/archived-offsets"
 
 
-@ROUTES.get(_PATH)
-@endpoint(
+class ArchivedPartition(AnswerBody):
+    """How far one partition is archived; ``held``: at the last retention check."""
+
+    partition: int
+    archived_offset: int
+    log_start_offset: int
+    high_watermark: int
+    lag: int
+    held_segments: int
+    held_bytes: int
+
+
+class ArchivedOffsetsAnswer(AnswerBody):
+    """The served partitions of a topic."""
+
+    topic: str
+    partitions: list[ArchivedPartition]
+
+
+class RaisedOffset(AnswerBody):
+    """The archived offset in force."""
+
+    partition: int
+    archived_offset: int
+
+
+class RaisedOffsetsAnswer(AnswerBody):
+    """The partitions of the request."""
+
+    topic: str
+    partitions: list[RaisedOffset]
+
+
+@ROUTES.endpoint(
+    f"GET {_PATH}",
     "listArchivedOffsets",
-    "retention",
-    Access(Action.DESCRIBE, Resource.TOPIC),
-    {200: Answer("By partition.", {JSON: ArchivedOffsetsAnswer})},
+    Access.DESCRIBE_TOPIC,
+    Answer("By partition.", ArchivedOffsetsAnswer),
 )
-async def archived_offsets(request: web.Request) -> web.Response:
+def archived_offsets(request: web.Request, operations: Operations) -> ArchivedOffsetsAnswer:
     """How far each served partition is archived, and what ``archive.hold`` retains of it."""
-    api, topic = api_of(request), topic_of(request)
-    return await api.blocking(_list, api.operations, topic)
-
-
-def _list(operations: Operations, topic: str) -> web.Response:
+    topic = topic_of(request)
     entries = [
-        ArchivedPartition(
-            partition=each.partition,
-            archived_offset=each.archived_offset,
-            log_start_offset=each.log_start_offset,
-            high_watermark=each.high_watermark,
-            lag=each.lag,
+        answer_of(
+            ArchivedPartition,
+            each,
             held_segments=each.held.segments,
             held_bytes=each.held.size_bytes,
         )
         for each in operations.archived_offsets(topic)
     ]
-    return json_reply(ArchivedOffsetsAnswer(topic, entries))
+    return ArchivedOffsetsAnswer(topic, entries)
 
 
-@ROUTES.post(f"{_PATH}:raise")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_PATH}:raise",
     "raiseArchivedOffsets",
-    "retention",
-    Access(Action.DELETE, Resource.TOPIC),
-    {200: Answer("What holds now.", {JSON: RaisedOffsetsAnswer})},
-    body={JSON: ArchivedOffsetsRequest},
+    Access.DELETE_TOPIC,
+    Answer("What holds now.", RaisedOffsetsAnswer),
+    body=ArchivedOffsetsRequest,
     errors=(40002, 40402, 41602, 50003, 50302, 50303, 50304, 50701),
 )
-async def raise_archived_offsets(request: web.Request) -> web.Response:
+def raise_archived_offsets(
+    request: web.Request, operations: Operations, wanted: ArchivedOffsetsRequest
+) -> RaisedOffsetsAnswer:
     """Say that an archive has everything below these offsets: all or none, durable.
 
     A lower offset than the one in force changes nothing; the answer has the one that holds. With
     ``topic_id`` a topic that was recreated under the name is not taken for the archived one.
     """
-    api, topic = api_of(request), topic_of(request)
-    wanted = await read_body(ArchivedOffsetsRequest, request, api)
+    topic = topic_of(request)
     for each in wanted.partitions:
         note_subject(request, partition=each.partition, offset=each.offset)
     offsets = {each.partition: each.offset for each in wanted.partitions}
     if len(offsets) < len(wanted.partitions):
         raise ApiError(40002, "Name each partition once.")
-    return await api.blocking(_raise, api.operations, topic, offsets, wanted.topic_id)
-
-
-def _raise(
-    operations: Operations, topic: str, offsets: Mapping[int, int], topic_id: str | None
-) -> web.Response:
-    risen = operations.raise_archived_offsets(topic, offsets, topic_id)
-    entries = [RaisedOffset(number, offset) for number, offset in sorted(risen.items())]
-    return json_reply(RaisedOffsetsAnswer(topic, entries))
+    risen = operations.raise_archived_offsets(topic, offsets, wanted.topic_id)
+    return RaisedOffsetsAnswer(topic, [RaisedOffset(*each) for each in sorted(risen.items())])

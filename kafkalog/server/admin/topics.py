@@ -5,40 +5,16 @@ Sources: http-api.md 1.3, 1.4 and N14.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from aiohttp import web
 from msgspec import structs
 
 from kafkalog import __version__
 from kafkalog.errors import InvalidRequest, KafkalogError
-from kafkalog.server.admin.answers import (
-    About,
-    BrokerIds,
-    ConfigsAnswer,
-    ConfigSource,
-    EmptyObject,
-    ExplainedConfig,
-    InfoAnswer,
-    OffsetRange,
-    Replica,
-    TopicAnswer,
-    TopicNames,
-    TopicPartitionAnswer,
-    TopicPartitions,
-)
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import (
-    AUTHENTICATED,
-    OPEN,
-    Access,
-    Action,
-    Answer,
-    Link,
-    Resource,
-    endpoint,
-)
+from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.media_types import JSON, V2_JSON, metadata_type
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
@@ -46,17 +22,76 @@ from kafkalog.server.protocol.schemas import AdminTopic, read_body
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from kafkalog.broker.values import ConfigEntry, TopicDescription
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("metadata")
 _NO_LEADER = -1  # as Kafka has it
 _TYPES = (V2_JSON, JSON)
 _ABOUT_IT = tuple(
     Link(operation_id, {"topic": "$request.body#/topic_name"})
     for operation_id in ("describeTopic", "describePartitions", "produce")
 )
-_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
+
+
+class About(AnswerBody):
+    """Who answers; ``bridge_version`` is what the Bridge's clients read."""
+
+    bridge_version: str
+    name: str
+    version: str
+
+
+class EmptyObject(AnswerBody):
+    """An empty object."""
+
+
+class BrokerIds(AnswerBody):
+    """Node ids: one."""
+
+    brokers: list[int]
+
+
+TopicNames = NamedType("TopicNames", list[str], "Sorted, internal topics too.")
+
+
+class Replica(AnswerBody):
+    """The one replica of a partition."""
+
+    broker: int
+    leader: bool
+    in_sync: bool
+
+
+class TopicPartitionAnswer(AnswerBody, kw_only=True):
+    """A partition; one that is not served has leader -1 and its error."""
+
+    partition: int
+    leader: int
+    replicas: list[Replica]
+    error_code: int | None = None
+    kafka_error: str | None = None
+    error: str | None = None
+
+
+TopicPartitions = NamedType("TopicPartitions", list[TopicPartitionAnswer], "By number.")
+
+
+class TopicAnswer(AnswerBody):
+    """A topic with its effective configs as text."""
+
+    name: str
+    configs: dict[str, str]
+    partitions: list[TopicPartitionAnswer]
+
+
+class OffsetRange(AnswerBody):
+    """Log start offset and high watermark."""
+
+    beginning_offset: int
+    end_offset: int
 
 
 def _reply(request: web.Request, value: object, status: int = 200) -> web.Response:
@@ -82,38 +117,27 @@ def _partitions(broker_id: int, description: TopicDescription) -> list[TopicPart
     ]
 
 
-@ROUTES.get("/")
-@endpoint(
-    "about",
-    "metadata",
-    OPEN,
-    {200: Answer("Name and version.", dict.fromkeys(_TYPES, About))},
-    errors=(406,),
+@ROUTES.endpoint(
+    "GET /", "about", Access.OPEN, Answer("Name and version.", in_v2(About)), errors=(406,)
 )
 async def root(request: web.Request) -> web.Response:
     """Who answers here; the Bridge's clients read bridge_version."""
     return _reply(request, About("1.2.0", "kafkalog", __version__))
 
 
-@ROUTES.post("/")
-@endpoint(
-    "nothing",
-    "metadata",
-    OPEN,
-    {200: Answer("It answers.", dict.fromkeys(_TYPES, EmptyObject))},
-    errors=(406,),
+@ROUTES.endpoint(
+    "POST /", "nothing", Access.OPEN, Answer("It answers.", in_v2(EmptyObject)), errors=(406,)
 )
 async def nothing(request: web.Request) -> web.Response:
     """The REST Proxy's sign of life; the body is not read."""
     return _reply(request, EmptyObject())
 
 
-@ROUTES.get("/brokers")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /brokers",
     "listBrokerIds",
-    "metadata",
-    AUTHENTICATED,
-    {200: Answer("One.", dict.fromkeys(_TYPES, BrokerIds))},
+    Access.AUTHENTICATED,
+    Answer("One.", in_v2(BrokerIds)),
     errors=(406,),
 )
 async def brokers(request: web.Request) -> web.Response:
@@ -121,12 +145,11 @@ async def brokers(request: web.Request) -> web.Response:
     return _reply(request, BrokerIds([api_of(request).operations.node_id]))
 
 
-@ROUTES.get("/topics")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics",
     "listTopicNames",
-    "metadata",
-    _DESCRIBE,
-    {200: Answer("Names.", dict.fromkeys(_TYPES, TopicNames))},
+    Access.DESCRIBE_TOPIC,
+    Answer("Names.", in_v2(TopicNames)),
     errors=(406,),
 )
 async def topics(request: web.Request) -> web.Response:
@@ -134,12 +157,11 @@ async def topics(request: web.Request) -> web.Response:
     return _reply(request, api_of(request).operations.topic_names())
 
 
-@ROUTES.get("/topics/{topic}")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics/{topic}",
     "describeTopic",
-    "metadata",
-    _DESCRIBE,
-    {200: Answer("The topic.", dict.fromkeys(_TYPES, TopicAnswer))},
+    Access.DESCRIBE_TOPIC,
+    Answer("The topic.", in_v2(TopicAnswer)),
     errors=(406,),
 )
 async def topic(request: web.Request) -> web.Response:
@@ -151,12 +173,11 @@ async def topic(request: web.Request) -> web.Response:
     return _reply(request, TopicAnswer(description.name, configs, partitions))
 
 
-@ROUTES.get("/topics/{topic}/partitions")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics/{topic}/partitions",
     "describePartitions",
-    "metadata",
-    _DESCRIBE,
-    {200: Answer("By number.", dict.fromkeys(_TYPES, TopicPartitions))},
+    Access.DESCRIBE_TOPIC,
+    Answer("By number.", in_v2(TopicPartitions)),
     errors=(406,),
 )
 async def partitions(request: web.Request) -> web.Response:
@@ -166,12 +187,11 @@ async def partitions(request: web.Request) -> web.Response:
     return _reply(request, _partitions(operations.node_id, description))
 
 
-@ROUTES.get("/topics/{topic}/partitions/{partition}")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics/{topic}/partitions/{partition}",
     "describePartition",
-    "metadata",
-    _DESCRIBE,
-    {200: Answer("The partition.", dict.fromkeys(_TYPES, TopicPartitionAnswer))},
+    Access.DESCRIBE_TOPIC,
+    Answer("The partition.", in_v2(TopicPartitionAnswer)),
     errors=(406,),
 )
 async def partition(request: web.Request) -> web.Response:
@@ -187,12 +207,11 @@ async def partition(request: web.Request) -> web.Response:
     return _reply(request, _partition(operations.node_id, number, None))
 
 
-@ROUTES.get("/topics/{topic}/partitions/{partition}/offsets")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics/{topic}/partitions/{partition}/offsets",
     "getOffsetRange",
-    "metadata",
-    _DESCRIBE,
-    {200: Answer("Where the log begins and ends.", dict.fromkeys(_TYPES, OffsetRange))},
+    Access.DESCRIBE_TOPIC,
+    Answer("Where the log begins and ends.", in_v2(OffsetRange)),
     errors=(406,),
 )
 async def offsets(request: web.Request) -> web.Response:
@@ -201,13 +220,13 @@ async def offsets(request: web.Request) -> web.Response:
     return _reply(request, OffsetRange(log.log_start_offset, log.high_watermark))
 
 
-@ROUTES.post("/admin/topics")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /admin/topics",
     "createTopicAsBridge",
-    "topics",
-    Access(Action.CREATE, Resource.TOPIC),
-    {201: Answer("Made, durable.", dict.fromkeys(_TYPES, EmptyObject), links=_ABOUT_IT)},
-    body={JSON: AdminTopic},
+    Access.CREATE_TOPIC,
+    {201: Answer("Made, durable.", in_v2(EmptyObject), links=_ABOUT_IT)},
+    tag="topics",
+    body=AdminTopic,
     errors=(406, 40002, 40904, 50302, 50303, 50701),
 )
 async def create_topic(request: web.Request) -> web.Response:
@@ -223,7 +242,6 @@ async def create_topic(request: web.Request) -> web.Response:
     return _reply(request, EmptyObject(), status=201)
 
 
-_DESCRIBE_CLUSTER = Access(Action.DESCRIBE, Resource.CLUSTER)
 _EXPLAIN = TextParameter("explain", "Only the config of this name.")
 _LIMITS = (
     "socket_request_max_bytes",
@@ -254,9 +272,25 @@ _FEATURES = (
 )
 
 
-@ROUTES.get("/v1/info")
-@endpoint(
-    "info", "operation", _DESCRIBE_CLUSTER, {200: Answer("Who runs here.", {JSON: InfoAnswer})}
+class InfoAnswer(AnswerBody):
+    """What runs here. ``limits`` by setting, in its unit."""
+
+    name: str
+    version: str
+    cluster_id: str
+    node_id: int
+    phase: Literal["starting", "serving", "stopping"]
+    listeners: dict[str, str]
+    limits: dict[str, int]
+    features: list[str]
+
+
+@ROUTES.endpoint(
+    "GET /v1/info",
+    "info",
+    Access.DESCRIBE_CLUSTER,
+    Answer("Who runs here.", InfoAnswer),
+    tag="operation",
 )
 async def info(request: web.Request) -> web.Response:
     """Version, cluster, listeners, limits and features."""
@@ -276,12 +310,34 @@ async def info(request: web.Request) -> web.Response:
     )
 
 
-@ROUTES.get("/v1/configs")
-@endpoint(
+class ConfigSource(AnswerBody):
+    """One link of a chain of sources."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class ExplainedConfig(ConfigSource):
+    """An effective config; ``synonyms`` strongest first."""
+
+    is_default: bool
+    is_read_only: bool
+    synonyms: list[ConfigSource]
+
+
+class ConfigsAnswer(AnswerBody):
+    """By name."""
+
+    configs: list[ExplainedConfig]
+
+
+@ROUTES.endpoint(
+    "GET /v1/configs",
     "explainConfigs",
-    "operation",
-    _DESCRIBE_CLUSTER,
-    {200: Answer("By name.", {JSON: ConfigsAnswer})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("By name.", ConfigsAnswer),
+    tag="operation",
     parameters=(_EXPLAIN,),
     errors=(404,),
 )
@@ -296,11 +352,5 @@ async def configs(request: web.Request) -> web.Response:
 
 
 def _explained(entry: ConfigEntry) -> ExplainedConfig:
-    return ExplainedConfig(
-        name=entry.name,
-        value=entry.value,
-        source=entry.source,
-        is_default=entry.is_default,
-        is_read_only=entry.is_read_only,
-        synonyms=[ConfigSource(one.name, one.value, one.source) for one in entry.synonyms],
-    )
+    synonyms = [answer_of(ConfigSource, each) for each in entry.synonyms]
+    return answer_of(ExplainedConfig, entry, synonyms=synonyms)

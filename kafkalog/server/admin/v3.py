@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import bisect
 import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from aiohttp import web
-
-from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.server.admin.v3_answers import (
+    Entity,
     EntityMetadata,
     KafkaBroker,
     KafkaBrokerList,
@@ -24,29 +21,22 @@ from kafkalog.server.admin.v3_answers import (
     Related,
 )
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import (
-    AUTHENTICATED,
-    Access,
-    Action,
-    Answer,
-    Link,
-    Resource,
-    endpoint,
-)
+from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import answer_of
 from kafkalog.server.protocol.origin import origin_of
 from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
 from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+
+    from aiohttp import web
 
 
 T = TypeVar("T")
+E = TypeVar("E", bound="Entity")
 
-DESCRIBE_CLUSTER = Access(Action.DESCRIBE, Resource.CLUSTER)
-DESCRIBE_TOPIC = Access(Action.DESCRIBE, Resource.TOPIC)
 UNKNOWN = 40403
 
 _ALL = 0
@@ -92,23 +82,23 @@ def cluster_url(request: web.Request) -> str:
     return f"{clusters_url(request)}/{api_of(request).cluster_id}"
 
 
-def list_reply(request: web.Request, kind: str, data: list[dict[str, object]]) -> web.Response:
+def list_of(request: web.Request, kind: str, data: list[dict[str, object]]) -> Page[object]:
     """A page of entities that are made already, in the order of their resource names."""
 
     def place(entity: dict[str, object]) -> str:
         metadata = cast("EntityMetadata", entity["metadata"])
         return _NUMBER.sub(lambda number: number[0].zfill(10), metadata.resource_name)
 
-    return page_reply(request, kind, sorted(data, key=place), place, lambda entity: entity)
+    return page_of(request, kind, sorted(data, key=place), place, lambda entity: entity)
 
 
-def page_reply(
+def page_of(
     request: web.Request,
     kind: str,
     items: Sequence[T],
     key: Callable[[T], str],
     entity: Callable[[T], object | None],
-) -> web.Response:
+) -> Page[object]:
     """One page of a list that is sorted by ``key``; entities are built for that page only.
 
     An entity of None is one that vanished since the list was taken.
@@ -131,32 +121,11 @@ def page_reply(
     following = None
     if end < len(items):
         following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"
-    return json_reply(
-        Page(
-            kind=kind,
-            metadata=PageMetadata(url, following),
-            data=[found for found in map(entity, page) if found is not None],
-        )
-    )
+    entities = [found for found in map(entity, page) if found is not None]
+    return Page(kind, PageMetadata(url, following), entities)
 
 
-@contextmanager
-def v3_numbers() -> Iterator[None]:
-    """A missing topic or partition has another number in v3 than in v2."""
-    try:
-        yield
-    except (UnknownTopic, UnknownPartition) as error:
-        raise v3_fault(error) from error
-
-
-def v3_fault(fault: KafkalogError | ApiError) -> KafkalogError | ApiError:
-    """With v3's number."""
-    if isinstance(fault, (UnknownTopic, UnknownPartition)):
-        return ApiError(UNKNOWN, fault.message, details=fault.details)
-    return fault
-
-
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("clusters")
 _INTO_IT = tuple(
     Link(operation_id, {"cluster_id": "$response.body#/data/0/cluster_id"})
     for operation_id in ("getCluster", "listBrokers", "listTopics", "createTopic")
@@ -169,12 +138,22 @@ def entity_metadata(request: web.Request, path: str, resource: str) -> EntityMet
     return EntityMetadata(f"{cluster_url(request)}{path}", crn)
 
 
+def entity_of(
+    model: type[E], request: web.Request, path: str, resource: str, **fields: object
+) -> E:
+    """An entity; its path and its resource name as of ``entity_metadata``."""
+    metadata = entity_metadata(request, path, resource)
+    head = {"kind": model.__name__, "metadata": metadata, "cluster_id": api_of(request).cluster_id}
+    return answer_of(model, **{**head, **fields})
+
+
 def _cluster_entity(request: web.Request) -> KafkaCluster:
     url = cluster_url(request)
-    return KafkaCluster(
-        kind="KafkaCluster",
-        metadata=entity_metadata(request, "", ""),
-        cluster_id=api_of(request).cluster_id,
+    return entity_of(
+        KafkaCluster,
+        request,
+        "",
+        "",
         controller=Related(f"{url}/brokers/{api_of(request).operations.node_id}"),
         acls=Related(f"{url}/acls"),
         brokers=Related(f"{url}/brokers"),
@@ -186,43 +165,41 @@ def _cluster_entity(request: web.Request) -> KafkaCluster:
 
 
 def _broker_entity(request: web.Request, node_id: int) -> KafkaBroker:
-    api = api_of(request)
-    url = f"{cluster_url(request)}/brokers/{node_id}"
-    return KafkaBroker(
-        kind="KafkaBroker",
-        metadata=entity_metadata(request, f"/brokers/{node_id}", f"/broker={node_id}"),
-        cluster_id=api.cluster_id,
+    config, url = api_of(request).config, f"{cluster_url(request)}/brokers/{node_id}"
+    return entity_of(
+        KafkaBroker,
+        request,
+        f"/brokers/{node_id}",
+        f"/broker={node_id}",
         broker_id=node_id,
-        host=api.config.http_host,
-        port=api.config.http_port,
+        host=config.http_host,
+        port=config.http_port,
         rack=None,
         configs=Related(f"{url}/configs"),
         partition_replicas=Related(f"{url}/partition-replicas"),
     )
 
 
-@ROUTES.get("/v3/clusters")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters",
     "listClusters",
-    "clusters",
-    AUTHENTICATED,
-    {200: Answer("One.", {JSON: KafkaClusterList}, links=_INTO_IT)},
+    Access.AUTHENTICATED,
+    Answer("One.", KafkaClusterList, links=_INTO_IT),
     parameters=PAGING,
 )
 async def clusters(request: web.Request) -> web.Response:
     """The one cluster."""
-    return page_reply(
-        request,
-        "KafkaClusterList",
-        [api_of(request).cluster_id],
-        key=str,
-        entity=lambda _: _cluster_entity(request),
+    ids = [api_of(request).cluster_id]
+    return json_reply(
+        page_of(request, "KafkaClusterList", ids, str, lambda _: _cluster_entity(request))
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}")
-@endpoint(
-    "getCluster", "clusters", AUTHENTICATED, {200: Answer("The cluster.", {JSON: KafkaCluster})}
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}",
+    "getCluster",
+    Access.AUTHENTICATED,
+    Answer("The cluster.", KafkaCluster),
 )
 async def cluster(request: web.Request) -> web.Response:
     """The cluster by its id."""
@@ -230,28 +207,26 @@ async def cluster(request: web.Request) -> web.Response:
     return json_reply(_cluster_entity(request))
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/brokers")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/brokers",
     "listBrokers",
-    "clusters",
-    DESCRIBE_CLUSTER,
-    {200: Answer("One.", {JSON: KafkaBrokerList})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("One.", KafkaBrokerList),
     parameters=PAGING,
 )
 async def brokers(request: web.Request) -> web.Response:
     """The one broker."""
-    return page_reply(
-        request,
-        "KafkaBrokerList",
-        [cluster_of(request).operations.node_id],
-        key=str,
-        entity=lambda node_id: _broker_entity(request, node_id),
+    ids = [cluster_of(request).operations.node_id]
+    return json_reply(
+        page_of(request, "KafkaBrokerList", ids, str, lambda each: _broker_entity(request, each))
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/brokers/{broker}")
-@endpoint(
-    "getBroker", "clusters", DESCRIBE_CLUSTER, {200: Answer("The broker.", {JSON: KafkaBroker})}
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/brokers/{broker}",
+    "getBroker",
+    Access.DESCRIBE_CLUSTER,
+    Answer("The broker.", KafkaBroker),
 )
 async def broker(request: web.Request) -> web.Response:
     """The broker by its id."""
@@ -272,10 +247,15 @@ _NOT_HERE = (
 
 def _refuse(method: str, path: str, operation_id: str) -> None:
     """Add a route that answers 501: a client sees that the path is not misspelt."""
-    action = Action.DESCRIBE if method == "GET" else Action.CLUSTER
 
-    @ROUTES.route(method, f"/v3/clusters/{{cluster_id}}/{path}")
-    @endpoint(operation_id, "unsupported", Access(action, Resource.CLUSTER), {}, errors=(501,))
+    @ROUTES.endpoint(
+        f"{method} /v3/clusters/{{cluster_id}}/{path}",
+        operation_id,
+        Access.DESCRIBE_CLUSTER if method == "GET" else Access.OPERATE_CLUSTER,
+        {},
+        tag="unsupported",
+        errors=(501,),
+    )
     async def handle(request: web.Request) -> web.Response:
         """Not on a single node: rights are its configuration's, replicas cannot move to others."""
         cluster_of(request)

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
+from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.operations import ConfigChange
 from kafkalog.errors import UnknownTopic
 from kafkalog.server.admin.v3 import (
-    DESCRIBE_CLUSTER,
-    DESCRIBE_TOPIC,
     PAGING,
     broker_of,
     cluster_of,
-    entity_metadata,
-    page_reply,
-    v3_numbers,
+    entity_of,
+    page_of,
 )
 from kafkalog.server.admin.v3_answers import (
     Entity,
@@ -35,9 +33,9 @@ from kafkalog.server.admin.v3_answers import (
     Page,
     Synonym,
 )
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Right, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import answer_of
 from kafkalog.server.protocol.parameters import topic_of
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue, read_body
@@ -48,13 +46,14 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import ConfigEntry
     from kafkalog.server.api import Api
     from kafkalog.server.protocol.parameters import Parameter
 
     _Act = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("configs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,7 @@ class _Resource:
     """A topic, the broker or the cluster that a path names."""
 
     api: Api
-    kind: str
-    entity: Callable[..., Entity]
+    entity: type[Entity]
     path: str  # of its configs, below the cluster
     crn: str  # of one config, below the cluster, without the config's name
     owner: Mapping[str, str | int]  # how an entity names the resource
@@ -79,7 +77,6 @@ def _topic_named(api: Api, name: str) -> _Resource:
     operations = api.operations
     return _Resource(
         api,
-        "KafkaTopicConfig",
         KafkaTopicConfig,
         f"topics/{name}/configs",
         f"topic={name}/config",
@@ -101,7 +98,6 @@ def _broker_resource(api: Api) -> _Resource:
     node_id = api.operations.node_id
     return _Resource(
         api,
-        "KafkaBrokerConfig",
         KafkaBrokerConfig,
         f"brokers/{node_id}/configs",
         f"broker={node_id}/config",
@@ -115,7 +111,6 @@ def _cluster(request: web.Request) -> _Resource:
     api = cluster_of(request)
     return _Resource(
         api,
-        "KafkaClusterConfig",
         KafkaClusterConfig,
         "broker-configs",
         "broker-config",
@@ -132,12 +127,11 @@ def _broker_alteration(api: Api) -> Callable[[list[ConfigChange], bool], object]
 
 
 def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> Entity:
-    return resource.entity(
-        kind=resource.kind,
-        metadata=entity_metadata(
-            request, f"/{resource.path}/{entry.name}", f"/{resource.crn}={entry.name}"
-        ),
-        cluster_id=resource.api.cluster_id,
+    return entity_of(
+        resource.entity,
+        request,
+        f"/{resource.path}/{entry.name}",
+        f"/{resource.crn}={entry.name}",
         **resource.owner,
         name=entry.name,
         value=entry.value,
@@ -145,7 +139,7 @@ def _entity(request: web.Request, resource: _Resource, entry: ConfigEntry) -> En
         is_read_only=entry.is_read_only,
         is_sensitive=False,
         source=entry.source,
-        synonyms=[Synonym(one.name, one.value, one.source) for one in entry.synonyms],
+        synonyms=[answer_of(Synonym, each) for each in entry.synonyms],
     )
 
 
@@ -160,12 +154,14 @@ def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
 
 async def _list(request: web.Request, resource: _Resource) -> web.Response:
     """All of them, by name."""
-    return page_reply(
-        request,
-        f"{resource.kind}List",
-        sorted(resource.describe(), key=lambda entry: entry.name),
-        key=lambda entry: entry.name,
-        entity=lambda entry: _entity(request, resource, entry),
+    return json_reply(
+        page_of(
+            request,
+            f"{resource.entity.__name__}List",
+            sorted(resource.describe(), key=lambda entry: entry.name),
+            key=lambda entry: entry.name,
+            entity=lambda entry: _entity(request, resource, entry),
+        )
     )
 
 
@@ -211,12 +207,11 @@ async def _alter(
     return web.Response(status=204)
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/brokers/-/configs")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/brokers/-/configs",
     "listAllBrokerConfigs",
-    "configs",
-    DESCRIBE_CLUSTER,
-    {200: Answer("A page of configs.", {JSON: KafkaBrokerConfigList})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("A page of configs.", KafkaBrokerConfigList),
     parameters=PAGING,
 )
 async def all_brokers(request: web.Request) -> web.Response:
@@ -224,28 +219,23 @@ async def all_brokers(request: web.Request) -> web.Response:
     return await _list(request, _broker_resource(cluster_of(request)))
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/-/configs")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/-/configs",
     "listAllTopicConfigs",
-    "configs",
-    DESCRIBE_TOPIC,
-    {200: Answer("A page of configs.", {JSON: KafkaTopicConfigList})},
+    Access.DESCRIBE_TOPIC,
+    Answer("A page of configs.", KafkaTopicConfigList),
     parameters=PAGING,
 )
-async def all_topics(request: web.Request) -> web.Response:
+def all_topics(request: web.Request, _: Operations) -> Page[object]:
     """The configs of every topic in one list; made off the loop, for there are many."""
     api = cluster_of(request)
-    return await api.blocking(_all_topics, request, api)
-
-
-def _all_topics(request: web.Request, api: Api) -> web.Response:
     found: list[tuple[_Resource, str, ConfigEntry]] = []
     for name in api.operations.topic_names():
         resource = _topic_named(api, name)
         with suppress(UnknownTopic):  # deleted since the names were taken
             entries = sorted(resource.describe(), key=lambda entry: entry.name)
             found += [(resource, name, entry) for entry in entries]
-    return page_reply(
+    return page_of(
         request,
         "KafkaTopicConfigList",
         found,
@@ -318,23 +308,21 @@ def _route(place: _Place, offer: _Offer) -> None:
     answer = Answer("Done, durable.")
     if offer.status == 200:
         is_list = offer.act is _list
-        answer = Answer("As it is now.", {JSON: place.entities if is_list else place.entity})
+        answer = Answer("As it is now.", place.entities if is_list else place.entity)
 
     async def handle(request: web.Request) -> web.Response:
-        with v3_numbers():
-            return await offer.act(request, place.find(request))
+        return await offer.act(request, place.find(request))
 
     handle.__doc__ = offer.act.__doc__
-    described = endpoint(
+    ROUTES.endpoint(
+        f"{offer.method} /v3/clusters/{{cluster_id}}/{place.path}{offer.rest}",
         offer.operation_id.format(place.name),
-        "configs",
-        Access(offer.action, place.resource),
+        Access(Right(offer.action, place.resource)),
         {offer.status: answer},
         parameters=offer.parameters,
-        body=None if offer.body is None else {JSON: offer.body},
+        body=offer.body,
         errors=(40002, 50302, 50303, 50701) if offer.action is Action.ALTER else (),
     )(handle)
-    ROUTES.route(offer.method, f"/v3/clusters/{{cluster_id}}/{place.path}{offer.rest}")(described)
 
 
 for _each in _PLACES:

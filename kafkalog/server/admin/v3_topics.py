@@ -6,28 +6,24 @@ kafkalog: ``POST /v1/records:delete`` for one partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from aiohttp import web
 from msgspec import structs
 
 from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError, TopicExists, UnknownTopic
 from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.admin.v3 import (
-    DESCRIBE_CLUSTER,
-    DESCRIBE_TOPIC,
     PAGING,
+    E,
     broker_of,
     cluster_of,
     cluster_url,
-    entity_metadata,
-    page_reply,
-    v3_numbers,
+    entity_of,
+    page_of,
 )
 from kafkalog.server.admin.v3_answers import (
     DeletedRecordsEntity,
-    EntityMetadata,
     KafkaPartition,
     KafkaPartitionList,
     KafkaPartitionWithOffsets,
@@ -36,13 +32,13 @@ from kafkalog.server.admin.v3_answers import (
     KafkaTopic,
     KafkaTopicList,
     OfflinePartition,
+    Page,
     Related,
 )
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, look_up
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError, entry_error
-from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     ChoiceParameter,
@@ -63,11 +59,14 @@ from kafkalog.server.protocol.schemas import (
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
+    from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import TopicDescription
     from kafkalog.server.fetch.answers import OffsetAnswer
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("partitions")
 _STORAGE = (50302, 50303, 50701)
 _NAMED = {"cluster_id": "$response.body#/cluster_id", "topic": "$response.body#/topic_name"}
 _ABOUT_IT = tuple(
@@ -79,12 +78,13 @@ _ABOUT_IT = tuple(
 )
 
 
-def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> KafkaTopic:
+def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
     url = f"{cluster_url(request)}/topics/{topic.name}"
-    return KafkaTopic(
-        kind="KafkaTopic",
-        metadata=entity_metadata(request, f"/topics/{topic.name}", f"/topic={topic.name}"),
-        cluster_id=api.cluster_id,
+    return entity_of(
+        KafkaTopic,
+        request,
+        f"/topics/{topic.name}",
+        f"/topic={topic.name}",
         topic_name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
@@ -101,44 +101,37 @@ def _topic_entity(request: web.Request, api: Api, topic: TopicDescription) -> Ka
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics",
     "listTopics",
-    "topics",
-    DESCRIBE_TOPIC,
-    {200: Answer("A page of topics.", {JSON: KafkaTopicList})},
+    Access.DESCRIBE_TOPIC,
+    Answer("A page of topics.", KafkaTopicList),
+    tag="topics",
     parameters=PAGING,
 )
 async def topics(request: web.Request) -> web.Response:
     """All topics, internal ones too, by name."""
-    api = cluster_of(request)
-    return page_reply(
-        request,
-        "KafkaTopicList",
-        api.operations.topic_names(),
-        key=str,
-        entity=lambda name: _listed(request, api, name),
-    )
+    operations = cluster_of(request).operations
+
+    def listed(name: str) -> KafkaTopic | None:
+        try:
+            return _topic_entity(request, operations.topics.describe(name))
+        except UnknownTopic:
+            return None  # deleted since the names were taken
+
+    return json_reply(page_of(request, "KafkaTopicList", operations.topic_names(), str, listed))
 
 
-def _listed(request: web.Request, api: Api, name: str) -> KafkaTopic | None:
-    """None: deleted since the names were taken."""
-    try:
-        return _topic_entity(request, api, api.operations.topics.describe(name))
-    except UnknownTopic:
-        return None
-
-
-@ROUTES.post("/v3/clusters/{cluster_id}/topics")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v3/clusters/{cluster_id}/topics",
     "createTopic",
-    "topics",
-    Access(Action.CREATE, Resource.TOPIC),
+    Access.CREATE_TOPIC,
     {
-        200: Answer("validate_only: it could be made.", {JSON: KafkaTopic}),
-        201: Answer("Made, durable.", {JSON: KafkaTopic}, ("Location",), _ABOUT_IT),
+        200: Answer("validate_only: it could be made.", KafkaTopic),
+        201: Answer("Made, durable.", KafkaTopic, ("Location",), _ABOUT_IT),
     },
-    body={JSON: V3Topic},
+    tag="topics",
+    body=V3Topic,
     errors=(40002, *_STORAGE),
 )
 async def create(request: web.Request) -> web.Response:
@@ -165,58 +158,55 @@ async def create(request: web.Request) -> web.Response:
         raise ApiError(
             40002, error.message, details=error.details, kafka_error=error.kafka_error
         ) from error
-    entity = _topic_entity(request, api, created)
+    entity = _topic_entity(request, created)
     if wanted.validate_only:
         return json_reply(entity)
     location = f"{cluster_url(request)}/topics/{created.name}"
     return json_reply(entity, status=201, headers={"Location": location})
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}")
-@endpoint("getTopic", "topics", DESCRIBE_TOPIC, {200: Answer("The topic.", {JSON: KafkaTopic})})
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/{topic}",
+    "getTopic",
+    Access.DESCRIBE_TOPIC,
+    Answer("The topic.", KafkaTopic),
+    tag="topics",
+)
 async def describe(request: web.Request) -> web.Response:
     """One topic."""
     api = cluster_of(request)
-    with v3_numbers():
-        described = api.operations.topics.describe(topic_of(request))
-    return json_reply(_topic_entity(request, api, described))
+    return json_reply(_topic_entity(request, api.operations.topics.describe(topic_of(request))))
 
 
-@ROUTES.patch("/v3/clusters/{cluster_id}/topics/{topic}")
-@endpoint(
+@ROUTES.endpoint(
+    "PATCH /v3/clusters/{cluster_id}/topics/{topic}",
     "growTopic",
-    "topics",
-    Access(Action.ALTER, Resource.TOPIC),
-    {200: Answer("As it is now.", {JSON: KafkaTopic})},
-    body={JSON: PartitionsCount},
+    Access.ALTER_TOPIC,
+    Answer("As it is now.", KafkaTopic),
+    tag="topics",
+    body=PartitionsCount,
     errors=_STORAGE,
 )
-async def grow(request: web.Request) -> web.Response:
+def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) -> KafkaTopic:
     """More partitions; fewer or as many are refused."""
-    api = cluster_of(request)
-    wanted = await read_body(PartitionsCount, request, api)
+    cluster_of(request)
     note_subject(request, partition_count=wanted.partitions_count)
-    with v3_numbers():
-        grown = await api.blocking(
-            api.operations.topics.create_partitions, topic_of(request), wanted.partitions_count
-        )
-    return json_reply(_topic_entity(request, api, grown))
+    grown = operations.topics.create_partitions(topic_of(request), wanted.partitions_count)
+    return _topic_entity(request, grown)
 
 
-@ROUTES.delete("/v3/clusters/{cluster_id}/topics/{topic}")
-@endpoint(
+@ROUTES.endpoint(
+    "DELETE /v3/clusters/{cluster_id}/topics/{topic}",
     "deleteTopic",
-    "topics",
-    Access(Action.DELETE, Resource.TOPIC),
+    Access.DELETE_TOPIC,
     {204: Answer("Gone.")},
+    tag="topics",
     errors=_STORAGE,
 )
-async def delete(request: web.Request) -> web.Response:
+def delete(request: web.Request, operations: Operations) -> None:
     """Delete a topic: its directories are renamed at once and removed later."""
-    api = cluster_of(request)
-    with v3_numbers():
-        await api.blocking(api.operations.topics.delete, topic_of(request))
-    return web.Response(status=204)
+    cluster_of(request)
+    operations.topics.delete(topic_of(request))
 
 
 _BOTH, _AT_TIME = "earliest_and_latest", "timestamp"
@@ -236,8 +226,7 @@ def _partition_in_path(request: web.Request) -> ListedPartition:
     operations = cluster_of(request).operations
     topic, number = topic_of(request), partition_of(request)
     try:
-        with v3_numbers():
-            operations.partition_log(topic, number)
+        operations.partition_log(topic, number)
     except InvalidRequest:
         raise
     except KafkalogError as fault:
@@ -258,39 +247,33 @@ def _number_key(partition: ListedPartition) -> str:
     return f"{partition.partition:010}"
 
 
-class _Head(TypedDict):
-    """What every entity about a partition begins with, beside its kind."""
-
-    metadata: EntityMetadata
-    cluster_id: str
-    topic_name: str
-    partition_id: int
-
-
-def _head(
-    request: web.Request, partition: ListedPartition, *, path: str = "", crn: str = ""
-) -> _Head:
-    """``path`` and ``crn`` of the entity are below the partition."""
+def _entity(
+    model: type[E],
+    request: web.Request,
+    partition: ListedPartition,
+    place: tuple[str, str] = ("", ""),
+    **fields: object,
+) -> E:
+    """An entity about a partition; ``place``: its path and resource name below the partition."""
     topic, number = partition.name, partition.partition
-    metadata = entity_metadata(
+    return entity_of(
+        model,
         request,
-        f"/topics/{topic}/partitions/{number}{path}",
-        f"/topic={topic}/partition={number}{crn}",
+        f"/topics/{topic}/partitions/{number}{place[0]}",
+        f"/topic={topic}/partition={number}{place[1]}",
+        topic_name=topic,
+        partition_id=number,
+        **fields,
     )
-    return {
-        "metadata": metadata,
-        "cluster_id": api_of(request).cluster_id,
-        "topic_name": topic,
-        "partition_id": number,
-    }
 
 
 def _partition_entity(request: web.Request, partition: ListedPartition) -> KafkaPartition:
     node_id = api_of(request).operations.node_id
     url = f"{cluster_url(request)}/topics/{partition.name}/partitions/{partition.partition}"
-    return KafkaPartition(
-        kind="KafkaPartition",
-        **_head(request, partition),
+    return _entity(
+        KafkaPartition,
+        request,
+        partition,
         leader=Related(f"{url}/replicas/{node_id}") if partition.fault is None else None,
         replicas=Related(f"{url}/replicas"),
         reassignment=Related(f"{url}/reassignment"),
@@ -300,9 +283,11 @@ def _partition_entity(request: web.Request, partition: ListedPartition) -> Kafka
 def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaReplica:
     node_id = api_of(request).operations.node_id
     is_served = partition.fault is None
-    return KafkaReplica(
-        kind="KafkaReplica",
-        **_head(request, partition, path=f"/replicas/{node_id}", crn=f"/replica={node_id}"),
+    return _entity(
+        KafkaReplica,
+        request,
+        partition,
+        (f"/replicas/{node_id}", f"/replica={node_id}"),
         broker_id=node_id,
         is_leader=is_served,
         is_in_sync=is_served,
@@ -310,62 +295,63 @@ def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaRe
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}/partitions")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions",
     "listPartitions",
-    "partitions",
-    DESCRIBE_TOPIC,
-    {200: Answer("A page of partitions.", {JSON: KafkaPartitionList})},
+    Access.DESCRIBE_TOPIC,
+    Answer("A page of partitions.", KafkaPartitionList),
     parameters=PAGING,
 )
 async def partitions(request: web.Request) -> web.Response:
     """The partitions of a topic by number, also those that are not served."""
-    api = cluster_of(request)
-    with v3_numbers():
-        found = _partitions_of(api, topic_of(request))
-    return page_reply(
-        request,
-        "KafkaPartitionList",
-        found,
-        key=_number_key,
-        entity=lambda each: _partition_entity(request, each),
+    found = _partitions_of(cluster_of(request), topic_of(request))
+    return json_reply(
+        page_of(
+            request,
+            "KafkaPartitionList",
+            found,
+            key=_number_key,
+            entity=lambda each: _partition_entity(request, each),
+        )
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}",
     "getPartition",
-    "partitions",
-    DESCRIBE_TOPIC,
-    {200: Answer("The partition.", {JSON: KafkaPartition})},
+    Access.DESCRIBE_TOPIC,
+    Answer("The partition.", KafkaPartition),
 )
 async def partition(request: web.Request) -> web.Response:
     """One partition; its leader is null when it is not served."""
     return json_reply(_partition_entity(request, _partition_in_path(request)))
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/replicas")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/replicas",
     "listReplicas",
-    "partitions",
-    DESCRIBE_TOPIC,
-    {200: Answer("One.", {JSON: KafkaReplicaList})},
+    Access.DESCRIBE_TOPIC,
+    Answer("One.", KafkaReplicaList),
     parameters=PAGING,
 )
 async def replicas(request: web.Request) -> web.Response:
     """The one replica of a partition."""
-    return page_reply(
-        request,
-        "KafkaReplicaList",
-        [_partition_in_path(request)],
-        key=_number_key,
-        entity=lambda each: _replica_entity(request, each),
+    return json_reply(
+        page_of(
+            request,
+            "KafkaReplicaList",
+            [_partition_in_path(request)],
+            key=_number_key,
+            entity=lambda each: _replica_entity(request, each),
+        )
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/replicas/{broker}")
-@endpoint(
-    "getReplica", "partitions", DESCRIBE_TOPIC, {200: Answer("The replica.", {JSON: KafkaReplica})}
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/replicas/{broker}",
+    "getReplica",
+    Access.DESCRIBE_TOPIC,
+    Answer("The replica.", KafkaReplica),
 )
 async def replica(request: web.Request) -> web.Response:
     """The replica on one broker."""
@@ -374,37 +360,31 @@ async def replica(request: web.Request) -> web.Response:
     return json_reply(_replica_entity(request, found))
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/brokers/{broker}/partition-replicas")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/brokers/{broker}/partition-replicas",
     "listBrokerReplicas",
-    "partitions",
-    DESCRIBE_CLUSTER,
-    {200: Answer("A page of replicas.", {JSON: KafkaReplicaList})},
+    Access.DESCRIBE_CLUSTER,
+    Answer("A page of replicas.", KafkaReplicaList),
     parameters=PAGING,
 )
-async def broker_replicas(request: web.Request) -> web.Response:
+def broker_replicas(request: web.Request, operations: Operations) -> Page[object]:
     """Every replica of the broker, by topic and number."""
-    api = cluster_of(request)
+    cluster_of(request)
     broker_of(request)
-    return await api.blocking(_broker_replicas, request, api)
-
-
-def _broker_replicas(request: web.Request, api: Api) -> web.Response:
-    return page_reply(
+    return page_of(
         request,
         "KafkaReplicaList",
-        api.operations.partitions(),
+        operations.partitions(),
         key=lambda each: f"{each.name}\0{_number_key(each)}",
         entity=lambda each: _replica_entity(request, each),
     )
 
 
-@ROUTES.get("/v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/offset")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/offset",
     "getPartitionOffsets",
-    "partitions",
-    DESCRIBE_TOPIC,
-    {200: Answer("Those asked for.", {JSON: KafkaPartitionWithOffsets})},
+    Access.DESCRIBE_TOPIC,
+    Answer("Those asked for.", KafkaPartitionWithOffsets),
     parameters=(_OFFSET_TYPE, _TIMESTAMP, ISOLATION),
 )
 async def offset(request: web.Request) -> web.Response:
@@ -419,12 +399,9 @@ async def offset(request: web.Request) -> web.Response:
     moment_ms = None if text is None else parse_timestamp(text)
 
     async def at(timestamp_ms: int) -> OffsetAnswer:
-        with v3_numbers():
-            return await look_up(api, key.name, key.partition, timestamp_ms, isolation)
+        return await look_up(api, key.name, key.partition, timestamp_ms, isolation)
 
-    answer = KafkaPartitionWithOffsets(
-        kind="KafkaPartitionWithOffsets", **_head(request, key, path="/offset", crn="/offset")
-    )
+    answer = _entity(KafkaPartitionWithOffsets, request, key, ("/offset", "/offset"))
     if offset_type == _AT_TIME:
         if moment_ms is None:
             raise ApiError(40005, "offset_type=timestamp needs the parameter timestamp.")
@@ -444,13 +421,12 @@ async def offset(request: web.Request) -> web.Response:
     return json_reply(answer)
 
 
-@ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/records:delete")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/records:delete",
     "deletePartitionRecords",
-    "partitions",
-    Access(Action.DELETE, Resource.TOPIC),
-    {200: Answer("The new log start.", {JSON: DeletedRecordsEntity})},
-    body={JSON: DeleteUntil},
+    Access.DELETE_TOPIC,
+    Answer("The new log start.", DeletedRecordsEntity),
+    body=DeleteUntil,
     errors=(40907, 41602, 50003),
 )
 async def delete_records(request: web.Request) -> web.Response:
@@ -462,10 +438,13 @@ async def delete_records(request: web.Request) -> web.Response:
     key = ListedPartition(topic_of(request), partition_of(request), None)
     wanted = await read_body(DeleteUntil, request, api)
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
-    with v3_numbers():
-        low_watermark = await delete_one(request, entry)
+    low_watermark = await delete_one(request, entry)
     return json_reply(
-        DeletedRecordsEntity(
-            kind="KafkaDeletedRecords", **_head(request, key), low_watermark=low_watermark
+        _entity(
+            DeletedRecordsEntity,
+            request,
+            key,
+            kind="KafkaDeletedRecords",
+            low_watermark=low_watermark,
         )
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from aiohttp import web
-
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
@@ -19,18 +17,18 @@ from kafkalog.server.console.pages import (
     partition_field,
     refuse_other_origins,
 )
-from kafkalog.server.protocol.endpoint import Access, Action, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from kafkalog.broker.operations import Operations
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("console")
 _COMPACTION = "/console/compaction"
-_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
-_OPERATE = Access(Action.CLUSTER, Resource.CLUSTER)
 
 _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _TOPIC = TextParameter("topic", "Only the logs of this topic.", "")
@@ -44,7 +42,7 @@ _PARTITION_FORM = {FORM: form_schema("topic", "partition")}
     ROUTES,
     _COMPACTION,
     "consoleCompaction",
-    _LOOK,
+    Access.DESCRIBE_CLUSTER,
     CleanerView,
     parameters=(_TOPIC, _PAGE, _HOURS, _OPERATION),
     errors=(40401,),
@@ -61,11 +59,10 @@ def compaction(request: web.Request, operations: Operations) -> CleanerView:
     )
 
 
-@ROUTES.post(f"{_COMPACTION}/try")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_COMPACTION}/try",
     "consoleTryClean",
-    "console",
-    _OPERATE,
+    Access.OPERATE_CLUSTER,
     FORM_DONE,
     body=_PARTITION_FORM,
     errors=(40002, 40401, 40402, 40907, 40910, *_OUT_OF_SERVICE),
@@ -83,11 +80,10 @@ async def try_clean(request: web.Request) -> web.Response:
     return form_done(request, f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
 
 
-@ROUTES.post(f"{_COMPACTION}/retry")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_COMPACTION}/retry",
     "consoleRetryClean",
-    "console",
-    _OPERATE,
+    Access.OPERATE_CLUSTER,
     FORM_DONE,
     body=_PARTITION_FORM,
     errors=(40002, 40401, 40402, 40907, *_OUT_OF_SERVICE),

@@ -24,7 +24,7 @@ from kafkalog.console.rendering import (
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer, endpoint
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
 from kafkalog.server.protocol.media_types import (
     FORM,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
     from kafkalog.console.view import View
     from kafkalog.server.api import Api
-    from kafkalog.server.protocol.endpoint import Access
+    from kafkalog.server.protocol.endpoint import Access, Routes
     from kafkalog.server.protocol.parameters import Parameter
 
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -87,7 +87,7 @@ PAGE_HEADERS = {
 
 
 def page(
-    routes: web.RouteTableDef,
+    routes: Routes,
     path: str,
     operation_id: str,
     access: Access,
@@ -109,25 +109,23 @@ def page(
         make: Callable[[web.Request, Operations], V],
     ) -> Callable[[web.Request, Operations], V]:
         json_view, page_view = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
-        json_route = endpoint(
+        # The JSON view first: of two patterns aiohttp takes the one that was added first.
+        routes.endpoint(
+            f"GET {path}{_JSON_SUFFIX}",
             f"{operation_id}Json",
-            "console",
             access,
-            {200: Answer("The page's facts.", {JSON: model})},
+            Answer("The page's facts.", model),
             parameters=parameters,
             errors=errors,
         )(json_view)
-        page_route = endpoint(
+        routes.endpoint(
+            f"GET {path}",
             operation_id,
-            "console",
             access,
-            {200: Answer("The page.", {HTML: _TEXT, JSON: model})},
+            Answer("The page.", {HTML: _TEXT, JSON: model}),
             parameters=(*parameters, REFRESH) if can_refresh else parameters,
             errors=(*errors, 406),
         )(page_view)
-        # The JSON view first: of two patterns aiohttp takes the one that was added first.
-        routes.get(path + _JSON_SUFFIX)(json_route)
-        routes.get(path)(page_route)
         return make
 
     return register

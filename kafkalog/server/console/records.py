@@ -6,8 +6,6 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from aiohttp import web
-
 from kafkalog.console.record_rows import Show
 from kafkalog.console.views.delete_records import (
     DeleteRecordsView,
@@ -27,7 +25,7 @@ from kafkalog.server.console.pages import (
     page,
     refuse_other_origins,
 )
-from kafkalog.server.protocol.endpoint import Access, Action, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import (
@@ -42,10 +40,12 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.schemas import TIME_SCHEMA, DeleteRecordsEntry
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from kafkalog.broker.operations import Operations
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("console")
 
 
 _ABSENT = -1
@@ -73,7 +73,7 @@ _SHOW: ChoiceParameter[Show] = ChoiceParameter(
     ROUTES,
     "/console/topics/{topic}/partitions/{partition}/records",
     "consoleRecords",
-    Access(Action.READ, Resource.TOPIC),
+    Access.READ_TOPIC,
     RecordsView,
     parameters=(_FROM_OFFSET, _BEFORE, _FROM_TIMESTAMP, _SHOW, _COUNT),
     errors=(41001, 41601),
@@ -132,7 +132,7 @@ def question_of(request: web.Request) -> Question:
     ROUTES,
     "/console/topics/{topic}/partitions/{partition}/offsets",
     "consoleOffsets",
-    Access(Action.DESCRIBE, Resource.TOPIC),
+    Access.DESCRIBE_TOPIC,
     OffsetsView,
     parameters=QUESTION,
 )
@@ -154,7 +154,7 @@ _OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
     ROUTES,
     _ADDRESS,
     "consoleDeleteRecords",
-    Access(Action.DESCRIBE, Resource.TOPIC),
+    Access.DESCRIBE_TOPIC,
     DeleteRecordsView,
     parameters=QUESTION,
     can_refresh=False,
@@ -168,11 +168,10 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     return delete_records_view(operations, topic_of(request), partition_of(request), question)
 
 
-@ROUTES.post(_ADDRESS)
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_ADDRESS}",
     "consoleDeleteRecordsNow",
-    "console",
-    Access(Action.DELETE, Resource.TOPIC),
+    Access.DELETE_TOPIC,
     FORM_DONE,
     body={FORM: form_schema(*_FIELDS)},
     errors=(40907, 41001, 41602, 50003),

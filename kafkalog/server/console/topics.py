@@ -31,7 +31,7 @@ from kafkalog.server.console.pages import (
     prepared,
     refuse_other_origins,
 )
-from kafkalog.server.protocol.endpoint import OPEN, Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import (
@@ -48,13 +48,11 @@ if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("console")
 
 
 _CONSOLE = "/console"
 _TOPIC = f"{_CONSOLE}/topics/{{topic}}"
-_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
-_LOOK = Access(Action.DESCRIBE, Resource.CLUSTER)
 
 _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _NAME_CONTAINS = TextParameter("name_contains", "Only topics whose name holds this.", "")
@@ -75,17 +73,16 @@ _KEPT_FOR_EVER = "public, max-age=31536000, immutable"
 _ENTITY_TAG = re.compile(r'"([^"]*)"')
 
 
-@page(ROUTES, _CONSOLE, "consoleOverview", _LOOK, OverviewView)
+@page(ROUTES, _CONSOLE, "consoleOverview", Access.DESCRIBE_CLUSTER, OverviewView)
 def overview(_: web.Request, operations: Operations) -> OverviewView:
     """Console: is the daemon well, in words; its log directories and largest topics."""
     return overview_view(operations)
 
 
-@ROUTES.get(f"{_CONSOLE}/")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {_CONSOLE}/",
     "consoleSlash",
-    "console",
-    _LOOK,
+    Access.DESCRIBE_CLUSTER,
     {301: Answer("The console's address has no slash.", headers=(hdrs.LOCATION,))},
     parameters=(REFRESH,),
 )
@@ -102,7 +99,7 @@ async def with_slash(request: web.Request) -> web.Response:
     ROUTES,
     f"{_CONSOLE}/topics",
     "consoleTopics",
-    _DESCRIBE,
+    Access.DESCRIBE_TOPIC,
     TopicsView,
     parameters=(_NAME_CONTAINS, _SORT, _PAGE),
 )
@@ -117,7 +114,7 @@ def topics(request: web.Request, operations: Operations) -> TopicsView:
     ROUTES,
     f"{_TOPIC}/partitions",
     "consoleTopic",
-    _DESCRIBE,
+    Access.DESCRIBE_TOPIC,
     TopicView,
     parameters=(_PAGE,),
 )
@@ -130,7 +127,7 @@ def topic(request: web.Request, operations: Operations) -> TopicView:
     ROUTES,
     f"{_TOPIC}/partitions/{{partition}}",
     "consolePartition",
-    _DESCRIBE,
+    Access.DESCRIBE_TOPIC,
     PartitionView,
     parameters=(_PAGE,),
 )
@@ -143,7 +140,7 @@ def partition(request: web.Request, operations: Operations) -> PartitionView:
     ROUTES,
     f"{_TOPIC}/retention",
     "consoleRetention",
-    _DESCRIBE,
+    Access.DESCRIBE_TOPIC,
     RetentionView,
     parameters=(*_CONFIGS, _HORIZON_DAYS),
 )
@@ -153,23 +150,22 @@ def retention(request: web.Request, operations: Operations) -> RetentionView:
     return retention_view(operations, topic_of(request), configs, _HORIZON_DAYS.read(request))
 
 
-@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", _LOOK, LogDirsView)
+@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER, LogDirsView)
 def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
     """Console: the log directories, their space and largest partitions."""
     return log_dirs_view(operations)
 
 
-@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", _LOOK, TasksView)
+@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", Access.DESCRIBE_CLUSTER, TasksView)
 def tasks(_: web.Request, operations: Operations) -> TasksView:
     """Console: what the background tasks do and did."""
     return tasks_view(operations)
 
 
-@ROUTES.post(f"{_TOPIC}/partitions/{{partition}}/retain")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {_TOPIC}/partitions/{{partition}}/retain",
     "consoleRetain",
-    "console",
-    Access(Action.DELETE, Resource.TOPIC),
+    Access.DELETE_TOPIC,
     FORM_DONE,
     body={FORM: form_schema("topic_id")},
     errors=(40002,),
@@ -191,11 +187,10 @@ async def retain(request: web.Request) -> web.Response:
 _FILE = {"type": "string", "format": "binary"}
 
 
-@ROUTES.get(f"{ASSETS_PATH}/{{digest}}/{{asset}}")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {ASSETS_PATH}/{{digest}}/{{asset}}",
     "consoleAsset",
-    "console",
-    OPEN,
+    Access.OPEN,
     {
         200: Answer(
             "The file.",
@@ -226,7 +221,7 @@ _ALL = FlagParameter("all", "Those too that have their defaults.")
     ROUTES,
     "/console/configs",
     "consoleConfigs",
-    _LOOK,
+    Access.DESCRIBE_CLUSTER,
     ConfigsView,
     parameters=(_CONFIG_CONTAINS, _ALL),
 )
@@ -240,7 +235,7 @@ def configs(request: web.Request, operations: Operations) -> ConfigsView:
     ROUTES,
     "/console/topics/{topic}/configs",
     "consoleTopicConfigs",
-    Access(Action.DESCRIBE, Resource.TOPIC),
+    Access.DESCRIBE_TOPIC,
     ConfigsView,
     parameters=(_CONFIG_CONTAINS, _ALL),
 )
@@ -251,7 +246,7 @@ def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
     return topic_configs_view(operations, topic_of(request), name_contains, is_all=is_all)
 
 
-@page(ROUTES, "/console/about", "consoleAbout", _LOOK, AboutView)
+@page(ROUTES, "/console/about", "consoleAbout", Access.DESCRIBE_CLUSTER, AboutView)
 def about(_: web.Request, operations: Operations) -> AboutView:
     """Console: version, build, and the licences of what is delivered with it."""
     return about_view(operations)

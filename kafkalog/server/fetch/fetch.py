@@ -10,7 +10,7 @@ from aiohttp import web
 from kafkalog.format.records.batch_scan import committed_batches
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.media_types import RECORD_BATCHES
 from kafkalog.server.protocol.parameters import ISOLATION, IntegerParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.log.values import FetchDataInfo
     from kafkalog.server.api import Api
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("fetch")
 _ANY_BYTES = {"type": "string", "format": "binary"}
 _FETCH_HEADERS = (
     "Kafka-Base-Offset",
@@ -86,11 +86,10 @@ def fetch_headers(info: FetchDataInfo) -> dict[str, str]:
     return headers
 
 
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/batches")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/partitions/{partition}/batches",
     "fetchBatches",
-    "fetch",
-    Access(Action.READ, Resource.TOPIC),
+    Access.READ_TOPIC,
     {
         200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
         204: Answer("The wait ended empty, or all was aborted.", headers=_FETCH_HEADERS),

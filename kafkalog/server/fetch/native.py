@@ -31,7 +31,7 @@ from kafkalog.server.fetch.source import RecordSource, collect
 from kafkalog.server.fetch.stream import COMPRESSIBLE, OFFERED, PAGES, STREAMS, RecordStream
 from kafkalog.server.protocol.arrow import load_arrow
 from kafkalog.server.protocol.bodies import GZIP_MIN_BYTES, GzipStream, gzipped
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.media_types import (
     ARROW,
     EVENT_STREAM,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from kafkalog.server.fetch.source import Cursor
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("fetch")
 _PAGE_BYTES = 1 << 20
 _PART_BYTES = 2 * CHUNK_BYTES  # a chunk of usual records is sent in one
 _VARY = "Accept, Accept-Encoding"
@@ -78,7 +78,6 @@ _ANSWERS = {
     204: Answer("A stream that came again has had everything: it need not come any more."),
     304: Answer("If-None-Match names the records of this closed range."),
 }
-_READ = Access(Action.READ, Resource.TOPIC)
 _ERRORS = (406, 40602, 41001, 41601, 42903)
 
 
@@ -100,8 +99,14 @@ class _Asked:
         return self.media_type in COMPRESSIBLE and accepts_gzip(accepted)
 
 
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/records")
-@endpoint("readRecords", "fetch", _READ, _ANSWERS, parameters=OF_ONE, errors=_ERRORS)
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/partitions/{partition}/records",
+    "readRecords",
+    Access.READ_TOPIC,
+    _ANSWERS,
+    parameters=OF_ONE,
+    errors=_ERRORS,
+)
 async def of_partition(request: web.Request) -> web.StreamResponse:
     """Records of one partition: a page, lines, or events that follow the log.
 
@@ -130,8 +135,14 @@ async def of_partition(request: web.Request) -> web.StreamResponse:
     return await _answer(asked, tag)
 
 
-@ROUTES.get("/v1/topics/{topic}/records")
-@endpoint("readTopicRecords", "fetch", _READ, _ANSWERS, parameters=OF_SEVERAL, errors=_ERRORS)
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/records",
+    "readTopicRecords",
+    Access.READ_TOPIC,
+    _ANSWERS,
+    parameters=OF_SEVERAL,
+    errors=_ERRORS,
+)
 async def of_topic(request: web.Request) -> web.StreamResponse:
     """Records of several partitions in one answer; in order within each of them.
 

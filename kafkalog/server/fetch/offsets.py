@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.answers import FailedOffset, OffsetAnswer, OffsetList
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, error_fields
-from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     TextParameter,
@@ -23,9 +20,11 @@ from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, read_body
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from kafkalog.log.values import Isolation
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("offsets")
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NAMED_OFFSETS = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 _SPEC = TextParameter(
@@ -34,7 +33,6 @@ _SPEC = TextParameter(
     "latest",
     schema={"anyOf": [{"type": "string", "enum": list(NAMED_OFFSETS)}, TIME_SCHEMA]},
 )
-_DESCRIBE = Access(Action.DESCRIBE, Resource.TOPIC)
 
 
 async def look_up(
@@ -54,12 +52,11 @@ async def look_up(
     )
 
 
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/offsets")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/partitions/{partition}/offsets",
     "getOffset",
-    "offsets",
-    _DESCRIBE,
-    {200: Answer("What was found.", {JSON: OffsetAnswer})},
+    Access.DESCRIBE_TOPIC,
+    Answer("What was found.", OffsetAnswer),
     parameters=(_SPEC, ISOLATION),
 )
 async def offset_of(request: web.Request) -> web.Response:
@@ -81,14 +78,13 @@ async def offset_of(request: web.Request) -> web.Response:
     return json_reply(answer)
 
 
-@ROUTES.post("/v1/offsets:list")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/offsets:list",
     "listOffsets",
-    "offsets",
-    _DESCRIBE,
-    {200: Answer("An entry each, in the order asked.", {JSON: OffsetList})},
+    Access.DESCRIBE_TOPIC,
+    Answer("An entry each, in the order asked.", OffsetList),
     parameters=(ISOLATION,),
-    body={JSON: ListOffsetsRequest},
+    body=ListOffsetsRequest,
 )
 async def list_offsets(request: web.Request) -> web.Response:
     """The offsets at times of several partitions.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aiohttp import web
-
 from kafkalog import errors
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.json_page import write_page
@@ -13,7 +11,7 @@ from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.api import api_of
 from kafkalog.server.fetch.answers import RecordPage
 from kafkalog.server.fetch.fetch import fetch
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import EMBEDDED_TYPES, EmbeddedFormat, fetch_format
 from kafkalog.server.protocol.parameters import (
@@ -26,12 +24,14 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("fetch")
 _INLINE_BYTES = 256 << 10
 _FORMAT = TextParameter(
     "format",
@@ -102,11 +102,10 @@ def _page(
         ) from error
 
 
-@ROUTES.get("/topics/{topic}/partitions/{partition}/records")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics/{topic}/partitions/{partition}/records",
     "fetchRecords",
-    "fetch",
-    Access(Action.READ, Resource.TOPIC),
+    Access.READ_TOPIC,
     {200: _RECORDS},
     parameters=(_OFFSET, _MAX_BYTES, _TIMEOUT, _FORMAT, ISOLATION),
     errors=(406, 40601, 40602, 42903),
@@ -117,11 +116,10 @@ async def records(request: web.Request) -> web.Response:
     return await _answer(request, _MAX_BYTES.read(request), INT64_MAX, wait_ms)
 
 
-@ROUTES.get("/topics/{topic}/partitions/{partition}/messages")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /topics/{topic}/partitions/{partition}/messages",
     "fetchMessages",
-    "fetch",
-    Access(Action.READ, Resource.TOPIC),
+    Access.READ_TOPIC,
     {200: _RECORDS},
     parameters=(_OFFSET, _COUNT, _FORMAT, ISOLATION),
     errors=(406, 40601, 40602),

@@ -14,23 +14,14 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.answers import RecordPage
-from kafkalog.server.groups.answers import (
-    NO_RECORDS,
-    AssignedPartition,
-    Assignments,
-    CommittedOffsets,
-    CommittedPartition,
-    NewInstance,
-    SubscribedTopics,
-)
 from kafkalog.server.groups.poll import ConsumerPoll, commit, commit_positions, commits_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import (
     EMBEDDED_TYPES,
-    JSON,
     V2_JSON,
     EmbeddedFormat,
     consumer_type,
@@ -66,9 +57,8 @@ if TYPE_CHECKING:
     from kafkalog.server.groups.poll import PartitionPage
 
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("consumers")
 INSTANCE = "/consumers/{group}/instances/{instance}"
-READ_GROUP = Access(Action.READ, Resource.GROUP)
 DONE = {204: Answer("Done.")}
 _MIN_BYTES_MAX = 10_000_000
 _FORMATS = [each.value for each in EmbeddedFormat]
@@ -78,6 +68,49 @@ _ISOLATIONS = {
 }
 _REQUEST_TIMEOUT_MS = {Dialect.CONFLUENT: 1_000, Dialect.STRIMZI: 100}
 _NAME_PREFIX = {Dialect.CONFLUENT: "rest-consumer-", Dialect.STRIMZI: "kafka-bridge-consumer-"}
+
+
+class NewInstance(AnswerBody):
+    """Where the consumer instance is found from now on."""
+
+    instance_id: str
+    base_uri: str
+
+
+class AssignedPartition(AnswerBody):
+    """One partition."""
+
+    topic: str
+    partition: int
+
+
+class Assignments(AnswerBody):
+    """What the instance reads, in order."""
+
+    partitions: list[AssignedPartition]
+
+
+class SubscribedTopics(AnswerBody):
+    """Topics, and partitions by topic as the Bridge shows them."""
+
+    topics: list[str]
+    partitions: list[dict[str, list[int]]]
+
+
+class CommittedPartition(AssignedPartition):
+    """The next offset that the group wants."""
+
+    offset: int
+    metadata: str
+
+
+class CommittedOffsets(AnswerBody):
+    """Partitions without a commit are left out."""
+
+    offsets: list[CommittedPartition]
+
+
+NO_RECORDS = NamedType("Nothing", {"type": "array", "maxItems": 0}, "An empty array.")
 
 
 def consumer_of(request: web.Request) -> Consumer:
@@ -102,12 +135,11 @@ def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
 # ---- instances
 
 
-@ROUTES.post("/consumers/{group}")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /consumers/{group}",
     "createConsumer",
-    "consumers",
-    READ_GROUP,
-    {200: Answer("The instance.", dict.fromkeys((V2_JSON, JSON), NewInstance))},
+    Access.READ_GROUP,
+    Answer("The instance.", in_v2(NewInstance)),
     body={V2_JSON: NewConsumer},
     is_body_required=False,
     errors=(406, 40002, 40902, 42204),
@@ -190,8 +222,7 @@ def _in_range(name: str, value: int | None, least: int, most: int, default: int 
     return value
 
 
-@ROUTES.delete(INSTANCE)
-@endpoint("deleteConsumer", "consumers", READ_GROUP, DONE, errors=(40403,))
+@ROUTES.endpoint(f"DELETE {INSTANCE}", "deleteConsumer", Access.READ_GROUP, DONE, errors=(40403,))
 async def delete(request: web.Request) -> web.Response:
     """Leave the group; with auto-commit, what was delivered is committed first.
 
@@ -209,11 +240,10 @@ async def delete(request: web.Request) -> web.Response:
 # ---- subscription
 
 
-@ROUTES.post(f"{INSTANCE}/subscription")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {INSTANCE}/subscription",
     "subscribe",
-    "consumers",
-    READ_GROUP,
+    Access.READ_GROUP,
     DONE,
     body={V2_JSON: Subscription},
     errors=(40002, 40403, 40903),
@@ -238,12 +268,11 @@ async def subscribe(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-@ROUTES.get(f"{INSTANCE}/subscription")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {INSTANCE}/subscription",
     "getSubscription",
-    "consumers",
-    READ_GROUP,
-    {200: Answer("The topics.", dict.fromkeys((V2_JSON, JSON), SubscribedTopics))},
+    Access.READ_GROUP,
+    Answer("The topics.", in_v2(SubscribedTopics)),
     errors=(406, 40403),
 )
 async def subscription(request: web.Request) -> web.Response:
@@ -256,8 +285,9 @@ async def subscription(request: web.Request) -> web.Response:
     return v2_reply(request, SubscribedTopics(consumer.topics, partitions))
 
 
-@ROUTES.delete(f"{INSTANCE}/subscription")
-@endpoint("unsubscribe", "consumers", READ_GROUP, DONE, errors=(40403,))
+@ROUTES.endpoint(
+    f"DELETE {INSTANCE}/subscription", "unsubscribe", Access.READ_GROUP, DONE, errors=(40403,)
+)
 async def unsubscribe(request: web.Request) -> web.Response:
     """Read nothing any more; the partitions go to the others of the group."""
     consumer = consumer_of(request)
@@ -268,11 +298,10 @@ async def unsubscribe(request: web.Request) -> web.Response:
 # ---- assignment by hand
 
 
-@ROUTES.post(f"{INSTANCE}/assignments")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {INSTANCE}/assignments",
     "assign",
-    "consumers",
-    READ_GROUP,
+    Access.READ_GROUP,
     DONE,
     body={V2_JSON: Partitions},
     errors=(40401, 40402, 40403, 40903),
@@ -284,12 +313,11 @@ async def assign(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-@ROUTES.get(f"{INSTANCE}/assignments")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {INSTANCE}/assignments",
     "getAssignments",
-    "consumers",
-    READ_GROUP,
-    {200: Answer("Its partitions.", dict.fromkeys((V2_JSON, JSON), Assignments))},
+    Access.READ_GROUP,
+    Answer("Its partitions.", in_v2(Assignments)),
     errors=(406, 40403),
 )
 async def assignments(request: web.Request) -> web.Response:
@@ -306,11 +334,10 @@ async def _partitions_in(request: web.Request) -> list[TopicPartition]:
 # ---- positions
 
 
-@ROUTES.post(f"{INSTANCE}/positions")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {INSTANCE}/positions",
     "seek",
-    "consumers",
-    READ_GROUP,
+    Access.READ_GROUP,
     DONE,
     body={V2_JSON: Positions},
     errors=(40005, 40403, 40903, 50303),
@@ -344,11 +371,10 @@ async def _offsets_at(
     return found
 
 
-@ROUTES.post(f"{INSTANCE}/positions/beginning")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {INSTANCE}/positions/beginning",
     "seekToBeginning",
-    "consumers",
-    READ_GROUP,
+    Access.READ_GROUP,
     DONE,
     body={V2_JSON: Partitions},
     errors=(40403, 40903, 50303),
@@ -358,11 +384,10 @@ async def seek_to_beginning(request: web.Request) -> web.Response:
     return await _seek_to_edge(request, is_end=False)
 
 
-@ROUTES.post(f"{INSTANCE}/positions/end")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {INSTANCE}/positions/end",
     "seekToEnd",
-    "consumers",
-    READ_GROUP,
+    Access.READ_GROUP,
     DONE,
     body={V2_JSON: Partitions},
     errors=(40403, 40903, 50303),
@@ -396,17 +421,14 @@ _MAX_BYTES = IntegerParameter(
 )
 
 
-@ROUTES.get(f"{INSTANCE}/records")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {INSTANCE}/records",
     "pollRecords",
-    "consumers",
-    READ_GROUP,
-    {
-        200: Answer(
-            "Records of its partitions, each in offset order.",
-            dict.fromkeys(EMBEDDED_TYPES, RecordPage),
-        )
-    },
+    Access.READ_GROUP,
+    Answer(
+        "Records of its partitions, each in offset order.",
+        dict.fromkeys(EMBEDDED_TYPES, RecordPage),
+    ),
     parameters=(_TIMEOUT, _MAX_BYTES),
     errors=(406, 40402, 40403, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
 )
@@ -461,16 +483,15 @@ def _joined(pages: list[PartitionPage]) -> bytes:
 _ASYNC = FlagParameter("async", "Answer before the commit counts.")
 
 
-@ROUTES.post(f"{INSTANCE}/offsets")
-@ROUTES.post(f"{INSTANCE}/offsets/")
-@endpoint(
+@ROUTES.endpoint(
+    f"POST {INSTANCE}/offsets/",
     "commitOffsets",
-    "consumers",
-    READ_GROUP,
+    Access.READ_GROUP,
     {
-        200: Answer("Committed; dialect confluent.", dict.fromkeys((V2_JSON, JSON), NO_RECORDS)),
+        200: Answer("Committed; dialect confluent.", in_v2(NO_RECORDS)),
         204: Answer("Committed; dialect strimzi, or a body of pandaproxy's."),
     },
+    aliases=(f"{INSTANCE}/offsets",),
     parameters=(_ASYNC,),
     body={V2_JSON: OffsetCommit},
     is_body_required=False,
@@ -498,12 +519,11 @@ async def commit_offsets(request: web.Request) -> web.Response:
     return v2_reply(request, []) if is_confluent else web.Response(status=204)
 
 
-@ROUTES.get(f"{INSTANCE}/offsets")
-@endpoint(
+@ROUTES.endpoint(
+    f"GET {INSTANCE}/offsets",
     "getCommittedOffsets",
-    "consumers",
-    READ_GROUP,
-    {200: Answer("The commits.", dict.fromkeys((V2_JSON, JSON), CommittedOffsets))},
+    Access.READ_GROUP,
+    Answer("The commits.", in_v2(CommittedOffsets)),
     body={V2_JSON: Partitions},
     is_body_required=False,
     errors=(406, 40403, 50303),

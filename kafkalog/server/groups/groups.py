@@ -14,23 +14,11 @@ from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.groups.answers import (
-    FailedReset,
-    GroupDescription,
-    GroupEntry,
-    GroupList,
-    GroupMember,
-    GroupOffsetEntry,
-    GroupOffsetList,
-    RemovedOffsets,
-    ResetEntry,
-    ResetReport,
-)
-from kafkalog.server.groups.consumers import entries_of
+from kafkalog.server.groups.consumers import AssignedPartition, entries_of
 from kafkalog.server.groups.poll import commit, commits_of
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, entry_error
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, read_body
@@ -41,26 +29,105 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.groups.groups import PartitionLag
 
-ROUTES = web.RouteTableDef()
-DESCRIBE_GROUP = Access(Action.DESCRIBE, Resource.GROUP)
+ROUTES = Routes("groups")
 _WRITES = (50003, 50302, 50303, 50701)
 _TOPICS = TextParameter("topics", "Of these topics alone, separated by commas; absent: all.")
 
 
-@ROUTES.get("/v1/groups")
-@endpoint("listGroups", "groups", DESCRIBE_GROUP, {200: Answer("By name.", {JSON: GroupList})})
+class GroupEntry(AnswerBody):
+    """One group; state is Stable with members, Empty without."""
+
+    group: str
+    state: str
+    members: int
+
+
+class GroupList(AnswerBody):
+    """Groups that have commits or members, by name."""
+
+    groups: list[GroupEntry]
+
+
+class GroupOffsetEntry(AssignedPartition):
+    """A commit beside its log; lag is end less commit, null when the partition is not served."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+
+
+class GroupMember(AnswerBody):
+    """A consumer instance."""
+
+    instance_id: str
+    topics: list[str]
+    partitions: list[AssignedPartition]
+
+
+class GroupDescription(AnswerBody):
+    """A group with its members and commits."""
+
+    group: str
+    state: str
+    members: list[GroupMember]
+    offsets: list[GroupOffsetEntry]
+
+
+class GroupOffsetList(AnswerBody):
+    """Commits of one group."""
+
+    group: str
+    offsets: list[GroupOffsetEntry]
+
+
+class ResetEntry(AssignedPartition):
+    """Before and after; old_offset is null without a commit."""
+
+    old_offset: int | None
+    new_offset: int
+
+
+class FailedReset(AssignedPartition):
+    """A partition that stays as it is."""
+
+    error_code: int
+    kafka_error: str
+    error: str
+
+
+class ResetReport(AnswerBody):
+    """What was reset, or would be in a dry run."""
+
+    group: str
+    dry_run: bool
+    offsets: list[ResetEntry | FailedReset]
+
+
+class RemovedOffsets(AnswerBody):
+    """How many commits went."""
+
+    group: str
+    removed: int
+
+
+@ROUTES.endpoint(
+    "GET /v1/groups", "listGroups", Access.DESCRIBE_GROUP, Answer("By name.", GroupList)
+)
 async def groups(request: web.Request) -> web.Response:
     """Groups that have commits or members."""
     found = api_of(request).operations.groups.summaries()
     return json_reply(GroupList([GroupEntry(g.name, g.state, g.member_count) for g in found]))
 
 
-@ROUTES.get("/v1/groups/{group}")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/groups/{group}",
     "describeGroup",
-    "groups",
-    DESCRIBE_GROUP,
-    {200: Answer("The group.", {JSON: GroupDescription})},
+    Access.DESCRIBE_GROUP,
+    Answer("The group.", GroupDescription),
     errors=(40405, 50303),
 )
 async def describe(request: web.Request) -> web.Response:
@@ -80,11 +147,10 @@ async def describe(request: web.Request) -> web.Response:
     )
 
 
-@ROUTES.delete("/v1/groups/{group}")
-@endpoint(
+@ROUTES.endpoint(
+    "DELETE /v1/groups/{group}",
     "deleteGroup",
-    "groups",
-    Access(Action.DELETE, Resource.GROUP),
+    Access.DELETE_GROUP,
     {204: Answer("It is gone.")},
     errors=(40405, 40911, *_WRITES),
 )
@@ -100,12 +166,11 @@ async def delete(request: web.Request) -> web.Response:
 # ---- offsets
 
 
-@ROUTES.get("/v1/groups/{group}/offsets")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/groups/{group}/offsets",
     "getGroupOffsets",
-    "groups",
-    DESCRIBE_GROUP,
-    {200: Answer("Its commits.", {JSON: GroupOffsetList})},
+    Access.DESCRIBE_GROUP,
+    Answer("Its commits.", GroupOffsetList),
     errors=(50303,),
 )
 async def offsets(request: web.Request) -> web.Response:
@@ -115,13 +180,12 @@ async def offsets(request: web.Request) -> web.Response:
     return json_reply(GroupOffsetList(group, _offset_entries(lags)))
 
 
-@ROUTES.put("/v1/groups/{group}/offsets")
-@endpoint(
+@ROUTES.endpoint(
+    "PUT /v1/groups/{group}/offsets",
     "putGroupOffsets",
-    "groups",
-    Access(Action.READ, Resource.GROUP),
+    Access.READ_GROUP,
     {204: Answer("Stored.")},
-    body={JSON: GroupOffsets},
+    body=GroupOffsets,
     errors=(40401, 40402, *_WRITES),
 )
 async def put_offsets(request: web.Request) -> web.Response:
@@ -135,12 +199,11 @@ async def put_offsets(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-@ROUTES.delete("/v1/groups/{group}/offsets")
-@endpoint(
+@ROUTES.endpoint(
+    "DELETE /v1/groups/{group}/offsets",
     "deleteGroupOffsets",
-    "groups",
-    Access(Action.DELETE, Resource.GROUP),
-    {200: Answer("What went.", {JSON: RemovedOffsets})},
+    Access.DELETE_GROUP,
+    Answer("What went.", RemovedOffsets),
     parameters=(_TOPICS,),
     errors=(40911, *_WRITES),
 )
@@ -153,13 +216,12 @@ async def delete_offsets(request: web.Request) -> web.Response:
     return json_reply(RemovedOffsets(group, removed))
 
 
-@ROUTES.post("/v1/groups/{group}/offsets:reset")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/groups/{group}/offsets:reset",
     "resetGroupOffsets",
-    "groups",
-    Access(Action.READ, Resource.GROUP),
-    {200: Answer("Before and after.", {JSON: ResetReport})},
-    body={JSON: ResetOffsets},
+    Access.READ_GROUP,
+    Answer("Before and after.", ResetReport),
+    body=ResetOffsets,
     errors=(40005, 40401, 40402, 40405, 40911, *_WRITES),
 )
 async def reset(request: web.Request) -> web.Response:
@@ -235,16 +297,12 @@ async def _reset_offset(
 
 def _offset_entries(lags: Iterable[PartitionLag]) -> list[GroupOffsetEntry]:
     return [
-        GroupOffsetEntry(
-            topic=lag.at.topic,
-            partition=lag.at.partition,
-            offset=lag.committed.offset,
-            leader_epoch=lag.committed.leader_epoch,
-            metadata=lag.committed.metadata,
+        answer_of(
+            GroupOffsetEntry,
+            lag.at,
+            lag.committed,
+            lag,
             commit_timestamp=lag.committed.commit_timestamp_ms,
-            log_start_offset=lag.log_start_offset,
-            log_end_offset=lag.log_end_offset,
-            lag=lag.lag,
         )
         for lag in lags
     ]

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from aiohttp import web
-from msgspec import structs
-
-from kafkalog.broker.transactions.sink import Caller, LastSequence
+from kafkalog.broker.transactions.sink import Caller, LastSequence, SinkPhase
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.api import api_of
-from kafkalog.server.groups.answers import (
-    PendingPartition,
-    SinkAbortedAnswer,
-    SinkAnswer,
-    SinkBeginAnswer,
-    SinkCommittedAnswer,
-    SinkList,
-    SinkProducerAnswer,
-    SinkProducerEntry,
-    SinkSummary,
-)
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.parameters import sink_of
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink, read_body
@@ -31,55 +17,123 @@ from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink, r
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.broker.transactions.sink import SinkDescription, SinkProducer
+    from aiohttp import web
+
+    from kafkalog.broker.operations import Operations
+    from kafkalog.broker.transactions.sink import SinkDescription
     from kafkalog.server.protocol.schemas import SinkWinner
 
-ROUTES = web.RouteTableDef()
-_WRITE = Access(Action.WRITE, Resource.SINK)
-_DESCRIBE = Access(Action.DESCRIBE, Resource.SINK)
+ROUTES = Routes("sinks")
 # Also of a state that cannot be read: nothing is decided without it.
 _WRITES = (50003, 50010, 50302, 50303, 50701)
 
 
-@ROUTES.get("/v1/sinks")
-@endpoint(
+class SinkProducerAnswer(AnswerBody):
+    """What an attempt writes into its batches."""
+
+    state: Literal["open"]
+    producer_id: int
+    producer_epoch: int
+
+
+class SinkCommittedAnswer(AnswerBody):
+    """The batch is committed: there is nothing to write."""
+
+    state: Literal["committed"]
+    batch_id: int
+
+
+SinkBeginAnswer = NamedType(
+    "SinkBeginAnswer", SinkProducerAnswer | SinkCommittedAnswer, "What a begin gives."
+)
+
+
+class SinkAbortedAnswer(AnswerBody):
+    """Nothing of the batch is open."""
+
+    state: Literal["aborted"]
+    batch_id: int
+
+
+class PendingPartition(AnswerBody):
+    """Where a marker is still to be written."""
+
+    topic: str
+    partition: int
+
+
+class SinkProducerEntry(AnswerBody):
+    """A producer of a sink; ``is_open``: it may append, and be named by a commit."""
+
+    partition_id: int
+    attempt: int
+    producer_id: int
+    producer_epoch: int
+    batch_id: int
+    begun: int
+    is_open: bool
+
+
+class SinkSummary(AnswerBody):
+    """A sink; times are ms since 1970. ``pending``: decided to be committed, markers follow."""
+
+    query: str
+    state: SinkPhase
+    committed_batch_id: int | None
+    open_batch_id: int | None
+    open_producers: int
+    pending: list[PendingPartition]
+    changed: int
+
+
+class SinkAnswer(SinkSummary):
+    """A sink with its producers, by partition and attempt."""
+
+    producers: list[SinkProducerEntry]
+
+
+class SinkList(AnswerBody):
+    """By query."""
+
+    sinks: list[SinkSummary]
+
+
+@ROUTES.endpoint(
+    "GET /v1/sinks",
     "listSinks",
-    "sinks",
-    _DESCRIBE,
-    {200: Answer("By query.", {JSON: SinkList})},
+    Access.DESCRIBE_SINK,
+    Answer("By query.", SinkList),
     errors=(50010, 50303),
 )
-async def sinks(request: web.Request) -> web.Response:
+def sinks(_: web.Request, operations: Operations) -> SinkList:
     """Queries that write exactly once, and where they are."""
-    api = api_of(request)
-    found = await api.blocking(api.operations.sinks.describe_all)
-    return json_reply(SinkList([_summary(each) for each in found]))
+    return SinkList([_summary(each) for each in operations.sinks.describe_all()])
 
 
 # Not the calls of its sink, which have a colon: their GET is 405.
-@ROUTES.get("/v1/sinks/{sink:[^:/]+}")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/sinks/{sink:[^:/]+}",
     "describeSink",
-    "sinks",
-    _DESCRIBE,
-    {200: Answer("The sink.", {JSON: SinkAnswer})},
+    Access.DESCRIBE_SINK,
+    Answer("The sink.", SinkAnswer),
     errors=(40411, 50010, 50303),
 )
-async def describe(request: web.Request) -> web.Response:
+def describe(request: web.Request, operations: Operations) -> SinkAnswer:
     """One query with its producers."""
-    api, query = api_of(request), sink_of(request)
-    found = await api.blocking(api.operations.sinks.describe, query)
-    producers = [_producer(each) for each in found.producers]
-    return json_reply(SinkAnswer(**structs.asdict(_summary(found)), producers=producers))
+    found = operations.sinks.describe(sink_of(request))
+    producers = [
+        answer_of(SinkProducerEntry, each.key, each.value, each, begun=each.value.timestamp_ms)
+        for each in found.producers
+    ]
+    return answer_of(SinkAnswer, _summary(found), producers=producers)
 
 
-@ROUTES.post("/v1/sinks/{sink}:begin")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/sinks/{sink}:begin",
     "beginSink",
-    "sinks",
-    _WRITE,
-    {200: Answer("A producer, or nothing to do.", {JSON: SinkBeginAnswer})},
-    body={JSON: BeginSink},
+    Access.WRITE_SINK,
+    Answer("A producer, or nothing to do.", SinkBeginAnswer),
+    body=BeginSink,
     errors=(40912, *_WRITES),
 )
 async def begin(request: web.Request) -> web.Response:
@@ -105,13 +159,12 @@ async def begin(request: web.Request) -> web.Response:
     return json_reply(SinkProducerAnswer("open", *identity))
 
 
-@ROUTES.post("/v1/sinks/{sink}:commit")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/sinks/{sink}:commit",
     "commitSink",
-    "sinks",
-    _WRITE,
-    {200: Answer("Committed, now or before.", {JSON: SinkCommittedAnswer})},
-    body={JSON: CommitSink},
+    Access.WRITE_SINK,
+    Answer("Committed, now or before.", SinkCommittedAnswer),
+    body=CommitSink,
     errors=(40402, 40908, 40912, 40913, 41301, *_WRITES),
 )
 async def commit(request: web.Request) -> web.Response:
@@ -137,13 +190,12 @@ async def commit(request: web.Request) -> web.Response:
     return json_reply(SinkCommittedAnswer("committed", wanted.batch_id))
 
 
-@ROUTES.post("/v1/sinks/{sink}:abort")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/sinks/{sink}:abort",
     "abortSink",
-    "sinks",
-    _WRITE,
-    {200: Answer("Nothing of it is open.", {JSON: SinkAbortedAnswer})},
-    body={JSON: AbortSink},
+    Access.WRITE_SINK,
+    Answer("Nothing of it is open.", SinkAbortedAnswer),
+    body=AbortSink,
     errors=(40908, 40912, *_WRITES),
 )
 async def abort(request: web.Request) -> web.Response:
@@ -180,24 +232,11 @@ def _last_sequences(winners: Sequence[SinkWinner]) -> list[LastSequence]:
 
 
 def _summary(sink: SinkDescription) -> SinkSummary:
-    return SinkSummary(
+    return answer_of(
+        SinkSummary,
+        sink,
         query=sink.name,
-        state=sink.state,
-        committed_batch_id=sink.committed_batch_id,
-        open_batch_id=sink.open_batch_id,
         open_producers=sum(each.is_open for each in sink.producers),
         pending=[PendingPartition(at.topic, at.partition) for at in sink.pending],
         changed=sink.changed_ms,
-    )
-
-
-def _producer(producer: SinkProducer) -> SinkProducerEntry:
-    return SinkProducerEntry(
-        partition_id=producer.key.partition_id,
-        attempt=producer.key.attempt,
-        producer_id=producer.value.producer_id,
-        producer_epoch=producer.value.producer_epoch,
-        batch_id=producer.value.batch_id,
-        begun=producer.value.timestamp_ms,
-        is_open=producer.is_open,
     )

@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from aiohttp import web
-
 from kafkalog.errors import UnknownConsumer
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.admin.v3 import PAGING, cluster_of, cluster_url, entity_metadata, list_reply
+from kafkalog.server.admin.v3 import PAGING, cluster_of, cluster_url, entity_metadata, list_of
 from kafkalog.server.admin.v3_answers import Related
 from kafkalog.server.api import api_of
-from kafkalog.server.groups.groups import DESCRIBE_GROUP
-from kafkalog.server.protocol.endpoint import Answer, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import group_of, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from kafkalog.broker.groups.consumers import Consumer
     from kafkalog.broker.groups.groups import GroupOperations, GroupSummary, PartitionLag
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("v3")
 _GROUPS = "/v3/clusters/{cluster_id}/consumer-groups"
 _GROUP = f"{_GROUPS}/{{group}}"
 _ERRORS = (40403, 40405, 50303)
@@ -145,29 +144,42 @@ def _readers(groups: GroupOperations, group: str) -> dict[TopicPartition, str]:
     return {at: each.name for each in groups.members.members(group) for at in each.partitions}
 
 
-@ROUTES.get(_GROUPS)
-@endpoint("v3ListConsumerGroups", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUPS}",
+    "v3ListConsumerGroups",
+    Access.DESCRIBE_GROUP,
+    _LIST,
+    parameters=PAGING,
+    errors=_ERRORS,
+)
 async def consumer_groups(request: web.Request) -> web.Response:
     """Groups that have commits or members."""
     found = [_group_entity(request, each) for each in _groups_of(request).summaries()]
-    return list_reply(request, "KafkaConsumerGroupList", found)
+    return json_reply(list_of(request, "KafkaConsumerGroupList", found))
 
 
-@ROUTES.get(_GROUP)
-@endpoint("v3GetConsumerGroup", "v3", DESCRIBE_GROUP, _ENTITY, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}", "v3GetConsumerGroup", Access.DESCRIBE_GROUP, _ENTITY, errors=_ERRORS
+)
 async def consumer_group(request: web.Request) -> web.Response:
     """One group; state is STABLE with members, EMPTY without."""
     return json_reply(_group_entity(request, _summary_of(request)))
 
 
-@ROUTES.get(f"{_GROUP}/consumers")
-@endpoint("v3ListConsumers", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}/consumers",
+    "v3ListConsumers",
+    Access.DESCRIBE_GROUP,
+    _LIST,
+    parameters=PAGING,
+    errors=_ERRORS,
+)
 async def consumers(request: web.Request) -> web.Response:
     """Consumer instances of the group."""
     group = _summary_of(request).name
     members = _groups_of(request).members.members(group)
     entities = [_consumer_entity(request, each) for each in members]
-    return list_reply(request, "KafkaConsumerList", entities)
+    return json_reply(list_of(request, "KafkaConsumerList", entities))
 
 
 def _consumer_in(request: web.Request) -> Consumer:
@@ -179,26 +191,40 @@ def _consumer_in(request: web.Request) -> Consumer:
     raise UnknownConsumer("The group has no consumer of that name.", name=name)
 
 
-@ROUTES.get(f"{_GROUP}/consumers/{{consumer}}")
-@endpoint("v3GetConsumer", "v3", DESCRIBE_GROUP, _ENTITY, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}/consumers/{{consumer}}",
+    "v3GetConsumer",
+    Access.DESCRIBE_GROUP,
+    _ENTITY,
+    errors=_ERRORS,
+)
 async def consumer(request: web.Request) -> web.Response:
     """One consumer instance."""
     return json_reply(_consumer_entity(request, _consumer_in(request)))
 
 
-@ROUTES.get(f"{_GROUP}/consumers/{{consumer}}/assignments")
-@endpoint(
-    "v3ListConsumerAssignments", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS
+@ROUTES.endpoint(
+    f"GET {_GROUP}/consumers/{{consumer}}/assignments",
+    "v3ListConsumerAssignments",
+    Access.DESCRIBE_GROUP,
+    _LIST,
+    parameters=PAGING,
+    errors=_ERRORS,
 )
 async def assignments(request: web.Request) -> web.Response:
     """Partitions that a consumer instance reads."""
     member = _consumer_in(request)
     entities = [_assignment_entity(request, member, at) for at in member.partitions]
-    return list_reply(request, "KafkaConsumerAssignmentList", entities)
+    return json_reply(list_of(request, "KafkaConsumerAssignmentList", entities))
 
 
-@ROUTES.get(f"{_GROUP}/consumers/{{consumer}}/assignments/{{topic}}/partitions/{{partition}}")
-@endpoint("v3GetConsumerAssignment", "v3", DESCRIBE_GROUP, _ENTITY, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}/consumers/{{consumer}}/assignments/{{topic}}/partitions/{{partition}}",
+    "v3GetConsumerAssignment",
+    Access.DESCRIBE_GROUP,
+    _ENTITY,
+    errors=_ERRORS,
+)
 async def assignment(request: web.Request) -> web.Response:
     """One partition that a consumer instance reads; 404 when it does not."""
     member, at = _consumer_in(request), TopicPartition(topic_of(request), partition_of(request))
@@ -207,8 +233,14 @@ async def assignment(request: web.Request) -> web.Response:
     return json_reply(_assignment_entity(request, member, at))
 
 
-@ROUTES.get(f"{_GROUP}/lags")
-@endpoint("v3ListConsumerLags", "v3", DESCRIBE_GROUP, _LIST, parameters=PAGING, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}/lags",
+    "v3ListConsumerLags",
+    Access.DESCRIBE_GROUP,
+    _LIST,
+    parameters=PAGING,
+    errors=_ERRORS,
+)
 async def lags(request: web.Request) -> web.Response:
     """The lag of the group in each partition; null when the partition is not served."""
     groups, group = _groups_of(request), _summary_of(request).name
@@ -216,11 +248,16 @@ async def lags(request: web.Request) -> web.Response:
     entities = [
         _lag_entity(request, group, each, readers.get(each.at, "")) for each in groups.lags(group)
     ]
-    return list_reply(request, "KafkaConsumerLagList", entities)
+    return json_reply(list_of(request, "KafkaConsumerLagList", entities))
 
 
-@ROUTES.get(f"{_GROUP}/lags/{{topic}}/partitions/{{partition}}")
-@endpoint("v3GetConsumerLag", "v3", DESCRIBE_GROUP, _ENTITY, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}/lags/{{topic}}/partitions/{{partition}}",
+    "v3GetConsumerLag",
+    Access.DESCRIBE_GROUP,
+    _ENTITY,
+    errors=_ERRORS,
+)
 async def lag(request: web.Request) -> web.Response:
     """The lag of the group in one partition; 404 without a commit."""
     groups, group = _groups_of(request), _summary_of(request).name
@@ -232,8 +269,13 @@ async def lag(request: web.Request) -> web.Response:
     raise ApiError(40403, "The group has no commit for this partition.")
 
 
-@ROUTES.get(f"{_GROUP}/lag-summary")
-@endpoint("v3GetConsumerLagSummary", "v3", DESCRIBE_GROUP, _ENTITY, errors=_ERRORS)
+@ROUTES.endpoint(
+    f"GET {_GROUP}/lag-summary",
+    "v3GetConsumerLagSummary",
+    Access.DESCRIBE_GROUP,
+    _ENTITY,
+    errors=_ERRORS,
+)
 async def lag_summary(request: web.Request) -> web.Response:
     """The largest lag and the sum of all; 404 while no partition of a commit is served."""
     groups, group = _groups_of(request), _summary_of(request).name

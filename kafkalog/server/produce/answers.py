@@ -1,4 +1,4 @@
-"""Answers of the produce routes, and about idempotent producers."""
+"""Answers of the produce routes."""
 
 from __future__ import annotations
 
@@ -146,40 +146,3 @@ class V3BatchAnswer(AnswerBody):
 
     successes: list[V3Success]
     failures: list[V3Failure]
-
-
-class ProducerAnswer(AnswerBody):
-    """What a producer writes into its batches."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-class ProducerState(AnswerBody):
-    """What a log remembers of a producer; -1 is none, the timestamp is its last batch's, in ms."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    current_transaction_start_offset: int | None
-
-
-class AbortedTransactionAnswer(AnswerBody):
-    """A transaction that has ended; committed records are readable below the last stable offset."""
-
-    topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    start_offset: int
-    last_stable_offset: int
-
-
-class ProducersAnswer(AnswerBody):
-    """All that the log of a partition remembers."""
-
-    topic: str
-    partition: int
-    producers: list[ProducerState]

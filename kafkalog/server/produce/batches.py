@@ -20,9 +20,9 @@ from kafkalog.server.api import Api, api_of
 from kafkalog.server.produce.answers import AppendAnswer
 from kafkalog.server.produce.append import durability_header, refuse_producer
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import JSON, OCTET_STREAM, RECORD_BATCHES, bare_type
+from kafkalog.server.protocol.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
 from kafkalog.server.protocol.parameters import (
     ACKS,
     EXPECTED_OFFSET,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("produce")
 # Checking a compressed or long body blocks the event loop for too long.
 _INLINE_BYTES = 256 << 10
 _ANY_BYTES = {"type": "string", "format": "binary"}
@@ -91,13 +91,12 @@ def _acks_for(api: Api, log: UnifiedLog, records: ValidatedRecords, asked: Acks 
     return Acks.ALL
 
 
-@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/batches")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/topics/{topic}/partitions/{partition}/batches",
     "appendBatches",
-    "produce",
-    Access(Action.WRITE, Resource.TOPIC),
+    Access.WRITE_TOPIC,
     {
-        200: Answer("Appended.", {JSON: AppendAnswer}, ("Kafka-Durability",)),
+        200: Answer("Appended.", AppendAnswer, ("Kafka-Durability",)),
         202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
     },
     parameters=(EXPECTED_OFFSET, FLUSH, ACKS),

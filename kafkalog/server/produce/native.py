@@ -51,7 +51,7 @@ from kafkalog.server.produce.stream import (
 )
 from kafkalog.server.protocol.arrow import load_arrow
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import (
     ARROW,
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from kafkalog.server.produce.stream import ResponseWriter
     from kafkalog.server.protocol.endpoint import Model
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("produce")
 _FORMATS = {"json": EmbeddedFormat.JSON, "text": EmbeddedFormat.TEXT}
 _FORMATS["base64"] = EmbeddedFormat.BINARY
 _KEY_FORMAT: ChoiceParameter[EmbeddedFormat | None] = ChoiceParameter(
@@ -100,7 +100,6 @@ _VALUE_FORMAT: ChoiceParameter[EmbeddedFormat | None] = ChoiceParameter(
     None,
 )
 _KEY_HEADER, _HEADER_PREFIX = b"kafka-key", b"kafka-header-"
-_WRITE = Access(Action.WRITE, Resource.TOPIC)
 _ANY_BYTES = {"type": "string", "format": "binary"}
 _BODY: dict[str, Model] = {
     NDJSON: NativeRecord,
@@ -137,11 +136,10 @@ class _Options(NamedTuple):
     wants_receipt_lines: bool
 
 
-@ROUTES.post("/v1/topics/{topic}/records")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/topics/{topic}/records",
     "produceRecords",
-    "produce",
-    _WRITE,
+    Access.WRITE_TOPIC,
     _ANSWERS,
     parameters=(_KEY_FORMAT, _VALUE_FORMAT, FLUSH, ACKS),
     body=_BODY,
@@ -157,11 +155,10 @@ async def produce(request: web.Request) -> web.StreamResponse:
     return await _produce(request, None, None)
 
 
-@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/records")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/topics/{topic}/partitions/{partition}/records",
     "produceRecordsToPartition",
-    "produce",
-    _WRITE,
+    Access.WRITE_TOPIC,
     _ANSWERS,
     parameters=(_KEY_FORMAT, _VALUE_FORMAT, EXPECTED_OFFSET, FLUSH, ACKS),
     body=_BODY,

@@ -4,67 +4,102 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from kafkalog.server.api import api_of
-from kafkalog.server.produce.answers import (
-    AbortedTransactionAnswer,
-    ProducerAnswer,
-    ProducersAnswer,
-    ProducerState,
-)
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Link, Resource, endpoint
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import AbortTransaction, read_body
+from kafkalog.server.protocol.schemas import AbortTransaction
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
+    from kafkalog.broker.operations import Operations
     from kafkalog.log.state.producer_state import ProducerStateEntry
 
-ROUTES = web.RouteTableDef()
-_IDEMPOTENT_WRITE = Access(Action.WRITE, Resource.CLUSTER)
+ROUTES = Routes("produce")
+
+
+class ProducerAnswer(AnswerBody):
+    """What a producer writes into its batches."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class ProducerState(AnswerBody):
+    """What a log remembers of a producer; -1 is none, the timestamp is its last batch's, in ms."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    current_transaction_start_offset: int | None
+
+
+class AbortedTransactionAnswer(AnswerBody):
+    """A transaction that has ended; committed records are readable below the last stable offset."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_stable_offset: int
+
+
+class ProducersAnswer(AnswerBody):
+    """All that the log of a partition remembers."""
+
+    topic: str
+    partition: int
+    producers: list[ProducerState]
+
+
 _GIVEN = {
     200: Answer(
         "Durably given.",
-        {JSON: ProducerAnswer},
+        ProducerAnswer,
         links=(Link("bumpProducer", {"producer_id": "$response.body#/producer_id"}),),
     )
 }
 _STORAGE_ERRORS = (50302, 50303, 50701)
 
 
-@ROUTES.post("/v1/producers")
-@endpoint("createProducer", "produce", _IDEMPOTENT_WRITE, _GIVEN, errors=_STORAGE_ERRORS)
-async def create(request: web.Request) -> web.Response:
+@ROUTES.endpoint(
+    "POST /v1/producers", "createProducer", Access.WRITE_CLUSTER, _GIVEN, errors=_STORAGE_ERRORS
+)
+def create(_: web.Request, operations: Operations) -> ProducerAnswer:
     """Allocate a new producer id, at epoch 0.
 
     Batches that carry it with rising sequence numbers can be sent again without harm.
     """
-    api = api_of(request)
-    producer = await api.blocking(api.operations.producers.allocate)
-    return json_reply(ProducerAnswer(*producer))
+    return ProducerAnswer(*operations.producers.allocate())
 
 
-@ROUTES.post("/v1/producers/{producer_id}:bump")
-@endpoint("bumpProducer", "produce", _IDEMPOTENT_WRITE, _GIVEN, errors=_STORAGE_ERRORS)
-async def bump(request: web.Request) -> web.Response:
+@ROUTES.endpoint(
+    "POST /v1/producers/{producer_id}:bump",
+    "bumpProducer",
+    Access.WRITE_CLUSTER,
+    _GIVEN,
+    errors=_STORAGE_ERRORS,
+)
+def bump(request: web.Request, operations: Operations) -> ProducerAnswer:
     """Give the next epoch: from the answer on, batches of older ones are refused everywhere.
 
     When the epochs of an id are used up, the answer is another id at epoch 0.
     """
-    api, producer_id = api_of(request), producer_id_of(request)
-    producer = await api.blocking(api.operations.producers.bump, producer_id)
-    return json_reply(ProducerAnswer(*producer))
+    return ProducerAnswer(*operations.producers.bump(producer_id_of(request)))
 
 
-@ROUTES.get("/v1/topics/{topic}/partitions/{partition}/producers")
-@endpoint(
+@ROUTES.endpoint(
+    "GET /v1/topics/{topic}/partitions/{partition}/producers",
     "describeProducers",
-    "logs",
-    Access(Action.READ, Resource.TOPIC),
-    {200: Answer("By id.", {JSON: ProducersAnswer})},
+    Access.READ_TOPIC,
+    Answer("By id.", ProducersAnswer),
+    tag="logs",
 )
 async def describe(request: web.Request) -> web.Response:
     """What a log remembers of its producers, as kafka-transactions.sh describe-producers shows."""
@@ -73,35 +108,32 @@ async def describe(request: web.Request) -> web.Response:
     return json_reply(ProducersAnswer(topic, partition, [_state(each) for each in entries]))
 
 
-@ROUTES.post("/v1/topics/{topic}/partitions/{partition}/transactions:abort")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v1/topics/{topic}/partitions/{partition}/transactions:abort",
     "abortTransaction",
-    "logs",
-    Access(Action.ALTER, Resource.CLUSTER),
-    {200: Answer("Durably aborted.", {JSON: AbortedTransactionAnswer})},
-    body={JSON: AbortTransaction},
+    Access.ALTER_CLUSTER,
+    Answer("Durably aborted.", AbortedTransactionAnswer),
+    tag="logs",
+    body=AbortTransaction,
     errors=(40908, 50003, 50010, 50302, 50303, 50304, 50701),
 )
-async def abort_transaction(request: web.Request) -> web.Response:
+def abort_transaction(
+    request: web.Request, operations: Operations, wanted: AbortTransaction
+) -> AbortedTransactionAnswer:
     """End a transaction that an adopted directory brought along, as kafka-transactions.sh abort.
 
     It is named by the offset at which it begins. Nothing takes that back.
     """
-    api, topic, partition = api_of(request), topic_of(request), partition_of(request)
-    wanted = await read_body(AbortTransaction, request, api)
+    topic, partition = topic_of(request), partition_of(request)
     note_subject(request, offset=wanted.start_offset)
-    aborted = await api.blocking(
-        api.operations.producers.abort_transaction, topic, partition, wanted.start_offset
-    )
-    return json_reply(AbortedTransactionAnswer(topic, partition, *aborted))
+    aborted = operations.producers.abort_transaction(topic, partition, wanted.start_offset)
+    return AbortedTransactionAnswer(topic, partition, *aborted)
 
 
 def _state(entry: ProducerStateEntry) -> ProducerState:
-    return ProducerState(
-        producer_id=entry.producer_id,
-        producer_epoch=entry.producer_epoch,
-        coordinator_epoch=entry.coordinator_epoch,
-        last_sequence=entry.last_sequence,
+    return answer_of(
+        ProducerState,
+        entry,
         last_timestamp=entry.last_timestamp_ms,
         current_transaction_start_offset=entry.current_txn_first_offset,
     )

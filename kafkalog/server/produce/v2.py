@@ -29,11 +29,10 @@ from kafkalog.server.produce.append import (
 )
 from kafkalog.server.produce.json_body import Formats
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2
 from kafkalog.server.protocol.media_types import (
     EMBEDDED_TYPES,
     JSON,
-    V2_JSON,
     metadata_type,
     produce_format,
 )
@@ -41,13 +40,12 @@ from kafkalog.server.protocol.parameters import ACKS, FlagParameter, partition_o
 from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, error_reply
 from kafkalog.server.protocol.schemas import ProduceRequest
 
-ROUTES = web.RouteTableDef()
+ROUTES = Routes("produce")
 _TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
 _ASYNC = FlagParameter("async", "Answer 204 at once, as acks=0.")
-_WRITE = Access(Action.WRITE, Resource.TOPIC)
 _BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), ProduceRequest)
 _ANSWERS = {
-    200: Answer("A receipt each.", dict.fromkeys((V2_JSON, JSON), ProduceAnswer)),
+    200: Answer("A receipt each.", in_v2(ProduceAnswer)),
     202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),
     204: Answer("async=true: nobody waited.", headers=("Kafka-Durability",)),
 }
@@ -55,11 +53,10 @@ _ERRORS = (406, 422, 41301, 41304, 41305, 42211, 42212, 42214, 40402, 50003, 503
 _TAILS = {acks: _TAIL % durability.encode() for acks, durability in DURABILITIES.items()}
 
 
-@ROUTES.post("/topics/{topic}")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /topics/{topic}",
     "produce",
-    "produce",
-    _WRITE,
+    Access.WRITE_TOPIC,
     _ANSWERS,
     parameters=(_ASYNC, ACKS),
     body=_BODY,
@@ -74,11 +71,10 @@ async def produce(request: web.Request) -> web.Response:
     return await _produce(request, None)
 
 
-@ROUTES.post("/topics/{topic}/partitions/{partition}")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /topics/{topic}/partitions/{partition}",
     "produceToPartition",
-    "produce",
-    _WRITE,
+    Access.WRITE_TOPIC,
     _ANSWERS,
     parameters=(_ASYNC, ACKS),
     body=_BODY,

@@ -18,7 +18,7 @@ from aiohttp import hdrs, web
 from kafkalog.broker.operations import Acks
 from kafkalog.format.wire.json_documents import Concatenated
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.server.admin.v3 import cluster_of, v3_fault, v3_numbers
+from kafkalog.server.admin.v3 import cluster_of
 from kafkalog.server.produce.answers import V3BatchAnswer, V3NotAppended, V3Receipt
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
@@ -51,8 +51,8 @@ from kafkalog.server.produce.stream import (
     silent_reply,
 )
 from kafkalog.server.protocol.bodies import Body, check_json
-from kafkalog.server.protocol.endpoint import Access, Action, Answer, Resource, endpoint
-from kafkalog.server.protocol.errors import ApiError, error_body
+from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.errors import ApiError, error_body, v3_fault
 from kafkalog.server.protocol.media_types import JSON, bare_type
 from kafkalog.server.protocol.parameters import ACKS, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
@@ -225,8 +225,7 @@ def _sizes(name: bytes, types: list[str | None], lengths: npt.NDArray[np.int64])
     ]
 
 
-ROUTES = web.RouteTableDef()
-_WRITE = Access(Action.WRITE, Resource.TOPIC)
+ROUTES = Routes("produce")
 _SILENT = Answer("acks=0: nobody waited.", headers=("Kafka-Durability",))
 _ERRORS = (
     *(408, 41301, 41304, 41305, 42211, 42212, 42902),
@@ -246,17 +245,16 @@ class _Entries(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 _ENTRIES = msgspec.json.Decoder(_Entries)
 
 
-@ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/records")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v3/clusters/{cluster_id}/topics/{topic}/records",
     "produceRecordsV3",
-    "produce",
-    _WRITE,
+    Access.WRITE_TOPIC,
     {
-        200: Answer("A receipt each, in order.", {JSON: V3Receipt}, ("Kafka-Durability",)),
+        200: Answer("A receipt each, in order.", V3Receipt, ("Kafka-Durability",)),
         202: _SILENT,
     },
     parameters=(ACKS,),
-    body={JSON: V3ProducedRecord},
+    body=V3ProducedRecord,
     errors=(*_ERRORS, 42206, 42903),
     is_stream=True,
 )
@@ -277,8 +275,6 @@ async def produce(request: web.Request) -> web.StreamResponse:
     fault = await stream.run(request, Concatenated())
     if receipts.is_begun:
         return await receipts.end(b"" if fault is None else _failure(fault) + _END)
-    if fault is not None:
-        fault = v3_fault(fault)
     if writer is summary:
         return summary.reply(request, terms.acks, fault)
     raise fault or ApiError(42206, "The body is empty: send a record or more.")
@@ -298,17 +294,16 @@ def _failure(fault: Fault) -> bytes:
     return _ENCODE(V3NotAppended(**error_body(v3_fault(fault))))
 
 
-@ROUTES.post("/v3/clusters/{cluster_id}/topics/{topic}/records:batch")
-@endpoint(
+@ROUTES.endpoint(
+    "POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch",
     "produceBatchV3",
-    "produce",
-    _WRITE,
+    Access.WRITE_TOPIC,
     {
-        207: Answer("What became of each entry.", {JSON: V3BatchAnswer}, ("Kafka-Durability",)),
+        207: Answer("What became of each entry.", V3BatchAnswer, ("Kafka-Durability",)),
         202: _SILENT,
     },
     parameters=(ACKS,),
-    body={JSON: V3BatchRequest},
+    body=V3BatchRequest,
     errors=(*_ERRORS, 42208),
 )
 async def produce_batch(request: web.Request) -> web.StreamResponse:
@@ -327,8 +322,7 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
         async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
             return None, [] if records is None else make_batches(records, target)
 
-        with v3_numbers():
-            _, batches, opened = await prepare_for(api, topic, None, prepared)
+        _, batches, opened = await prepare_for(api, topic, None, prepared)
         for batch in batches:
             assert records is not None
             submitted += await submit_each(api, opened, records.columns, batch, terms)
@@ -359,8 +353,7 @@ def _terms(request: web.Request, api: Api, topic: str) -> Terms:
         raise ApiError(415, f"Send {JSON}.")
     refuse_producer(request)
     acks = ACKS.read(request)
-    with v3_numbers():
-        return Terms(acks or default_acks(api, topic, None))
+    return Terms(acks or default_acks(api, topic, None))
 
 
 def _parse_entries(data: bytes, most: int) -> list[V3Entry]:

@@ -1,4 +1,4 @@
-"""The spec of an endpoint, declared once beside its handler.
+"""Routes, each declared once above its handler with all that is said about it.
 
 ``/openapi.json``, the access rules and the tests over all routes read it. The handler's docstring
 is the description, its first line the summary. A parameter object reads the request and describes
@@ -8,14 +8,22 @@ itself (``parameters.py``), so a default or a bound is stated once.
 from __future__ import annotations
 
 import enum
+import functools
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+
+from aiohttp import web
 
 from kafkalog.broker.access_rules import Action, Resource
-from kafkalog.server.protocol.media_types import is_json
+from kafkalog.server.api import api_of
+from kafkalog.server.protocol.media_types import JSON, V2_JSON, is_json
+from kafkalog.server.protocol.replies import json_reply
+from kafkalog.server.protocol.schemas import read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
     from aiohttp.typedefs import Handler
     from msgspec import Struct
@@ -23,36 +31,44 @@ if TYPE_CHECKING:
 
     from kafkalog.server.protocol.json_schema import JsonSchema, NamedType
     from kafkalog.server.protocol.parameters import Parameter
+    from kafkalog.server.protocol.schemas import Schema
 
+    Class = type[BaseModel] | type[Struct] | NamedType
     # Of a request, of an answer, or a schema spelt out.
-    Model = type[BaseModel] | type[Struct] | NamedType | JsonSchema
-
-__all__ = [
-    "ADMINISTRATIVE",
-    "AUTHENTICATED",
-    "CONSOLE_PREFIX",
-    "DEBUG_PREFIX",
-    "METRICS_PATH",
-    "NATIVE_PREFIX",
-    "OPEN",
-    "Access",
-    "Action",
-    "Answer",
-    "Endpoint",
-    "Resource",
-    "endpoint",
-    "endpoint_of",
-]
+    Model = Class | JsonSchema
+    # By media type, JSON alone, or none.
+    Content = Class | Mapping[str, Model] | None
 
 _ATTRIBUTE = "__kafkalog_endpoint__"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The right that a request needs; a topic or a group is the one that path or body names."""
+class Right(NamedTuple):
+    """Of a principal; a topic or a group is the one that path or body names."""
 
     action: Action
     resource: Resource
+
+
+class Access(enum.Enum):
+    """What a request needs: a right, to be known, or nothing."""
+
+    OPEN = "open"  # probes
+    AUTHENTICATED = "authenticated"  # what Kafka's Metadata gives: the ids of cluster and broker
+    CREATE_TOPIC = Right(Action.CREATE, Resource.TOPIC)
+    DESCRIBE_TOPIC = Right(Action.DESCRIBE, Resource.TOPIC)
+    READ_TOPIC = Right(Action.READ, Resource.TOPIC)
+    WRITE_TOPIC = Right(Action.WRITE, Resource.TOPIC)
+    ALTER_TOPIC = Right(Action.ALTER, Resource.TOPIC)
+    DELETE_TOPIC = Right(Action.DELETE, Resource.TOPIC)
+    DESCRIBE_GROUP = Right(Action.DESCRIBE, Resource.GROUP)
+    READ_GROUP = Right(Action.READ, Resource.GROUP)
+    DELETE_GROUP = Right(Action.DELETE, Resource.GROUP)
+    DESCRIBE_SINK = Right(Action.DESCRIBE, Resource.SINK)
+    WRITE_SINK = Right(Action.WRITE, Resource.SINK)
+    DESCRIBE_CLUSTER = Right(Action.DESCRIBE, Resource.CLUSTER)
+    WRITE_CLUSTER = Right(Action.WRITE, Resource.CLUSTER)
+    ALTER_CLUSTER = Right(Action.ALTER, Resource.CLUSTER)
+    OPERATE_CLUSTER = Right(Action.CLUSTER, Resource.CLUSTER)
 
 
 ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER))
@@ -69,19 +85,6 @@ DEBUG_PREFIX = "/debug/"
 CONSOLE_PREFIX = "/console"
 """Of the pages for people; their addresses take no unknown parameter either."""
 
-OPEN: None = None
-"""The access of probes: everybody has it."""
-
-
-class NoRight(enum.Enum):
-    """An access without a right."""
-
-    AUTHENTICATED = "authenticated"
-
-
-AUTHENTICATED = NoRight.AUTHENTICATED
-"""For what Kafka's Metadata gives every principal: the ids of cluster and broker."""
-
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -96,9 +99,26 @@ class Answer:
     """A successful answer: its bodies by media type, the headers worth naming, what follows."""
 
     description: str
-    content: Mapping[str, Model] = field(default_factory=dict)
+    body: Content = None
     headers: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+
+    @property
+    def content(self) -> Mapping[str, Model]:
+        """The bodies by media type."""
+        return by_media_type(self.body)
+
+
+def by_media_type(content: Content) -> Mapping[str, Model]:
+    """As OpenAPI has it."""
+    if content is None:
+        return {}
+    return content if isinstance(content, Mapping) else {JSON: content}
+
+
+def in_v2(model: Model) -> Mapping[str, Model]:
+    """An answer of a v2 route, in the proxies' type or in JSON, as the client accepts."""
+    return {V2_JSON: model, JSON: model}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +130,7 @@ class Endpoint:
 
     operation_id: str
     tag: str
-    access: Access | NoRight | None
+    access: Access
     answers: Mapping[int, Answer]
     parameters: tuple[Parameter, ...] = ()
     body: Mapping[str, Model] = field(default_factory=dict)  # by media type; empty: none is read
@@ -119,7 +139,7 @@ class Endpoint:
     is_stream: bool = False  # a body may be longer than any that is read whole
     summary: str = ""
     description: str = ""
-    right: Access | None = None  # of access, if it is one
+    right: Right | None = None  # of access, if it is one
 
     @property
     def takes_json_alone(self) -> bool:
@@ -136,46 +156,93 @@ class Endpoint:
         return all(map(is_json, self.body))
 
 
-H = TypeVar("H", bound="Handler")
+H = TypeVar("H", bound="Callable[..., object]")
 
 
-def endpoint(
-    operation_id: str,
-    tag: str,
-    access: Access | NoRight | None,
-    answers: Mapping[int, Answer],
-    *,
-    parameters: tuple[Parameter, ...] = (),
-    body: Mapping[str, Model] | None = None,
-    is_body_required: bool = True,
-    errors: tuple[int, ...] = (),
-    is_stream: bool = False,
-) -> Callable[[H], H]:
-    """Attach the spec to a handler; put it below the decorator of the route."""
+class Routes:
+    """The routes of one part of the API, each declared above its handler.
 
-    def attach(handler: H) -> H:
-        doc = (handler.__doc__ or "").strip()
-        summary, _, rest = doc.partition("\n")
-        spec = Endpoint(
-            operation_id,
-            tag,
-            access,
-            answers,
-            parameters,
-            body or {},
-            is_body_required,
-            errors,
-            is_stream,
-            summary,
-            " ".join(line.strip() for line in rest.split("\n")).strip(),
-            access if isinstance(access, Access) else None,
+    A coroutine function is a handler of aiohttp: it runs on the event loop and returns a response.
+    A plain function may wait for a lock or the disk. It runs on the control pool with the request,
+    the operations of its principal and the body if there is one, and returns the JSON answer, or
+    None for 204.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._routes: list[web.RouteDef] = []
+
+    def __iter__(self) -> Iterator[web.RouteDef]:
+        return iter(self._routes)
+
+    def endpoint(  # noqa: PLR0913 - the parts of a spec, by name
+        self,
+        route: str,
+        operation_id: str,
+        access: Access,
+        answers: Answer | Mapping[int, Answer],
+        *,
+        tag: str = "",
+        aliases: tuple[str, ...] = (),
+        parameters: tuple[Parameter, ...] = (),
+        body: Content = None,
+        is_body_required: bool = True,
+        errors: tuple[int, ...] = (),
+        is_stream: bool = False,
+    ) -> Callable[[H], H]:
+        """Serve a route, ``GET /v1/tasks``, by the function below and attach its spec to it."""
+        method, _, path = route.partition(" ")
+
+        def attach(make: H) -> H:
+            summary, _, rest = (make.__doc__ or "").strip().partition("\n")
+            spec = Endpoint(
+                operation_id,
+                tag or self._tag,
+                access,
+                {200: answers} if isinstance(answers, Answer) else answers,
+                parameters,
+                by_media_type(body),
+                is_body_required,
+                errors,
+                is_stream,
+                summary,
+                " ".join(line.strip() for line in rest.split("\n")).strip(),
+                access.value if isinstance(access.value, Right) else None,
+            )
+            handler = cast("Handler", make)
+            if not inspect.iscoroutinefunction(make):
+                handler = _on_control_pool(make, body, is_body_required=is_body_required)
+            setattr(handler, _ATTRIBUTE, spec)
+            self._routes += [web.RouteDef(method, each, handler, {}) for each in (path, *aliases)]
+            return make
+
+        return attach
+
+
+def _on_control_pool(
+    make: Callable[..., object], body: Content, *, is_body_required: bool
+) -> Handler:
+    """A handler that reads the body on the event loop and makes the answer on the control pool."""
+
+    @functools.wraps(make)
+    async def handle(request: web.Request) -> web.StreamResponse:
+        api = api_of(request)
+        if body is None:
+            return await api.blocking(_answer, make, request, api.operations)
+        wanted = await read_body(
+            cast("type[Schema]", body), request, api, is_required=is_body_required
         )
-        setattr(handler, _ATTRIBUTE, spec)
-        return handler
+        return await api.blocking(_answer, make, request, api.operations, wanted)
 
-    return attach
+    return handle
+
+
+def _answer(make: Callable[..., object], *arguments: object) -> web.Response:
+    """Made and encoded on the same thread: an answer may have many thousand entries."""
+    answer = make(*arguments)
+    return web.Response(status=204) if answer is None else json_reply(answer)
 
 
 def endpoint_of(handler: object) -> Endpoint | None:
-    """The spec of a handler; None without one, which a test refuses."""
+    """The spec of a handler; None without one."""
     return getattr(handler, _ATTRIBUTE, None)

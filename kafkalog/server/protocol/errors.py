@@ -427,3 +427,10 @@ def entry_error(error: errors.KafkalogError | ApiError) -> EntryFields:
         "kafka_error": fields["kafka_error"],
         "error": fields["message"],
     }
+
+
+def v3_fault(error: errors.KafkalogError | ApiError) -> errors.KafkalogError | ApiError:
+    """A missing topic or partition has another number in v3 than in v2."""
+    if isinstance(error, (errors.UnknownTopic, errors.UnknownPartition)):
+        return ApiError(40403, error.message, details=error.details)
+    return error

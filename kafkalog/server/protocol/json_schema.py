@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import inspect
 import types
-from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -33,6 +33,22 @@ _TYPE_NAMES = {
 
 class AnswerBody(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """Base of JSON answers: a field with a default value is left out while it has that value."""
+
+
+A = TypeVar("A", bound=AnswerBody)
+
+
+def answer_of(kind: type[A], /, *sources: object, **fields: object) -> A:
+    """An answer with the values that are called as its fields: the given ones, else attributes.
+
+    Of several sources the first one that has the attribute counts.
+    """
+    for name in kind.__struct_fields__:
+        if name not in fields:
+            owner = next((each for each in sources if hasattr(each, name)), None)
+            if owner is not None:
+                fields[name] = getattr(owner, name)
+    return kind(**fields)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

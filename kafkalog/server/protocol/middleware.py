@@ -20,7 +20,7 @@ from kafkalog.server.protocol.endpoint import (
     NATIVE_PREFIX,
     endpoint_of,
 )
-from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.errors import ApiError, v3_fault
 from kafkalog.server.protocol.media_types import EVENT_STREAM
 from kafkalog.server.protocol.origin import is_of_other_page
 from kafkalog.server.protocol.parameters import check_query
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from kafkalog.server.security.gate import Filters
 
 _log = structlog.get_logger("kafkalog.server")
-_NATIVE_PREFIXES = (NATIVE_PREFIX, "/v3/", "/kafka/v3/", DEBUG_PREFIX, CONSOLE_PREFIX)
+_V3_PREFIXES = ("/v3/", "/kafka/v3/")
+_NATIVE_PREFIXES = (NATIVE_PREFIX, *_V3_PREFIXES, DEBUG_PREFIX, CONSOLE_PREFIX)
 _STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # no query parameter passes unseen
 # Routes that answer while the daemon starts, stops or has too much to do.
 _ALWAYS = frozenset(
@@ -193,7 +194,7 @@ async def _answer_error(
     request_id = request[REQUEST_ID]
     error: KafkalogError | ApiError
     if isinstance(raised, (ApiError, KafkalogError)):
-        error = raised
+        error = v3_fault(raised) if request.path.startswith(_V3_PREFIXES) else raised
     elif isinstance(raised, web.HTTPException):
         error = framework_error(raised)
     else:

@@ -17,6 +17,7 @@ from kafkalog.server.protocol.endpoint import (
     CONSOLE_PREFIX,
     DEBUG_PREFIX,
     NATIVE_PREFIX,
+    Access,
     endpoint_of,
 )
 from kafkalog.server.protocol.errors import REGISTER
@@ -27,9 +28,7 @@ from kafkalog.server.protocol.schemas import TOPIC_NAME_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aiohttp import web
-
-    from kafkalog.server.protocol.endpoint import Endpoint, Link, Model
+    from kafkalog.server.protocol.endpoint import Endpoint, Link, Model, Routes
 
 _STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # they take no others
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
@@ -109,10 +108,9 @@ _SECURITY_SCHEMES: dict[str, object] = {
 }
 
 
-def describe(tables: Iterable[web.RouteTableDef], *, version: str) -> dict[str, object]:
+def describe(tables: Iterable[Routes], *, version: str) -> dict[str, object]:
     """The document over all routes; a route without a spec is left out."""
-    routes = [cast("web.RouteDef", route) for table in tables for route in table]
-    described = [(route, endpoint_of(route.handler)) for route in routes]
+    described = [(route, endpoint_of(route.handler)) for table in tables for route in table]
     endpoints = [(route, spec) for route, spec in described if spec is not None]
     schemas = _component_schemas([spec for _, spec in endpoints])
     paths: dict[str, dict[str, object]] = {}
@@ -148,7 +146,7 @@ def error_numbers(path: str, spec: Endpoint) -> tuple[int, ...]:
     """Every number of the register that the route may answer with."""
     numbers = {*_ALWAYS, *spec.errors}
     by_parameter = _BY_V3_PATH_PARAMETER if path.startswith(_V3) else _BY_PATH_PARAMETER
-    if spec.access is not None:
+    if spec.access is not Access.OPEN:
         numbers.update(_WITH_PRINCIPAL)
     if spec.right is not None:
         numbers.update(_WITH_RIGHT)
@@ -176,7 +174,7 @@ def _operation(path: str, spec: Endpoint, *, is_alias: bool) -> dict[str, object
     }
     if spec.description:
         operation["description"] = spec.description
-    if spec.access is not None:
+    if spec.access is not Access.OPEN:
         # Whether one is asked for is the daemon's configuration: the last takes none.
         operation["security"] = [{name: []} for name in _SECURITY_SCHEMES] + [{}]
     if spec.right is not None:

@@ -27,7 +27,7 @@ from kafkalog.broker.authorized import authorized
 from kafkalog.errors import NAMES_PATHS
 from kafkalog.format.disk.credentials import Credentials, decode_credentials
 from kafkalog.server.api import API_VIEW
-from kafkalog.server.protocol.endpoint import METRICS_PATH, endpoint_of
+from kafkalog.server.protocol.endpoint import METRICS_PATH, Access, endpoint_of
 from kafkalog.server.protocol.replies import PRINCIPAL
 from kafkalog.server.security.authenticators import JWT, NONE, Authenticators, FailedTries, Known
 from kafkalog.server.security.cors import Cors
@@ -144,7 +144,7 @@ class Gate:
         """Give the request its ``Api``; ApiError 40101 and 42901, AccessDenied."""
         NAMES_PATHS.set(False)  # for this request: its task has a context of its own
         spec = endpoint_of(request.match_info.handler)
-        if spec is not None and spec.access is None:
+        if spec is not None and spec.access is Access.OPEN:
             request[API_VIEW] = self.closed_api  # open operations are open there too
             return
         if self._is_metrics_open and request.path == METRICS_PATH:

@@ -56,6 +56,12 @@ class KafkalogError(Exception):
     without_paths: ClassVar[str | None] = None
     """Replaces a message that may name files; None: no message of the class names any."""
 
+    def __init_subclass__(cls, *, kafka_error: str | None = None) -> None:
+        """``kafka_error`` None: as the parent's."""
+        super().__init_subclass__()
+        if kafka_error is not None:
+            cls.kafka_error = kafka_error
+
     def __init__(self, message: str, **details: Detail) -> None:
         super().__init__(message)
         self.message = message
@@ -80,88 +86,64 @@ class KafkalogError(Exception):
         return {name: value for name, value in self.details.items() if not _is_path(value)}
 
 
-class InvalidRequest(KafkalogError):
+class InvalidRequest(KafkalogError, kafka_error="INVALID_REQUEST"):
     """The client's fault; nothing was appended or changed."""
 
-    kafka_error = "INVALID_REQUEST"
 
-
-class InvalidTopicName(InvalidRequest):
+class InvalidTopicName(InvalidRequest, kafka_error="INVALID_TOPIC_EXCEPTION"):
     """Not 1-249 characters of ``[a-zA-Z0-9._-]``, or ``.`` or ``..``."""
 
-    kafka_error = "INVALID_TOPIC_EXCEPTION"
 
-
-class TopicExists(InvalidRequest):
+class TopicExists(InvalidRequest, kafka_error="TOPIC_ALREADY_EXISTS"):
     """A topic of that name exists."""
 
-    kafka_error = "TOPIC_ALREADY_EXISTS"
 
-
-class TopicCollision(InvalidRequest):
+class TopicCollision(InvalidRequest, kafka_error="INVALID_TOPIC_EXCEPTION"):
     """The name differs from an existing topic's only by ``.`` and ``_``."""
 
-    kafka_error = "INVALID_TOPIC_EXCEPTION"
 
-
-class InvalidPartitions(InvalidRequest):
+class InvalidPartitions(InvalidRequest, kafka_error="INVALID_PARTITIONS"):
     """A partition number or count outside its range."""
 
-    kafka_error = "INVALID_PARTITIONS"
 
-
-class InvalidTopicConfig(InvalidRequest):
+class InvalidTopicConfig(InvalidRequest, kafka_error="INVALID_CONFIG"):
     """A topic config key is unknown or its value out of range."""
 
-    kafka_error = "INVALID_CONFIG"
 
-
-class UnknownTopic(InvalidRequest):
+class UnknownTopic(InvalidRequest, kafka_error="UNKNOWN_TOPIC_OR_PARTITION"):
     """No such topic."""
 
-    kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
 
-
-class UnknownPartition(InvalidRequest):
+class UnknownPartition(InvalidRequest, kafka_error="UNKNOWN_TOPIC_OR_PARTITION"):
     """The topic exists, the partition does not."""
 
-    kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
 
-
-class UnknownProducer(InvalidRequest):
+class UnknownProducer(InvalidRequest, kafka_error="UNKNOWN_PRODUCER_ID"):
     """The producer id was never given out, and no log knows it."""
 
-    kafka_error = "UNKNOWN_PRODUCER_ID"
 
-
-class UnknownMove(InvalidRequest):
+class UnknownMove(InvalidRequest, kafka_error="NO_REASSIGNMENT_IN_PROGRESS"):
     """The partition is not being moved to another log directory."""
 
-    kafka_error = "NO_REASSIGNMENT_IN_PROGRESS"
 
-
-class LogDirNotFound(InvalidRequest):
+class LogDirNotFound(InvalidRequest, kafka_error="LOG_DIR_NOT_FOUND"):
     """The path is no entry of ``log.dirs``."""
 
     without_paths = "There is no such log directory."
-    kafka_error = "LOG_DIR_NOT_FOUND"
 
 
-class InvalidReplicaAssignment(InvalidRequest):
+class InvalidReplicaAssignment(InvalidRequest, kafka_error="INVALID_REPLICA_ASSIGNMENT"):
     """A partition may not be moved to a cordoned log directory."""
 
     without_paths = "The log directory is cordoned: no partition may be moved into it."
-    kafka_error = "INVALID_REPLICA_ASSIGNMENT"
 
 
 class UnknownSegment(InvalidRequest):
     """The partition has no segment that begins at that offset; details: base_offset."""
 
 
-class OffsetOutOfRange(InvalidRequest):
+class OffsetOutOfRange(InvalidRequest, kafka_error="OFFSET_OUT_OF_RANGE"):
     """The log has no such offset for this request."""
-
-    kafka_error = "OFFSET_OUT_OF_RANGE"
 
 
 class OffsetBelowLogStart(OffsetOutOfRange):
@@ -176,34 +158,24 @@ class OffsetAboveHighWatermark(OffsetOutOfRange):
     """Delete-records or an archived offset above the high watermark; details: high_watermark."""
 
 
-class RecordBatchTooLarge(InvalidRequest):
+class RecordBatchTooLarge(InvalidRequest, kafka_error="MESSAGE_TOO_LARGE"):
     """One batch is larger than ``max.message.bytes``."""
 
-    kafka_error = "MESSAGE_TOO_LARGE"
 
-
-class RecordSetTooLarge(InvalidRequest):
+class RecordSetTooLarge(InvalidRequest, kafka_error="RECORD_LIST_TOO_LARGE"):
     """The whole set is larger than ``segment.bytes``."""
 
-    kafka_error = "RECORD_LIST_TOO_LARGE"
 
-
-class DecompressedTooLarge(InvalidRequest):
+class DecompressedTooLarge(InvalidRequest, kafka_error="RECORD_LIST_TOO_LARGE"):
     """A batch inflates beyond ``max.decompressed.batch.bytes``."""
 
-    kafka_error = "RECORD_LIST_TOO_LARGE"
 
-
-class BadBatchCrc(InvalidRequest):
+class BadBatchCrc(InvalidRequest, kafka_error="CORRUPT_MESSAGE"):
     """A batch sent by a client fails its CRC-32C or is shorter than a header."""
 
-    kafka_error = "CORRUPT_MESSAGE"
 
-
-class InvalidRecord(InvalidRequest):
+class InvalidRecord(InvalidRequest, kafka_error="INVALID_RECORD"):
     """A batch or record that Kafka's rules refuse; ``record_errors`` are (batch index, message)."""
-
-    kafka_error = "INVALID_RECORD"
 
     def __init__(
         self, message: str, record_errors: tuple[tuple[int, str], ...] = (), **details: Detail
@@ -212,62 +184,44 @@ class InvalidRecord(InvalidRequest):
         self.record_errors = record_errors
 
 
-class InvalidTimestamp(InvalidRecord):
+class InvalidTimestamp(InvalidRecord, kafka_error="INVALID_TIMESTAMP"):
     """A record timestamp outside the topic's window, or LogAppendTime set by a producer."""
-
-    kafka_error = "INVALID_TIMESTAMP"
 
 
 class NullKey(InvalidRecord):
     """A record without key on a compacted topic."""
 
 
-class UnsupportedCompression(InvalidRequest):
+class UnsupportedCompression(InvalidRequest, kafka_error="UNSUPPORTED_COMPRESSION_TYPE"):
     """Codec bits 5-7, or a stream that the named codec does not decode."""
 
-    kafka_error = "UNSUPPORTED_COMPRESSION_TYPE"
 
-
-class OutOfOrderSequence(InvalidRequest):
+class OutOfOrderSequence(InvalidRequest, kafka_error="OUT_OF_ORDER_SEQUENCE_NUMBER"):
     """Idempotent append with a gap; details: expected_sequence."""
 
-    kafka_error = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
-
-class InvalidProducerEpoch(InvalidRequest):
+class InvalidProducerEpoch(InvalidRequest, kafka_error="INVALID_PRODUCER_EPOCH"):
     """Idempotent append with an older epoch; details: current_epoch."""
 
-    kafka_error = "INVALID_PRODUCER_EPOCH"
 
-
-class InvalidTxnState(InvalidRequest):
+class InvalidTxnState(InvalidRequest, kafka_error="INVALID_TXN_STATE"):
     """The request does not fit the state of the producer's transaction or of the sink's batch."""
 
-    kafka_error = "INVALID_TXN_STATE"
 
-
-class TransactionCoordinatorFenced(InvalidRequest):
+class TransactionCoordinatorFenced(InvalidRequest, kafka_error="TRANSACTION_COORDINATOR_FENCED"):
     """An end-transaction marker with a lower coordinator epoch than the last one."""
 
-    kafka_error = "TRANSACTION_COORDINATOR_FENCED"
 
-
-class InvalidProducerIdMapping(InvalidRequest):
+class InvalidProducerIdMapping(InvalidRequest, kafka_error="INVALID_PRODUCER_ID_MAPPING"):
     """A commit names a producer that does not belong to the sink."""
 
-    kafka_error = "INVALID_PRODUCER_ID_MAPPING"
 
-
-class ProducerFenced(InvalidRequest):
+class ProducerFenced(InvalidRequest, kafka_error="PRODUCER_FENCED"):
     """A commit names an older epoch of a producer, or a begin an older batch than is open."""
 
-    kafka_error = "PRODUCER_FENCED"
 
-
-class UnknownSink(InvalidRequest):
+class UnknownSink(InvalidRequest, kafka_error="TRANSACTIONAL_ID_NOT_FOUND"):
     """No query of that name has begun a batch, or it was forgotten."""
-
-    kafka_error = "TRANSACTIONAL_ID_NOT_FOUND"
 
 
 class ExpectedOffsetMismatch(InvalidRequest):
@@ -288,56 +242,40 @@ class AccessDenied(InvalidRequest):
     """The access rules do not allow it to the principal; details: action, resource, name."""
 
 
-class TopicAccessDenied(AccessDenied):
+class TopicAccessDenied(AccessDenied, kafka_error="TOPIC_AUTHORIZATION_FAILED"):
     """To a topic; the answer does not say whether it exists."""
 
-    kafka_error = "TOPIC_AUTHORIZATION_FAILED"
 
-
-class GroupAccessDenied(AccessDenied):
+class GroupAccessDenied(AccessDenied, kafka_error="GROUP_AUTHORIZATION_FAILED"):
     """To a consumer group; the answer does not say whether it exists."""
 
-    kafka_error = "GROUP_AUTHORIZATION_FAILED"
 
-
-class SinkAccessDenied(AccessDenied):
+class SinkAccessDenied(AccessDenied, kafka_error="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
     """To a query that writes exactly once; the answer does not say whether it exists."""
 
-    kafka_error = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
-
-class ClusterAccessDenied(AccessDenied):
+class ClusterAccessDenied(AccessDenied, kafka_error="CLUSTER_AUTHORIZATION_FAILED"):
     """To the daemon itself."""
 
-    kafka_error = "CLUSTER_AUTHORIZATION_FAILED"
 
-
-class PolicyViolation(InvalidRequest):
+class PolicyViolation(InvalidRequest, kafka_error="POLICY_VIOLATION"):
     """Delete-records without ``delete`` in ``cleanup.policy``, or a clean without ``compact``."""
-
-    kafka_error = "POLICY_VIOLATION"
 
 
 class CleaningConflict(InvalidRequest):
     """The log is being cleaned or is paused, or the caller did not pause the log it resumes."""
 
 
-class UnknownGroup(InvalidRequest):
+class UnknownGroup(InvalidRequest, kafka_error="GROUP_ID_NOT_FOUND"):
     """No group of that name has a commit or a member."""
 
-    kafka_error = "GROUP_ID_NOT_FOUND"
 
-
-class NonEmptyGroup(InvalidRequest):
+class NonEmptyGroup(InvalidRequest, kafka_error="NON_EMPTY_GROUP"):
     """The group has members, which would overwrite the change."""
 
-    kafka_error = "NON_EMPTY_GROUP"
 
-
-class UnknownConsumer(InvalidRequest):
+class UnknownConsumer(InvalidRequest, kafka_error="UNKNOWN_MEMBER_ID"):
     """No such consumer instance: never created, deleted, or expired."""
-
-    kafka_error = "UNKNOWN_MEMBER_ID"
 
 
 class ConsumerExists(InvalidRequest):
@@ -348,10 +286,9 @@ class IllegalConsumerState(InvalidRequest):
     """The consumer is not subscribed, or not in this way, or not assigned the partition."""
 
 
-class CorruptData(KafkalogError):
+class CorruptData(KafkalogError, kafka_error="CORRUPT_MESSAGE"):
     """Bytes on disk are not what was written. Details always hold file and position."""
 
-    kafka_error = "CORRUPT_MESSAGE"
     without_paths = (
         "The partition is out of service: its files are damaged; the daemon's log names them."
     )
@@ -404,10 +341,9 @@ class CorruptCheckpoint(CorruptData):
     """A checkpoint file is damaged: no part of it is used."""
 
 
-class StorageFault(KafkalogError):
+class StorageFault(KafkalogError, kafka_error="KAFKA_STORAGE_ERROR"):
     """The disk failed."""
 
-    kafka_error = "KAFKA_STORAGE_ERROR"
     retriable = True
     without_paths = "The disk failed; the daemon's log says where."
 
@@ -463,10 +399,9 @@ class BackupFailed(StorageFault):
     without_paths = "The backup failed and is incomplete."
 
 
-class Unavailable(KafkalogError):
+class Unavailable(KafkalogError, kafka_error="COORDINATOR_LOAD_IN_PROGRESS"):
     """Nothing was done; the same request may succeed later."""
 
-    kafka_error = "COORDINATOR_LOAD_IN_PROGRESS"
     retriable = True
 
 
@@ -481,40 +416,29 @@ class LoadStopped(NotReady):
     """
 
 
-class PartitionMoving(NotReady):
+class PartitionMoving(NotReady, kafka_error="NOT_LEADER_OR_FOLLOWER"):
     """The partition is just changing its log directory."""
 
-    kafka_error = "NOT_LEADER_OR_FOLLOWER"
 
-
-class ConcurrentTransactions(Unavailable):
+class ConcurrentTransactions(Unavailable, kafka_error="CONCURRENT_TRANSACTIONS"):
     """An older transaction of the producer, or another request of its sink, is still running."""
 
-    kafka_error = "CONCURRENT_TRANSACTIONS"
 
-
-class Overloaded(Unavailable):
+class Overloaded(Unavailable, kafka_error="THROTTLING_QUOTA_EXCEEDED"):
     """Too many requests are in flight; refused before anything was read or appended."""
 
-    kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 
-
-class QuotaExceeded(Unavailable):
+class QuotaExceeded(Unavailable, kafka_error="THROTTLING_QUOTA_EXCEEDED"):
     """The append would exceed the topic's ``quota.bytes``; details: quota_bytes, used_bytes."""
 
-    kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 
-
-class LargerThanQuota(QuotaExceeded):
+class LargerThanQuota(QuotaExceeded, kafka_error="RECORD_LIST_TOO_LARGE"):
     """The append alone is larger than ``quota.bytes``: it would not fit into an empty topic."""
 
-    kafka_error = "RECORD_LIST_TOO_LARGE"
 
-
-class InvalidConfig(KafkalogError):
+class InvalidConfig(KafkalogError, kafka_error="INVALID_CONFIG"):
     """The message names key, value and valid range. The daemon refuses to start."""
 
-    kafka_error = "INVALID_CONFIG"
     without_paths = "The daemon's configuration is wrong; its log says where."
 
 

@@ -18,227 +18,185 @@ class ErrorEntry:
     """One row of the register. kafka_error is the default; an exception may carry a finer one."""
 
     error_code: int
-    status: int
     kafka_error: str
     meaning: str
     retriable: bool = False
 
+    @property
+    def status(self) -> int:
+        """Of HTTP: the first three digits."""
+        return int(str(self.error_code)[:3])
+
 
 ERROR_TABLE = (
-    ErrorEntry(400, 400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
+    ErrorEntry(400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
     ErrorEntry(
-        404,
         404,
         "INVALID_REQUEST",
         "no such path, operation, segment, broker, config or producer (UNKNOWN_PRODUCER_ID), or a "
         "partition that is no number",
     ),
-    ErrorEntry(405, 405, "INVALID_REQUEST", "the path does not support this method; see Allow"),
-    ErrorEntry(406, 406, "INVALID_REQUEST", "no available media type is acceptable"),
-    ErrorEntry(408, 408, "REQUEST_TIMED_OUT", "the request header or body arrived too slowly"),
-    ErrorEntry(414, 414, "INVALID_REQUEST", "the request line is too long"),
-    ErrorEntry(415, 415, "INVALID_REQUEST", "unknown or missing Content-Type"),
-    ErrorEntry(417, 417, "INVALID_REQUEST", "Expect other than 100-continue"),
+    ErrorEntry(405, "INVALID_REQUEST", "the path does not support this method; see Allow"),
+    ErrorEntry(406, "INVALID_REQUEST", "no available media type is acceptable"),
+    ErrorEntry(408, "REQUEST_TIMED_OUT", "the request header or body arrived too slowly"),
+    ErrorEntry(414, "INVALID_REQUEST", "the request line is too long"),
+    ErrorEntry(415, "INVALID_REQUEST", "unknown or missing Content-Type"),
+    ErrorEntry(417, "INVALID_REQUEST", "Expect other than 100-continue"),
     ErrorEntry(
-        421,
         421,
         "INVALID_REQUEST",
         "the Host header names no host of this daemon (DNS rebinding); see http.allowed.hosts",
     ),
     ErrorEntry(
         422,
-        422,
         "INVALID_REQUEST",
         "the JSON does not match the schema; validation_errors names the fields",
     ),
-    ErrorEntry(431, 431, "INVALID_REQUEST", "request headers too large or too many"),
-    ErrorEntry(
-        501, 501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not supported"
-    ),
-    ErrorEntry(505, 505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
-    ErrorEntry(40000, 400, "INVALID_REQUEST", "broken HTTP framing"),
-    ErrorEntry(
-        40002, 400, "INVALID_REQUEST", "invalid by Kafka's rules: topic name, config, or form"
-    ),
+    ErrorEntry(431, "INVALID_REQUEST", "request headers too large or too many"),
+    ErrorEntry(501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not supported"),
+    ErrorEntry(505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
+    ErrorEntry(40000, "INVALID_REQUEST", "broken HTTP framing"),
+    ErrorEntry(40002, "INVALID_REQUEST", "invalid by Kafka's rules: topic name, config, or form"),
     ErrorEntry(
         40005,
-        400,
         "INVALID_REQUEST",
         "a query parameter or header has an invalid value, or a native route does not have the "
         "parameter",
     ),
-    ErrorEntry(40006, 400, "INVALID_REQUEST", "a compressed body cannot be decompressed"),
-    ErrorEntry(40101, 401, "SASL_AUTHENTICATION_FAILED", "missing or wrong credentials"),
+    ErrorEntry(40006, "INVALID_REQUEST", "a compressed body cannot be decompressed"),
+    ErrorEntry(40101, "SASL_AUTHENTICATION_FAILED", "missing or wrong credentials"),
     ErrorEntry(
         40301,
-        403,
         "TOPIC_AUTHORIZATION_FAILED",
         "not allowed by the access rules; /debug/ without admin.port: the request is not from "
         "this machine; a change requested by a page of another origin",
     ),
-    ErrorEntry(40401, 404, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
-    ErrorEntry(40402, 404, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
+    ErrorEntry(40401, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
+    ErrorEntry(40402, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
     ErrorEntry(
         40403,
-        404,
         "UNKNOWN_TOPIC_OR_PARTITION",
         "v2: consumer instance not found (UNKNOWN_MEMBER_ID); v3: unknown cluster, topic or "
         "partition, or a partition without commit or reader",
     ),
     ErrorEntry(
-        40405,
-        404,
-        "GROUP_ID_NOT_FOUND",
-        "group not found; v3 lags: no group of that name has a commit",
+        40405, "GROUP_ID_NOT_FOUND", "group not found; v3 lags: no group of that name has a commit"
     ),
-    ErrorEntry(40410, 404, "NO_REASSIGNMENT_IN_PROGRESS", "the partition is not being moved"),
-    ErrorEntry(40411, 404, "TRANSACTIONAL_ID_NOT_FOUND", "no sink of that query exists"),
+    ErrorEntry(40410, "NO_REASSIGNMENT_IN_PROGRESS", "the partition is not being moved"),
+    ErrorEntry(40411, "TRANSACTIONAL_ID_NOT_FOUND", "no sink of that query exists"),
+    ErrorEntry(40601, "INVALID_REQUEST", "the requested embedded format is not available here"),
     ErrorEntry(
-        40601, 406, "INVALID_REQUEST", "the requested embedded format is not available here"
+        40602, "INVALID_RECORD", "a record cannot be shown in the requested embedded format"
     ),
     ErrorEntry(
-        40602, 406, "INVALID_RECORD", "a record cannot be shown in the requested embedded format"
+        40801, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; reconnect to continue"
     ),
-    ErrorEntry(
-        40801,
-        408,
-        "REQUEST_TIMED_OUT",
-        "in a stream: http.stream.max.ms is over; reconnect to continue",
-    ),
-    ErrorEntry(
-        40902, 409, "INVALID_REQUEST", "the group has a consumer instance of that name already"
-    ),
+    ErrorEntry(40902, "INVALID_REQUEST", "the group has a consumer instance of that name already"),
     ErrorEntry(
         40903,
-        409,
         "INVALID_REQUEST",
         "the consumer has no subscription or assignment, does not have that partition, or "
         "requests both",
     ),
-    ErrorEntry(40904, 409, "TOPIC_ALREADY_EXISTS", "the topic exists already"),
-    ErrorEntry(
-        40905, 409, "OUT_OF_ORDER_SEQUENCE_NUMBER", "idempotent append: gap in the sequence"
-    ),
-    ErrorEntry(40906, 409, "INVALID_PRODUCER_EPOCH", "idempotent append: older epoch"),
+    ErrorEntry(40904, "TOPIC_ALREADY_EXISTS", "the topic exists already"),
+    ErrorEntry(40905, "OUT_OF_ORDER_SEQUENCE_NUMBER", "idempotent append: gap in the sequence"),
+    ErrorEntry(40906, "INVALID_PRODUCER_EPOCH", "idempotent append: older epoch"),
     ErrorEntry(
         40907,
-        409,
         "POLICY_VIOLATION",
         "cleanup.policy does not allow delete-records, or does not contain compact",
     ),
     ErrorEntry(
         40908,
-        409,
         "INVALID_TXN_STATE",
         "invalid in the current state of the producer's transaction or the sink's batch",
     ),
-    ErrorEntry(40909, 409, "INVALID_REQUEST", "a backup is running already"),
-    ErrorEntry(
-        40910, 409, "INVALID_REQUEST", "the log is being cleaned or paused, or no cleaner runs"
-    ),
-    ErrorEntry(40911, 409, "NON_EMPTY_GROUP", "the group has members"),
+    ErrorEntry(40909, "INVALID_REQUEST", "a backup is running already"),
+    ErrorEntry(40910, "INVALID_REQUEST", "the log is being cleaned or paused, or no cleaner runs"),
+    ErrorEntry(40911, "NON_EMPTY_GROUP", "the group has members"),
     ErrorEntry(
         40912,
-        409,
         "PRODUCER_FENCED",
         "a commit has an older epoch, or the sink has a newer batch or another run",
     ),
     ErrorEntry(
         40913,
-        409,
         "INVALID_PRODUCER_ID_MAPPING",
         "a commit names a producer that does not belong to the sink",
     ),
-    ErrorEntry(41001, 410, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
-    ErrorEntry(41201, 412, "INVALID_REQUEST", "expected_offset differs from the log end offset"),
-    ErrorEntry(41301, 413, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
-    ErrorEntry(41302, 413, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
+    ErrorEntry(41001, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
+    ErrorEntry(41201, "INVALID_REQUEST", "expected_offset differs from the log end offset"),
+    ErrorEntry(41301, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
+    ErrorEntry(41302, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
     ErrorEntry(
         41303,
-        413,
         "RECORD_LIST_TOO_LARGE",
         "a batch is larger than max.decompressed.batch.bytes after decompression",
     ),
     ErrorEntry(
-        41304, 413, "RECORD_LIST_TOO_LARGE", "the batches together are larger than segment.bytes"
+        41304, "RECORD_LIST_TOO_LARGE", "the batches together are larger than segment.bytes"
     ),
-    ErrorEntry(
-        41305, 413, "RECORD_LIST_TOO_LARGE", "the append is larger than the topic's quota.bytes"
-    ),
-    ErrorEntry(41502, 415, "INVALID_REQUEST", "Content-Encoding is not gzip, deflate or identity"),
-    ErrorEntry(41601, 416, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
+    ErrorEntry(41305, "RECORD_LIST_TOO_LARGE", "the append is larger than the topic's quota.bytes"),
+    ErrorEntry(41502, "INVALID_REQUEST", "Content-Encoding is not gzip, deflate or identity"),
+    ErrorEntry(41601, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
     ErrorEntry(
         41602,
-        416,
         "OFFSET_OUT_OF_RANGE",
         "delete-records or an archived offset above the high watermark",
     ),
-    ErrorEntry(42204, 422, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
-    ErrorEntry(42206, 422, "INVALID_REQUEST", "v3: the body has no record"),
+    ErrorEntry(42204, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
+    ErrorEntry(42206, "INVALID_REQUEST", "v3: the body has no record"),
     ErrorEntry(
-        42208,
-        422,
-        "INVALID_REQUEST",
-        "records:batch has no entries, too many entries, or a repeated id",
+        42208, "INVALID_REQUEST", "records:batch has no entries, too many entries, or a repeated id"
     ),
-    ErrorEntry(42209, 422, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
-    ErrorEntry(42210, 422, "INVALID_RECORD", "malformed batch, wrong magic, or control batch"),
-    ErrorEntry(42211, 422, "INVALID_TIMESTAMP", "a timestamp is outside the topic's limits"),
-    ErrorEntry(42212, 422, "INVALID_RECORD", "a record without key for a compacted topic"),
+    ErrorEntry(42209, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
+    ErrorEntry(42210, "INVALID_RECORD", "malformed batch, wrong magic, or control batch"),
+    ErrorEntry(42211, "INVALID_TIMESTAMP", "a timestamp is outside the topic's limits"),
+    ErrorEntry(42212, "INVALID_RECORD", "a record without key for a compacted topic"),
     ErrorEntry(
-        42213,
-        422,
-        "UNSUPPORTED_COMPRESSION_TYPE",
-        "unknown codec, or data that cannot be decompressed",
+        42213, "UNSUPPORTED_COMPRESSION_TYPE", "unknown codec, or data that cannot be decompressed"
     ),
-    ErrorEntry(42214, 422, "INVALID_REQUEST", "more records than http.max.records"),
+    ErrorEntry(42214, "INVALID_REQUEST", "more records than http.max.records"),
     ErrorEntry(
         42901,
-        429,
         "THROTTLING_QUOTA_EXCEEDED",
         "the rate limit of the principal or address is reached",
         True,
     ),
     ErrorEntry(
         42902,
-        429,
         "THROTTLING_QUOTA_EXCEEDED",
         "too many requests or bytes in progress; see Retry-After",
         True,
     ),
     ErrorEntry(
-        42903, 429, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams", True
+        42903, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams", True
     ),
-    ErrorEntry(
-        50000, 500, "UNKNOWN_SERVER_ERROR", "a defect of the daemon; its log has the request id"
-    ),
+    ErrorEntry(50000, "UNKNOWN_SERVER_ERROR", "a defect of the daemon; its log has the request id"),
     ErrorEntry(
         50003,
-        500,
         "KAFKA_STORAGE_ERROR",
         "the records were written but could not be made durable; they may be retained or lost",
         True,
     ),
     ErrorEntry(
         50010,
-        500,
         "CORRUPT_MESSAGE",
         "stored records are corrupt (details: base_offset, last_offset) or lost (first_offset, "
         "last_offset); reading can continue after last_offset",
     ),
-    ErrorEntry(50011, 500, "KAFKA_STORAGE_ERROR", "a backup failed and is incomplete"),
-    ErrorEntry(50302, 503, "KAFKA_STORAGE_ERROR", "memory or file descriptors are exhausted", True),
-    ErrorEntry(50303, 503, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),
+    ErrorEntry(50011, "KAFKA_STORAGE_ERROR", "a backup failed and is incomplete"),
+    ErrorEntry(50302, "KAFKA_STORAGE_ERROR", "memory or file descriptors are exhausted", True),
+    ErrorEntry(50303, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),
     ErrorEntry(
         50304,
-        503,
         "COORDINATOR_LOAD_IN_PROGRESS",
         "the daemon starts, recovers or stops, the topic is being created, or the partition is "
         "being moved",
         True,
     ),
-    ErrorEntry(50701, 507, "KAFKA_STORAGE_ERROR", "the disk is full", True),
-    ErrorEntry(50702, 507, "THROTTLING_QUOTA_EXCEEDED", "the topic's quota.bytes is reached", True),
+    ErrorEntry(50701, "KAFKA_STORAGE_ERROR", "the disk is full", True),
+    ErrorEntry(50702, "THROTTLING_QUOTA_EXCEEDED", "the topic's quota.bytes is reached", True),
 )
 
 REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in ERROR_TABLE}

@@ -11,13 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from kafkalog.observe.prometheus import Declarations, counter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
 
@@ -57,50 +59,32 @@ class CleanerFacts:
     since_look_ms: int = 0
 
 
-class CleanerMetrics(Collector):
+class CleanerMetrics(Declarations, Collector):
     """See the module. The methods are for cleaner threads, ``collect`` for the scrape."""
+
+    read_bytes = counter("Bytes that cleans read in order to copy them.", "topic")
+    written_bytes = counter("Bytes that cleans wrote.", "topic")
+    removed_bytes = counter("Bytes by which cleans made logs smaller.", "topic")
+    records_removed = counter(
+        "Records that cleans removed. Reason is superseded, tombstone, aborted, control or "
+        "invalid.",
+        "topic",
+        "reason",
+    )
+    failures = counter("Cleans that failed.", "topic", "error")
+    phase_seconds = counter(
+        "Time that a thread spent per phase. Phase is idle, map, copy, swap or throttled; map and "
+        "copy include throttled time.",
+        "thread",
+        "phase",
+    )
+    thread_restarts = counter("Restarts of the thread after a defect.", "thread")
 
     def __init__(self, registry: CollectorRegistry, beat: Callable[[str, int], None]) -> None:
         """``beat`` gets the heartbeats too."""
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"kafkalog_cleaner_{name}", text, labels, registry=registry)
-
         self._beat = beat
         self.facts: Callable[[], CleanerFacts] = CleanerFacts
-        self.read_bytes = counter(
-            "read_bytes", "Bytes that cleans read in order to copy them.", "topic"
-        )
-        self.written_bytes = counter("written_bytes", "Bytes that cleans wrote.", "topic")
-        self.removed_bytes = counter(
-            "removed_bytes", "Bytes by which cleans made logs smaller.", "topic"
-        )
-        self.records_removed = counter(
-            "records_removed",
-            "Records that cleans removed. Reason is superseded, tombstone, aborted, control or "
-            "invalid.",
-            "topic",
-            "reason",
-        )
-        self.failures = counter("failures", "Cleans that failed.", "topic", "error")
-        self.phase_seconds = counter(
-            "phase_seconds",
-            "Time that a thread spent per phase. Phase is idle, map, copy, swap or throttled; map "
-            "and copy include throttled time.",
-            "thread",
-            "phase",
-        )
-        self.thread_restarts = counter(
-            "thread_restarts", "Restarts of the thread after a defect.", "thread"
-        )
-        # by topic
-        self._counters = (
-            self.read_bytes,
-            self.written_bytes,
-            self.removed_bytes,
-            self.records_removed,
-            self.failures,
-        )
+        self.declare("kafkalog_cleaner_", registry)
         self._beats_ms: dict[str, int] = {}  # single operations by the threads
         registry.register(self)
 
@@ -120,11 +104,6 @@ class CleanerMetrics(Collector):
         self.removed_bytes.labels(topic).inc(max(bytes_read - bytes_written, 0))
         for reason, records in removed.items():
             self.records_removed.labels(topic, reason).inc(records)
-
-    def forget_topic(self, topic: str) -> None:
-        """A deleted topic loses its counters."""
-        for counter in self._counters:
-            counter.remove_by_labels({"topic": topic})
 
     # ---- for the scrape
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.platform_collector import PlatformCollector
@@ -18,7 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kafkalog.observe.cleaner_metrics import CleanerMetrics
-from kafkalog.observe.prometheus import SECONDS_BUCKETS, child_of, observe
+from kafkalog.observe.prometheus import Declarations, child_of, counter, gauge, histogram, observe
 from kafkalog.observe.topic_metrics import TopicTraffic
 
 if TYPE_CHECKING:
@@ -82,8 +82,135 @@ class TaskCollector(Collector):
         yield from (runs, errors, success)
 
 
-class Metrics:
+_OUTCOME = "Outcome is ok or error."
+_TARGET = "Log_dir is the target directory."
+_REASON = "Reason is start_offset, size or time."
+
+
+class Metrics(Declarations):
     """All metrics. Attributes are the metric names without ``kafkalog_`` and the type suffix."""
+
+    quota_refusals = counter("Appends refused because of the topic's quota.bytes.", "topic")
+    append_seconds = histogram(
+        f"Time from submission of a produce to its completion. {_OUTCOME}", "outcome"
+    )
+    fetch_seconds = histogram(
+        f"Time of one read of a partition, without waiting. {_OUTCOME}", "outcome"
+    )
+    flush_seconds = histogram(f"Time of the fsyncs of one group commit. {_OUTCOME}", "outcome")
+    http_requests = counter(
+        "Requests by route template, method and status code.", "route", "method", "code"
+    )
+    http_request_seconds = histogram(
+        "Time from the request header to the end of the answer.", "route", "method"
+    )
+    file_reloads = counter(
+        "Reloads of files that settings name. Outcome is taken or refused.", "setting", "outcome"
+    )
+    http_in_flight = gauge("Requests in progress.")
+    http_stalled_readers = counter(
+        "Connections closed because their client acknowledged nothing for http.write.stall.ms."
+    )
+    event_loop_lag_seconds = histogram(
+        "How late a timer of the event loop fired.", buckets=LAG_BUCKETS
+    )
+    build_info = gauge("Always 1.", "version", "python", "format")
+    config_info = gauge(
+        "Always 1; the label is the SHA-256 of the configuration at the start.", "config_sha256"
+    )
+    thread_heartbeat = gauge(
+        "Time of the last heartbeat of the thread.",
+        "thread",
+        name="thread_heartbeat_timestamp_seconds",
+    )
+    log_dir_online = gauge("1 online, 0 offline.", "log_dir")
+    log_dir_offline_reason = gauge(
+        "Always 1; the label says why it is offline.", "log_dir", "reason"
+    )
+    log_dir_full = gauge("1 while appends are refused: too little free space.", "log_dir")
+    log_dir_capacity = gauge(
+        "Size of the directory's file system.", "log_dir", name="log_dir_capacity_bytes"
+    )
+    log_dir_free = gauge(
+        "Bytes that the daemon may still write to the disk.", "log_dir", name="log_dir_free_bytes"
+    )
+    log_dir_used = gauge(
+        "Bytes of the file system that are not free to the daemon.",
+        "log_dir",
+        name="log_dir_used_bytes",
+    )
+    awaiting_delete = gauge(
+        "Bytes of deleted .log files whose file.delete.delay.ms is not over.",
+        "log_dir",
+        name="log_awaiting_delete_bytes",
+    )
+    reserved_index = gauge(
+        "Preallocated bytes of active segments' indexes that hold no entries yet.",
+        "log_dir",
+        name="log_reserved_index_bytes",
+    )
+    log_dir_partitions = gauge("Partitions in the directory.", "log_dir")
+    log_dir_segments = gauge("Segments in the directory.", "log_dir")
+    recovery_remaining_logs = gauge("Logs not loaded yet.", "log_dir")
+    recovery_remaining_segments = gauge("Segments not recovered yet.", "log_dir")
+    recovered_bytes = counter(
+        "Bytes of segments that recovery read.", "log_dir", name="recovery_recovered_bytes"
+    )
+    unclean_starts = counter("Starts that found no clean-shutdown marker.", "log_dir")
+    log_dir_files_repaired = counter(
+        "Damaged files in a log directory's root that a start repaired from other copies.",
+        "log_dir",
+        "file",
+    )
+    log_dir_cordoned = gauge("1 while the directory takes no new partitions.", "log_dir")
+    partition_moves_running = gauge(f"Partitions that are being moved. {_TARGET}", "log_dir")
+    partition_move_bytes = counter(f"Bytes that moves copied. {_TARGET}", "log_dir")
+    partition_moves = counter(
+        f"Moves that ended. State is done, cancelled or failed. {_TARGET}", "log_dir", "state"
+    )
+    group_offsets_clamped = counter(
+        "Offsets of groups that were ahead of their log after an unclean start."
+    )
+    log_start_contradictions = counter(
+        "Logs for which a start found two contradicting log starts.", "log_dir"
+    )
+    log_starts_disputed = gauge(
+        "Logs from which nothing is deleted until their disputed log start is settled.", "log_dir"
+    )
+    retention_runs = counter("Retention checks that ended.")
+    retention_last_run = gauge(
+        "Time at which the last retention check ended.", name="retention_last_run_timestamp_seconds"
+    )
+    retention_duration_seconds = histogram("Duration of a retention check over all logs.")
+    retention_deleted_segments = counter(
+        f"Segments that retention deleted. {_REASON}", "topic", "reason"
+    )
+    retention_deleted_bytes = counter(
+        f"Bytes of segments that retention deleted. {_REASON}", "topic", "reason"
+    )
+    archive_yielded_segments = counter(
+        "Segments that retention deleted before they were archived, because a hold was suspended.",
+        "topic",
+    )
+    archive_yielded_bytes = counter(
+        "Bytes of segments that were deleted before they were archived.", "topic"
+    )
+    retention_clock_jumps = counter(
+        "Logs that a retention check skipped because the wall clock jumped ahead."
+    )
+    sink_transactions_open = gauge("Producers of exactly-once sinks with an open batch.")
+    sinks_committing = gauge(
+        "Sinks with a decided commit whose markers are not written in every partition yet."
+    )
+    sink_committing_age = gauge(
+        "Age of the oldest sink commit whose markers are not all written; 0 without one.",
+        name="sink_committing_age_seconds",
+    )
+    sink_commits = counter("Batches of sinks whose commit is complete.")
+    sink_aborts = counter(
+        "Batches of sinks that were aborted. Reason is requested, superseded or timed_out.",
+        "reason",
+    )
 
     def __init__(self, *, with_process: bool = False) -> None:
         # else a series more per counter and histogram; the library has this switch untyped
@@ -96,223 +223,13 @@ class Metrics:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
             GCCollector(registry=self.registry)
-        self._declare_data_metrics()
-        self._declare_http_metrics()
-        self._declare_storage_metrics()
-        self._declare_log_start_metrics()
-        self._declare_retention_metrics()
-        self._declare_sink_metrics()
+        self.declare("kafkalog_", self.registry)
         self.cleaner = CleanerMetrics(self.registry, self.beat)
         self.traffic = TopicTraffic(self.registry)
 
     def collectors(self) -> list[Collector]:
         """All registered collectors, in the order of the page."""
         return list(self.registry._collector_to_names)
-
-    def _declare_data_metrics(self) -> None:
-        self.quota_refusals = self._counter(
-            "quota_refusals", "Appends refused because of the topic's quota.bytes.", "topic"
-        )
-        outcome = "Outcome is ok or error."
-        self.append_seconds = self._histogram(
-            "append_seconds",
-            f"Time from submission of a produce to its completion. {outcome}",
-            "outcome",
-        )
-        self.fetch_seconds = self._histogram(
-            "fetch_seconds",
-            f"Time of one read of a partition, without waiting. {outcome}",
-            "outcome",
-        )
-        self.flush_seconds = self._histogram(
-            "flush_seconds", f"Time of the fsyncs of one group commit. {outcome}", "outcome"
-        )
-
-    def _declare_http_metrics(self) -> None:
-        self.http_requests = self._counter(
-            "http_requests",
-            "Requests by route template, method and status code.",
-            "route", "method", "code",
-        )  # fmt: skip
-        self.http_request_seconds = self._histogram(
-            "http_request_seconds",
-            "Time from the request header to the end of the answer.",
-            "route",
-            "method",
-        )
-        self.file_reloads = self._counter(
-            "file_reloads", "Reloads of files that settings name. Outcome is taken or refused.",
-            "setting", "outcome",
-        )  # fmt: skip
-        self.http_in_flight = self._gauge("http_in_flight", "Requests in progress.")
-        self.http_stalled_readers = self._counter(
-            "http_stalled_readers",
-            "Connections closed because their client acknowledged nothing for http.write.stall.ms.",
-        )
-        self.event_loop_lag_seconds = Histogram(
-            "kafkalog_event_loop_lag_seconds",
-            "How late a timer of the event loop fired.",
-            registry=self.registry,
-            buckets=LAG_BUCKETS,
-        )
-
-    def _declare_storage_metrics(self) -> None:
-        self.build_info = self._gauge("build_info", "Always 1.", "version", "python", "format")
-        self.config_info = self._gauge(
-            "config_info",
-            "Always 1; the label is the SHA-256 of the configuration at the start.",
-            "config_sha256",
-        )
-        self.thread_heartbeat = self._gauge(
-            "thread_heartbeat_timestamp_seconds",
-            "Time of the last heartbeat of the thread.",
-            "thread",
-        )
-        self._declare_log_dir_metrics()
-        target = "Log_dir is the target directory."
-        self.partition_moves_running = self._gauge(
-            "partition_moves_running", f"Partitions that are being moved. {target}", "log_dir"
-        )
-        self.partition_move_bytes = self._counter(
-            "partition_move_bytes", f"Bytes that moves copied. {target}", "log_dir"
-        )
-        self.partition_moves = self._counter(
-            "partition_moves",
-            f"Moves that ended. State is done, cancelled or failed. {target}",
-            "log_dir", "state",
-        )  # fmt: skip
-        self.group_offsets_clamped = self._counter(
-            "group_offsets_clamped",
-            "Offsets of groups that were ahead of their log after an unclean start.",
-        )
-
-    def _declare_log_dir_metrics(self) -> None:
-        self.log_dir_online = self._gauge("log_dir_online", "1 online, 0 offline.", "log_dir")
-        self.log_dir_offline_reason = self._gauge(
-            "log_dir_offline_reason",
-            "Always 1; the label says why it is offline.",
-            "log_dir",
-            "reason",
-        )
-        self.log_dir_full = self._gauge(
-            "log_dir_full", "1 while appends are refused: too little free space.", "log_dir"
-        )
-        self.log_dir_capacity = self._gauge(
-            "log_dir_capacity_bytes", "Size of the directory's file system.", "log_dir"
-        )
-        self.log_dir_free = self._gauge(
-            "log_dir_free_bytes", "Bytes that the daemon may still write to the disk.", "log_dir"
-        )
-        self.log_dir_used = self._gauge(
-            "log_dir_used_bytes",
-            "Bytes of the file system that are not free to the daemon.",
-            "log_dir",
-        )
-        self.awaiting_delete = self._gauge(
-            "log_awaiting_delete_bytes",
-            "Bytes of deleted .log files whose file.delete.delay.ms is not over.",
-            "log_dir",
-        )
-        self.reserved_index = self._gauge(
-            "log_reserved_index_bytes",
-            "Preallocated bytes of active segments' indexes that hold no entries yet.",
-            "log_dir",
-        )
-        self.log_dir_partitions = self._gauge(
-            "log_dir_partitions", "Partitions in the directory.", "log_dir"
-        )
-        self.log_dir_segments = self._gauge(
-            "log_dir_segments", "Segments in the directory.", "log_dir"
-        )
-        self.recovery_remaining_logs = self._gauge(
-            "recovery_remaining_logs", "Logs not loaded yet.", "log_dir"
-        )
-        self.recovery_remaining_segments = self._gauge(
-            "recovery_remaining_segments", "Segments not recovered yet.", "log_dir"
-        )
-        self.recovered_bytes = self._counter(
-            "recovery_recovered_bytes", "Bytes of segments that recovery read.", "log_dir"
-        )
-        self.unclean_starts = self._counter(
-            "unclean_starts", "Starts that found no clean-shutdown marker.", "log_dir"
-        )
-        self.log_dir_files_repaired = self._counter(
-            "log_dir_files_repaired",
-            "Damaged files in a log directory's root that a start repaired from other copies.",
-            "log_dir",
-            "file",
-        )
-        self.log_dir_cordoned = self._gauge(
-            "log_dir_cordoned", "1 while the directory takes no new partitions.", "log_dir"
-        )
-
-    def _declare_sink_metrics(self) -> None:
-        self.sink_transactions_open = self._gauge(
-            "sink_transactions_open", "Producers of exactly-once sinks with an open batch."
-        )
-        self.sinks_committing = self._gauge(
-            "sinks_committing",
-            "Sinks with a decided commit whose markers are not written in every partition yet.",
-        )
-        self.sink_committing_age = self._gauge(
-            "sink_committing_age_seconds",
-            "Age of the oldest sink commit whose markers are not all written; 0 without one.",
-        )
-        self.sink_commits = self._counter(
-            "sink_commits", "Batches of sinks whose commit is complete."
-        )
-        self.sink_aborts = self._counter(
-            "sink_aborts",
-            "Batches of sinks that were aborted. Reason is requested, superseded or timed_out.",
-            "reason",
-        )
-
-    def _declare_log_start_metrics(self) -> None:
-        self.log_start_contradictions = self._counter(
-            "log_start_contradictions",
-            "Logs for which a start found two contradicting log starts.",
-            "log_dir",
-        )
-        self.log_starts_disputed = self._gauge(
-            "log_starts_disputed",
-            "Logs from which nothing is deleted until their disputed log start is settled.",
-            "log_dir",
-        )
-
-    def _declare_retention_metrics(self) -> None:
-        self.retention_runs = self._counter("retention_runs", "Retention checks that ended.")
-        self.retention_last_run = self._gauge(
-            "retention_last_run_timestamp_seconds", "Time at which the last retention check ended."
-        )
-        self.retention_duration_seconds = self._histogram(
-            "retention_duration_seconds", "Duration of a retention check over all logs."
-        )
-        reason = "Reason is start_offset, size or time."
-        self.retention_deleted_segments = self._counter(
-            "retention_deleted_segments", f"Segments that retention deleted. {reason}",
-            "topic", "reason",
-        )  # fmt: skip
-        self.retention_deleted_bytes = self._counter(
-            "retention_deleted_bytes",
-            f"Bytes of segments that retention deleted. {reason}",
-            "topic",
-            "reason",
-        )
-        self.archive_yielded_segments = self._counter(
-            "archive_yielded_segments",
-            "Segments that retention deleted before they were archived, because a hold was "
-            "suspended.",
-            "topic",
-        )
-        self.archive_yielded_bytes = self._counter(
-            "archive_yielded_bytes",
-            "Bytes of segments that were deleted before they were archived.",
-            "topic",
-        )
-        self.retention_clock_jumps = self._counter(
-            "retention_clock_jumps",
-            "Logs that a retention check skipped because the wall clock jumped ahead.",
-        )
 
     def observe_retention(self, topic: str, deleted: Sequence[tuple[str, int]]) -> None:
         """Deleted segments: (reason, bytes) of each."""
@@ -361,24 +278,6 @@ class Metrics:
 
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters; unknown topics are ignored."""
-        for counter in (
-            self.retention_deleted_segments,
-            self.retention_deleted_bytes,
-            self.archive_yielded_segments,
-            self.archive_yielded_bytes,
-            self.quota_refusals,
-        ):
-            counter.remove_by_labels({"topic": topic})
+        super().forget_topic(topic)
         self.traffic.forget_topic(topic)
         self.cleaner.forget_topic(topic)
-
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"kafkalog_{name}", text, labels, registry=self.registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"kafkalog_{name}", text, labels, registry=self.registry)
-
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(
-            f"kafkalog_{name}", text, labels, registry=self.registry, buckets=SECONDS_BUCKETS
-        )

@@ -1,23 +1,71 @@
-"""The labelled children of prometheus_client's metrics, without its slower checks.
+"""Declarations of metrics, and the children of prometheus_client's without its slower checks.
 
-Owns nothing: children are looked up in the library's own tables. Any thread.
+Children are looked up in the library's own tables. Any thread.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
 
 T = TypeVar("T", Counter, Histogram)
 
 SECONDS_BUCKETS: tuple[float, ...] = tuple(
     0.0005 * 2**power for power in range(15)
 )  # 0.5 ms to 8 s
+
+
+class _Declared(NamedTuple):
+    """A metric that each object of its class is to have; ``name`` empty: the attribute's."""
+
+    make: Callable[[str, CollectorRegistry], Counter | Gauge | Histogram]
+    name: str
+
+
+def counter(text: str, *labels: str, name: str = "") -> Counter:
+    """An attribute of a class of Declarations."""
+    make = _Declared(lambda full, registry: Counter(full, text, labels, registry=registry), name)
+    return cast("Counter", make)
+
+
+def gauge(text: str, *labels: str, name: str = "") -> Gauge:
+    """See ``counter``."""
+    make = _Declared(lambda full, registry: Gauge(full, text, labels, registry=registry), name)
+    return cast("Gauge", make)
+
+
+def histogram(text: str, *labels: str, buckets: tuple[float, ...] = SECONDS_BUCKETS) -> Histogram:
+    """See ``counter``."""
+
+    def make(full: str, registry: CollectorRegistry) -> Histogram:
+        return Histogram(full, text, labels, registry=registry, buckets=buckets)
+
+    return cast("Histogram", _Declared(make, ""))
+
+
+class Declarations:
+    """A class that declares metrics; each of its objects has them in a registry of its own."""
+
+    def declare(self, prefix: str, registry: CollectorRegistry) -> None:
+        """Register them in the order of their declaration."""
+        self.topic_counters: list[Counter] = []
+        for attribute, each in vars(type(self)).items():
+            if isinstance(each, _Declared):
+                made = each.make(prefix + (each.name or attribute), registry)
+                setattr(self, attribute, made)
+                if isinstance(made, Counter) and "topic" in made._labelnames:
+                    self.topic_counters.append(made)
+
+    def forget_topic(self, topic: str) -> None:
+        """A deleted topic loses its counters; unknown topics are ignored."""
+        for each in self.topic_counters:
+            each.remove_by_labels({"topic": topic})
 
 
 def child_of(family: T, *labels: str) -> T:

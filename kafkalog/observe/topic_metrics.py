@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter
-
 from kafkalog.observe.exposition import RowFamily, labels_text
-from kafkalog.observe.prometheus import child_of, take_out, values_of
+from kafkalog.observe.prometheus import Declarations, child_of, counter, take_out, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from prometheus_client import CollectorRegistry, Counter
 
 _TOO_LARGE = frozenset({"RecordBatchTooLarge", "RecordSetTooLarge"})
 
@@ -67,33 +67,21 @@ def totals_labels(totals: TopicTotals) -> str:
     return labels_text(("topic",), (totals.topic,)) if totals.topic else ""
 
 
-class TopicTraffic:
+class TopicTraffic(Declarations):
     """See the module. Attributes are the metric names without ``kafkalog_`` and ``_total``."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"kafkalog_{name}", text, ("topic", *labels), registry=registry)
+    append_records = counter("Records of the batches appended.", "topic")
+    append_bytes = counter("Batch bytes appended.", "topic")
+    append_requests = counter("Attempted appends to partitions.", "topic")
+    append_refusals = counter("Appends that failed, by kind of error.", "topic", "error")
+    append_rejected_bytes = counter("Bytes of batches refused for their size.", "topic")
+    fetch_records = counter("Records fetched as JSON.", "topic")
+    fetch_bytes = counter("Batch bytes read for fetches.", "topic")
+    fetch_requests = counter("Attempted reads of partitions.", "topic")
+    fetch_refusals = counter("Reads that failed, by kind of error.", "topic", "error")
 
-        self.append_records = counter("append_records", "Records of the batches appended.")
-        self.append_bytes = counter("append_bytes", "Batch bytes appended.")
-        self.append_requests = counter("append_requests", "Attempted appends to partitions.")
-        self.append_refusals = counter(
-            "append_refusals", "Appends that failed, by kind of error.", "error"
-        )
-        self.append_rejected_bytes = counter(
-            "append_rejected_bytes", "Bytes of batches refused for their size."
-        )
-        self.fetch_records = counter("fetch_records", "Records fetched as JSON.")
-        self.fetch_bytes = counter("fetch_bytes", "Batch bytes read for fetches.")
-        self.fetch_requests = counter("fetch_requests", "Attempted reads of partitions.")
-        self.fetch_refusals = counter(
-            "fetch_refusals", "Reads that failed, by kind of error.", "error"
-        )
-        self._counters = (
-            self.append_records, self.append_bytes, self.append_requests, self.append_refusals,
-            self.append_rejected_bytes, self.fetch_records, self.fetch_bytes,
-            self.fetch_requests, self.fetch_refusals,
-        )  # fmt: skip
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.declare("kafkalog_", registry)
         # A topic that is deleted during a sum counts exactly once.
         self._mutex = threading.Lock()
         # guarded by the mutex: totals of deleted topics, by counter and the labels after the topic
@@ -134,7 +122,7 @@ class TopicTraffic:
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters; unknown topics are ignored."""
         with self._mutex:
-            for counter in self._counters:
+            for counter in self.topic_counters:
                 for labels, value in take_out(counter, topic):
                     key = (counter, labels[1:])
                     self._departed[key] = self._departed.get(key, 0.0) + value

@@ -80,12 +80,13 @@ class Pools:
 
 
 @dataclass(slots=True)
-class _Shared:
-    """State that all views of one Api share. Owned by the event loop."""
+class State:
+    """What all views of one Api share. Owned by the event loop."""
 
     phase: Phase = Phase.STARTING
+    # why the daemon waits to be stopped instead of loading (``unusable.log.dirs.wait``)
     start_refusal: str | None = None
-    requests_in_work: int = 0
+    requests_in_work: int = 0  # that were let in and are not answered yet, waiting ones too
     null_key_rounds: Iterator[int] = field(default_factory=itertools.count)
     pending: list[_Append] = field(default_factory=list)  # appends of this iteration of the loop
     pending_bytes: int = 0
@@ -106,43 +107,16 @@ class Api:
     pools: Pools
     tail_cache: TailCache = field(default_factory=TailCache)
     read_slots: ReadSlots = field(default_factory=ReadSlots)
-    _shared: _Shared = field(default_factory=_Shared)
+    state: State = field(default_factory=State)
 
     def with_operations(self, operations: Operations) -> Api:
         """The same with other operations: a principal's view of them."""
         return replace(self, operations=operations)
 
     @property
-    def phase(self) -> Phase:
-        """Of the daemon's life."""
-        return self._shared.phase
-
-    @phase.setter
-    def phase(self, phase: Phase) -> None:
-        self._shared.phase = phase
-
-    @property
-    def start_refusal(self) -> str | None:
-        """Why the daemon waits to be stopped instead of loading (``unusable.log.dirs.wait``)."""
-        return self._shared.start_refusal
-
-    @start_refusal.setter
-    def start_refusal(self, reason: str) -> None:
-        self._shared.start_refusal = reason
-
-    @property
-    def requests_in_work(self) -> int:
-        """Requests that were let in and are not answered yet, waiting ones too."""
-        return self._shared.requests_in_work
-
-    @requests_in_work.setter
-    def requests_in_work(self, count: int) -> None:
-        self._shared.requests_in_work = count
-
-    @property
     def stopping(self) -> bool:
         """No request is admitted and no fetch waits any longer."""
-        return self._shared.phase is Phase.STOPPING
+        return self.state.phase is Phase.STOPPING
 
     @property
     def cluster_id(self) -> str:
@@ -165,7 +139,7 @@ class Api:
         Only one that is served, as Java's producer does, unless none is. ``topic`` None: it is
         still to be created.
         """
-        round_number, partition = divmod(next(self._shared.null_key_rounds), partition_count)
+        round_number, partition = divmod(next(self.state.null_key_rounds), partition_count)
         if topic is None or topic.serves(partition):
             return partition
         every = range(partition_count)
@@ -229,19 +203,19 @@ class Api:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LogAppendInfo] = loop.create_future()
-        shared = self._shared
-        if not shared.pending:
+        state = self.state
+        if not state.pending:
             loop.call_soon(self._submit_pending)
-        shared.pending.append((self.operations, log, records, acks, expected_offset, future))
-        shared.pending_bytes += records.size_bytes
-        if shared.pending_bytes > _PENDING_BYTES:
+        state.pending.append((self.operations, log, records, acks, expected_offset, future))
+        state.pending_bytes += records.size_bytes
+        if state.pending_bytes > _PENDING_BYTES:
             self._submit_pending()
         return future
 
     def _submit_pending(self) -> None:
         """Submit the appends of this iteration in order; a refusal is the result of its future."""
-        shared = self._shared
-        pending, shared.pending, shared.pending_bytes = shared.pending, [], 0
+        state = self.state
+        pending, state.pending, state.pending_bytes = state.pending, [], 0
         for operations, log, records, acks, expected_offset, future in pending:
             finish = functools.partial(_finish, future)
             try:

@@ -141,7 +141,7 @@ class Daemon:
                 await self._load(api, graph)
             except UnusableLogDirs as error:
                 if self.config.unusable_log_dirs_wait:
-                    api.start_refusal = error.message
+                    api.state.start_refusal = error.message
                     _log.error("Cannot start; waiting to be stopped", reason=error.message)
                     await stop.wait()
                 await close_listeners(listeners, _FINISH_SECONDS)
@@ -206,7 +206,7 @@ class Daemon:
 
     def _stop(self, api: Api, stop: asyncio.Event) -> None:
         _log.info("Shutting down")
-        api.phase = Phase.STOPPING
+        api.state.phase = Phase.STOPPING
         stop.set()
 
     async def _load(self, api: Api, graph: Graph) -> None:
@@ -219,7 +219,7 @@ class Daemon:
         gc.freeze()
         # The default of 700 visits every object of the requests in work for each new request.
         gc.set_threshold(_GC_ALLOCATIONS, 20, 20)
-        api.phase = Phase.SERVING
+        api.state.phase = Phase.SERVING
 
     async def _shown(self, api: Api, load: Callable[[], None]) -> None:
         """The load, with its progress on the terminal if there is one."""

@@ -60,7 +60,7 @@ class Edge:
         control, others = ThreadPoolExecutor(2), ThreadPoolExecutor(2)
         console = ConsoleThreads()
         api = api_over(self.sim, SETTINGS, others, control_pool=control, console_threads=console)
-        api.phase = Phase.SERVING
+        api.state.phase = Phase.SERVING
         for _ in range(2 if self.is_control_held else 0):
             control.submit(self.gate.wait)
         listeners = await open_listeners(api, AccessFiles(SETTINGS.server), RequestIds("test"))
@@ -89,7 +89,7 @@ def test_refusals_and_files_wait_for_no_thread_that_hangs(*, is_first: bool) -> 
             ("/console/topics", Phase.STARTING, 503),
             (style, Phase.SERVING, 200),
         ):
-            api.phase = phase
+            api.state.phase = phase
             async with client.get(edge.url + path, headers=BROWSER) as answer:
                 kind = "text/css" if path == style else "text/html"
                 assert (answer.status, answer.content_type) == (status, kind)

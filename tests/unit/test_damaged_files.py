@@ -335,7 +335,7 @@ def answers_to(root: Path, principal: str) -> list[tuple[str, int, str]]:
             unit.log_dir.take_offline(reason)
         with ThreadPoolExecutor(2) as pool:
             api = api_over(sim, settings, pool)
-            api.phase = Phase.SERVING
+            api.state.phase = Phase.SERVING
             listeners = await open_listeners(api, AccessFiles(settings.server), RequestIds("test"))
             base = f"http://127.0.0.1:{listeners[0].port}"
             found = []
@@ -414,7 +414,7 @@ def test_a_refused_start() -> None:
     async def told() -> object:
         with ThreadPoolExecutor(1) as pool:
             api = api_over(SimManager().start(), load_settings(None, {}, {}), pool)
-            api.start_refusal = reason
+            api.state.start_refusal = reason
             return readiness(api)[1].start_refused
 
     assert asyncio.run(told()) == reason

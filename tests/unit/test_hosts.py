@@ -151,7 +151,7 @@ def test_every_port_asks() -> None:
             api = api_over(SimManager().start(), settings, pool)
             listeners = await open_listeners(api, AccessFiles(settings.server), RequestIds("test"))
             async with ClientSession() as client:
-                for api.phase in Phase:
+                for api.state.phase in Phase:
                     for listener in listeners:
                         for path in ("/openapi.json", "/livez"):
                             url = f"http://127.0.0.1:{listener.port}{path}"

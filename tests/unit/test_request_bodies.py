@@ -287,7 +287,7 @@ def ask_all(
     async def run() -> list[Asked]:
         sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 2)
         api = api_over(sim, SETTINGS, Closed())
-        api.phase = Phase.SERVING
+        api.state.phase = Phase.SERVING
         listeners = await open_listeners(api, AccessFiles(SETTINGS.server), RequestIds("test"))
         base = f"http://127.0.0.1:{listeners[0].port}"
         places = {**PLACES, "cluster_id": api.cluster_id}

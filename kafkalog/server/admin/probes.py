@@ -102,12 +102,12 @@ def readiness(api: Api) -> tuple[bool, Readiness]:
     """Whether the daemon is ready, and the answer to a probe."""
     status = api.operations.readiness()
     checks = {
-        "logs_loaded": api.phase is not Phase.STARTING and status.is_loaded,
+        "logs_loaded": api.state.phase is not Phase.STARTING and status.is_loaded,
         "log_dir_online": status.online_dirs > 0,
         "not_stopping": not api.stopping,
     }
     is_ready = all(checks.values())
-    start_refused, loading = api.start_refusal, None
+    start_refused, loading = api.state.start_refusal, None
     if start_refused is None and not status.is_loaded:
         loading = api.operations.loading()
     if start_refused is not None and not NAMES_PATHS.get():
@@ -157,9 +157,9 @@ async def metrics_text(api: Api, question: Question) -> bytes:
 
 def _state_of(api: Api) -> BrokerState:
     """The phase in Kafka's words; a start that has nothing to recover is none of recovery."""
-    if api.phase is Phase.STOPPING:
+    if api.state.phase is Phase.STOPPING:
         return BrokerState.SHUTTING_DOWN
-    if api.phase is Phase.SERVING:
+    if api.state.phase is Phase.SERVING:
         return BrokerState.RUNNING
     is_recovering = api.operations.loading().bytes_to_recover > 0
     return BrokerState.RECOVERY if is_recovering else BrokerState.STARTING

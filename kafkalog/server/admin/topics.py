@@ -302,7 +302,7 @@ async def info(request: web.Request) -> web.Response:
             version=__version__,
             cluster_id=api.cluster_id,
             node_id=api.operations.node_id,
-            phase=api.phase.value,
+            phase=api.state.phase.value,
             listeners={"http": f"http://{config.http_host}:{config.http_port}"},
             limits={name.replace("_", "."): getattr(config, name) for name in _LIMITS},
             features=list(_FEATURES),

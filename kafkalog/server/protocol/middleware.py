@@ -72,7 +72,7 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
     metrics = api.metrics
     cors, rates = filters.cors, filters.rates
     has_filters = filters.gate is not None or rates is not None
-    metrics.http_in_flight.set_function(lambda: api.requests_in_work)
+    metrics.http_in_flight.set_function(lambda: api.state.requests_in_work)
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -80,7 +80,7 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
         request_id = ids.take(request)
         request[REQUEST_ID] = request_id
         spec = endpoint_of(request.match_info.handler)
-        api.requests_in_work += 1
+        api.state.requests_in_work += 1
         error: Exception | None = None
         try:
             _admit(api, filters, request)
@@ -101,7 +101,7 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
             error = raised
             response = await _answer_error(api, request, spec, error)
         finally:
-            api.requests_in_work -= 1
+            api.state.requests_in_work -= 1
         add_standard_headers(response, request_id)
         if cors is not None:
             cors.mark(request, response)
@@ -136,10 +136,10 @@ def _admit(api: Api, filters: Filters, request: web.Request) -> None:
         )
     if request.path.startswith(DEBUG_PREFIX):
         return
-    if api.phase is not Phase.SERVING:
+    if api.state.phase is not Phase.SERVING:
         raise NotReady(api.refusal())
     if (
-        api.requests_in_work - api.delayed_fetches.waiting_count
+        api.state.requests_in_work - api.delayed_fetches.waiting_count
         > api.config.http_max_inflight_requests
     ):
         raise ApiError(42902, "Too many requests in work; nothing was appended. Try again.")

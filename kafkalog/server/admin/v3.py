@@ -7,23 +7,14 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
-from kafkalog.server.admin.v3_answers import (
-    Entity,
-    EntityMetadata,
-    KafkaBroker,
-    KafkaBrokerList,
-    KafkaCluster,
-    KafkaClusterList,
-    Page,
-    PageMetadata,
-    Related,
-)
+import msgspec
+
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.json_schema import answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.origin import origin_of
 from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
 from kafkalog.server.protocol.replies import json_reply
@@ -38,6 +29,43 @@ T = TypeVar("T")
 E = TypeVar("E", bound="Entity")
 
 UNKNOWN = 40403
+
+
+class EntityMetadata(AnswerBody):
+    """Where the entity is, and its Confluent resource name."""
+
+    url: str = msgspec.field(name="self")
+    resource_name: str
+
+
+class PageMetadata(AnswerBody):
+    """Where this page is, and the next one; null: this is the last."""
+
+    url: str = msgspec.field(name="self")
+    next: str | None
+
+
+class Related(AnswerBody):
+    """A relation is an address."""
+
+    related: str
+
+
+class Page(AnswerBody, Generic[T]):
+    """A page of entities in the order of their names or numbers."""
+
+    kind: str
+    metadata: PageMetadata
+    data: list[T]
+
+
+class Entity(AnswerBody):
+    """What every entity has."""
+
+    kind: str
+    metadata: EntityMetadata
+    cluster_id: str
+
 
 _ALL = 0
 # The name after which the page begins, in hexadecimal. Any such text has a place in the order: a
@@ -145,6 +173,43 @@ def entity_of(
     metadata = entity_metadata(request, path, resource)
     head = {"kind": model.__name__, "metadata": metadata, "cluster_id": api_of(request).cluster_id}
     return answer_of(model, **{**head, **fields})
+
+
+class KafkaCluster(Entity):
+    """The one cluster."""
+
+    kind: Literal["KafkaCluster"]
+    controller: Related
+    acls: Related
+    brokers: Related
+    broker_configs: Related
+    consumer_groups: Related
+    topics: Related
+    partition_reassignments: Related
+
+
+class KafkaClusterList(Page[KafkaCluster]):
+    """One."""
+
+    kind: Literal["KafkaClusterList"]
+
+
+class KafkaBroker(Entity):
+    """The one broker."""
+
+    kind: Literal["KafkaBroker"]
+    broker_id: int
+    host: str
+    port: int
+    rack: None
+    configs: Related
+    partition_replicas: Related
+
+
+class KafkaBrokerList(Page[KafkaBroker]):
+    """One."""
+
+    kind: Literal["KafkaBrokerList"]
 
 
 def _cluster_entity(request: web.Request) -> KafkaCluster:

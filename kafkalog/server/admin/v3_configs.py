@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from aiohttp import web
 
@@ -17,25 +17,16 @@ from kafkalog.broker.operations import ConfigChange
 from kafkalog.errors import UnknownTopic
 from kafkalog.server.admin.v3 import (
     PAGING,
+    Entity,
+    Page,
     broker_of,
     cluster_of,
     entity_of,
     page_of,
 )
-from kafkalog.server.admin.v3_answers import (
-    Entity,
-    KafkaBrokerConfig,
-    KafkaBrokerConfigList,
-    KafkaClusterConfig,
-    KafkaClusterConfigList,
-    KafkaTopicConfig,
-    KafkaTopicConfigList,
-    Page,
-    Synonym,
-)
 from kafkalog.server.protocol.endpoint import Access, Answer, Right, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.json_schema import answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import topic_of
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue, read_body
@@ -54,6 +45,65 @@ if TYPE_CHECKING:
     _Act = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
 
 ROUTES = Routes("configs")
+
+
+class Synonym(AnswerBody):
+    """One link of a config's chain of sources."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class ConfigEntity(Entity):
+    """What every config has."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+    source: str
+    synonyms: list[Synonym]
+
+
+class KafkaTopicConfig(ConfigEntity):
+    """A config of a topic with its sources, the strongest first."""
+
+    kind: Literal["KafkaTopicConfig"]
+    topic_name: str
+
+
+class KafkaTopicConfigList(Page[KafkaTopicConfig]):
+    """By topic and name."""
+
+    kind: Literal["KafkaTopicConfigList"]
+
+
+class KafkaBrokerConfig(ConfigEntity):
+    """A config of the broker, likewise."""
+
+    kind: Literal["KafkaBrokerConfig"]
+    broker_id: int
+
+
+class KafkaBrokerConfigList(Page[KafkaBrokerConfig]):
+    """By name."""
+
+    kind: Literal["KafkaBrokerConfigList"]
+
+
+class KafkaClusterConfig(ConfigEntity):
+    """A config of the broker that changes at run time."""
+
+    kind: Literal["KafkaClusterConfig"]
+    config_type: Literal["BROKER"]
+
+
+class KafkaClusterConfigList(Page[KafkaClusterConfig]):
+    """By name."""
+
+    kind: Literal["KafkaClusterConfigList"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ kafkalog: ``POST /v1/records:delete`` for one partition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
@@ -16,29 +16,20 @@ from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.admin.v3 import (
     PAGING,
     E,
+    Entity,
+    Page,
+    Related,
     broker_of,
     cluster_of,
     cluster_url,
     entity_of,
     page_of,
 )
-from kafkalog.server.admin.v3_answers import (
-    DeletedRecordsEntity,
-    KafkaPartition,
-    KafkaPartitionList,
-    KafkaPartitionWithOffsets,
-    KafkaReplica,
-    KafkaReplicaList,
-    KafkaTopic,
-    KafkaTopicList,
-    OfflinePartition,
-    Page,
-    Related,
-)
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, look_up
+from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, OffsetAnswer, look_up
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     ChoiceParameter,
@@ -63,7 +54,6 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import TopicDescription
-    from kafkalog.server.fetch.answers import OffsetAnswer
 
 
 ROUTES = Routes("partitions")
@@ -76,6 +66,38 @@ _ABOUT_IT = tuple(
         *("listPartitions", "listTopicConfigs", "alterTopicConfigs"),
     )
 )
+
+
+class OfflinePartition(AnswerBody):
+    """A partition that is not served, and why."""
+
+    partition_id: int
+    error_code: int
+    kafka_error: str
+    error: str
+
+
+class KafkaTopic(Entity):
+    """A topic; id, overrides and offline partitions are kafkalog's additions."""
+
+    kind: Literal["KafkaTopic"]
+    topic_name: str
+    topic_id: str
+    is_internal: bool
+    replication_factor: Literal[1]
+    partitions_count: int
+    partitions: Related
+    configs: Related
+    partition_reassignments: Related
+    config_overrides: dict[str, str]
+    offline_partitions: list[OfflinePartition]
+    authorized_operations: list[str]
+
+
+class KafkaTopicList(Page[KafkaTopic]):
+    """By name."""
+
+    kind: Literal["KafkaTopicList"]
 
 
 def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
@@ -207,6 +229,63 @@ def delete(request: web.Request, operations: Operations) -> None:
     """Delete a topic: its directories are renamed at once and removed later."""
     cluster_of(request)
     operations.topics.delete(topic_of(request))
+
+
+class KafkaPartition(Entity):
+    """A partition; one that is not served has no leader."""
+
+    kind: Literal["KafkaPartition"]
+    topic_name: str
+    partition_id: int
+    leader: Related | None
+    replicas: Related
+    reassignment: Related
+
+
+class KafkaPartitionList(Page[KafkaPartition]):
+    """By number."""
+
+    kind: Literal["KafkaPartitionList"]
+
+
+class KafkaReplica(Entity):
+    """The one replica of a partition."""
+
+    kind: Literal["KafkaReplica"]
+    topic_name: str
+    partition_id: int
+    broker_id: int
+    is_leader: bool
+    is_in_sync: bool
+    broker: Related
+
+
+class KafkaReplicaList(Page[KafkaReplica]):
+    """Of a partition: one. Of a broker: by topic and number."""
+
+    kind: Literal["KafkaReplicaList"]
+
+
+class KafkaPartitionWithOffsets(Entity):
+    """The requested offsets; -1 when nothing is found by a time."""
+
+    kind: Literal["KafkaPartitionWithOffsets"]
+    topic_name: str
+    partition_id: int
+    earliest_offset: int | None = None
+    latest_offset: int | None = None
+    max_timestamp_offset: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+
+
+class DeletedRecordsEntity(Entity):
+    """What ``records:delete`` left."""
+
+    kind: Literal["KafkaDeletedRecords"]
+    topic_name: str
+    partition_id: int
+    low_watermark: int
 
 
 _BOTH, _AT_TIME = "earliest_and_latest", "timestamp"

@@ -11,7 +11,6 @@ from aiohttp import hdrs, web
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.record_writer import CHUNK_BYTES
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.fetch.answers import NativeRecordPage
 from kafkalog.server.fetch.query import (
     ABSENT,
     MIN_BYTES,
@@ -29,9 +28,11 @@ from kafkalog.server.fetch.query import (
 )
 from kafkalog.server.fetch.source import RecordSource, collect
 from kafkalog.server.fetch.stream import COMPRESSIBLE, OFFERED, PAGES, STREAMS, RecordStream
+from kafkalog.server.fetch.v2 import Header
 from kafkalog.server.protocol.arrow import load_arrow
 from kafkalog.server.protocol.bodies import GZIP_MIN_BYTES, GzipStream, gzipped
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import (
     ARROW,
     EVENT_STREAM,
@@ -64,6 +65,28 @@ _HEADERS = (
     "Kafka-Up-To-Date",
     _ETAG,
 )
+
+
+class ShownRecord(AnswerBody, kw_only=True):
+    """A record's members, those that ``fields`` names; headers only where there are some.
+
+    Key and value are any JSON, text or base64, as their formats say; null is a null.
+    """
+
+    topic: str | None = None
+    key: object = None
+    value: object = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    headers: list[Header] | None = None
+
+
+NativeRecordPage = NamedType(
+    "NativeRecordPage", list[ShownRecord], "In offset order within each partition."
+)
+
+
 _ANSWERS = {
     200: Answer(
         "Records.",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.fetch.answers import FailedOffset, OffsetAnswer, OffsetList
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, error_fields
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     TextParameter,
@@ -33,6 +33,34 @@ _SPEC = TextParameter(
     "latest",
     schema={"anyOf": [{"type": "string", "enum": list(NAMED_OFFSETS)}, TIME_SCHEMA]},
 )
+
+
+class OffsetAnswer(AnswerBody):
+    """A look-up's result; offset and timestamp (ms) are -1 when nothing was found."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class FailedOffset(AnswerBody, kw_only=True):
+    """A look-up that failed."""
+
+    topic: str
+    partition: int
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+
+
+class OffsetList(AnswerBody):
+    """In the order asked."""
+
+    partitions: list[OffsetAnswer | FailedOffset]
 
 
 async def look_up(

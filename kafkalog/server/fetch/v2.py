@@ -9,10 +9,10 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.json_page import write_page
 from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.api import api_of
-from kafkalog.server.fetch.answers import RecordPage
 from kafkalog.server.fetch.fetch import fetch
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import EMBEDDED_TYPES, EmbeddedFormat, fetch_format
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
@@ -44,6 +44,30 @@ _MAX_BYTES = IntegerParameter(
     "max_bytes", "Bytes of keys and values, but at least one record.", _PAGE_BYTES
 )
 _COUNT = IntegerParameter("count", "At most so many records.", 1, least=1)
+
+
+class Header(AnswerBody):
+    """A record header; the value is base64."""
+
+    key: str
+    value: str | None
+
+
+class FetchedRecord(AnswerBody, kw_only=True):
+    """A record; key and value in the format asked for."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: object
+    value: object
+    headers: list[Header] | None = None
+
+
+RecordPage = NamedType("RecordPage", list[FetchedRecord], "Records in offset order.")
+
+
 _RECORDS = Answer(
     "Records in offset order.",
     dict.fromkeys(EMBEDDED_TYPES, RecordPage),

@@ -13,7 +13,7 @@ from kafkalog.errors import IllegalConsumerState, KafkalogError
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.fetch.answers import RecordPage
+from kafkalog.server.fetch.v2 import RecordPage
 from kafkalog.server.groups.poll import ConsumerPoll, commit, commit_positions, commits_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection

@@ -7,8 +7,14 @@ from urllib.parse import quote
 
 from kafkalog.errors import UnknownConsumer
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.admin.v3 import PAGING, cluster_of, cluster_url, entity_metadata, list_of
-from kafkalog.server.admin.v3_answers import Related
+from kafkalog.server.admin.v3 import (
+    PAGING,
+    Related,
+    cluster_of,
+    cluster_url,
+    entity_metadata,
+    list_of,
+)
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from kafkalog.format.records.batch_builder import NO_PRODUCER, ProducerStamp, bu
 from kafkalog.format.wire.json_page import write_receipt, write_receipts
 from kafkalog.log.validator import faults_of_records, validate_built
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.server.produce.answers import Receipt
 from kafkalog.server.produce.json_body import Fault, columns_of, parse, single_batch
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
+from kafkalog.server.protocol.json_schema import AnswerBody
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.answers import Durability
     from kafkalog.server.produce.json_body import DecodedRecords, Formats
 
     Int64s = npt.NDArray[np.int64]
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 INLINE_BYTES = 256 << 10
 """Bodies up to here are worked on by the event loop itself."""
 _INLINE_COMPRESSED_BYTES = 16 << 10
+Durability = Literal["synced", "os"]
 DURABILITIES: Mapping[Acks, Durability] = {Acks.ALL: "synced", Acks.LEADER: "os"}
 """What an answer's "appended" means, by the acks that it waited for."""
 _KEEPS_PLAIN = ("producer", "uncompressed")
@@ -161,6 +161,16 @@ def results_of(
         if not isinstance(batch.outcome, LogAppendInfo):
             known.update(dict.fromkeys(batch.numbers.tolist(), batch.outcome))
     return Results(record_count, appended, known)
+
+
+class Receipt(AnswerBody, kw_only=True):
+    """One record of a produce; partition and offset are null when it failed."""
+
+    partition: int | None
+    offset: int | None
+    error_code: int | None
+    error: str | None
+    message: str | None = None
 
 
 def failed_receipt(fault: Fault) -> Receipt:

@@ -17,11 +17,11 @@ from kafkalog.format.records.record_batch import (
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.produce.answers import AppendAnswer
 from kafkalog.server.produce.append import durability_header, refuse_producer
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
 from kafkalog.server.protocol.parameters import (
     ACKS,
@@ -50,6 +50,18 @@ _APPEND_ERRORS = (
     *(42209, 42210, 42211, 42212, 42213),  # the batch itself
     *(50003, 50302, 50701),
 )
+
+
+class AppendAnswer(AnswerBody):
+    """Where raw batches were appended; log_append_time is -1 with CreateTime."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
 
 
 def _is_quick(data: bytes) -> bool:

@@ -16,7 +16,6 @@ from kafkalog.broker.operations import Acks
 from kafkalog.format.records.batch_builder import NO_PRODUCER, RecordColumns
 from kafkalog.format.wire.json_documents import Lines
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.produce.answers import ProduceReceipt, ProduceSummary
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
     PartitionBatch,
@@ -42,7 +41,9 @@ from kafkalog.server.produce.json_body import (
     parse_lines,
 )
 from kafkalog.server.produce.stream import (
+    ProduceReceipt,
     ProduceStream,
+    ProduceSummary,
     Receipts,
     Summary,
     last_line,

@@ -21,16 +21,12 @@ from aiohttp import hdrs, web
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import KafkalogError
 from kafkalog.log.values import LogAppendInfo
-from kafkalog.server.produce.answers import (
-    FailedRecord,
-    ProducedRange,
-    ProduceReceipt,
-    ProduceSummary,
-)
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
+    Durability,
     PartitionBatch,
+    Receipt,
     Results,
     Submitted,
     durability_header,
@@ -45,6 +41,7 @@ from kafkalog.server.produce.append import (
 from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, NotJson
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_body, error_fields
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.replies import (
     REQUEST_ID,
     add_standard_headers,
@@ -221,6 +218,55 @@ def _batched(
 ) -> tuple[DecodedGroup, list[PartitionBatch]]:
     """With the batch of each partition."""
     return decoded, [] if decoded.records is None else make_batches(decoded.records, target)
+
+
+class ProduceReceipt(Receipt, kw_only=True):
+    """A line of the answer: its partition and offset, or why it was not appended.
+
+    ``end_of_stream``: the daemon reads no further, and what has no receipt was not appended.
+    """
+
+    kafka_error: str | None = None
+    retriable: bool | None = None
+    details: dict[str, object] | None = None
+    end_of_stream: bool | None = None
+
+
+class ProducedRange(AnswerBody):
+    """What went to one partition; others may have written between its first and last offset."""
+
+    partition: int
+    count: int
+    base_offset: int
+    last_offset: int
+
+
+class FailedRecord(AnswerBody, kw_only=True):
+    """A record that was not appended, by its number in the body; null: the stream was cut short."""
+
+    index: int | None
+    end_of_stream: bool | None = None
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+    validation_errors: list[str] | None = None
+    record_errors: list[dict[str, object]] | None = None
+
+
+class ProduceSummary(AnswerBody, kw_only=True):
+    """What a request appended; ``errors`` names the first hundred of ``failed_count``.
+
+    ``duplicate``: a producer's batch that was stored before; the offsets are those of then.
+    """
+
+    count: int
+    failed_count: int
+    partitions: list[ProducedRange]
+    errors: list[FailedRecord]
+    duplicate: bool = False
+    durability: Durability
 
 
 # Records named in a summary that were not appended; the others are counted.

@@ -11,12 +11,13 @@ from aiohttp import hdrs, web
 
 from kafkalog.broker.operations import Acks
 from kafkalog.server.api import api_of
-from kafkalog.server.produce.answers import ProduceAnswer
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
+    Durability,
     PartitionBatch,
     PartitionTarget,
+    Receipt,
     Terms,
     append_all,
     durability_header,
@@ -30,6 +31,7 @@ from kafkalog.server.produce.append import (
 from kafkalog.server.produce.json_body import Formats
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2
+from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.media_types import (
     EMBEDDED_TYPES,
     JSON,
@@ -44,6 +46,17 @@ ROUTES = Routes("produce")
 _TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
 _ASYNC = FlagParameter("async", "Answer 204 at once, as acks=0.")
 _BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), ProduceRequest)
+
+
+class ProduceAnswer(AnswerBody):
+    """Receipts in request order."""
+
+    offsets: list[Receipt]
+    key_schema_id: None
+    value_schema_id: None
+    durability: Durability
+
+
 _ANSWERS = {
     200: Answer("A receipt each.", in_v2(ProduceAnswer)),
     202: Answer("acks=0: nobody waited.", headers=("Kafka-Durability",)),

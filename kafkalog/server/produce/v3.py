@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +19,6 @@ from kafkalog.broker.operations import Acks
 from kafkalog.format.wire.json_documents import Concatenated
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.admin.v3 import cluster_of
-from kafkalog.server.produce.answers import V3BatchAnswer, V3NotAppended, V3Receipt
 from kafkalog.server.produce.append import (
     INLINE_BYTES,
     PartitionBatch,
@@ -52,7 +51,8 @@ from kafkalog.server.produce.stream import (
 )
 from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, error_body, v3_fault
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_body, v3_fault
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import JSON, bare_type
 from kafkalog.server.protocol.parameters import ACKS, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
@@ -243,6 +243,64 @@ class _Entries(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 _ENTRIES = msgspec.json.Decoder(_Entries)
+
+
+class V3Size(AnswerBody):
+    """What was stored as key or value."""
+
+    type: Literal["BINARY", "JSON", "STRING"]
+    size: int
+
+
+class V3Place(AnswerBody, kw_only=True):
+    """Where a record of v3 was appended; the timestamp is that in the log, in UTC."""
+
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    offset: int
+    timestamp: str
+    key: V3Size | None = None
+    value: V3Size | None = None
+
+
+class V3Appended(V3Place, kw_only=True):
+    """The receipt of a record that was appended."""
+
+    error_code: Literal[200]
+
+
+class V3NotAppended(EntryError, kw_only=True):
+    """The receipt of a record that was not."""
+
+    validation_errors: list[str] | None = None
+    record_errors: list[dict[str, object]] | None = None
+
+
+V3Receipt = NamedType(
+    "V3Receipt",
+    V3Appended | V3NotAppended,
+    "One document of the answer, which has one for each record.",
+)
+
+
+class V3Success(V3Place, kw_only=True):
+    """An entry that was appended."""
+
+    id: str
+
+
+class V3Failure(V3NotAppended, kw_only=True):
+    """An entry that was not."""
+
+    id: str
+
+
+class V3BatchAnswer(AnswerBody):
+    """Both in the order of the entries."""
+
+    successes: list[V3Success]
+    failures: list[V3Failure]
 
 
 @ROUTES.endpoint(

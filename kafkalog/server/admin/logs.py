@@ -22,7 +22,7 @@ from kafkalog.server.admin.cleaner import StandingAnswer, standing_answer
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, error_fields
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     FlagParameter,
@@ -339,16 +339,11 @@ class PartitionMoveAnswer(AnswerBody):
     ended_ms: int | None
 
 
-class FailedMove(AnswerBody, kw_only=True):
+class FailedMove(EntryError, kw_only=True):
     """A move that was refused."""
 
     topic: str
     partition: int
-    error_code: int
-    message: str
-    kafka_error: str
-    retriable: bool
-    details: dict[str, object] | None = None
 
 
 class PartitionMoveList(AnswerBody):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, error_fields
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
 from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
@@ -45,16 +45,11 @@ class OffsetAnswer(AnswerBody):
     leader_epoch: int
 
 
-class FailedOffset(AnswerBody, kw_only=True):
+class FailedOffset(EntryError, kw_only=True):
     """A look-up that failed."""
 
     topic: str
     partition: int
-    error_code: int
-    message: str
-    kafka_error: str
-    retriable: bool
-    details: dict[str, object] | None = None
 
 
 class OffsetList(AnswerBody):

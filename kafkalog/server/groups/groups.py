@@ -17,7 +17,7 @@ from kafkalog.server.api import Api, api_of
 from kafkalog.server.groups.consumers import AssignedPartition, entries_of
 from kafkalog.server.groups.poll import commit, commits_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
 from kafkalog.server.protocol.replies import json_reply
@@ -91,12 +91,8 @@ class ResetEntry(AssignedPartition):
     new_offset: int
 
 
-class FailedReset(AssignedPartition):
+class FailedReset(FailedPartition):
     """A partition that stays as it is."""
-
-    error_code: int
-    kafka_error: str
-    error: str
 
 
 class ResetReport(AnswerBody):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import InvalidRequest, InvalidTopicName
@@ -95,39 +95,31 @@ def _int64_of(request: web.Request, name: str, otherwise: str) -> int:
     return int(text)
 
 
-class Parameter(Protocol):
+@dataclass(frozen=True, slots=True)
+class Parameter:
     """A query parameter as the API's description sees it."""
 
-    @property
-    def name(self) -> str:
-        """In the query."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """One sentence."""
-        ...
+    name: str
+    description: str
 
     @property
     def is_required(self) -> bool:
         """Whether leaving it out is an error."""
-        ...
+        return False
 
     @property
     def schema(self) -> Mapping[str, object]:
         """JSON Schema of its value."""
-        ...
+        return {"type": "string"}
 
 
 @dataclass(frozen=True, slots=True)
-class IntegerParameter:
+class IntegerParameter(Parameter):
     """A whole number; without default it is required. ApiError 40005.
 
     A default outside the bounds means that the parameter is absent; no request can send it.
     """
 
-    name: str
-    description: str
     default: int | None = None
     least: int = 0
     most: int = INT64_MAX
@@ -166,15 +158,13 @@ class IntegerParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class FlagParameter:
+class FlagParameter(Parameter):
     """true or false; absent is false. ApiError 40005."""
 
-    name: str
-    description: str
-    is_required: bool = field(default=False, init=False)
-    schema: Mapping[str, object] = field(
-        default_factory=lambda: {"type": "boolean", "default": False}, init=False
-    )
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """See Parameter."""
+        return {"type": "boolean", "default": False}
 
     def read(self, request: web.Request) -> bool:
         """Whether it is set."""
@@ -187,15 +177,12 @@ class FlagParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceParameter(Generic[T]):
+class ChoiceParameter(Parameter, Generic[T]):
     """One of some words. ``header`` may carry the same words when the query has none."""
 
-    name: str
-    description: str
     choices: Mapping[str, T]
     default: T
     header: str = ""
-    is_required: bool = field(default=False, init=False)
 
     @property
     def schema(self) -> Mapping[str, object]:
@@ -218,14 +205,11 @@ class ChoiceParameter(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class TextParameter:
+class TextParameter(Parameter):
     """Any text; what it means is the route's."""
 
-    name: str
-    description: str
     default: str | None = None
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
-    is_required: bool = field(default=False, init=False)
 
     def read(self, request: web.Request) -> str | None:
         """As sent."""
@@ -233,13 +217,8 @@ class TextParameter:
 
 
 @dataclass(frozen=True, slots=True)
-class ListParameter:
+class ListParameter(Parameter):
     """Texts with commas between them, or in a parameter each; empty ones do not count."""
-
-    name: str
-    description: str
-    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
-    is_required: bool = field(default=False, init=False)
 
     def read(self, request: web.Request) -> list[str]:
         """As sent, in order; none when it is absent."""

@@ -15,17 +15,26 @@ from kafkalog.server.protocol.json_schema import AnswerBody
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
-    """One row of the register. kafka_error is the default; an exception may carry a finer one."""
+    """One row of the register. ``error``: the class that it is the number of, or Kafka's name."""
 
     error_code: int
-    kafka_error: str
+    error: type[errors.KafkalogError] | str
     meaning: str
-    retriable: bool = False
 
     @property
     def status(self) -> int:
         """Of HTTP: the first three digits."""
         return int(str(self.error_code)[:3])
+
+    @property
+    def kafka_error(self) -> str:
+        """The default; an exception may carry a finer one."""
+        return self.error if isinstance(self.error, str) else self.error.kafka_error
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in (429, 503, 507) or self.error_code == 50003
 
 
 ERROR_TABLE = (
@@ -56,7 +65,9 @@ ERROR_TABLE = (
     ErrorEntry(501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not supported"),
     ErrorEntry(505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
     ErrorEntry(40000, "INVALID_REQUEST", "broken HTTP framing"),
-    ErrorEntry(40002, "INVALID_REQUEST", "invalid by Kafka's rules: topic name, config, or form"),
+    ErrorEntry(
+        40002, errors.InvalidRequest, "invalid by Kafka's rules: topic name, config, or form"
+    ),
     ErrorEntry(
         40005,
         "INVALID_REQUEST",
@@ -71,8 +82,8 @@ ERROR_TABLE = (
         "not allowed by the access rules; /debug/ without admin.port: the request is not from "
         "this machine; a change requested by a page of another origin",
     ),
-    ErrorEntry(40401, "UNKNOWN_TOPIC_OR_PARTITION", "topic not found"),
-    ErrorEntry(40402, "UNKNOWN_TOPIC_OR_PARTITION", "partition not found"),
+    ErrorEntry(40401, errors.UnknownTopic, "topic not found"),
+    ErrorEntry(40402, errors.UnknownPartition, "partition not found"),
     ErrorEntry(
         40403,
         "UNKNOWN_TOPIC_OR_PARTITION",
@@ -80,10 +91,10 @@ ERROR_TABLE = (
         "partition, or a partition without commit or reader",
     ),
     ErrorEntry(
-        40405, "GROUP_ID_NOT_FOUND", "group not found; v3 lags: no group of that name has a commit"
+        40405, errors.UnknownGroup, "group not found; v3 lags: no group of that name has a commit"
     ),
-    ErrorEntry(40410, "NO_REASSIGNMENT_IN_PROGRESS", "the partition is not being moved"),
-    ErrorEntry(40411, "TRANSACTIONAL_ID_NOT_FOUND", "no sink of that query exists"),
+    ErrorEntry(40410, errors.UnknownMove, "the partition is not being moved"),
+    ErrorEntry(40411, errors.UnknownSink, "no sink of that query exists"),
     ErrorEntry(40601, "INVALID_REQUEST", "the requested embedded format is not available here"),
     ErrorEntry(
         40602, "INVALID_RECORD", "a record cannot be shown in the requested embedded format"
@@ -91,57 +102,63 @@ ERROR_TABLE = (
     ErrorEntry(
         40801, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; reconnect to continue"
     ),
-    ErrorEntry(40902, "INVALID_REQUEST", "the group has a consumer instance of that name already"),
+    ErrorEntry(
+        40902, errors.ConsumerExists, "the group has a consumer instance of that name already"
+    ),
     ErrorEntry(
         40903,
-        "INVALID_REQUEST",
+        errors.IllegalConsumerState,
         "the consumer has no subscription or assignment, does not have that partition, or "
         "requests both",
     ),
-    ErrorEntry(40904, "TOPIC_ALREADY_EXISTS", "the topic exists already"),
-    ErrorEntry(40905, "OUT_OF_ORDER_SEQUENCE_NUMBER", "idempotent append: gap in the sequence"),
-    ErrorEntry(40906, "INVALID_PRODUCER_EPOCH", "idempotent append: older epoch"),
+    ErrorEntry(40904, errors.TopicExists, "the topic exists already"),
+    ErrorEntry(40905, errors.OutOfOrderSequence, "idempotent append: gap in the sequence"),
+    ErrorEntry(40906, errors.InvalidProducerEpoch, "idempotent append: older epoch"),
     ErrorEntry(
         40907,
-        "POLICY_VIOLATION",
+        errors.PolicyViolation,
         "cleanup.policy does not allow delete-records, or does not contain compact",
     ),
     ErrorEntry(
         40908,
-        "INVALID_TXN_STATE",
+        errors.InvalidTxnState,
         "invalid in the current state of the producer's transaction or the sink's batch",
     ),
-    ErrorEntry(40909, "INVALID_REQUEST", "a backup is running already"),
-    ErrorEntry(40910, "INVALID_REQUEST", "the log is being cleaned or paused, or no cleaner runs"),
-    ErrorEntry(40911, "NON_EMPTY_GROUP", "the group has members"),
+    ErrorEntry(40909, errors.BackupRunning, "a backup is running already"),
+    ErrorEntry(
+        40910, errors.CleaningConflict, "the log is being cleaned or paused, or no cleaner runs"
+    ),
+    ErrorEntry(40911, errors.NonEmptyGroup, "the group has members"),
     ErrorEntry(
         40912,
-        "PRODUCER_FENCED",
+        errors.ProducerFenced,
         "a commit has an older epoch, or the sink has a newer batch or another run",
     ),
     ErrorEntry(
         40913,
-        "INVALID_PRODUCER_ID_MAPPING",
+        errors.InvalidProducerIdMapping,
         "a commit names a producer that does not belong to the sink",
     ),
-    ErrorEntry(41001, "OFFSET_OUT_OF_RANGE", "offset below the log start offset"),
-    ErrorEntry(41201, "INVALID_REQUEST", "expected_offset differs from the log end offset"),
-    ErrorEntry(41301, "MESSAGE_TOO_LARGE", "a batch is larger than max.message.bytes"),
+    ErrorEntry(41001, errors.OffsetBelowLogStart, "offset below the log start offset"),
+    ErrorEntry(
+        41201, errors.ExpectedOffsetMismatch, "expected_offset differs from the log end offset"
+    ),
+    ErrorEntry(41301, errors.RecordBatchTooLarge, "a batch is larger than max.message.bytes"),
     ErrorEntry(41302, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
     ErrorEntry(
         41303,
-        "RECORD_LIST_TOO_LARGE",
+        errors.DecompressedTooLarge,
         "a batch is larger than max.decompressed.batch.bytes after decompression",
     ),
     ErrorEntry(
-        41304, "RECORD_LIST_TOO_LARGE", "the batches together are larger than segment.bytes"
+        41304, errors.RecordSetTooLarge, "the batches together are larger than segment.bytes"
     ),
-    ErrorEntry(41305, "RECORD_LIST_TOO_LARGE", "the append is larger than the topic's quota.bytes"),
+    ErrorEntry(41305, errors.LargerThanQuota, "the append is larger than the topic's quota.bytes"),
     ErrorEntry(41502, "INVALID_REQUEST", "Content-Encoding is not gzip, deflate or identity"),
-    ErrorEntry(41601, "OFFSET_OUT_OF_RANGE", "offset above the log end offset"),
+    ErrorEntry(41601, errors.OffsetAboveLogEnd, "offset above the log end offset"),
     ErrorEntry(
         41602,
-        "OFFSET_OUT_OF_RANGE",
+        errors.OffsetAboveHighWatermark,
         "delete-records or an archived offset above the high watermark",
     ),
     ErrorEntry(42204, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
@@ -149,115 +166,54 @@ ERROR_TABLE = (
     ErrorEntry(
         42208, "INVALID_REQUEST", "records:batch has no entries, too many entries, or a repeated id"
     ),
-    ErrorEntry(42209, "CORRUPT_MESSAGE", "a batch fails its CRC-32C"),
-    ErrorEntry(42210, "INVALID_RECORD", "malformed batch, wrong magic, or control batch"),
-    ErrorEntry(42211, "INVALID_TIMESTAMP", "a timestamp is outside the topic's limits"),
-    ErrorEntry(42212, "INVALID_RECORD", "a record without key for a compacted topic"),
+    ErrorEntry(42209, errors.BadBatchCrc, "a batch fails its CRC-32C"),
+    ErrorEntry(42210, errors.InvalidRecord, "malformed batch, wrong magic, or control batch"),
+    ErrorEntry(42211, errors.InvalidTimestamp, "a timestamp is outside the topic's limits"),
+    ErrorEntry(42212, errors.NullKey, "a record without key for a compacted topic"),
     ErrorEntry(
-        42213, "UNSUPPORTED_COMPRESSION_TYPE", "unknown codec, or data that cannot be decompressed"
+        42213, errors.UnsupportedCompression, "unknown codec, or data that cannot be decompressed"
     ),
     ErrorEntry(42214, "INVALID_REQUEST", "more records than http.max.records"),
     ErrorEntry(
-        42901,
-        "THROTTLING_QUOTA_EXCEEDED",
-        "the rate limit of the principal or address is reached",
-        True,
+        42901, "THROTTLING_QUOTA_EXCEEDED", "the rate limit of the principal or address is reached"
     ),
-    ErrorEntry(
-        42902,
-        "THROTTLING_QUOTA_EXCEEDED",
-        "too many requests or bytes in progress; see Retry-After",
-        True,
-    ),
-    ErrorEntry(
-        42903, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams", True
-    ),
+    ErrorEntry(42902, errors.Overloaded, "too many requests or bytes in progress; see Retry-After"),
+    ErrorEntry(42903, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams"),
     ErrorEntry(50000, "UNKNOWN_SERVER_ERROR", "a defect of the daemon; its log has the request id"),
     ErrorEntry(
         50003,
-        "KAFKA_STORAGE_ERROR",
+        errors.AppendOutcomeUnknown,
         "the records were written but could not be made durable; they may be retained or lost",
-        True,
     ),
     ErrorEntry(
         50010,
-        "CORRUPT_MESSAGE",
+        errors.CorruptData,
         "stored records are corrupt (details: base_offset, last_offset) or lost (first_offset, "
         "last_offset); reading can continue after last_offset",
     ),
-    ErrorEntry(50011, "KAFKA_STORAGE_ERROR", "a backup failed and is incomplete"),
-    ErrorEntry(50302, "KAFKA_STORAGE_ERROR", "memory or file descriptors are exhausted", True),
-    ErrorEntry(50303, "KAFKA_STORAGE_ERROR", "the log directory is offline", True),
+    ErrorEntry(50011, errors.BackupFailed, "a backup failed and is incomplete"),
+    ErrorEntry(50302, errors.DescriptorsShort, "memory or file descriptors are exhausted"),
+    ErrorEntry(50303, errors.StorageFault, "the log directory is offline"),
     ErrorEntry(
         50304,
-        "COORDINATOR_LOAD_IN_PROGRESS",
+        errors.Unavailable,
         "the daemon starts, recovers or stops, the topic is being created, or the partition is "
         "being moved",
-        True,
     ),
-    ErrorEntry(50701, "KAFKA_STORAGE_ERROR", "the disk is full", True),
-    ErrorEntry(50702, "THROTTLING_QUOTA_EXCEEDED", "the topic's quota.bytes is reached", True),
+    ErrorEntry(50701, errors.DiskFull, "the disk is full"),
+    ErrorEntry(50702, errors.QuotaExceeded, "the topic's quota.bytes is reached"),
 )
 
 REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in ERROR_TABLE}
 
 _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {
-    errors.InvalidRequest: 40002,
-    errors.InvalidTopicName: 40002,
-    errors.TopicCollision: 40002,
-    errors.InvalidPartitions: 40002,
-    errors.InvalidTopicConfig: 40002,
-    errors.TopicExists: 40904,
-    errors.UnknownTopic: 40401,
-    errors.UnknownPartition: 40402,
-    errors.UnknownMove: 40410,
-    errors.LogDirNotFound: 40002,
-    errors.InvalidReplicaAssignment: 40002,
+    **{row.error: row.error_code for row in ERROR_TABLE if not isinstance(row.error, str)},
     errors.UnknownSegment: 404,
     errors.UnknownProducer: 404,
-    errors.OffsetBelowLogStart: 41001,
-    errors.OffsetAboveLogEnd: 41601,
-    errors.OffsetAboveHighWatermark: 41602,
-    errors.RecordBatchTooLarge: 41301,
-    errors.RecordSetTooLarge: 41304,
-    errors.DecompressedTooLarge: 41303,
-    errors.BadBatchCrc: 42209,
-    errors.InvalidRecord: 42210,
-    errors.InvalidTimestamp: 42211,
-    errors.NullKey: 42212,
-    errors.UnsupportedCompression: 42213,
-    errors.OutOfOrderSequence: 40905,
-    errors.InvalidProducerEpoch: 40906,
-    errors.InvalidTxnState: 40908,
     errors.TransactionCoordinatorFenced: 40906,
-    errors.InvalidProducerIdMapping: 40913,
-    errors.ProducerFenced: 40912,
-    errors.UnknownSink: 40411,
-    errors.ExpectedOffsetMismatch: 41201,
-    errors.PolicyViolation: 40907,
     errors.AccessDenied: 40301,
-    errors.InvalidBackupTarget: 40002,
-    errors.BackupRunning: 40909,
-    errors.CleaningConflict: 40910,
-    errors.UnknownGroup: 40405,
-    errors.NonEmptyGroup: 40911,
     errors.UnknownConsumer: 40403,
-    errors.ConsumerExists: 40902,
-    errors.IllegalConsumerState: 40903,
-    errors.CorruptData: 50010,
-    errors.StorageFault: 50303,
-    errors.LogDirOffline: 50303,
-    errors.DiskFull: 50701,
-    errors.DescriptorsShort: 50302,
-    errors.AppendOutcomeUnknown: 50003,
     errors.LogStartNotDurable: 50003,
-    errors.BackupFailed: 50011,
-    errors.Unavailable: 50304,
-    errors.NotReady: 50304,
-    errors.PartitionMoving: 50304,
-    errors.Overloaded: 42902,
-    errors.QuotaExceeded: 50702,
-    errors.LargerThanQuota: 41305,
     errors.KafkalogError: 50000,
 }
 

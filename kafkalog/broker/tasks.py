@@ -19,6 +19,7 @@ from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.transactions import coordinator
 from kafkalog.errors import first_fault, work_on_each
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.observe.metrics import TaskSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,12 @@ class PeriodicTasks:
     def start(self) -> None:
         """Measure the directories, then schedule all."""
         config, checkpoints = self._config, self._checkpoints
-        self._metrics.watch_tasks(self._scheduler.tasks)
+        self._metrics.watch_tasks(
+            lambda: [
+                TaskSample(each.name, each.runs, each.failures, each.last_success_ms)
+                for each in self._scheduler.tasks()
+            ]
+        )
         # Now, so that their space is known right after the start.
         self._first_fault(LOG_DIR_METRICS_TASK, self._measure)
         delay_ms = config.log_initial_task_delay_ms

@@ -8,7 +8,7 @@ prefix ``kafkalog_``, base units, and ``_total`` for counters. ``metrics_page`` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.gc_collector import GCCollector
@@ -32,35 +32,20 @@ LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class TaskFacts(Protocol):
-    """The facts of the tasks of one name, by the scheduler."""
+class TaskSample(NamedTuple):
+    """The tasks of one name; ``last_success_ms`` is wall clock, -1: never."""
 
-    @property
-    def name(self) -> str:
-        """A constant of the program."""
-        ...
-
-    @property
-    def runs(self) -> int:
-        """Runs that ended, including failed ones."""
-        ...
-
-    @property
-    def failures(self) -> int:
-        """Runs that raised."""
-        ...
-
-    @property
-    def last_success_ms(self) -> int:
-        """Wall clock; -1: never."""
-        ...
+    name: str
+    runs: int  # that ended, including failed ones
+    failures: int
+    last_success_ms: int
 
 
 class TaskCollector(Collector):
     """The families of the background tasks, from the scheduler's own facts at each scrape."""
 
     def __init__(self) -> None:
-        self.tasks: Callable[[], Iterable[TaskFacts]] = tuple
+        self.tasks: Callable[[], Iterable[TaskSample]] = tuple
 
     def collect(self) -> Iterator[Metric]:
         """See Collector. Without tasks the families are empty."""
@@ -272,7 +257,7 @@ class Metrics(Declarations):
         self.log_dir_free.labels(log_dir).set(free_bytes)
         self.log_dir_used.labels(log_dir).set(capacity_bytes - free_bytes)
 
-    def watch_tasks(self, tasks: Callable[[], Iterable[TaskFacts]]) -> None:
+    def watch_tasks(self, tasks: Callable[[], Iterable[TaskSample]]) -> None:
         """Set where a scrape reads the background tasks from; must be quick and touch no disk."""
         self._tasks.tasks = tasks
 

@@ -8,6 +8,7 @@ that they agree. ``Snapshot`` is what one scrape reads of the rest of the daemon
 from __future__ import annotations
 
 import enum
+from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.observe.exposition import RowFamily, labels_text
@@ -46,41 +47,44 @@ class PartitionSample(NamedTuple):
     lost_offsets: float | None = None
 
 
-PARTITION_FAMILIES: tuple[RowFamily, ...] = tuple(
-    RowFamily(f"kafkalog_{name}", field, text)
-    for name, field, text in (
-        ("log_size_bytes", "size_bytes", "Bytes in the partition's segments."),
-        ("log_segments", "segments", "Segments of the partition."),
-        ("log_start_offset", "start_offset", "First offset that can be read."),
-        ("log_end_offset", "end_offset", "Offset of the next record appended."),
-        ("log_high_watermark", "high_watermark", "Offset up to which readers see records."),
-        ("log_records", "records", "Readable records at the last count, without transaction "
-         "markers; never more than readable offsets. Absent until the partition was counted."),
-        ("log_oldest_record_timestamp_seconds", "oldest_s",
-         "First timestamp of the first batch with readable records, even if the log start is "
-         "after that record; absent if there is none or the batch cannot be read."),
-        ("log_newest_record_timestamp_seconds", "newest_s",
-         "Largest timestamp of a record; absent if there is none."),
-        ("cleaner_dirty_ratio", "dirty_ratio", "Share of cleanable bytes at the last check."),
-        ("cleaner_dirty_bytes", "dirty_bytes", "Cleanable bytes at the last check."),
-        ("cleaner_uncleanable_bytes", "uncleanable_bytes",
-         "Cleanable bytes while an error prevents cleans of the log, else 0."),
-        ("cleaner_last_success_timestamp_seconds", "last_success_s",
-         "Time of the last successful clean since the start."),
-        ("cleaner_tombstone_batches", "tombstone_batches", "Batches with tombstones or markers "
-         "that the last clean retained until their delete horizon."),
-        ("cleaner_next_horizon_timestamp_seconds", "next_horizon_s",
-         "Earliest delete horizon of a batch with tombstones or markers; absent if there is none."),
-        ("archive_lag_offsets", "archive_lag",
-         "Offsets that readers see and the archive does not have yet, with archive.hold."),
-        ("archive_held_segments", "archive_held_segments",
-         "Segments over their limits that archive.hold retained at the last check."),
-        ("archive_held_bytes", "archive_held_bytes", "Bytes of the segments that archive.hold "
-         "retained at the last check."),
-        ("log_lost_offsets", "lost_offsets", "Lost offsets that are refused until the loss is "
-         "accepted, as far as the start and reads found them; absent if there are none."),
-    )
+# Name, field, and how the values of a topic's partitions are combined; None: not at all.
+_FAMILIES: tuple[tuple[str, str, Join | None, str], ...] = (
+    ("log_size_bytes", "size_bytes", add, "Bytes in the partition's segments."),
+    ("log_segments", "segments", add, "Segments of the partition."),
+    ("log_start_offset", "start_offset", None, "First offset that can be read."),
+    ("log_end_offset", "end_offset", None, "Offset of the next record appended."),
+    ("log_high_watermark", "high_watermark", None, "Offset up to which readers see records."),
+    ("log_records", "records", add, "Readable records at the last count, without transaction "
+     "markers; never more than readable offsets. Absent until the partition was counted."),
+    ("log_oldest_record_timestamp_seconds", "oldest_s", min,
+     "First timestamp of the first batch with readable records, even if the log start is "
+     "after that record; absent if there is none or the batch cannot be read."),
+    ("log_newest_record_timestamp_seconds", "newest_s", max,
+     "Largest timestamp of a record; absent if there is none."),
+    ("cleaner_dirty_ratio", "dirty_ratio", max, "Share of cleanable bytes at the last check."),
+    ("cleaner_dirty_bytes", "dirty_bytes", add, "Cleanable bytes at the last check."),
+    ("cleaner_uncleanable_bytes", "uncleanable_bytes", add,
+     "Cleanable bytes while an error prevents cleans of the log, else 0."),
+    ("cleaner_last_success_timestamp_seconds", "last_success_s", min,
+     "Time of the last successful clean since the start."),
+    ("cleaner_tombstone_batches", "tombstone_batches", add, "Batches with tombstones or markers "
+     "that the last clean retained until their delete horizon."),
+    ("cleaner_next_horizon_timestamp_seconds", "next_horizon_s", min,
+     "Earliest delete horizon of a batch with tombstones or markers; absent if there is none."),
+    ("archive_lag_offsets", "archive_lag", add,
+     "Offsets that readers see and the archive does not have yet, with archive.hold."),
+    ("archive_held_segments", "archive_held_segments", add,
+     "Segments over their limits that archive.hold retained at the last check."),
+    ("archive_held_bytes", "archive_held_bytes", add, "Bytes of the segments that archive.hold "
+     "retained at the last check."),
+    ("log_lost_offsets", "lost_offsets", add, "Lost offsets that are refused until the loss is "
+     "accepted, as far as the start and reads found them; absent if there are none."),
 )  # fmt: skip
+PARTITION_FAMILIES = tuple(
+    RowFamily(f"kafkalog_{name}", field, text) for name, field, _, text in _FAMILIES
+)
+_JOINS = {field: join for _, field, join, _ in _FAMILIES if join is not None}
+_IN_ORDER = tuple(_JOINS.get(name) for name in PartitionSample._fields[2:])
 
 # The JMX exporter's names with Strimzi's rules (checked against a live one).
 KAFKA_ALIASES: tuple[RowFamily, ...] = tuple(
@@ -99,33 +103,6 @@ KAFKA_EXPORTER_NAMES: tuple[RowFamily, ...] = (
     ),
     RowFamily("kafka_topic_partition_oldest_offset", "start_offset", "As kafka_exporter names it."),
 )
-
-
-def _sum(one: float, other: float) -> float:
-    return one + other
-
-
-# How the values of a topic's partitions are combined; other values have no meaning for a topic.
-_JOINS: dict[str, Join] = {
-    **dict.fromkeys(
-        (
-            "size_bytes",
-            "segments",
-            "records",
-            "dirty_bytes",
-            "uncleanable_bytes",
-            "tombstone_batches",
-            "archive_lag",
-            "archive_held_segments",
-            "archive_held_bytes",
-            "lost_offsets",
-        ),
-        _sum,
-    ),
-    **dict.fromkeys(("oldest_s", "last_success_s", "next_horizon_s"), min),
-    **dict.fromkeys(("newest_s", "dirty_ratio"), max),
-}
-_IN_ORDER = tuple(_JOINS.get(name) for name in PartitionSample._fields[2:])
 
 
 def of_topics(families: Iterable[RowFamily]) -> list[RowFamily]:

@@ -150,6 +150,20 @@ def test_every_index_and_snapshot_may_be_missing() -> None:
     check_invariants(world.log)
 
 
+def test_a_recovery_leaves_no_snapshot_below_the_log_start() -> None:
+    """M08: Kafka's truncateAndReload deletes also those that the recovery itself wrote."""
+    world = filled()
+    world.log.close_handles()
+    for name in world.names():
+        if name.endswith(".snapshot"):
+            world.filesystem.unlink(f"{DIRECTORY}/{name}")
+    world.open(clean=False, log_start_offset=7)
+    offsets = [int(name.split(".")[0]) for name in world.names() if name.endswith(".snapshot")]
+    assert offsets
+    assert min(offsets) > 7
+    check_invariants(world.log)
+
+
 def test_kafka_10101_a_log_below_its_start_is_dropped() -> None:
     """M08, KAFKA-10101: everything was lost below the start offset: empty at the start."""
     world = filled(3)

@@ -157,7 +157,8 @@ class _Loader:
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(environment.filesystem, self._directory)
         self._expiration_ms = producer_expiration_ms
-        self._producers = self._new_producers((), keeps_files=True)
+        self._forgotten: set[int] = set()  # snapshots whose files are deleted at the end
+        self._producers = self._new_producers(())
         self._start = 0
         self._log_start = LogStart(0)
         self._is_clean = is_clean
@@ -192,15 +193,14 @@ class _Loader:
         self._recovered.clear()
         self._logged.clear()
         self._unfinished.clear()
+        self._forgotten.clear()
         self._ends.clear()
         self._found_epochs = RecoveredEpochs()
         self._files.reconcile()
         snapshots = self._files.offsets_of(SNAPSHOT_SUFFIX)
-        # Those from the recovery point on are not known to be durable: a name may have come back
-        # whose records another life lost.
-        self._producers = self._new_producers(
-            (each for each in snapshots if each < self._durable_end), keeps_files=True
-        )
+        self._producers = self._new_producers(snapshots)
+        # Not known to be durable: a name may have come back whose records another life lost.
+        self._producers.delete_snapshots(each for each in snapshots if each >= self._durable_end)
         epoch_damage = load_epochs(self._epochs, self._corruption)
         self._trust_proof()
         self._judge_start()
@@ -377,23 +377,23 @@ class _Loader:
         return not self._proof.is_gapless and (self._config.is_compacted or self._may_have_gaps)
 
     def _new_producers(
-        self, snapshot_offsets: Iterable[int], *, keeps_files: bool
+        self, snapshot_offsets: Iterable[int], *, is_last: bool = False
     ) -> ProducerStateManager:
-        """A manager that knows nothing but which snapshots there are."""
+        """A manager that knows nothing but which snapshots there are; the last deletes files."""
         return ProducerStateManager(
             self._environment.filesystem,
             self._directory,
             snapshot_offsets,
             expiration_ms=self._expiration_ms,
             check_producer=self._environment.check_producer,
-            keeps_files=keeps_files,
+            forgotten=None if is_last else self._forgotten,
         )
 
     def _successor_of(
-        self, producers: ProducerStateManager, *, keeps_files: bool = True
+        self, producers: ProducerStateManager, *, is_last: bool = False
     ) -> ProducerStateManager:
         """A manager that starts from what is on disk."""
-        successor = self._new_producers(producers.snapshot_offsets, keeps_files=keeps_files)
+        successor = self._new_producers(producers.snapshot_offsets, is_last=is_last)
         successor.take_over_unsynced(producers)
         return successor
 
@@ -749,10 +749,9 @@ class _Loader:
         self._start = max(self._start, min([first_base, *begins]))
         self._epochs.flush()
         bases = {segment.base_offset for segment in self._segments}
-        self._producers = self._successor_of(self._producers, keeps_files=False)
-        known = self._producers.snapshot_offsets
+        self._producers = self._successor_of(self._producers, is_last=True)
         self._producers.delete_snapshots(
-            each for each in self._files.offsets_of(SNAPSHOT_SUFFIX) if each not in known
+            sorted(self._forgotten.difference(self._producers.snapshot_offsets))
         )
         self._producers.remove_stray_snapshots(bases)
         producer_rebuild.rebuild(

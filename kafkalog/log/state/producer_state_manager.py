@@ -39,7 +39,7 @@ class ProducerStateManager:
         "_directory",
         "_expiration_ms",
         "_filesystem",
-        "_keeps_files",
+        "_forgotten",
         "_ongoing",
         "_snapshots",
         "_unreplicated",
@@ -57,19 +57,19 @@ class ProducerStateManager:
         *,
         expiration_ms: int = DEFAULT_EXPIRATION_MS,
         check_producer: ProducerCheck = lambda *_: None,
-        keeps_files: bool = False,
+        forgotten: set[int] | None = None,
     ) -> None:
         """``snapshot_offsets``: of the snapshot files in the directory listing.
 
-        ``check_producer`` as LogEnvironment has it. ``keeps_files``: a deleted snapshot is only
-        forgotten, because its name may prove where the log ended.
+        ``check_producer`` as LogEnvironment has it. ``forgotten``: deleted snapshots are put here
+        and their files stay, because a name may prove where the log ended.
         """
         # constant after construction
         self._filesystem = filesystem
         self._directory = directory
         self._expiration_ms = expiration_ms
         self._check_producer = check_producer
-        self._keeps_files = keeps_files
+        self._forgotten = forgotten
         # published: written by the writer thread; for others single operations of the dictionary,
         # whose entries are replaced, never changed
         self.entries: dict[int, ProducerStateEntry] = {}
@@ -232,7 +232,8 @@ class ProducerStateManager:
         for offset in tuple(offsets):
             if offset in self._snapshots:
                 self._snapshots.remove(offset)
-            if self._keeps_files:
+            if self._forgotten is not None:
+                self._forgotten.add(offset)
                 continue
             try:
                 self._filesystem.unlink(self.snapshot_path(offset))

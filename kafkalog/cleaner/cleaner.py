@@ -20,16 +20,25 @@ change and are read without a lock. A caller that wants to cut or delete some ha
 stopped first (``check_done``, asked before each segment and chunk, raises LogCleaningAborted). What
 has to run on the writer is passed to ``on_writer``: reading the producers, the swap's renames.
 
+Old cleaners could leave a segment whose offsets do not fit it (KAFKA-6264); the loader splits it
+when it meets one, and so does a round. Its batches are copied as they are into segments that begin
+where the range ends, each with the aborted transactions that end in it, and these take its place
+whole or not at all.
+
 Crash rule: ``.cleaned`` files count for nothing; see SegmentSwap for the rest. After any error the
 log is as it was before the group at hand, without ``.cleaned`` files, or the group is swapped and
-the next round does the rest of its renames first (``LocalLog.pending_swap``).
-Source: Kafka's Cleaner (4.1), log-lifecycle 12.3 to 12.8.
+the rest of its renames, which a full disk or a lack of descriptors kept back, is remembered with
+the log (``LocalLog.pending_swap``). That has to end before the next swap begins, because old files
+still have names that a load would take for current ones.
+Source: Kafka's Cleaner, UnifiedLog.replaceSegments and LocalLog.splitOverflowedSegment (4.1; the
+last does not copy the transaction index), log-lifecycle 12.3 to 12.8.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -38,32 +47,38 @@ from kafkalog.cleaner.plan import aborted_from, source_ends, source_groups
 from kafkalog.cleaner.record_batches import chunks_of
 from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter, TombstoneRule
 from kafkalog.cleaner.stats import CleanerStats
-from kafkalog.cleaner.swap import end_pending_swap, split_overflowed_segment, swap_in
 from kafkalog.cleaner.transactions import CleanedTransactionMetadata
-from kafkalog.errors import DecompressedTooLarge, LogCleaningAborted, UnsupportedCompression
-from kafkalog.format.integers import FormatError
+from kafkalog.errors import (
+    CorruptBatch,
+    DecompressedTooLarge,
+    LogCleaningAborted,
+    UnsupportedCompression,
+)
+from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop
 from kafkalog.format.records.control_record import read_batch_control_type
 from kafkalog.format.records.record_batch import Codec, pack_attributes
 from kafkalog.log.segment.index_repair import verified_floor
+from kafkalog.log.segment.segment_file import scan_chunks
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
-from kafkalog.log.segment.segment_swap import CleanedSegment
+from kafkalog.log.segment.segment_split import plan_split
+from kafkalog.log.segment.segment_swap import CleanedSegment, SegmentSwap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.cleaner.config import CleanerConfig
     from kafkalog.cleaner.plan import LogToClean
     from kafkalog.cleaner.record_batches import Flags, RecordBatches
     from kafkalog.cleaner.record_filter import FilteredChunk
     from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-    from kafkalog.cleaner.swap import OnWriter
     from kafkalog.format.records.control_record import ControlRecordType
     from kafkalog.kernels.compile import Int64s
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.segment.segment_file import MovableDirectory
+    from kafkalog.log.segment.segment_split import Piece
     from kafkalog.log.state.producer_state import LastRecord
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import AbortedTransaction
@@ -254,6 +269,37 @@ class CleanedGroup:
         )
 
 
+T = TypeVar("T")
+
+
+class OnWriter(Protocol):
+    """Runs a call on the writer thread of the log's directory; returns or raises what it does.
+
+    It may refuse by LogCleaningAborted instead: a clean that was aborted meanwhile swaps nothing.
+    """
+
+    def __call__(self, call: Callable[[], T], /) -> T:
+        """See the class."""
+        ...
+
+
+def end_pending_swap(log: UnifiedLog, on_writer: OnWriter, *, operations_max: int) -> None:
+    """What an earlier round could not do of a swap; nothing when there is none."""
+    complete = log.local.pending_swap
+    if complete is not None:
+        _delete_snapshots(log, complete(on_writer), on_writer, operations_max)
+
+
+def _delete_snapshots(
+    log: UnifiedLog, gone: Sequence[LogSegment], on_writer: OnWriter, operations_max: int
+) -> None:
+    """A swap is done: the snapshots of bases that are no more go too."""
+    merged = [each for each in gone if not log.segments.contains(each.base_offset)]
+    for start in range(0, len(merged), operations_max):
+        some = tuple(merged[start : start + operations_max])
+        on_writer(partial(log.delete_snapshots_of, some))
+
+
 class CleaningResult(NamedTuple):
     """``end_offset``: the next round's first dirty offset."""
 
@@ -333,7 +379,8 @@ class Cleaner:
                     try:
                         self._clean_group(round_, group)
                     except SegmentOffsetOverflow as overflow:
-                        self._split(round_, group)
+                        for source in group:
+                            self._split(round_, source)
                         raise LogCleaningAborted(str(overflow)) from overflow
         stats.ended_ns = clock.monotonic_ns()
         return CleaningResult(end_offset, stats)
@@ -404,8 +451,7 @@ class Cleaner:
                 clock = log.environment.clock
                 began_ns = clock.monotonic_ns()
                 new = output.finish(sources[-1].last_modified_ms)
-                limit = self.config.directory_operations_max
-                swap_in(log, new, sources, round_.on_writer, operations_max=limit)
+                self._swap_in(round_, new, sources)
                 round_.stats.swap_ns += clock.monotonic_ns() - began_ns
         except BaseException as error:
             if output is not None:
@@ -447,11 +493,46 @@ class Cleaner:
                 output.add_aborted(retained)
                 self._throttle(len(kept.data))
 
-    def _split(self, round_: _Round, sources: list[LogSegment]) -> None:
-        """A source holds offsets that do not fit it: cut it up, and the next round can go on."""
-        limit = self.config.directory_operations_max
-        for source in sources:
-            split_overflowed_segment(round_.log, source, round_.on_writer, operations_max=limit)
+    def _swap_in(
+        self, round_: _Round, new: Sequence[LogSegment], old: Sequence[LogSegment]
+    ) -> None:
+        """The closed ``.cleaned`` segments take the place of old.
+
+        An error before the publication leaves the log as it was and none of the new files; one
+        after it a swap that ``end_pending_swap`` ends.
+        """
+        log, limit = round_.log, self.config.directory_operations_max
+        assert log.local.pending_swap is None, "one swap after the other"
+        swap = SegmentSwap(log.environment, log.local, new, old, renames_max=limit)
+        _delete_snapshots(log, swap.run(round_.on_writer), round_.on_writer, limit)
+
+    def _split(self, round_: _Round, segment: LogSegment) -> None:
+        """Cut up a source whose offsets do not fit it: the next round can go on.
+
+        CorruptBatch when it is damaged: nothing after the damage could be taken along.
+        """
+        pieces = plan_split(segment)
+        bases = [piece.base_offset for piece in pieces]
+        if bases == [segment.base_offset] or not segment.size_bytes:
+            return
+        end = pieces[-1].end if pieces else 0
+        if end < segment.size_bytes:
+            reason = "Corrupt record batch in a segment whose offsets do not fit it"
+            raise CorruptBatch(reason, file=segment.log_file.path, position=end)
+        log, made = round_.log, list[CleanedSegment]()
+        try:
+            for piece, end_offset in zip(pieces, [*bases[1:], INT64_MAX], strict=True):
+                target = CleanedSegment(
+                    log.environment, log.local.directory, piece.base_offset, log.config
+                )
+                made.append(target)
+                _copy(segment, piece, end_offset, target)
+            new = [each.finish(segment.last_modified_ms) for each in made]
+            self._swap_in(round_, new, (segment,))
+        except BaseException:
+            for each in made:
+                each.delete()
+            raise
 
     def _tombstone_rule(self, source: LogSegment, legacy_horizon_ms: int) -> TombstoneRule:
         """For the records and markers of one source."""
@@ -459,6 +540,17 @@ class Cleaner:
             return TombstoneRule.PER_BATCH
         is_young = source.last_modified_ms > legacy_horizon_ms
         return TombstoneRule.KEEP if is_young else TombstoneRule.DROP
+
+
+def _copy(segment: LogSegment, piece: Piece, end_offset: int, target: CleanedSegment) -> None:
+    """The batches of a piece as they are, and the transactions aborted below end_offset."""
+    for chunk in scan_chunks(segment.log_file, piece.start, piece.end, check_crc=False):
+        target.append(chunk.data[: chunk.rows.consumed_bytes], chunk.rows)
+    target.add_aborted(
+        each
+        for each in segment.transaction_index.entries()
+        if piece.base_offset <= each.last_offset < end_offset
+    )
 
 
 def _legacy_horizon_ms(to_clean: LogToClean) -> int:

@@ -45,12 +45,11 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.cleaner.cleaner import CleaningResult
+    from kafkalog.cleaner.cleaner import CleaningResult, OnWriter
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.cleaner.plan import LogToClean
     from kafkalog.cleaner.stats import CleanRequest
-    from kafkalog.cleaner.swap import OnWriter
     from kafkalog.env.clock import Clock
     from kafkalog.env.threads import Mutex, Thread, Threads
     from kafkalog.format.topic_names import TopicPartition
@@ -165,28 +164,17 @@ class CleanerThread:
     def __init__(
         self,
         thread_id: int,
-        host: CleanerHost,
-        states: LogCleanerManager,
         work: LogCleaner,
         make_cleaner: Callable[[Callable[[int], None]], CleanerLike],
-        throttler: Throttler,
-        clock: Clock,
-        threads: Threads,
-        observer: ThreadObserver,
     ) -> None:
         """``make_cleaner`` gets the throttle; it is called again after a defect."""
         # constant after construction
         self.thread_id = thread_id
         self.name = thread_name(thread_id)
-        self._host = host
-        self._states = states
         self._work = work
+        self._host, self._states, self._clock = work.host, work.states, work.clock
         self._make_cleaner = make_cleaner
-        self._throttler = throttler
-        self._clock = clock
-        self._threads = threads
-        self._signal = threads.signal()
-        self._observer = observer
+        self._signal = work.thread_maker.signal()
         # set by any thread
         self._is_stopping = False
         self._thread: Thread | None = None
@@ -204,7 +192,7 @@ class CleanerThread:
 
     def start(self) -> None:
         """Start the thread, at nice 15."""
-        self._thread = self._threads.start(self.name, self._run, background=True)
+        self._thread = self._work.thread_maker.start(self.name, self._run, background=True)
 
     def stop(self) -> None:
         """Release the log in work at the next chunk, then end; ``join`` waits for it."""
@@ -259,7 +247,7 @@ class CleanerThread:
                     self._pause(_PAUSE_MIN_MS)
             except Exception as error:  # noqa: BLE001 - a thread body
                 self._restarts += 1
-                self._observer.restarted(self.name)
+                self._work.observer.restarted(self.name)
                 _log.critical(
                     "The cleaner thread met a defect and is started again",
                     thread=self.name,
@@ -279,7 +267,7 @@ class CleanerThread:
                 break
             self._wait(left_ns)
         self._next_turn_ms = None
-        self._observer.spent(self.name, "idle", (self._clock.monotonic_ns() - began_ns) / 1e9)
+        self._work.observer.spent(self.name, "idle", (self._clock.monotonic_ns() - began_ns) / 1e9)
 
     def _wait(self, left_ns: int) -> None:
         """At most so long; settings allow more than a wait of the machine takes."""
@@ -289,13 +277,13 @@ class CleanerThread:
         """After each chunk that was read or written."""
         self._beat()
         began_ns = now_ns = self._clock.monotonic_ns()
-        until_ns = self._throttler.observe(size_bytes, now_ns)
+        until_ns = self._work.throttler.observe(size_bytes, now_ns)
         while now_ns < until_ns and not self._is_wanted():
             self._wait(until_ns - now_ns)
             now_ns = self._clock.monotonic_ns()
-            until_ns = min(until_ns, self._throttler.go_on_ns)  # less, where the rate changed
+            until_ns = min(until_ns, self._work.throttler.go_on_ns)  # less, where the rate changed
         if now_ns > began_ns:
-            self._observer.spent(self.name, "throttled", (now_ns - began_ns) / 1e9)
+            self._work.observer.spent(self.name, "throttled", (now_ns - began_ns) / 1e9)
 
     def _is_wanted(self) -> bool:
         """Whether the clean in work is to end."""
@@ -319,7 +307,7 @@ class CleanerThread:
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._next_beat_ns:
             self._next_beat_ns = now_ns + _BEAT_INTERVAL_NS
-            self._observer.beat(self.name, self._clock.wall_ms())
+            self._work.observer.beat(self.name, self._clock.wall_ms())
 
     # ---- one log
 
@@ -405,7 +393,7 @@ class CleanerThread:
                 )
         if not run.is_dry:
             self._last_run = run
-            self._observer.ended(run)
+            self._work.observer.ended(run)
             self._log_run(run, log)
         return run
 
@@ -523,12 +511,12 @@ class LogCleaner:
         """``make_cleaner`` is called once a thread, on its first clean. Nothing runs yet."""
         # constant after construction
         self.states = states
-        self._host = host
+        self.host = host
         self._make_cleaner = make_cleaner
-        self._clock = clock
-        self._threads = threads
-        self._observer = observer
-        self._throttler = Throttler(
+        self.clock = clock
+        self.thread_maker = threads
+        self.observer = observer
+        self.throttler = Throttler(
             threads.mutex(), config.io_max_bytes_per_second, clock.monotonic_ns()
         )
         states.on_abort = self.wake
@@ -563,8 +551,8 @@ class LogCleaner:
         if config == before:
             return
         if config.io_max_bytes_per_second != before.io_max_bytes_per_second:
-            now_ns = self._clock.monotonic_ns()
-            self._throttler.change_rate(config.io_max_bytes_per_second, now_ns)
+            now_ns = self.clock.monotonic_ns()
+            self.throttler.change_rate(config.io_max_bytes_per_second, now_ns)
         self.backoff_ms = self.states.backoff_ms = config.backoff_ms
         self.wake()  # waiting threads take the new rate and pause
         same = replace(
@@ -580,17 +568,7 @@ class LogCleaner:
 
     def _start_threads(self) -> None:
         self._running = tuple(
-            CleanerThread(
-                thread_id,
-                self._host,
-                self.states,
-                self,
-                functools.partial(self._make_cleaner, self.config),
-                self._throttler,
-                self._clock,
-                self._threads,
-                self._observer,
-            )
+            CleanerThread(thread_id, self, functools.partial(self._make_cleaner, self.config))
             for thread_id in range(self.config.threads)
         )
         for thread in self._running:
@@ -649,7 +627,7 @@ class LogCleaner:
         """No thread is left to serve them. Any thread, also several."""
         if not self._is_stopped:
             return
-        now_ms = self._clock.wall_ms()
+        now_ms = self.clock.wall_ms()
         with suppress(IndexError):
             while True:
                 request = self._requests.popleft()

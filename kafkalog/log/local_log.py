@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -76,19 +76,6 @@ class LocalFlush:
                 return  # renamed or deleted meanwhile; that syncs the parent
 
 
-class PendingSwap(Protocol):
-    """A swap of segments by the cleaner, whose renames are not all done."""
-
-    @property
-    def is_published(self) -> bool:
-        """Whether readers see the new segments."""
-        ...
-
-    def complete(self, on_writer: OnWriter) -> tuple[LogSegment, ...]:
-        """Do the other renames; the old segments that went."""
-        ...
-
-
 class LocalLog:
     """See the module."""
 
@@ -117,8 +104,9 @@ class LocalLog:
         self.last_flush_ms = environment.clock.wall_ms()
         self._names_version = int(has_unsynced_names)
         self._synced_names_version = 0
-        # owned by the thread that cleans this log
-        self.pending_swap: PendingSwap | None = None
+        # owned by the thread that cleans this log, set by the writer: does the other renames of a
+        # swap that was published, and returns the old segments that went
+        self.pending_swap: Callable[[OnWriter], tuple[LogSegment, ...]] | None = None
         # single dictionary operations by any thread
         self._deleting: dict[LogSegment, DeletingSegment] = {}
         # published to readers

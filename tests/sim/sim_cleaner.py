@@ -16,9 +16,9 @@ from kafkalog.cleaner.stats import CleanerStats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.cleaner.cleaner import OnWriter
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.cleaner.plan import LogToClean
-    from kafkalog.cleaner.swap import OnWriter
     from kafkalog.format.topic_names import TopicPartition
 
 CHUNK_BYTES = 256

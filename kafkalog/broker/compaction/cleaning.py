@@ -20,11 +20,11 @@ from kafkalog.broker.authorized import operation_class, requires
 from kafkalog.broker.clock_guard import ClockGuard
 from kafkalog.broker.compaction.history import CleaningObserver, log_facts, thread_facts
 from kafkalog.broker.directory.commands import DIRECTORY_OPERATIONS_MAX, FlushCommand
+from kafkalog.cleaner.cleaner import end_pending_swap
 from kafkalog.cleaner.log_cleaner import LogCleaner
 from kafkalog.cleaner.log_cleaner_manager import NONE
 from kafkalog.cleaner.plan import NotCleanable
 from kafkalog.cleaner.stats import CleanRequest
-from kafkalog.cleaner.swap import end_pending_swap
 from kafkalog.errors import (
     CleaningConflict,
     InvalidRequest,
@@ -99,8 +99,7 @@ def on_writer(logs: Logs, states: LogCleanerManager, log: UnifiedLog, call: Call
     """
 
     def unless_aborted() -> T | LogCleaningAborted:
-        swap = log.local.pending_swap
-        if swap is None or not swap.is_published:
+        if log.local.pending_swap is None:
             try:
                 states.check_cleaning_aborted(log.topic_partition)
             except LogCleaningAborted as stop:

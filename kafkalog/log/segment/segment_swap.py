@@ -281,8 +281,8 @@ class SegmentSwap:
 
         ``on_writer`` runs a call on the writer of the directory and returns when it is done; what
         it raises instead of the first one (a refused clean) withdraws the new segments. OSError
-        after that leaves the log sound and ``complete`` to be tried again; else the next load ends
-        the swap. Snapshots of the bases that went are the caller's.
+        after that leaves the log sound and ``complete`` to be tried again (``pending_swap``); else
+        the next load ends the swap. Snapshots of the bases that went are the caller's.
         """
         try:
             self.prepare()
@@ -291,11 +291,6 @@ class SegmentSwap:
             if self._gone is None:
                 self.withdraw()
         return self.complete(on_writer)
-
-    @property
-    def is_published(self) -> bool:
-        """Whether readers see the new segments: ``complete`` is what is left to do."""
-        return self._gone is not None
 
     def complete(self, on_writer: OnWriter) -> tuple[LogSegment, ...]:
         """What follows the publication; may be run again after an OSError."""
@@ -309,6 +304,7 @@ class SegmentSwap:
             self._sync_names()  # rising: what is left of the range holds no final file
         assert self._gone is not None, "not published"
         self._log.delete_later(self._gone)
+        self._log.pending_swap = None
         return self._gone
 
     def prepare(self) -> None:
@@ -340,6 +336,7 @@ class SegmentSwap:
         """Writer thread: from here on readers see the new segments."""
         present = (each for each in self._old if self._log.segments.get(each.base_offset) is each)
         self._gone = tuple(present)
+        self._log.pending_swap = self.complete
         self._log.segments.replace(add=self._new, remove=self._gone)
         self._log.swap_count += 1  # after the segments: no tag of new ones names old records
         self._log.note_name_change()

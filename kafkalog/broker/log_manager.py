@@ -72,9 +72,9 @@ from kafkalog.broker.transactions.markers import SinkTransactions
 from kafkalog.broker.transactions.producer_ids import ProducerIds
 from kafkalog.broker.transactions.sink_table import SinkLog
 from kafkalog.cleaner.log_cleaner import make_cleaner
-from kafkalog.cleaner.log_cleaner_manager import FirstDirtyOffsets, LogCleanerManager
+from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
 from kafkalog.errors import KafkalogError, LogDirOffline, StorageFault, UnusableLogDirs
-from kafkalog.format.topic_names import DirectoryState, encode_id, new_id
+from kafkalog.format.topic_names import DirectoryState, TopicPartition, encode_id, new_id
 from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class LogManager:
         self._on_all_dirs_offline = on_all_dirs_offline
         self._log_dirs = _make_log_dirs(runtime)
         self.registry = TopicRegistry(runtime.filesystem, mutex(), self._log_dirs)
-        table, first_dirty = PartitionTable(), FirstDirtyOffsets()
+        table, first_dirty = PartitionTable(), dict[TopicPartition, int]()
         self.checkpoints = Checkpoints(table, first_dirty, self.registry)
         self.progress = LoadProgress(clock, runtime.threads, runtime.metrics)
         quotas = TopicQuotas(table.size_bytes_of, clock, mutex(), runtime.metrics)
@@ -219,7 +219,10 @@ class LogManager:
         self.cluster_id = ""
 
     def _make_features(
-        self, first_dirty: FirstDirtyOffsets, quotas: TopicQuotas, make_cleaner: CleanerMaker
+        self,
+        first_dirty: dict[TopicPartition, int],
+        quotas: TopicQuotas,
+        make_cleaner: CleanerMaker,
     ) -> None:
         logs, runtime = self.logs, self.runtime
         checkpoints, loading = self.checkpoints, self._loading

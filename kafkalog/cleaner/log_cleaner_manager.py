@@ -32,7 +32,7 @@ from kafkalog.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from kafkalog.env.clock import Clock
@@ -162,44 +162,21 @@ class CleaningStatus(NamedTuple):
         return 0.0 if self.to_clean is None else self.to_clean.cleanable_ratio
 
 
-class FirstDirtyOffsets:
-    """Up to where each log is clean: what ``cleaner-offset-checkpoint`` is to hold of it.
-
-    Changed by the LogCleanerManager; single dictionary operations by any thread.
-    """
-
-    def __init__(self) -> None:
-        self._offsets: dict[TopicPartition, int] = {}
-
-    def load(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """What the file of one directory held at the start."""
-        self._offsets.update(offsets)
-
-    def get(self, topic_partition: TopicPartition) -> int | None:
-        """Of one log; None: no clean of it has begun."""
-        return self._offsets.get(topic_partition)
-
-    def set(self, topic_partition: TopicPartition, offset: int) -> None:
-        """The log is clean below the offset."""
-        self._offsets[topic_partition] = offset
-
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """The partition is gone, or its first clean did not begin."""
-        self._offsets.pop(topic_partition, None)
-
-
 class LogCleanerManager:
     """See the module."""
 
     def __init__(
         self,
         served: ServedLogs,
-        first_dirty: FirstDirtyOffsets,
+        first_dirty: dict[TopicPartition, int],
         clock: Clock,
         threads: Threads,
         backoff_ms: int,
     ) -> None:
-        """``backoff_ms``: the pause after a first failure, which doubles with each."""
+        """``first_dirty``: up to where each log is clean; single operations by any thread.
+
+        ``backoff_ms``: the pause after a first failure, which doubles with each.
+        """
         # constant after construction
         self._served = served
         self._first_dirty = first_dirty
@@ -228,7 +205,7 @@ class LogCleanerManager:
         Cleaning must be paused or idle; the checkpoint is the caller's to write.
         """
         with self._mutex:
-            self._first_dirty.forget(topic_partition)
+            self._first_dirty.pop(topic_partition, None)
             self._failures.pop(topic_partition, None)
 
     # ---- states
@@ -388,11 +365,11 @@ class LogCleanerManager:
         with self._mutex:
             if self._first_dirty.get(key) is not None:
                 return
-            self._first_dirty.set(key, to_clean.first_dirty_offset)
+            self._first_dirty[key] = to_clean.first_dirty_offset
         try:
             self._served.write_checkpoint(to_clean.log)
         except StorageFault:
-            self._first_dirty.forget(key)
+            self._first_dirty.pop(key, None)
             raise
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
@@ -428,7 +405,7 @@ class LogCleanerManager:
             is_set = self._apply(topic_partition, CleaningEvent.DONE) == NONE
             is_set = is_set and end_offset is not None
             if is_set and end_offset is not None:
-                self._first_dirty.set(topic_partition, end_offset)
+                self._first_dirty[topic_partition] = end_offset
             waiters = self._waiters.pop(topic_partition, [])
         for waiter in waiters:
             waiter.set()
@@ -455,7 +432,7 @@ class LogCleanerManager:
         with self._mutex:
             if self._first_dirty.get(key) != checkpoint:
                 return
-            self._first_dirty.set(key, offset)
+            self._first_dirty[key] = offset
         if not log.config.has_delete_policy:
             _log.warning(
                 f"Resetting first dirty offset of {key} to log start offset {offset} since the "

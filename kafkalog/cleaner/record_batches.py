@@ -1,8 +1,7 @@
 """The batches of a segment, chunk by chunk, as both passes of a cleaning take them.
 
-``chunks_of`` decides how much is read at once: a chunk is as large as the cleaner's buffer, and a
-batch that does not fit is read whole, never more than what is left of the segment. A segment has to
-be sound from the first batch to its last byte: a log with damage is not cleaned. ``RecordBatches``
+``chunks_of`` reads as much at once as the cleaner's buffer takes (``scan_chunks``). A segment has
+to be sound from the first batch to its last byte: a log with damage is not cleaned. ``RecordBatches``
 turns a chunk into rows and names the file and position of a bad batch. ``BatchInflater`` inflates
 compressed batches side by side, so that kernels are called once a group instead of once a batch; at
 most GROUP_BYTES and one batch at a time.
@@ -25,13 +24,12 @@ from kafkalog.format.records.record import MalformedRecord
 from kafkalog.format.records.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
-    LENGTH_AT,
-    LOG_OVERHEAD,
     MalformedBatch,
     is_crc_valid,
     read_header,
 )
 from kafkalog.kernels.records.record_scan import fault_of
+from kafkalog.log.segment.segment_file import scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,20 +78,25 @@ class RecordBatches:
         """
         rows = scan(chunk, check_crc=False)
         batches = cls(chunk, file, position, rows, max_decompressed_bytes)
+        batches.check_order(previous_last_offset)
+        return batches
+
+    def check_order(self, previous_last_offset: int) -> None:
+        """See ``of``."""
+        rows = self.rows
         disorder = rows.first_disorder(
             previous_last_offset,
-            follower_base_offset=_base_offset_at(chunk, rows.stop_position),
+            follower_base_offset=_base_offset_at(self.chunk, rows.stop_position),
             looks_ahead=True,
         )
         if disorder is not None:
-            raise batches.corrupt(disorder, "its offsets contradict the batches beside it")
+            raise self.corrupt(disorder, "its offsets contradict the batches beside it")
         if rows.stop not in _INCOMPLETE:
             raise CorruptBatch(
                 f"no batch: {rows.stop.name.lower().replace('_', ' ')}",
-                file=file,
-                position=position + rows.stop_position,
+                file=self.file,
+                position=self.position + rows.stop_position,
             )
-        return batches
 
     @property
     def data(self) -> Bytes:
@@ -153,46 +156,26 @@ def chunks_of(
     Raises CorruptBatch for bytes that are no batch and for offsets that do not rise or reach
     end_offset, the base of the next segment; OSError.
     """
-    file = segment.log_file.acquire()
-    end = segment.size_bytes
-    wanted = max(chunk_bytes, HEADER_BYTES)
-    memory = np.empty(0, np.uint8).data
+    path, end = segment.log_file.path, segment.size_bytes
     last_offset = segment.base_offset - 1 if position == 0 else -1
-    while position < end:
-        size = min(wanted, end - position)
-        if size > len(memory):
-            memory = np.empty(size, np.uint8).data
-        data = memory[: file.pread_into(memory[:size], position)]
-        batches = RecordBatches.of(
-            data,
-            file=segment.log_file.path,
-            position=position,
-            max_decompressed_bytes=max_decompressed_bytes,
-            previous_last_offset=last_offset,
+    chunk_bytes = max(chunk_bytes, HEADER_BYTES)
+    for chunk in scan_chunks(
+        segment.log_file, position, end, check_crc=False, chunk_bytes=chunk_bytes
+    ):
+        batches = RecordBatches(
+            chunk.data, path, chunk.position, chunk.rows, max_decompressed_bytes
         )
-        if not batches.rows.count:
-            wanted = _size_of_batch(data, segment, position, end)
-            continue
-        last_offset = int(batches.rows.column(BatchColumn.LAST_OFFSET)[-1])
+        batches.check_order(last_offset)
+        if not chunk.rows.count:
+            raise CorruptBatch(
+                f"Log segment may be corrupt: a batch reaches beyond its last byte, {end}",
+                file=path,
+                position=chunk.position,
+            )
+        last_offset = int(chunk.rows.column(BatchColumn.LAST_OFFSET)[-1])
         if last_offset >= end_offset:
-            raise batches.corrupt(batches.rows.count - 1, f"it reaches offset {end_offset}")
+            raise batches.corrupt(chunk.rows.count - 1, f"it reaches offset {end_offset}")
         yield batches
-        position += batches.rows.consumed_bytes
-        wanted = max(chunk_bytes, HEADER_BYTES)
-
-
-def _size_of_batch(data: memoryview, segment: LogSegment, position: int, end: int) -> int:
-    """Of the batch that begins the chunk and does not fit; CorruptBatch when it never will."""
-    size = 0
-    if len(data) >= HEADER_BYTES:
-        size = int.from_bytes(data[LENGTH_AT : LENGTH_AT + 4], "big") + LOG_OVERHEAD
-    if not len(data) < size <= end - position:
-        raise CorruptBatch(
-            f"Log segment may be corrupt: a batch reaches beyond its last byte, {end}",
-            file=segment.log_file.path,
-            position=position,
-        )
-    return size
 
 
 GROUP_BYTES = 1 << 20

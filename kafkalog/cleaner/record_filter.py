@@ -14,11 +14,12 @@ header names that are no UTF-8 keep their bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kafkalog.cleaner.record_batches import BatchInflater
+from kafkalog.cleaner.stats import CleanerStats
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.format.records.compression import compress
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import CorruptBatch
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
 
-__all__ = ["BatchRetention", "FilterStatistics", "FilteredChunk", "RecordFilter", "TombstoneRule"]
+__all__ = ["BatchRetention", "FilteredChunk", "RecordFilter", "TombstoneRule"]
 
 _SIZE = int(BatchColumn.SIZE)
 _BASE_TIMESTAMP = int(BatchColumn.BASE_TIMESTAMP)
@@ -60,35 +61,18 @@ _PACKED_COLUMNS = [int(BatchColumn.POSITION), _SIZE, _ATTRIBUTES]
 _COPIED = int(BatchOutcome.COPIED)
 
 
-class FilterStatistics(NamedTuple):
-    """Of one chunk. Records of batches that were dropped unread count as dropped, not as read."""
-
-    batches_read: int
-    bytes_read: int
-    records_read: int
-    batches_kept: int
-    bytes_kept: int
-    records_kept: int
-    null_keys: int
-    superseded: int
-    expired_tombstones: int
-    aborted: int
-    control: int
-    waiting_batches: int  # of those kept: with a delete horizon
-    next_horizon_ms: int  # the first of theirs; INT64_MAX: none has one
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FilteredChunk:
     """What stays of a chunk.
 
     data        batches back to back; a view of the filter's buffer, valid until its next call
     table       a row per batch as `BatchRows.table`, positions in data
+    statistics  of this chunk alone
     """
 
     data: memoryview
     table: Int64Table
-    statistics: FilterStatistics
+    statistics: CleanerStats
 
 
 class RecordFilter:
@@ -308,20 +292,20 @@ class _ChunkPass:
         cells, out_rows = self._cells.tolist(), int(self._cells[_OUT_ROWS])
         size, table = self._end, self._out_table[:out_rows]
         horizons = table[(table[:, _ATTRIBUTES] & DELETE_HORIZON_BIT) != 0, _BASE_TIMESTAMP]
-        statistics = FilterStatistics(
+        statistics = CleanerStats(
             batches_read=len(self._table),
             bytes_read=self._batches.rows.consumed_bytes,
-            records_read=cells[FilterCell.RECORDS_READ],
-            batches_kept=out_rows,
-            bytes_kept=size,
-            records_kept=cells[OutCell.RECORDS_KEPT],
-            null_keys=cells[FilterCell.NULL_KEYS],
+            messages_read=cells[FilterCell.RECORDS_READ],
+            batches_written=out_rows,
+            bytes_written=size,
+            messages_written=cells[OutCell.RECORDS_KEPT],
+            invalid_messages_read=cells[FilterCell.NULL_KEYS],
             superseded=cells[FilterCell.SUPERSEDED],
             expired_tombstones=cells[FilterCell.EXPIRED_TOMBSTONES],
             aborted=cells[FilterCell.ABORTED],
-            control=cells[FilterCell.CONTROL],
+            markers=cells[FilterCell.CONTROL],
             waiting_batches=len(horizons),
-            next_horizon_ms=int(horizons.min(initial=INT64_MAX)),
+            next_horizon_ms=int(horizons.min()) if len(horizons) else None,
         )
         data = self._buffers.out.data[:size]
         return FilteredChunk(data, table, statistics)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.cleaner.plan import LogToClean
-    from kafkalog.cleaner.record_filter import FilterStatistics
     from kafkalog.errors import KafkalogError
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
@@ -46,21 +45,11 @@ class CleanerStats:
     waiting_batches: int = 0  # that stay with tombstones or markers until their horizon is over
     next_horizon_ms: int | None = None  # the first of theirs, wall clock; None: none waits
 
-    def add(self, chunk: FilterStatistics) -> None:
+    def add(self, chunk: CleanerStats) -> None:
         """One chunk of the second pass."""
-        self.bytes_read += chunk.bytes_read
-        self.bytes_written += chunk.bytes_kept
-        self.messages_read += chunk.records_read
-        self.messages_written += chunk.records_kept
-        self.invalid_messages_read += chunk.null_keys
-        self.batches_read += chunk.batches_read
-        self.batches_written += chunk.batches_kept
-        self.superseded += chunk.superseded
-        self.expired_tombstones += chunk.expired_tombstones
-        self.aborted += chunk.aborted
-        self.markers += chunk.control
-        self.waiting_batches += chunk.waiting_batches
-        if chunk.waiting_batches:
+        for name in _OF_CHUNKS:
+            setattr(self, name, getattr(self, name) + getattr(chunk, name))
+        if chunk.next_horizon_ms is not None:
             known = self.next_horizon_ms
             first = chunk.next_horizon_ms
             self.next_horizon_ms = first if known is None else min(known, first)
@@ -81,6 +70,20 @@ class CleanerStats:
         return (self.ended_ns - self.started_ns) / 1e9
 
 
+_OF_CHUNKS = (
+    "bytes_read",
+    "bytes_written",
+    "messages_read",
+    "messages_written",
+    "invalid_messages_read",
+    "batches_read",
+    "batches_written",
+    "superseded",
+    "expired_tombstones",
+    "aborted",
+    "markers",
+    "waiting_batches",
+)
 _MIB = 1024 * 1024
 
 

@@ -29,7 +29,6 @@ from kafkalog.cleaner.plan import (
 )
 from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
@@ -356,17 +355,19 @@ def check_filter(
         for batch, order in zip(chunk, orders, strict=True)
         if order.retention != DELETE
     ]
-    assert statistics.records_read == sum(read)
-    assert statistics.batches_kept == len(pairs)
-    assert statistics.bytes_kept == len(written)
-    assert statistics.records_kept == sum(len(kept.records) for _, kept in pairs)
+    assert statistics.messages_read == sum(read)
+    assert statistics.batches_written == len(pairs)
+    assert statistics.bytes_written == len(written)
+    assert statistics.messages_written == sum(len(kept.records) for _, kept in pairs)
     horizons = [kept.horizon for _, kept in pairs if kept.horizon is not None]
     assert statistics.waiting_batches == len(horizons)
-    assert statistics.next_horizon_ms == min(horizons, default=INT64_MAX)
+    assert statistics.next_horizon_ms == min(horizons, default=None)
     reasons = Counter(
         reason_to_go(batch, record, order, twin, rules)
         for batch, order in zip(chunk, orders, strict=True)
         for record in batch.records
     )
-    for name in ("null_keys", "superseded", "expired_tombstones", "aborted", "control"):
+    assert statistics.invalid_messages_read == reasons["null_keys"]
+    assert statistics.markers == reasons["control"]
+    for name in ("superseded", "expired_tombstones", "aborted"):
         assert getattr(statistics, name) == reasons[name]

@@ -110,7 +110,7 @@ def test_a_batch_that_stays_keeps_its_bytes(codec: int, has_bits: bool) -> None:
     chunk = filtered(mapped(batch, has_bits=has_bits), batch.encode())
     assert bytes(chunk.data) == batch.encode()
     assert chunk.table.tolist() == of(batch.encode()).rows.table.tolist()
-    assert chunk.statistics.records_kept == chunk.statistics.records_read == 2
+    assert chunk.statistics.messages_written == chunk.statistics.messages_read == 2
 
 
 def test_damage_outside_the_records_stays_as_it_is() -> None:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import PartitionTable
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.topics.registry import TopicRegistry
-    from kafkalog.cleaner.log_cleaner_manager import FirstDirtyOffsets
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -44,7 +43,7 @@ class Checkpoints:
     """Writes the five files of a directory; also when its load was stopped half way."""
 
     def __init__(
-        self, table: PartitionTable, first_dirty: FirstDirtyOffsets, registry: TopicRegistry
+        self, table: PartitionTable, first_dirty: dict[TopicPartition, int], registry: TopicRegistry
     ) -> None:
         # constant after construction
         self._table = table
@@ -101,7 +100,7 @@ class Checkpoints:
         """Remember what the file held at the start, for partitions that cannot be loaded."""
         self._found[log_dir.path, name] = offsets
         if name == CLEANER_OFFSETS:
-            self._first_dirty.load(offsets)
+            self._first_dirty.update(offsets)
             self._cleaner_files[log_dir.path] = offsets
 
     def found(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
@@ -160,7 +159,7 @@ class Checkpoints:
             self._found[log_dir.path, name] = {each: found[each] for each in found.keys() & here}
             if name == CLEANER_OFFSETS:
                 for topic_partition in gone:
-                    self._first_dirty.forget(topic_partition)
+                    self._first_dirty.pop(topic_partition, None)
         if is_stale:
             self.note_removal(log_dir)
             self.renew(log_dir)

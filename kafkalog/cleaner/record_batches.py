@@ -1,10 +1,10 @@
 """The batches of a segment, chunk by chunk, as both passes of a cleaning take them.
 
 ``chunks_of`` reads as much at once as the cleaner's buffer takes (``scan_chunks``). A segment has
-to be sound from the first batch to its last byte: a log with damage is not cleaned. ``RecordBatches``
-turns a chunk into rows and names the file and position of a bad batch. ``BatchInflater`` inflates
-compressed batches side by side, so that kernels are called once a group instead of once a batch; at
-most GROUP_BYTES and one batch at a time.
+to be sound from the first batch to its last byte: a log with damage is not cleaned.
+``RecordBatches`` turns a chunk into rows and names the file and position of a bad batch.
+``BatchInflater`` inflates compressed batches side by side, so that kernels are called once a group
+instead of once a batch; at most GROUP_BYTES and one batch at a time.
 
 The thread that cleans; reads only. Source: Kafka's Cleaner.growBuffersOrFail, log-lifecycle 12.7.
 """

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.records.record_batch import is_crc_valid
+from kafkalog.format.records.record_batch import (
+    LEADER_EPOCH_AT,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    is_crc_valid,
+)
 from kafkalog.kernels.records.batch_scan import (
     CHOICE_CELL_COUNT,
     COLUMN_COUNT,
@@ -32,7 +37,7 @@ from kafkalog.kernels.records.batch_scan import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -123,6 +128,46 @@ def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
             count, stop = bad_row, ScanStop.BAD_CRC
             stop_position = int(table[bad_row, BatchColumn.POSITION])
     return BatchRows(table[:count], stop, stop_position, stop_position - start)
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedChunk:
+    """Bytes of a segment from ``position`` on and the whole batches in them."""
+
+    position: int
+    data: memoryview
+    rows: BatchRows
+
+
+def walk(
+    read: Callable[[int, int], bytes | memoryview],
+    position: int,
+    end: int,
+    *,
+    check_crc: bool,
+    chunk_bytes: int,
+) -> Iterator[ScannedChunk]:
+    """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
+
+    ``read`` gets a size and a position. The last chunk says with ``rows.stop`` why the walk ended.
+    A batch that is larger than a chunk is read whole, never more than what is left before ``end``.
+    """
+    wanted = chunk_bytes
+    while position < end:
+        size = min(wanted, end - position)
+        data = memoryview(read(size, position))
+        rows = scan(data, check_crc=check_crc)
+        is_last = position + len(data) >= end or len(data) < size  # the file was cut
+        if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
+            size = int.from_bytes(data[LENGTH_AT:LEADER_EPOCH_AT], "big") + LOG_OVERHEAD
+            if position + size <= end:
+                wanted = size
+                continue
+        yield ScannedChunk(position, data, rows)
+        if rows.count == 0 or rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
+            return
+        position += rows.consumed_bytes
+        wanted = chunk_bytes
 
 
 class BatchChoice(NamedTuple):

@@ -39,13 +39,13 @@ from kafkalog.format.disk.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
 from kafkalog.format.disk.log_proofs import NOTHING_PROVEN, LogKey, decode_proofs, stays_gapless
 from kafkalog.format.disk.properties import decode_meta_properties, decode_partition_metadata
 from kafkalog.format.integers import FormatError
-from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.format.records.batch_scan import BatchColumn, walk
 from kafkalog.format.topic_names import encode_id, parse_directory_name
 from kafkalog.log.inspect.record_count import oldest_in, records_in
-from kafkalog.log.inspect.segment_check import OFFSET_ENTRY, TIME_ENTRY
 from kafkalog.log.retention.plan import LogFacts, SegmentFacts
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import FileStat, Filesystem, ReadFilesystem
     from kafkalog.format.disk.file_names import SegmentFileName
     from kafkalog.format.disk.log_proofs import CheckedOffsets
-    from kafkalog.format.records.batch_scan import BatchRows
 
 
 T = TypeVar("T")
@@ -78,7 +77,7 @@ def directory_facts(
     known, or lies above the log end, is the log end.
     """
     files = {each.name: each for each in filesystem.list_dir_stats(path)}
-    bases = sorted(each for name in files if (each := _base_of(name)) is not None)
+    bases = sorted(name.offset for name in map(_log_name, files) if name and not name.stage)
     if not bases:
         return None
     segments: list[SegmentFacts] = []
@@ -103,14 +102,13 @@ def directory_facts(
     )
 
 
-def _base_of(name: str) -> int | None:
-    """Of a served ``.log``."""
+def _log_name(file_name: str) -> SegmentFileName | None:
+    """None for every file that is no ``.log``; a wrong name is reported by ``verify``."""
     try:
-        parsed = parse_segment_file(name)
+        name = parse_segment_file(file_name)
     except FormatError:
         return None
-    is_log = parsed is not None and parsed.suffix == LOG_SUFFIX and not parsed.stage
-    return parsed.offset if parsed is not None and is_log else None
+    return name if name is not None and name.suffix == LOG_SUFFIX else None
 
 
 def _last_timestamp(
@@ -120,31 +118,22 @@ def _last_timestamp(
     name = segment_file_name(base, TIME_INDEX_SUFFIX)
     if name not in files:
         return -1
-    entries = _entries(filesystem.read_file(f"{path}/{name}"), TIME_ENTRY)
-    used = np.flatnonzero(entries["timestamp"])
-    return int(entries["timestamp"][used[-1]]) if len(used) else -1
-
-
-def _entries(raw: bytes, dtype: np.dtype[np.void]) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    return np.frombuffer(raw[: len(raw) - len(raw) % dtype.itemsize], dtype=dtype)
+    timestamps = unpack_time_entries(filesystem.read_file(f"{path}/{name}"))[:, 0]
+    used = np.flatnonzero(timestamps)
+    return int(timestamps[used[-1]]) if len(used) else -1
 
 
 def _read_headers(path: str, filesystem: ReadFilesystem, base: int, *, is_tail: bool) -> _Headers:
     """Walk the batches, with is_tail only those from the last entry of the offset index on."""
     position = _last_position(path, filesystem, base) if is_tail else 0
     file = filesystem.open_read(f"{path}/{segment_file_name(base, LOG_SUFFIX)}")
-    size, wanted = file.size(), CHUNK_BYTES
     next_offset, largest = base, -1
-    while position < size:
-        rows = scan(file.pread(min(wanted, size - position), position), check_crc=False)
+    # A torn tail, or damage, ends the walk: nothing is believed after it.
+    for chunk in walk(file.pread, position, file.size(), check_crc=False, chunk_bytes=CHUNK_BYTES):
+        rows = chunk.rows
         if rows.count:
             next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
             largest = max(largest, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
-        is_whole = rows.stop in (ScanStop.END, ScanStop.PARTIAL)
-        if not is_whole or (not rows.count and position + wanted >= size):
-            break  # a torn tail, or damage, after which nothing is believed
-        position += rows.consumed_bytes
-        wanted = CHUNK_BYTES if rows.count else wanted * 2
     file.close()
     return _Headers(next_offset, largest)
 
@@ -155,12 +144,9 @@ def _last_position(path: str, filesystem: ReadFilesystem, base: int) -> int:
         raw = filesystem.read_file(f"{path}/{segment_file_name(base, OFFSET_INDEX_SUFFIX)}")
     except FileNotFoundError:
         return 0
-    entries = _entries(raw, OFFSET_ENTRY)
-    used = np.flatnonzero(entries["position"])
-    return int(entries["position"][used[-1]]) if len(used) else 0
-
-
-_CHUNK_BYTES = 8 * 1024 * 1024
+    positions = unpack_offset_entries(raw)[:, 1]
+    used = np.flatnonzero(positions)
+    return int(positions[used[-1]]) if len(used) else 0
 
 
 class SegmentSummary(NamedTuple):
@@ -189,20 +175,11 @@ class SegmentSummary(NamedTuple):
 def summarize_segments(path: str, filesystem: ReadFilesystem) -> Iterator[SegmentSummary]:
     """Every segment of a partition directory by base offset; OSError."""
     files = [stat.name for stat in filesystem.list_dir_stats(path) if stat.is_file]
-    names = [name for file in files if (name := _segment_of(file)) is not None]
+    names = [name for file in files if (name := _log_name(file)) is not None]
     last = max((name.offset for name in names if not name.stage), default=None)
     for name in sorted(names, key=lambda each: (each.offset, each.stage)):
         is_last = not name.stage and name.offset == last
         yield _summarize(f"{path}/{name}", filesystem, name, is_last=is_last)
-
-
-def _segment_of(file_name: str) -> SegmentFileName | None:
-    """None for every file that is no ``.log``; a wrong name is reported by ``verify``."""
-    try:
-        name = parse_segment_file(file_name)
-    except FormatError:
-        return None
-    return name if name is not None and name.suffix == LOG_SUFFIX else None
 
 
 def _summarize(
@@ -214,21 +191,16 @@ def _summarize(
         position, batches, records, next_offset = 0, 0, 0, name.offset
         oldest_ms: int | None = None
         newest_ms = -1
-        wanted = _CHUNK_BYTES
-        while position < size_bytes:
-            data = file.pread(min(wanted, size_bytes - position), position)
-            rows = scan(data, check_crc=False)
+        for chunk in walk(file.pread, 0, size_bytes, check_crc=False, chunk_bytes=CHUNK_BYTES):
+            rows = chunk.rows
             if rows.count:
                 batches += rows.count
                 records += records_in(rows, rows.count)
                 next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
                 newest_ms = max(newest_ms, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
                 if oldest_ms is None:
-                    oldest_ms = oldest_in(data, rows)
-            position += rows.consumed_bytes
-            if _is_over(rows, is_whole=position + wanted >= size_bytes):
-                break
-            wanted = _CHUNK_BYTES if rows.count else wanted * 2  # a batch larger than the chunk
+                    oldest_ms = oldest_in(chunk.data, rows)
+            position = chunk.position + rows.consumed_bytes
     finally:
         file.close()
     return SegmentSummary(
@@ -236,11 +208,6 @@ def _summarize(
         oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None,
         newest_ms if newest_ms >= 0 else None,
     )  # fmt: skip
-
-
-def _is_over(rows: BatchRows, *, is_whole: bool) -> bool:
-    """Whether no batch begins where the walk has come; ``is_whole``: all was read from there."""
-    return rows.stop not in (ScanStop.END, ScanStop.PARTIAL) or (not rows.count and is_whole)
 
 
 _MARKS = (META_PROPERTIES, RESTORE_MARKER)

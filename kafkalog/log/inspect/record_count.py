@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from kafkalog.format.records.batch_scan import BatchRows
+    from kafkalog.format.records.batch_scan import BatchRows, ScannedChunk
     from kafkalog.log.segment.log_segment import LogSegment
-    from kafkalog.log.segment.segment_file import ScannedChunk
     from kafkalog.log.unified_log import UnifiedLog
 
     Mask = npt.NDArray[np.bool_]

@@ -19,26 +19,30 @@ from kafkalog.format.disk.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file_name,
 )
-from kafkalog.format.disk.index_entries import unpack_aborted_entries
+from kafkalog.format.disk.index_entries import (
+    ABORTED_ENTRY,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    unpack_aborted_entries,
+    unpack_offset_entries,
+    unpack_time_entries,
+)
 from kafkalog.format.integers import INT32_MAX, FormatError
-from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, walk
 from kafkalog.log.inspect.findings import FINDINGS_MAX, Finding, FindingCode, Findings, Severity
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     import numpy.typing as npt
 
     from kafkalog.env.filesystem import ReadFilesystem
 
     Table = npt.NDArray[np.int64]
+    Rows = npt.NDArray[np.intp]
 
 CHUNK_BYTES = 8 * 1024 * 1024
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
-OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _POSITION, _BASE, _LAST = BatchColumn.POSITION, BatchColumn.BASE_OFFSET, BatchColumn.LAST_OFFSET
 _STOP_CODES = {
     ScanStop.BAD_CRC: FindingCode.BATCH_CRC,
@@ -173,32 +177,28 @@ class _SegmentCheck:
     def _batches(self) -> tuple[Table, bool, int]:
         """All sound batches, positions in the file; nothing else was there; bytes of the file."""
         file = self._filesystem.open_read(f"{self._path}/{self._log}")
-        size, position, previous = file.size(), 0, self._base - 1
+        size, end, previous, stop = file.size(), 0, self._base - 1, ScanStop.END
         tables: list[Table] = []
-        wanted = CHUNK_BYTES
         is_sound = True
-        while position < size:
-            rows = scan(file.pread(min(wanted, size - position), position), check_crc=True)
+        for chunk in walk(file.pread, 0, size, check_crc=True, chunk_bytes=CHUNK_BYTES):
+            rows, stop = chunk.rows, chunk.rows.stop
             wrong = rows.first_disorder(previous)
             if wrong is not None:
-                at = position + int(rows.column(BatchColumn.POSITION)[wrong])
+                at = chunk.position + int(rows.column(BatchColumn.POSITION)[wrong])
                 problem = f"offset not above {previous} and its predecessors"
                 self._findings.add(FindingCode.OFFSET_ORDER, self._log, at, problem)
                 is_sound = False
             table = rows.table.copy()
-            table[:, _POSITION] += position
+            table[:, _POSITION] += chunk.position
             tables.append(table)
             if rows.count:
                 previous = int(table[-1, _LAST])
-            position += rows.consumed_bytes
-            is_at_end = position + wanted >= size
-            if rows.stop not in (ScanStop.END, ScanStop.PARTIAL) or (not rows.count and is_at_end):
-                code = _STOP_CODES.get(rows.stop, FindingCode.BATCH_SIZE)
-                problem = f"no sound batch: {rows.stop.name.lower()}"
-                self._findings.add(code, self._log, position, problem)
-                is_sound = False
-                break
-            wanted = CHUNK_BYTES if rows.count else wanted * 2
+            end = chunk.position + rows.consumed_bytes
+        if end < size:
+            code = _STOP_CODES.get(stop, FindingCode.BATCH_SIZE)
+            problem = f"no sound batch: {stop.name.lower()}"
+            self._findings.add(code, self._log, end, problem)
+            is_sound = False
         file.close()
         if previous - self._base > MAX_RELATIVE_OFFSET:
             problem = f"offset {previous} does not fit the segment"
@@ -210,50 +210,61 @@ class _SegmentCheck:
         """No batch holds more records than lastOffsetDelta leaves offsets; fewer say compaction."""
         room = table[:, _LAST] - table[:, _BASE] + 1
         counts = table[:, BatchColumn.RECORD_COUNT]
-        for row in np.flatnonzero((counts > room) | (counts < 0))[:FINDINGS_MAX].tolist():
-            self._findings.add(
-                FindingCode.LAST_OFFSET_DELTA,
-                self._log,
-                int(table[row, _POSITION]),
-                f"{counts[row]} records in a batch of {room[row]} offsets",
-            )
+        self._report(
+            FindingCode.LAST_OFFSET_DELTA,
+            table,
+            np.flatnonzero((counts > room) | (counts < 0)),
+            lambda row: f"{counts[row]} records in a batch of {room[row]} offsets",
+            Severity.ERROR,
+        )
         if self._may_have_gaps:
             return
-        for row in np.flatnonzero((counts >= 0) & (counts < room))[:FINDINGS_MAX].tolist():
-            self._findings.add(
-                FindingCode.LAST_OFFSET_DELTA,
-                self._log,
-                int(table[row, _POSITION]),
+        self._report(
+            FindingCode.LAST_OFFSET_DELTA,
+            table,
+            np.flatnonzero((counts >= 0) & (counts < room)),
+            lambda row: (
                 f"{counts[row]} records in a batch of {room[row]} offsets, unless the topic was "
-                "compacted",
-                Severity.WARNING,
-            )
+                "compacted"
+            ),
+        )
 
-    def _report_gaps(self, table: Table, befores: Table, gaps: npt.NDArray[np.intp]) -> None:
+    def _report_gaps(self, table: Table, befores: Table, gaps: Rows) -> None:
         """Offsets between two batches, or between the file's name and its first batch."""
-        for row in gaps[:FINDINGS_MAX].tolist():
-            first, end = int(befores[row]) + 1, int(table[row, _BASE])
-            self._findings.add(
-                FindingCode.OFFSET_GAP,
-                self._log,
-                int(table[row, _POSITION]),
-                f"offsets {first} to {end - 1} are missing before it"
-                f"{'' if self._is_gapless else ', unless the topic was compacted'}",
-                Severity.ERROR if self._is_gapless else Severity.WARNING,
-            )
+        doubt = "" if self._is_gapless else ", unless the topic was compacted"
+        self._report(
+            FindingCode.OFFSET_GAP,
+            table,
+            gaps,
+            lambda row: (
+                f"offsets {befores[row] + 1} to {table[row, _BASE] - 1} are missing before it"
+                f"{doubt}"
+            ),
+            Severity.ERROR if self._is_gapless else Severity.WARNING,
+        )
+
+    def _report(
+        self,
+        code: FindingCode,
+        table: Table,
+        rows: Rows,
+        problem: Callable[[int], str],
+        severity: Severity = Severity.WARNING,
+    ) -> None:
+        """The same of some batches of the table, at most FINDINGS_MAX of them."""
+        for row in rows[:FINDINGS_MAX].tolist():
+            at = int(table[row, _POSITION])
+            self._findings.add(code, self._log, at, problem(row), severity)
 
     def _epochs(self, table: Table) -> tuple[EpochRun, ...]:
         """The runs of leader epochs; one that falls is reported."""
         epochs = table[:, BatchColumn.LEADER_EPOCH]
-        falls = np.flatnonzero(np.diff(epochs) < 0) + 1
-        for row in falls[:FINDINGS_MAX].tolist():
-            self._findings.add(
-                FindingCode.LEADER_EPOCH,
-                self._log,
-                int(table[row, _POSITION]),
-                f"leader epoch {epochs[row]} behind {epochs[row - 1]}",
-                Severity.WARNING,
-            )
+        self._report(
+            FindingCode.LEADER_EPOCH,
+            table,
+            np.flatnonzero(np.diff(epochs) < 0) + 1,
+            lambda row: f"leader epoch {epochs[row]} behind {epochs[row - 1]}",
+        )
         starts = np.flatnonzero(np.diff(epochs, prepend=np.iinfo(np.int64).min))
         lasts = np.append(starts[1:], len(table))[: len(starts)] - 1
         firsts, ends = table[starts], table[lasts, _LAST] + 1
@@ -276,14 +287,12 @@ class _SegmentCheck:
     def _producer(self, producer_id: int, own: Table) -> ProducerSpan:
         """One producer's batches in order."""
         epochs = own[:, BatchColumn.PRODUCER_EPOCH]
-        for row in (np.flatnonzero(np.diff(epochs) < 0) + 1)[:FINDINGS_MAX].tolist():
-            self._findings.add(
-                FindingCode.PRODUCER_EPOCH,
-                self._log,
-                int(own[row, _POSITION]),
-                f"epoch {epochs[row]} of producer {producer_id} behind {epochs[row - 1]}",
-                Severity.WARNING,
-            )
+        self._report(
+            FindingCode.PRODUCER_EPOCH,
+            own,
+            np.flatnonzero(np.diff(epochs) < 0) + 1,
+            lambda row: f"epoch {epochs[row]} of producer {producer_id} behind {epochs[row - 1]}",
+        )
         data = own[own[:, BatchColumn.BASE_SEQUENCE] >= 0]  # markers have none
         first_row = own[0]
         if not len(data):
@@ -302,15 +311,12 @@ class _SegmentCheck:
         nexts = (firsts + data[:, _LAST] - data[:, _BASE] + 1) & INT32_MAX
         if not self._may_have_gaps:
             expected = np.where(data_epochs[1:] == data_epochs[:-1], nexts[:-1], 0)
-            wrong = np.flatnonzero((firsts[1:] != expected) & (np.diff(data_epochs) >= 0))
-            for row in wrong[:FINDINGS_MAX].tolist():
-                self._findings.add(
-                    FindingCode.PRODUCER_SEQUENCE,
-                    self._log,
-                    int(data[row + 1, _POSITION]),
-                    sequence_problem(producer_id, int(firsts[row + 1]), int(expected[row])),
-                    Severity.WARNING,
-                )
+            self._report(
+                FindingCode.PRODUCER_SEQUENCE,
+                data[1:],
+                np.flatnonzero((firsts[1:] != expected) & (np.diff(data_epochs) >= 0)),
+                lambda row: sequence_problem(producer_id, int(firsts[row + 1]), int(expected[row])),
+            )
         last_epoch = int(epochs[-1])
         has_data = int(data_epochs[-1]) == last_epoch
         return ProducerSpan(
@@ -326,31 +332,28 @@ class _SegmentCheck:
     # ---- the indexes
 
     def _entries(
-        self, code: FindingCode, name: str, dtype: np.dtype[np.void]
-    ) -> npt.NDArray[np.void]:
-        """Entries of an index file without the zero padding of a preallocated one."""
+        self, code: FindingCode, name: str, entry_bytes: int, unpack: Callable[[bytes], Table]
+    ) -> Table:
+        """Entries of an index file."""
         raw = self._filesystem.read_file(f"{self._path}/{name}")
-        torn = len(raw) % dtype.itemsize
+        torn = len(raw) % entry_bytes
         if torn:
-            problem = f"length is not a multiple of {dtype.itemsize}"
+            problem = f"length is not a multiple of {entry_bytes}"
             self._findings.add(code, name, len(raw) - torn, problem)
-        return np.frombuffer(raw[: len(raw) - torn], dtype=dtype)
+        return unpack(raw)
 
-    def _tell_falls(
-        self, code: FindingCode, name: str, falls: npt.NDArray[np.intp], entry_bytes: int
-    ) -> None:
+    def _tell_falls(self, code: FindingCode, name: str, falls: Rows, entry_bytes: int) -> None:
         shown = [(slot + 1) * entry_bytes for slot in falls[:FINDINGS_MAX].tolist()]
         self._findings.add_all(code, name, shown, len(falls), "entry does not rise")
 
     def _offset_index(self, name: str, table: Table, is_last: bool) -> None:
         """Every entry is a batch's start with its last offset; both rise."""
         code = FindingCode.OFFSET_INDEX
-        entries = self._entries(code, name, OFFSET_ENTRY)
-        padding = _padding(entries["position"], is_last=is_last)
-        positions = entries["position"][: len(entries) - padding].astype(np.int64)
-        offsets = entries["offset"][: len(entries) - padding].astype(np.int64) + self._base
+        entries = self._entries(code, name, OFFSET_ENTRY.size, unpack_offset_entries)
+        used = len(entries) - _padding(entries[:, 1], is_last=is_last)
+        offsets, positions = entries[:used, 0] + self._base, entries[:used, 1]
         falls = np.flatnonzero((np.diff(positions) <= 0) | (np.diff(offsets) <= 0))
-        self._tell_falls(code, name, falls, OFFSET_ENTRY_BYTES)
+        self._tell_falls(code, name, falls, OFFSET_ENTRY.size)
         is_wrong = np.ones(len(positions), dtype=np.bool_)
         if len(table):
             rows = np.minimum(np.searchsorted(table[:, _POSITION], positions), len(table) - 1)
@@ -358,21 +361,20 @@ class _SegmentCheck:
         wrong = np.flatnonzero(is_wrong)
         for slot in wrong[:FINDINGS_MAX].tolist():
             problem = f"no batch ends with {offsets[slot]} at {positions[slot]}"
-            self._findings.add(code, name, slot * OFFSET_ENTRY_BYTES, problem)
+            self._findings.add(code, name, slot * OFFSET_ENTRY.size, problem)
         self._findings.count(name, max(len(wrong) - FINDINGS_MAX, 0))
 
     def _time_index(self, name: str, table: Table, is_last: bool) -> None:
         """Timestamps rise; the last entry is the largest timestamp of a closed segment."""
         code = FindingCode.TIME_INDEX
-        entries = self._entries(code, name, TIME_ENTRY)
-        used = len(entries) - _padding(entries["timestamp"], is_last=is_last)
-        timestamps = entries["timestamp"][:used].astype(np.int64)
-        offsets = entries["offset"][:used].astype(np.int64) + self._base
+        entries = self._entries(code, name, TIME_ENTRY.size, unpack_time_entries)
+        used = len(entries) - _padding(entries[:, 0], is_last=is_last)
+        timestamps, offsets = entries[:used, 0], entries[:used, 1] + self._base
         falls = np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(offsets) < 0))
-        self._tell_falls(code, name, falls, TIME_ENTRY_BYTES)
+        self._tell_falls(code, name, falls, TIME_ENTRY.size)
         largest = int(table[:, BatchColumn.MAX_TIMESTAMP].max()) if len(table) else -1
         if not is_last and largest >= 0 and (used == 0 or timestamps[-1] != largest):
-            at = max(used - 1, 0) * TIME_ENTRY_BYTES
+            at = max(used - 1, 0) * TIME_ENTRY.size
             self._findings.add(code, name, at, f"last entry is not {largest}")
 
     def _transaction_index(self, name: str) -> None:
@@ -387,7 +389,7 @@ class _SegmentCheck:
         for slot, (_, _, last_offset, _) in enumerate(table.tolist()):
             if last_offset <= previous:
                 problem = f"last offset {last_offset} does not rise"
-                self._findings.add(code, name, slot * 34, problem)
+                self._findings.add(code, name, slot * ABORTED_ENTRY.size, problem)
             previous = last_offset
 
 
@@ -396,7 +398,7 @@ def sequence_problem(producer_id: int, sequence: int, expected: int) -> str:
     return f"sequence {sequence} of producer {producer_id}, expected {expected}"
 
 
-def _padding(column: npt.NDArray[np.void], *, is_last: bool) -> int:
+def _padding(column: Table, *, is_last: bool) -> int:
     """Zero entries at the end of the last segment's preallocated index."""
     if not is_last:
         return 0

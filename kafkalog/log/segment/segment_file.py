@@ -14,18 +14,18 @@ thread. The bytes of a chunk that is scanned are good only until the next one is
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.format.records.batch_scan import BatchRows, ScanStop, scan
+from kafkalog.format.records.batch_scan import walk
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.format.records.batch_scan import ScannedChunk
     from kafkalog.log.environment import LogEnvironment
 
 
@@ -220,15 +220,6 @@ SCAN_CHUNK_BYTES = 1024 * 1024
 LARGEST_UNDOUBTED_BYTES = 64 * 1024 * 1024  # a rotten length may ask for a whole segment's memory
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedChunk:
-    """Bytes of a segment from ``position`` on and the whole batches in them."""
-
-    position: int
-    data: memoryview
-    rows: BatchRows
-
-
 def read_chunk(file: File, position: int, size: int, *, may_block: bool) -> memoryview:
     """Up to ``size`` bytes; shorter only at the end of the file. WouldBlock as of ``acquire``."""
     return _read_into(_chunk_memory(size), file, position, may_block=may_block)
@@ -258,31 +249,19 @@ def scan_chunks(
     chunk_bytes: int = SCAN_CHUNK_BYTES,
     file: File | None = None,
 ) -> Iterator[ScannedChunk]:
-    """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
+    """The batches of ``[position, end)`` as of ``walk``.
 
-    The last chunk says with ``rows.stop`` why the walk ended. A batch that is larger than a chunk
-    is read whole, never more than what is left before ``end``. The bytes of a chunk are good until
-    the next one is asked for: it is read into the same memory. ``file``: the caller's own handle.
+    The bytes of a chunk are good until the next one is asked for: it is read into the same memory.
+    ``file``: the caller's own handle.
     """
     if position >= end:
         return
-    if file is None:
-        file = log_file.acquire(may_block=may_block)
-    wanted, memory = chunk_bytes, memoryview(b"")
-    while position < end:
-        size = min(wanted, end - position)
+    handle, memory = file or log_file.acquire(may_block=may_block), memoryview(b"")
+
+    def read(size: int, at: int) -> memoryview:
+        nonlocal memory
         if size > len(memory):
             memory = _chunk_memory(size)
-        data = _read_into(memory[:size], file, position, may_block=may_block)
-        rows = scan(data, check_crc=check_crc)
-        is_last = position + len(data) >= end or len(data) < size  # the file was cut
-        if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
-            size = HEADER.unpack_from(data)[1] + LOG_OVERHEAD_BYTES
-            if position + size <= end:
-                wanted = size
-                continue
-        yield ScannedChunk(position, data, rows)
-        if rows.count == 0 or rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
-            return
-        position += rows.consumed_bytes
-        wanted = chunk_bytes
+        return _read_into(memory[:size], handle, at, may_block=may_block)
+
+    yield from walk(read, position, end, check_crc=check_crc, chunk_bytes=chunk_bytes)

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.env.filesystem import File
+    from kafkalog.format.records.batch_scan import ScannedChunk
     from kafkalog.log.segment.indexes import SegmentFiles
-    from kafkalog.log.segment.segment_file import ScannedChunk
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]

@@ -32,8 +32,8 @@ from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
+    from kafkalog.format.records.batch_scan import ScannedChunk
     from kafkalog.log.segment.indexes import SegmentFiles
-    from kafkalog.log.segment.segment_file import ScannedChunk
 
 
 Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]

@@ -7,7 +7,7 @@ themselves, and hold their lock for dictionary operations only. Any thread.
 the files and leaves eviction to the operating system. Eviction drops the reference; a look-up in
 progress keeps its own. It also knows which indexes have a wrong entry.
 
-``OpenFiles`` holds the descriptors of files that are not pinned, bounded in number. A reader that
+``open_files`` holds the descriptors of files that are not pinned, bounded in number. A reader that
 still uses an evicted handle keeps it alive; the descriptor closes with the last reference (see
 ``env.filesystem.File``).
 """
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import structlog
 
@@ -34,57 +34,107 @@ if TYPE_CHECKING:
     from kafkalog.log.state.producer_state import ProducerBatch, ProducerCheck, ProducerStateEntry
 
 
+T = TypeVar("T")
+
 DEFAULT_CAPACITY_BYTES = 64 * 1024 * 1024
+DEFAULT_OPEN_FILES = 4096
 ENTRY_OVERHEAD_BYTES = 400  # the store object, its two arrays and the map slot
 
 
-class IndexCache:
-    """Least recently used entry stores by owner (compared by identity)."""
+class OwnedCache(Generic[T]):
+    """Least recently used values by owner (any hashable object, compared by identity).
 
-    __slots__ = ("_capacity_bytes", "_doubted", "_mutex", "_size_bytes", "_stores")
+    A value goes when its last reference does; it is never dropped under the lock, because that may
+    close a descriptor.
+    """
 
-    def __init__(self, mutex: Mutex, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+    __slots__ = ("_capacity", "_mutex", "_values", "_weight")
+
+    def __init__(self, mutex: Mutex, capacity: int) -> None:
+        """``capacity``: the sum of weights that are kept."""
+        assert capacity >= 1
         # constant after construction
-        self._capacity_bytes = capacity_bytes
+        self._capacity = capacity
         self._mutex = mutex
         # guarded by the mutex
-        self._stores: OrderedDict[object, tuple[object, int]] = OrderedDict()
-        self._size_bytes = 0
-        self._doubted: set[object] = set()
+        self._values: OrderedDict[object, tuple[T, int]] = OrderedDict()
+        self._weight = 0
+
+    def get(self, owner: object) -> T | None:
+        """The value kept for owner, now the most recently used; None when there is none."""
+        with self._mutex:
+            found = self._values.get(owner)
+            if found is None:
+                return None
+            self._values.move_to_end(owner)
+            return found[0]
+
+    def put(self, owner: object, value: T, weight: int = 1) -> T:
+        """Keep value for owner. When another thread was faster its value wins and is returned.
+
+        A value that is larger than the whole cache is not kept.
+        """
+        with self._mutex:
+            found = self._values.get(owner)
+            if found is not None:
+                self._values.move_to_end(owner)
+                return found[0]
+            evicted = self._insert(owner, value, weight)
+        del evicted
+        return value
+
+    def replace(self, owner: object, value: T, weight: int = 1) -> None:
+        """Like put, but instead of what is kept for owner."""
+        with self._mutex:
+            dropped = self._drop(owner)
+            evicted = self._insert(owner, value, weight)
+        del dropped, evicted
+
+    def forget(self, owner: object) -> None:
+        """Drop what is kept for owner, if anything."""
+        with self._mutex:
+            dropped = self._drop(owner)
+        del dropped
+
+    def _insert(self, owner: object, value: T, weight: int) -> list[object]:
+        """Add; what was evicted. The caller holds the lock and has seen no value of owner's."""
+        evicted: list[object] = []
+        if weight <= self._capacity:
+            self._values[owner] = (value, weight)
+            self._weight += weight
+            while self._weight > self._capacity:
+                evicted.append(self._drop(next(iter(self._values))))
+        return evicted
+
+    def _drop(self, owner: object) -> object:
+        """Remove owner's value; the caller holds the lock."""
+        value, weight = self._values.pop(owner, (None, 0))
+        self._weight -= weight
+        return value
+
+    def __len__(self) -> int:
+        with self._mutex:
+            return len(self._values)
+
+
+class IndexCache(OwnedCache[object]):
+    """Entry stores of indexes, by their bytes; and which indexes have a wrong entry."""
+
+    __slots__ = ("_doubted",)
+
+    def __init__(self, mutex: Mutex, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+        super().__init__(mutex, capacity_bytes)
+        self._doubted: set[object] = set()  # guarded by the mutex
 
     @property
     def size_bytes(self) -> int:
         """Bytes accounted at this moment, at most the capacity."""
-        return self._size_bytes
-
-    def get(self, owner: object) -> object | None:
-        """The store kept for owner, now the most recently used; None when there is none."""
-        with self._mutex:
-            found = self._stores.get(owner)
-            if found is None:
-                return None
-            self._stores.move_to_end(owner)
-            return found[0]
-
-    def put(self, owner: object, store: object, payload_bytes: int) -> None:
-        """Keep store for owner; one that is larger than the whole cache is not kept."""
-        with self._mutex:
-            self._drop(owner)
-            self._insert(owner, store, payload_bytes + ENTRY_OVERHEAD_BYTES)
-
-    def put_if_absent(self, owner: object, store: object, payload_bytes: int) -> object:
-        """Like put, but what another thread has put before wins and is returned: readers load."""
-        with self._mutex:
-            found = self._stores.get(owner)
-            if found is not None:
-                return found[0]
-            self._insert(owner, store, payload_bytes + ENTRY_OVERHEAD_BYTES)
-        return store
+        return self._weight
 
     def forget(self, owner: object) -> None:
-        """Drop what is kept for owner, if anything, and that it was doubted."""
+        """Also that it was doubted."""
+        super().forget(owner)
         with self._mutex:
-            self._drop(owner)
             self._doubted.discard(owner)
 
     def doubt(self, owner: object) -> bool:
@@ -93,72 +143,6 @@ class IndexCache:
             is_first = owner not in self._doubted
             self._doubted.add(owner)
             return is_first
-
-    def _insert(self, owner: object, store: object, weight: int) -> None:
-        """Add and evict; the caller holds the lock and has seen that owner is absent."""
-        if weight > self._capacity_bytes:
-            return
-        self._stores[owner] = (store, weight)
-        self._size_bytes += weight
-        while self._size_bytes > self._capacity_bytes:
-            _, (_, evicted_weight) = self._stores.popitem(last=False)
-            self._size_bytes -= evicted_weight
-
-    def _drop(self, owner: object) -> None:
-        """Remove owner's store; the caller holds the lock."""
-        found = self._stores.pop(owner, None)
-        if found is not None:
-            self._size_bytes -= found[1]
-
-    def __len__(self) -> int:
-        with self._mutex:
-            return len(self._stores)
-
-
-DEFAULT_CAPACITY = 4096
-
-
-class OpenFiles:
-    """Least recently used handles by owner (any hashable object, compared by identity)."""
-
-    __slots__ = ("_capacity", "_files", "_mutex")
-
-    def __init__(self, mutex: Mutex, capacity: int = DEFAULT_CAPACITY) -> None:
-        """``capacity``: handles kept, at least 1; handles in use by readers come on top."""
-        assert capacity >= 1
-        # constant after construction
-        self._capacity = capacity
-        self._mutex = mutex
-        # guarded by the mutex
-        self._files: OrderedDict[object, File] = OrderedDict()
-
-    def get(self, owner: object) -> File | None:
-        """The handle kept for owner, now the most recently used; None when there is none."""
-        with self._mutex:
-            file = self._files.get(owner)
-            if file is not None:
-                self._files.move_to_end(owner)
-            return file
-
-    def put(self, owner: object, file: File) -> File:
-        """Keep file for owner. When another thread was faster its handle wins and is returned."""
-        evicted: list[File] = []  # dropped outside the lock: dropping may close a descriptor
-        with self._mutex:
-            winner = self._files.setdefault(owner, file)
-            self._files.move_to_end(owner)
-            while len(self._files) > self._capacity:
-                evicted.append(self._files.popitem(last=False)[1])
-        return winner
-
-    def forget(self, owner: object) -> None:
-        """Drop the reference kept for owner, if any."""
-        with self._mutex:
-            dropped = self._files.pop(owner, None)
-        del dropped
-
-    def __len__(self) -> int:
-        with self._mutex:
-            return len(self._files)
 
 
 def _any_batch(_batch: ProducerBatch, _entry: ProducerStateEntry | None) -> None:
@@ -184,7 +168,7 @@ class LogEnvironment:
     scheduler: Scheduler
     random: Random
     index_cache: IndexCache
-    open_files: OpenFiles
+    open_files: OwnedCache[File]
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     check_producer: ProducerCheck = _any_batch
 
@@ -213,7 +197,7 @@ class LogEnvironment:
         threads: Threads,
         *,
         index_cache_bytes: int = DEFAULT_CAPACITY_BYTES,
-        open_file_count: int = DEFAULT_CAPACITY,
+        open_file_count: int = DEFAULT_OPEN_FILES,
     ) -> LogEnvironment:
         """An environment with caches of its own, for tools and tests."""
         return cls(
@@ -222,5 +206,5 @@ class LogEnvironment:
             scheduler=scheduler,
             random=random,
             index_cache=IndexCache(threads.mutex(), index_cache_bytes),
-            open_files=OpenFiles(threads.mutex(), open_file_count),
+            open_files=OwnedCache(threads.mutex(), open_file_count),
         )

@@ -169,9 +169,9 @@ def made_file(world: LogWorld, name: str, content: bytes) -> SegmentFile:
 def test_least_recently_used_index_goes_first() -> None:
     cache = IndexCache(threading.Lock(), 3 * (ENTRY_OVERHEAD_BYTES + 100))
     for owner in "abc":
-        cache.put(owner, owner.upper(), 100)
+        cache.put(owner, owner.upper(), ENTRY_OVERHEAD_BYTES + 100)
     assert cache.get("a") == "A"
-    cache.put("d", "D", 100)
+    cache.put("d", "D", ENTRY_OVERHEAD_BYTES + 100)
     assert [cache.get(owner) for owner in "abcd"] == ["A", None, "C", "D"]
     cache.put("e", "E", 10_000)
     assert cache.get("e") is None
@@ -184,8 +184,8 @@ def test_least_recently_used_index_goes_first() -> None:
 def test_reader_never_replaces_what_is_cached() -> None:
     cache = IndexCache(threading.Lock(), 10_000)
     cache.put("a", "new", 10)
-    assert cache.put_if_absent("a", "stale", 10) == "new"
-    assert cache.put_if_absent("b", "first", 10) == "first"
+    assert cache.put("a", "stale", 10) == "new"
+    assert cache.put("b", "first", 10) == "first"
     assert cache.get("a") == "new"
 
 

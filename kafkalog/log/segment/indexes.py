@@ -51,6 +51,7 @@ from kafkalog.format.disk.index_entries import (
     unpack_time_entries,
 )
 from kafkalog.format.integers import FormatError
+from kafkalog.log.environment import ENTRY_OVERHEAD_BYTES
 from kafkalog.log.values import (
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
@@ -111,9 +112,13 @@ class CachedIndex(ABC, Generic[S]):
     def read_store(self) -> S:
         """Read and check the file; CorruptIndex names the file and the position."""
 
+    def _weight(self, store: S) -> int:
+        """What the cache counts for it."""
+        return self._memory_bytes(store) + ENTRY_OVERHEAD_BYTES
+
     @abstractmethod
     def _memory_bytes(self, store: S) -> int:
-        """What the cache counts for it."""
+        """Of its entries."""
 
     def store(self, *, may_block: bool = True) -> S:
         """The entries, loaded when they are not in memory.
@@ -130,11 +135,11 @@ class CachedIndex(ABC, Generic[S]):
         if not may_block:
             raise WouldBlock(self.file.path)
         store = self.read_store()
-        return cast("S", self._cache.put_if_absent(self, store, self._memory_bytes(store)))
+        return cast("S", self._cache.put(self, store, self._weight(store)))
 
     def keep_in_cache(self, store: S) -> None:
         """Make store what look-ups of this closed index see until it is evicted."""
-        self._cache.put(self, store, self._memory_bytes(store))
+        self._cache.replace(self, store, self._weight(store))
 
     def trim(self) -> None:
         """Close: leave the entries to the cache. Idempotent."""

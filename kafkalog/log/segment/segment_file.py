@@ -60,7 +60,7 @@ class MovableDirectory:
 class SegmentFile:
     """One file of one segment: its name, and a descriptor that is pinned, cached or absent.
 
-    Pinned: while something is unsynced (``segment_handles``). Cached: in OpenFiles.
+    Pinned: while something is unsynced (see ``LogSegment``). Cached: in ``open_files``.
     """
 
     __slots__ = ("_directory", "_environment", "_names", "_pinned")

@@ -19,9 +19,9 @@ log-lifecycle 3 (Kafka's LogSegment.shouldRoll) as limits that many sets can be 
 
 Descriptors. The kernel reports a failed writeback once, to the descriptors that are open then. So
 the files are pinned from the first unsynced change until the flush that covers it. Then their
-handles, still good for writing, go to the bounded cache (``open_files``); the next append takes them
-from there or opens the files again. The number of open descriptors is bounded by a setting and by
-what is unsynced, not by the number of segments.
+handles, still good for writing, go to the bounded cache (``open_files``); the next append takes
+them from there or opens the files again. The number of open descriptors is bounded by a setting and
+by what is unsynced, not by the number of segments.
 
 Changes are the writer thread's (in recovery: the loader's, before others see the segment). Reads
 are for any thread; they see ``size_bytes``, which moves only after a batch is whole.

@@ -201,7 +201,7 @@ class CleanerWorld(LogHolder):
         self, to_clean: LogToClean, now_ms: int = NOW_MS, *, by_segment: bool = False
     ) -> PlainClean:
         """What the plain twin would make of this log now."""
-        closed = self.log.segments.non_active
+        closed = self.log.segments.values[:-1]
         floor = to_clean.first_dirty_offset
         holder = self.log.segments.floor(floor)
         entry = None if holder is None else floor_entry(holder, floor)

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.format.records.control_record import ControlRecordType
-from kafkalog.log.values import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from kafkalog.log.values import AbortedTransaction
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class CleanedTransactionMetadata:
     __slots__ = ("_aborting", "_coming", "_committing", "retained")
 
     def __init__(self) -> None:
-        self._coming: list[tuple[int, ...]] = []  # a heap, by first offset
+        self._coming: list[tuple[int, AbortedTransaction]] = []  # a heap, by first offset
         self._aborting: dict[int, _Aborting] = {}  # by producer id
         self._committing: set[int] = set()  # producers with data of a transaction that is none
         self.retained: list[AbortedTransaction] = []
@@ -46,8 +47,7 @@ class CleanedTransactionMetadata:
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Aborted transactions of the range that is read next; known ones may come again."""
         for each in transactions:
-            key = (each.first_offset, each.producer_id, each.last_offset, each.last_stable_offset)
-            heapq.heappush(self._coming, key)
+            heapq.heappush(self._coming, (each.first_offset, each))
 
     def take_retained(self) -> list[AbortedTransaction]:
         """``retained`` so far; empty afterwards."""
@@ -89,11 +89,5 @@ class CleanedTransactionMetadata:
     def _begin_up_to(self, offset: int) -> None:
         """Transactions whose first offset was reached; one that a producer is in goes on."""
         while self._coming and self._coming[0][0] <= offset:
-            transaction = _transaction(heapq.heappop(self._coming))
+            _, transaction = heapq.heappop(self._coming)
             self._aborting.setdefault(transaction.producer_id, _Aborting(transaction))
-
-
-def _transaction(key: tuple[int, ...]) -> AbortedTransaction:
-    """What lies in the heap as (first offset, producer id, last offset, last stable offset)."""
-    first, producer_id, last, stable = key
-    return AbortedTransaction(producer_id, first, last, stable)

@@ -22,24 +22,24 @@ class TaskState(enum.Enum):
     IDLE = "idle"  # nothing is scheduled: all one-shots have run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskStatus:
     """The tasks of one name, for operators. Times are wall clock; -1: none, never."""
 
     name: str
-    state: TaskState
     period_ms: int  # -1: one-shots
     initial_delay_ms: int  # of the first one scheduled
-    waiting: int
-    running: int
-    runs: int  # that ended, including failed ones
-    failures: int
-    next_run_ms: int  # in the past when every thread is busy
-    last_run_ms: int  # start of the latest run, which may still be running
-    last_duration_ms: int  # of the run that ended last
-    last_success_ms: int  # end of the last run that raised nothing
-    last_failure_ms: int
-    last_error: str | None
+    state: TaskState = TaskState.IDLE
+    waiting: int = 0
+    running: int = 0
+    runs: int = 0  # that ended, including failed ones
+    failures: int = 0
+    next_run_ms: int = -1  # in the past when every thread is busy
+    last_run_ms: int = -1  # start of the latest run, which may still be running
+    last_duration_ms: int = -1  # of the run that ended last
+    last_success_ms: int = -1  # end of the last run that raised nothing
+    last_failure_ms: int = -1
+    last_error: str | None = None
 
 
 class ScheduledTask(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.env.scheduler import TaskState, TaskStatus
@@ -52,30 +52,14 @@ class ScheduledBody:
 class _Named:
     """The tasks of one name: a heap of (monotonic due time, number, task), and their history."""
 
-    period_ms: int  # -1: one-shots
-    initial_delay_ms: int
+    status: TaskStatus
     waiting: list[tuple[int, int, ScheduledBody]] = field(default_factory=list)
-    running: int = 0
-    runs: int = 0
-    failures: int = 0
-    last_run_ms: int = -1
-    last_duration_ms: int = -1
-    last_success_ms: int = -1
-    last_failure_ms: int = -1
-    last_error: str | None = None
 
     def head(self) -> tuple[int, int, ScheduledBody] | None:
         """The entry that is due first. Removes cancelled entries before it."""
         while self.waiting and self.waiting[0][2].is_cancelled:
             heapq.heappop(self.waiting)
         return self.waiting[0] if self.waiting else None
-
-    @property
-    def state(self) -> TaskState:
-        """Running has precedence over waiting."""
-        if self.running:
-            return TaskState.RUNNING
-        return TaskState.WAITING if self.waiting else TaskState.IDLE
 
 
 class TaskTable:
@@ -97,8 +81,8 @@ class TaskTable:
         if not self._is_closed:
             named = self._names.get(name)
             if named is None:
-                named = self._names[name] = _Named(period_ms, delay_ms)
-            assert named.period_ms == period_ms, f"{name} has two periods"
+                named = self._names[name] = _Named(TaskStatus(name, period_ms, delay_ms))
+            assert named.status.period_ms == period_ms, f"{name} has two periods"
             self._push(task, delay_ms)
         return task
 
@@ -122,55 +106,42 @@ class TaskTable:
         named = self._names[task.name]
         heapq.heappop(named.waiting)
         task.started_ns = now_ns
-        named.running += 1
-        named.last_run_ms = self._clock.wall_ms()
+        named.status.running += 1
+        named.status.last_run_ms = self._clock.wall_ms()
         return task
 
     def finish(self, task: ScheduledBody, error: Exception | None) -> None:
         """A run has ended; a periodic task is scheduled again, also after an error."""
-        named, now_ms = self._names[task.name], self._clock.wall_ms()
-        named.running -= 1
-        named.runs += 1
-        named.last_duration_ms = (self._clock.monotonic_ns() - task.started_ns) // _NS_PER_MS
+        status, now_ms = self._names[task.name].status, self._clock.wall_ms()
+        status.running -= 1
+        status.runs += 1
+        status.last_duration_ms = (self._clock.monotonic_ns() - task.started_ns) // _NS_PER_MS
         if error is None:
-            named.last_success_ms = now_ms
+            status.last_success_ms = now_ms
         else:
-            named.failures += 1
-            named.last_failure_ms = now_ms
-            named.last_error = f"{type(error).__name__}: {error}"
-        if named.period_ms >= 0 and not task.is_cancelled and not self._is_closed:
-            self._push(task, named.period_ms)
+            status.failures += 1
+            status.last_failure_ms = now_ms
+            status.last_error = f"{type(error).__name__}: {error}"
+        if status.period_ms >= 0 and not task.is_cancelled and not self._is_closed:
+            self._push(task, status.period_ms)
 
     def statuses(self) -> list[TaskStatus]:
         """See Scheduler.tasks. Cancelled one-shots count as waiting until they would be due."""
         now_ns, now_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
         statuses = []
-        for name, named in sorted(self._names.items()):
-            head = named.head()
-            if head is None and not named.running and not named.runs:
+        for _, named in sorted(self._names.items()):
+            head, status = named.head(), named.status
+            if head is None and not status.running and not status.runs:
                 continue  # cancelled before it ever ran
-            next_run_ms = -1
+            next_run_ms, state = -1, TaskState.IDLE
             if head is not None:
                 # Long.MAX ms means never; it would leave the range of a timestamp.
                 next_run_ms = min(now_ms + (head[0] - now_ns) // _NS_PER_MS, INT64_MAX)
-            statuses.append(
-                TaskStatus(
-                    name=name,
-                    state=named.state,
-                    period_ms=named.period_ms,
-                    initial_delay_ms=named.initial_delay_ms,
-                    waiting=len(named.waiting),
-                    running=named.running,
-                    runs=named.runs,
-                    failures=named.failures,
-                    next_run_ms=next_run_ms,
-                    last_run_ms=named.last_run_ms,
-                    last_duration_ms=named.last_duration_ms,
-                    last_success_ms=named.last_success_ms,
-                    last_failure_ms=named.last_failure_ms,
-                    last_error=named.last_error,
-                )
-            )
+                state = TaskState.WAITING
+            if status.running:  # has precedence
+                state = TaskState.RUNNING
+            waiting = len(named.waiting)
+            statuses.append(replace(status, state=state, waiting=waiting, next_run_ms=next_run_ms))
         return statuses
 
     def _push(self, task: ScheduledBody, delay_ms: int) -> None:

@@ -133,11 +133,6 @@ class LocalLog:
         """Bytes of all ``.log`` files."""
         return self.segments.size_in_bytes()
 
-    @property
-    def unflushed_offsets(self) -> int:
-        """Offsets appended and not known to be durable (``flush.messages``)."""
-        return self.log_end_offset - self.recovery_point
-
     # ---- append and roll
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
@@ -522,11 +517,6 @@ class LogSegments:
     def first(self) -> LogSegment:
         """The one with the lowest base offset; the set must not be empty."""
         return self._view[1][0]
-
-    @property
-    def non_active(self) -> tuple[LogSegment, ...]:
-        """All but the active one."""
-        return self._view[1][:-1]
 
     def contains(self, base_offset: int) -> bool:
         """Whether a segment has exactly this base."""

@@ -56,8 +56,7 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """One transaction index entry: last_offset is the abort marker's."""
 
     producer_id: int

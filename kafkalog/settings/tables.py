@@ -9,6 +9,8 @@ release; its description says so (see ``NO_EFFECT``), and the daemon logs it whe
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkalog.broker.broker_config import OPEN_FILES_MIN
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.settings.setting import (
@@ -38,7 +40,8 @@ _ACKS = Valid(words=("all", "1", "0"))
 _PORT = Valid(low=0, high=65_535)
 
 
-def _topic(
+def _key(
+    scope: Scope,
     key: str,
     kind: Kind,
     default: Value,
@@ -46,19 +49,26 @@ def _topic(
     valid: Valid,
     doc: str,
     *synonyms: str | Synonym,
+    dynamic: bool = False,
     effective: bool = True,
     own: bool = False,
     internal: bool = False,
     field: str | None = None,
 ) -> Setting:
-    """A topic key; its field of LogConfig is the key with underscores ("" when there is none)."""
+    """A row; its field of a configuration is the key with underscores ("" when there is none)."""
+    if field is None:
+        field = key.replace(".", "_") if effective or scope is not Scope.BROKER else ""
     chain = tuple(Synonym(name) if isinstance(name, str) else name for name in synonyms)
-    name = key.replace(".", "_") if field is None else field
     text = doc if effective else f"{doc} {NO_EFFECT}"
     return Setting(
-        key, kind, default, unit, valid, Scope.TOPIC, name, text,
-        dynamic=True, effective=effective, own=own, internal=internal, synonyms=chain,
+        key, kind, default, unit, valid, scope, field, text,
+        dynamic=dynamic, effective=effective, own=own, internal=internal, synonyms=chain,
     )  # fmt: skip
+
+
+_topic = partial(_key, Scope.TOPIC, dynamic=True)
+_broker = partial(_key, Scope.BROKER)
+_server = partial(_key, Scope.SERVER, own=True)
 
 
 def _fallback(
@@ -67,35 +77,9 @@ def _fallback(
 ) -> Setting:  # fmt: skip
     """A broker key whose only work is to give a topic key its default."""
     doc = f"Default of the topic key {topic_key}."
-    text = doc if effective else f"{doc} {NO_EFFECT}"
-    return Setting(
-        key, kind, default, unit, valid, Scope.TOPIC_DEFAULT, "", text,
-        dynamic=dynamic, effective=effective,
-    )  # fmt: skip
-
-
-def _broker(
-    key: str, kind: Kind, default: Value, unit: str, valid: Valid, doc: str,
-    *, dynamic: bool = False, effective: bool = True, own: bool = False, field: str | None = None,
-) -> Setting:  # fmt: skip
-    """A key of BrokerConfig, or of nothing yet when it has no effect."""
-    name = (key.replace(".", "_") if effective else "") if field is None else field
-    text = doc if effective else f"{doc} {NO_EFFECT}"
-    return Setting(
-        key, kind, default, unit, valid, Scope.BROKER, name, text,
-        dynamic=dynamic, effective=effective, own=own,
-    )  # fmt: skip
-
-
-def _server(
-    key: str, kind: Kind, default: Value, unit: str, valid: Valid, doc: str,
-    *, effective: bool = True, own: bool = True,
-) -> Setting:  # fmt: skip
-    """A key of ServerConfig."""
-    text = doc if effective else f"{doc} {NO_EFFECT}"
-    return Setting(
-        key, kind, default, unit, valid, Scope.SERVER, key.replace(".", "_"), text,
-        effective=effective, own=own,
+    return _key(
+        Scope.TOPIC_DEFAULT, key, kind, default, unit, valid, doc,
+        dynamic=dynamic, effective=effective, field="",
     )  # fmt: skip
 
 

@@ -254,7 +254,7 @@ def test_rot_stops_the_round_and_changes_nothing(byte: int) -> None:
     """M20. No damage under a new CRC, no file touched."""
     world = world_on(planted())
     places = []
-    for segment in world.log.segments.non_active:
+    for segment in world.log.segments.values[:-1]:
         position = 0
         for batch in world.batches_of(segment):
             if batch.header.base_offset != LOG_START - 1:

@@ -469,7 +469,7 @@ def cleaned_segment(sim: SimManager) -> tuple[SegmentSwap, list[tuple[int, int, 
     """A swap of all closed segments of orders-0 for one, and all batches afterwards."""
     log = log_of(sim, "orders")
     log.losses.end_gapless()  # as a clean does before it swaps
-    unit, old, before = sim.manager.logs.unit_of(log), log.segments.non_active, contents(log)
+    unit, old, before = sim.manager.logs.unit_of(log), log.segments.values[:-1], contents(log)
     end_offset = log.segments.active.base_offset
     kept = [each for each in before if each[0] % 2 and each[0] < end_offset]
     new = LogSegment.create(

@@ -42,7 +42,7 @@ def cleaned(world: LogWorld, base_offset: int, *batches: PlainBatch) -> LogSegme
 
 def swap_of(world: LogWorld, log: LocalLog, *new: LogSegment, renames_max: int = 64) -> SegmentSwap:
     """One that replaces the closed segments."""
-    old = log.segments.non_active
+    old = log.segments.values[:-1]
     return SegmentSwap(world.environment, log, new, old, renames_max=renames_max)
 
 
@@ -78,7 +78,7 @@ def test_the_writer_renames_no_more_than_it_may() -> None:
     """M20: two segments of three files in turns of four."""
     world = LogWorld()
     log, _ = filled(world)
-    turns = plan_retirement(log.segments.non_active, 4)
+    turns = plan_retirement(log.segments.values[:-1], 4)
     assert [len(turn.files) for turn in turns] == [4, 2]
     assert renames(turns)[0][3] == "4.log >.deleted"
 
@@ -87,7 +87,7 @@ def test_blanks_stand_for_old_segments_behind_the_last_record() -> None:
     """M20: for the last of them; only files that no new segment has."""
     world = LogWorld()
     log, batches = filled(world)
-    old = log.segments.non_active
+    old = log.segments.values[:-1]
     assert plan_blanks([cleaned(world, 0, batches[5])], 6, old) == ()
     assert plan_blanks([cleaned(world, 0, batches[5])], 5, old) == ()
     blanks = ((4, ".log"), (4, ".index"), (4, ".timeindex"))

@@ -334,7 +334,7 @@ def test_empty_segment_before_a_far_offset_is_left_alone() -> None:
     append(log, one_record(2**31))
     assert bases(log) == [0, 2**31]
     assert bytes_of(log.read(0, 1000)) == one_record(2**31).encode()
-    log.delete_segments(log.segments.non_active)
+    log.delete_segments(log.segments.values[:-1])
     assert bases(log) == [2**31]
 
 
@@ -390,7 +390,7 @@ def test_flush_plan_covers_what_is_dirty_and_nothing_else() -> None:
     }
     plan.run()
     log.mark_flushed(plan)
-    assert (log.recovery_point, log.unflushed_offsets) == (12, 0)
+    assert (log.recovery_point, log.log_end_offset) == (12, 12)
     assert log.plan_flush() is None
     append(log, one_record(12))
     assert log.plan_flush() is not None
@@ -481,11 +481,7 @@ def test_neighbours_in_the_set_of_segments() -> None:
     assert found.values_between(12, 23) == (segments[1],)
     assert found.values_between(12, 24) == tuple(segments[1:])
     assert found.higher_values(0) == tuple(segments[1:])
-    assert (found.first, found.active, found.non_active) == (
-        segments[0],
-        segments[2],
-        tuple(segments[:2]),
-    )
+    assert (found.first, found.active) == (segments[0], segments[2])
     found.remove(segments[:1])
     assert not found.contains(0)
     assert len(found) == 2

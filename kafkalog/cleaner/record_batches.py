@@ -24,9 +24,8 @@ from kafkalog.format.records.record import MalformedRecord
 from kafkalog.format.records.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
-    MalformedBatch,
+    base_offset_at,
     is_crc_valid,
-    read_header,
 )
 from kafkalog.kernels.records.record_scan import fault_of
 from kafkalog.log.segment.segment_file import scan_chunks
@@ -86,7 +85,7 @@ class RecordBatches:
         rows = self.rows
         disorder = rows.first_disorder(
             previous_last_offset,
-            follower_base_offset=_base_offset_at(self.chunk, rows.stop_position),
+            follower_base_offset=base_offset_at(self.chunk, rows.stop_position),
             looks_ahead=True,
         )
         if disorder is not None:
@@ -132,14 +131,6 @@ class RecordBatches:
             base_offset=base_offset,
             last_offset=last_offset,
         )
-
-
-def _base_offset_at(chunk: Buffer, position: int) -> int:
-    """What the header there says; -1: there is none, or not all of it."""
-    try:
-        return read_header(chunk, position).base_offset
-    except MalformedBatch:
-        return -1
 
 
 def chunks_of(

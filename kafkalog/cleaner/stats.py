@@ -84,7 +84,6 @@ _OF_CHUNKS = (
     "markers",
     "waiting_batches",
 )
-_MIB = 1024 * 1024
 
 
 CleaningOutcome = Literal["cleaned", "nothing_cleanable", "aborted", "failed"]
@@ -131,38 +130,3 @@ class CleanRequest(NamedTuple):
     log: UnifiedLog
     is_dry: bool
     on_done: Callable[[CleaningRun], None]
-
-
-def report_of(run: CleaningRun) -> str:
-    """Kafka's lines of a clean (LogCleaner.recordStats)."""
-    stats, to_clean = run.stats, run.to_clean
-    assert stats is not None
-    assert to_clean is not None
-    seconds = max(stats.seconds, 1e-9)
-    index_seconds = stats.map_seconds
-    copy_seconds = max(seconds - index_seconds, 1e-9)
-    read, mapped, written = (
-        size / _MIB for size in (stats.bytes_read, stats.map_bytes_read, stats.bytes_written)
-    )
-    lines = (
-        f"Log cleaner thread {run.thread_id} cleaned log {run.topic_partition} "
-        f"(dirty section = [{to_clean.first_dirty_offset}, {run.end_offset}])",
-        f"{read:,.1f} MB of log processed in {seconds:,.1f} seconds "
-        f"({read / seconds:,.1f} MB/sec).",
-        f"Indexed {mapped:,.1f} MB in {index_seconds:.1f} seconds "
-        f"({mapped / max(index_seconds, 1e-9):,.1f} Mb/sec, "
-        f"{100 * index_seconds / seconds:.1f}% of total time)",
-        f"Buffer utilization: {100 * stats.buffer_utilization:.1f}%",
-        f"Cleaned {read:,.1f} MB in {copy_seconds:.1f} seconds "
-        f"({read / copy_seconds:,.1f} Mb/sec, {100 * copy_seconds / seconds:.1f}% of total time)",
-        f"Start size: {read:,.1f} MB ({stats.messages_read:,} messages)",
-        f"End size: {written:,.1f} MB ({stats.messages_written:,} messages)",
-        f"{_reduction(stats.bytes_written, stats.bytes_read):.1f}% size reduction "
-        f"({_reduction(stats.messages_written, stats.messages_read):.1f}% fewer messages)",
-    )
-    return "\n\t".join(lines)
-
-
-def _reduction(left: int, before: int) -> float:
-    """Percent that went."""
-    return 100.0 * (1.0 - left / before) if before else 0.0

@@ -24,9 +24,9 @@ class Budget(NamedTuple):
 # Files that a flow leads through, ``__init__`` left out.
 BUDGETS = {
     "JSON produce": Budget(28, 28),
-    "raw fetch": Budget(16, 18),
+    "raw fetch": Budget(16, 16),
     "retention check": Budget(16, 25),
-    "compaction": Budget(26, 40),
+    "compaction": Budget(26, 35),
     START: Budget(32, 57),
 }
 # Of the same kind: how often the flow does what it shall do less often.

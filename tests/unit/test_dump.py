@@ -386,7 +386,7 @@ def test_batches_are_counted_across_chunks(
 ) -> None:
     """Where a read ends changes nothing."""
     whole = list(summarize_segments(str(directory), SystemFilesystem()))
-    monkeypatch.setattr(directory_facts, "_CHUNK_BYTES", 70)
+    monkeypatch.setattr(directory_facts, "CHUNK_BYTES", 70)
     assert list(summarize_segments(str(directory), SystemFilesystem())) == whole
 
 

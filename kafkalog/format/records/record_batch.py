@@ -165,6 +165,16 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def base_offset_at(buffer: Buffer, position: int = 0) -> int:
+    """What the header there says; -1: there is none, or not all of it."""
+    if len(buffer) - position < HEADER_BYTES:  # as at the end of nearly every chunk
+        return -1
+    try:
+        return read_header(buffer, position).base_offset
+    except MalformedBatch:
+        return -1
+
+
 def encode_header(header: BatchHeader) -> bytes:
     """The 61 bytes of a header, its CRC and length as given."""
     return _HEADER.pack(*header)

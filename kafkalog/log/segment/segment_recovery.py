@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkalog.errors import CorruptIndex
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
-from kafkalog.format.records.record_batch import HEADER_BYTES, MalformedBatch, read_header
+from kafkalog.format.records.record_batch import HEADER_BYTES, base_offset_at
 from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
 from kafkalog.log.segment.indexes import IndexEntries, offset_entries, time_entries
 from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
@@ -290,7 +290,9 @@ class _Steps:
         rows, previous_last = chunk.rows, self.next_offset - 1
         if self._judge is None or not self._judge.keeps_rot:
             return rows.before(rows.first_disorder(previous_last))
-        follower = self._base_offset_at(chunk.position + rows.consumed_bytes)
+        after = chunk.position + rows.consumed_bytes
+        head = self._segment.log_file.acquire().pread(HEADER_BYTES, after)
+        follower = base_offset_at(head)
         disorder = rows.first_disorder(
             previous_last,
             end_offset=self._judge.end_offset,
@@ -314,14 +316,6 @@ class _Steps:
             return False
         spot = BadSpot(chunk_position + position, BadBatch.BAD_OFFSET, expected)
         return doubt(spot, base_offset, last_offset)
-
-    def _base_offset_at(self, position: int) -> int:
-        """What the header there says; -1: there is none."""
-        head = self._segment.log_file.acquire().pread(HEADER_BYTES, position)
-        try:
-            return read_header(head).base_offset
-        except MalformedBatch:
-            return -1
 
     def _bad(self, why: BadBatch) -> BadSpot:
         return BadSpot(self.position, why, self.next_offset)

@@ -23,7 +23,7 @@ def test_a_column_s_name_sorts(window: Window) -> None:
     sizes = page.locator("tbody td data").evaluate_all("(all) => all.map((one) => +one.value)")
     assert len(sizes) >= 2
     assert sizes == sorted(sizes, reverse=True)
-    header = page.get_by_role("columnheader", name="Size")
+    header = page.get_by_role("columnheader", name="Size", exact=True)
     assert header.get_attribute("aria-sort") == "descending"
     assert page.locator("[aria-sort]").count() == 1
     assert page.locator("#search").input_value() == "o"

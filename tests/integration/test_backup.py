@@ -310,19 +310,3 @@ def test_a_file_system_without_room(held: HeldDaemon, tmp_path: Path) -> None:
         refused(held.begin(small / "backup"), 507, 50701)
         assert not (small / "backup").exists()
     done(run(held, "backup", str(held.backup)))
-
-
-def test_another_file_system(held: HeldDaemon) -> None:
-    """Nothing can be linked there: all is copied, and said to be."""
-    shared = Path("/dev/shm")
-    if shared.stat().st_dev == held.root.stat().st_dev:
-        pytest.skip("one file system here")
-    held.gate.unlink()
-    target = shared / f"kafkalog-{held.port}"
-    try:
-        said = done(run(held, "backup", str(target))).decode()
-        assert "all files are copies" in said
-        assert "hard links" not in said
-        assert manifest_of(target).is_complete
-    finally:
-        shutil.rmtree(target, ignore_errors=True)

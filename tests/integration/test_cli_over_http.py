@@ -177,14 +177,6 @@ def test_produce_and_consume(daemon: Daemon) -> None:
     assert run(daemon, "consume", "lines", "--offset", "soon").returncode == 2
 
 
-def test_many_lines_go_in_several_requests(daemon: Daemon) -> None:
-    done(run(daemon, "topics", "create", "many"))
-    text = b"".join(b"line %d\n" % number for number in range(2500))
-    done(run(daemon, "produce", "many", stdin=text))
-    assert end_offset(daemon, "many") == 2500
-    assert done(run(daemon, "consume", "many", "--from-beginning", "-e")) == text
-
-
 def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
     """A line for each reason with its count, the sum, and exit 3: something was appended. The exit
     status tells partly from wholly, whichever request was the refused one.

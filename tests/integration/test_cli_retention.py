@@ -8,8 +8,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.integration.http_world import now_ms
 from tests.integration.test_cli_over_http import done, run
 from tests.integration.test_http_retention import DAY, filled, segments, served
@@ -71,35 +69,6 @@ def test_explain(daemon: Daemon) -> None:
         assert [s["base_offset"] for s in each["segments"]] == [0, 1, 2]
     assert run(daemon, "retention", "explain", "nope").returncode == 1
     assert run(daemon, "retention", "explain", topic, "--partition", "7").returncode == 1
-
-
-@pytest.mark.parametrize(
-    ("configs", "why", "moments"),
-    [
-        ({"retention_ms": "0"}, "deleted by time", True),
-        ({"retention_ms": "-1", "retention_bytes": "0"}, "deleted by size", True),
-        ({"retention_ms": "-1"}, "kept: no limit is set", False),
-        ({"retention_ms": str(2**63 - 1)}, "kept: inside the limits", False),
-        ({"cleanup_policy": ""}, "kept: no delete in cleanup.policy", False),
-        ({"cleanup_policy": "compact"}, "kept: no delete in cleanup.policy", False),
-        ({"cleanup_policy": "compact,delete", "retention_ms": "1"}, "deleted by time", False),
-        ({}, "kept: inside the limits", True),
-    ],
-    ids=str,
-)
-def test_explain_under_each_policy(
-    daemon: Daemon, configs: dict[str, str], why: str, moments: bool
-) -> None:
-    """M28: the reason of the oldest, and moments only where a check would take it one day."""
-    name = "policy-" + "-".join([*configs, *configs.values()]).replace(",", ".")
-    topic = filled(daemon, name, [DAY, 0])
-    for key, value in configs.items():
-        done(run(daemon, "topics", "alter", topic, "--config", f"{key.replace('_', '.')}={value}"))
-    _, checks, _, first, _ = lines(daemon, "explain", topic)
-    cells = columns(first)
-    assert cells[5] == why
-    assert (cells[7:] != ["-"] * 3) is moments
-    assert checks.startswith("No check: the log is compacted") is ("compact" in str(configs))
 
 
 def test_explain_where_no_record_has_a_time(daemon: Daemon) -> None:

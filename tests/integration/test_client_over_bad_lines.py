@@ -16,16 +16,14 @@ from kafkalog.client import (
     ONE_TRY,
     BadAnswer,
     ClientError,
-    ConnectFailed,
     OutcomeUnknown,
     ProducerIdentity,
     ProducerRecord,
     Retries,
     TooLarge,
-    Unavailable,
 )
 from tests.integration.client_world import KINDS, CuttingProxy, Scripted, client_of, reply
-from tests.integration.daemon import Daemon, ReservedPort
+from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,50 +112,6 @@ def test_reads_and_changes_that_say_the_same_twice_go_on(daemon: Daemon, kind: s
             one.commit_offsets(f"g-{kind}", {(topic, 0): offset})
         assert one.group_offsets(f"g-{kind}") == {(topic, 0): 10}
     assert len(proxy.cuts) > 10
-
-
-@pytest.mark.slow
-def test_the_deadline_ends_it(daemon: Daemon, kind: str) -> None:
-    """The last failure, or that the outcome is open when an earlier try had no answer."""
-    topic = f"deadline-{kind}"
-    daemon.create_topic(topic)
-    soon = Retries(deadline_seconds=1.5, backoff_seconds=0.02, backoff_seconds_max=0.05)
-    nobody = ReservedPort()
-    with client_of(kind, f"http://127.0.0.1:{nobody.number}", retries=soon) as lonely:
-        with pytest.raises(ConnectFailed, match="Connection refused") as refused:
-            lonely.produce(topic, [ProducerRecord("v")], partition=0)
-        assert refused.value.nothing_was_done
-    with CuttingProxy(daemon.port, lambda _: "after") as proxy:
-        with client_of(kind, proxy.url, retries=soon) as one:
-            producer = one.producer(ProducerIdentity(81 + len(kind), 0), acks="1")
-            with pytest.raises(OutcomeUnknown):
-                producer.send(topic, [ProducerRecord("v")], partition=0)
-            assert producer.unanswered == [(topic, 0)]
-            with pytest.raises(OutcomeUnknown, match="resend it first"):
-                producer.send(topic, [ProducerRecord("w")], partition=0)
-        assert len(proxy.cuts) > 2
-    assert values(daemon, topic) == ["v"]
-
-
-def test_a_daemon_that_refuses_for_a_while(kind: str) -> None:
-    """429 and 503 with Retry-After: nothing was appended, so also a plain append is tried again."""
-    busy_body = b'{"error_code": %d, "message": "busy", "retriable": true}'
-    answers = [
-        reply(busy_body % 42902, "429 Busy"),
-        reply(busy_body % 50304, "503 Busy", Retry_After="1"),
-        reply(b'{"base_offset": 5, "last_offset": 5}'),
-        reply(busy_body % 50304, "503 Busy", Retry_After="31"),
-    ]
-    with Scripted(answers) as server, client_of(kind, server.url) as one:
-        (receipt,) = one.produce("t", [ProducerRecord("v")], partition=0)
-        assert receipt.base_offset == 5
-        with pytest.raises(Unavailable) as busy:
-            one.produce("t", [ProducerRecord("v")], partition=0, acks="1")
-        assert busy.value.retry_after_seconds == 31
-    assert len(server.requests) == 4
-    first, second, third, fourth = server.requests
-    assert first == second == third
-    assert fourth != first
 
 
 def test_somebody_else_answers(kind: str) -> None:

@@ -228,46 +228,6 @@ def test_a_second_daemon_on_the_same_directory(tmp_path: Path) -> None:
         assert len(first.fetch_all("kept")) == 2
 
 
-def test_a_log_directory_inside_another_one(tmp_path: Path) -> None:
-    """A link does not hide that a log directory lies in another one."""
-    daemon = Daemon(tmp_path, log_dirs=2)
-    daemon.log_dirs[1].symlink_to(daemon.log_dirs[0] / "inner")
-    assert f"which lies in {daemon.log_dirs[0]}:" in failed_start(daemon)
-    assert not daemon.log_dirs[0].exists()
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("http_port", "seventy"),
-        ("http_port", "70000"),
-        ("log_segment_bytes", "12"),
-        ("num_partitions", "0"),
-        ("http_host", "0.0.0.0"),
-        ("http_produce_acks", "2"),
-        ("log_format", "xml"),
-        ("log_cleanup_policy", "shred"),
-        ("socket_request_max_bytes", "-1"),
-    ],
-)
-def test_a_wrong_configuration_is_refused(tmp_path: Path, key: str, value: str) -> None:
-    """Exit 1, key and value named, nothing made."""
-    daemon = Daemon(tmp_path)
-    daemon.overrides[key.replace("_", ".")] = value
-    said = failed_start(daemon)
-    assert key.replace("_", ".") in said
-    assert value in said
-    assert not daemon.log_dirs[0].exists()
-
-
-def test_a_misspelt_key_is_named(tmp_path: Path) -> None:
-    """A warning with the nearest key; the daemon starts."""
-    with Daemon(tmp_path, log_retention_hors="5") as daemon:
-        said = daemon.log_path.read_text()
-        assert "log.retention.hors" in said
-        assert "log.retention.hours" in said
-
-
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     """Exit 1 with a plain reason; nothing was made."""
     with Daemon(tmp_path / "first") as first:
@@ -276,15 +236,6 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         said = failed_start(second)
         assert "Cannot start" in said
         assert not second.log_dirs[0].exists()
-
-
-def test_an_unusable_command_line(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path)
-    for arguments in (["--override", "novalue"], [str(tmp_path / "absent.properties")]):
-        command = [*daemon.command()[:4], *arguments]
-        result = subprocess.run(command, capture_output=True, check=False, timeout=60)
-        assert result.returncode in (1, 2)
-        assert b"Traceback" not in result.stderr
 
 
 MARKER = ".kafka_cleanshutdown"

@@ -36,35 +36,6 @@ def listed(daemon: Daemon, topic: str) -> Any:
     return answer.json["partitions"]
 
 
-def test_retention_waits_for_the_archive(daemon: Daemon) -> None:
-    """M09 M28: segments over their limit stay, are shown as held, and go once they are archived."""
-    topic = filled(daemon, "held", [9 * DAY, 8 * DAY, 7 * DAY, 0], **HELD)
-    report = segments(daemon, topic)
-    assert [each["keeper"] for each in report["segments"]] == [*["hold"] * 3, "older_segment"]
-    assert (report["hold_offset"], report["hold_max_bytes"]) == (0, -1)
-    size = sum(each["size_bytes"] for each in report["segments"][:3])
-    assert (report["held_segments"], report["held_bytes"]) == (3, size)
-    everywhere = [{"topic": topic, "partition": 0}]
-    assert run(daemon, partitions=everywhere).json["segments"] == 0
-    answer = raised(daemon, topic, {"partition": 0, "offset": 2})
-    entry = {"partition": 0, "archived_offset": 2}
-    assert (answer.status, answer.json) == (200, {"topic": topic, "partitions": [entry]})
-    assert run(daemon, partitions=everywhere).json["segments"] == 2
-    assert [each["base_offset"] for each in served(segments(daemon, topic))] == [2, 3]
-    (entry,) = listed(daemon, topic)
-    assert entry == {
-        "partition": 0,
-        "archived_offset": 2,
-        "log_start_offset": 2,
-        "high_watermark": 4,
-        "lag": 2,
-        "held_segments": 1,
-        "held_bytes": report["segments"][2]["size_bytes"],
-    }
-    page = daemon.request("GET", "/metrics").body.decode()
-    assert f'kafkalog_archive_lag_offsets{{partition="0",topic="{topic}"}} 2.0' in page
-
-
 def test_what_is_refused(daemon: Daemon) -> None:
     """Bounds, unknown names and wrong shapes; nothing of a refused request is done."""
     daemon.create_topic("bounds", 2)

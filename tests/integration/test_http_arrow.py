@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from kafkalog.format.records.record_batch import Codec, read_header
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.format.wire.arrow_columns import SCHEMA
-from tests.integration.daemon import BINARY, ROOT, Daemon
-from tests.integration.http_world import append, now_ms, records_of, refused, split_batches
+from tests.integration.daemon import ROOT, Daemon
+from tests.integration.http_world import append, now_ms, records_of, refused
 from tests.integration.produce_stream_world import NDJSON, Duplex
 from tests.naive.records import partition_of
 
@@ -124,16 +124,6 @@ def test_a_page_in_arrow(daemon: Daemon) -> None:
     assert found == expected[4:]
 
 
-def test_fields_and_an_empty_page(daemon: Daemon) -> None:
-    """Columns by name; without records there is the schema."""
-    daemon.create_topic("few")
-    assert table_of(ask(daemon, "few/partitions/0/records?from=earliest")).schema == SCHEMA
-    fill(daemon, "few")
-    table = table_of(ask(daemon, "few/partitions/0/records?offset=3&fields=value,timestamp"))
-    assert table.schema.names == ["value", "timestamp", "timestampType"]
-    assert table.num_rows == 6
-
-
 def test_several_partitions_are_one_stream(daemon: Daemon) -> None:
     """N5: in order within each."""
     daemon.create_topic("merged", 3)
@@ -188,22 +178,6 @@ def test_keys_choose_the_partition_unless_it_is_named(daemon: Daemon) -> None:
         (1, 1),
         (3, 2),
     ]
-
-
-def test_a_large_table_becomes_batches_that_a_topic_takes(daemon: Daemon) -> None:
-    """M01: three megabytes in one Arrow batch, at most one in a batch of the log; in order."""
-    daemon.create_topic("bulk")
-    values = [b"%06d" % number + b"x" * 94 for number in range(30_000)]
-    answer = produce(daemon, "bulk", stream_of(pa.record_batch({"value": values})))
-    (place,) = answer.json["partitions"]
-    assert place == {"partition": 0, "count": 30_000, "base_offset": 0, "last_offset": 29_999}
-    data = daemon.request(
-        "GET", "/v1/topics/bulk/partitions/0/batches?offset=0&max_bytes=9000000"
-    ).body
-    batches = split_batches(data)
-    assert max(map(len, batches)) <= 1 << 20
-    assert sum(read_header(batch).record_count for batch in batches) == 30_000
-    assert [record.value for record in records_of(data)] == values
 
 
 def test_what_a_message_inflates_to_counts_as_held(tmp_path: Path) -> None:
@@ -284,19 +258,6 @@ def test_nothing_is_appended_of_what_is_refused_at_once(daemon: Daemon) -> None:
     refused(produce(daemon, "refused/partitions/0", fine, "?expected_offset=7"), 412, 41201)
     assert stored(daemon, "refused") == []
     assert produce(daemon, "refused", fine, "?acks=0").status == 202
-
-
-def test_records_in_arrow_are_those_of_the_other_formats(daemon: Daemon) -> None:
-    """The same page as base64."""
-    daemon.create_topic("same")
-    fill(daemon, "same")
-    rows = rows_of(table_of(ask(daemon, "same/partitions/0/records?offset=0")))
-    other = daemon.request(
-        "GET", "/topics/same/partitions/0/records?offset=0", headers={"Accept": BINARY}
-    ).json
-    assert [(row["offset"], row["timestamp"]) for row in rows] == [
-        (record["offset"], record["timestamp"]) for record in other
-    ]
 
 
 @pytest.fixture

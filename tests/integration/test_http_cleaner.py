@@ -20,7 +20,8 @@ from tests.integration.test_cli_over_http import run as run_cli
 if TYPE_CHECKING:
     from tests.integration.daemon import Answer, Daemon
 
-SETTINGS = {"log_cleaner_backoff_ms": "600000"}  # nothing is cleaned without an order
+# Nothing is cleaned or retained without an order.
+SETTINGS = {"log_cleaner_backoff_ms": "600000", "log_initial_task_delay_ms": "86400000"}
 SMALL = {
     "cleanup_policy": "compact",
     "internal_segment_bytes": "2000",
@@ -121,68 +122,6 @@ def test_the_last_value_of_each_key_is_left(daemon: Daemon) -> None:
     assert contents(daemon, "compacted") == after
 
 
-def test_a_thread_takes_the_filthiest_by_itself(daemon: Daemon) -> None:
-    """M17: what is eligible is cleaned without an order.
-
-    An order for another log wakes the thread, which then takes this one; wait for its checkpoint.
-    """
-    settled(daemon)
-    last = filled(daemon, "by-itself", min_cleanable_dirty_ratio="0.01")
-    filled(daemon, "waker")
-    order(daemon, "/v1/topics/waker/partitions/0/log:clean", {})
-    deadline = time.monotonic() + 60
-    while not log_of(daemon, "by-itself")["checkpoint"]:  # 0 from when the clean begins
-        assert time.monotonic() < deadline, daemon.log_tail()
-        time.sleep(0.05)
-    assert {key: value for _, key, value in contents(daemon, "by-itself")} == last
-    assert len(contents(daemon, "by-itself")) < 60
-
-
-def test_why_a_log_is_not_picked(daemon: Daemon) -> None:
-    """M28: the report has the obstacle of each log and the rank of the others.
-
-    Logs that are too clean, too young, paused and eligible.
-    """
-    settled(daemon)
-    filled(daemon, "eligible", min_cleanable_dirty_ratio="0.01")
-    eligible = log_of(daemon, "eligible")
-    filled(daemon, "below")
-    filled(daemon, "young", min_compaction_lag_ms="86400000")
-    filled(daemon, "paused")
-    answer = order(daemon, "/v1/cleaner:pause", {"topic": "paused", "partition": 0})
-    assert answer.json == {"topic": "paused", "partition": 0, "state": "paused", "pauses": 1}
-    found = {name: log_of(daemon, name)["why_not"] for name in ("below", "young", "paused")}
-    assert found == {
-        "below": "below_ratio",
-        "young": "nothing_cleanable",
-        "paused": "paused",
-    }
-    assert eligible["why_not"] is None
-    assert eligible["rank"] >= 1
-    assert eligible["cleanable_ratio"] == 1.0
-    path = "/v1/topics/paused/partitions/0/log:clean"
-    refused(order(daemon, path, {}), 409, 40910)
-    assert order(daemon, path, {"dry_run": True}).json["outcome"] == "cleaned"
-    assert log_of(daemon, "paused")["why_not"] == "paused"
-    resumed = order(daemon, "/v1/cleaner:resume", {"topic": "paused", "partition": 0}).json
-    assert resumed["state"] == "none"
-    refused(order(daemon, "/v1/cleaner:resume", {"topic": "paused", "partition": 0}), 409, 40910)
-    aborted = order(daemon, "/v1/cleaner:abort", {"topic": "paused", "partition": 0})
-    assert aborted.json["state"] == "none"
-    retried = order(daemon, "/v1/cleaner:retry", {"topic": "paused", "partition": 0})
-    assert retried.json["had_failed"] is False
-
-
-def test_retention_of_a_compacted_log_is_the_cleaners(daemon: Daemon) -> None:
-    """M16 M28: explain names who runs the checks and how often. The report of the segments."""
-    daemon.create_topic("both", 1, cleanup_policy="compact,delete")
-    report = daemon.request("GET", "/v1/topics/both/partitions/0/segments").json
-    assert report["schedule"]["runs_in"] == "log_cleaner"
-    assert report["schedule"]["check_interval_ms"] == 600_000
-    told = done(run_cli(daemon, "retention", "explain", "both")).decode()
-    assert "Checks by the cleaner: " in told
-
-
 def test_refusals(daemon: Daemon) -> None:
     """M28: unknown names, topics that are not compacted and wrong bodies have their numbers."""
     daemon.create_topic("plain", 1)
@@ -224,8 +163,8 @@ def test_the_command_line(daemon: Daemon) -> None:
     assert "nothing: what is dirty is active" in idle
 
 
-def test_metrics_of_both_names(daemon: Daemon) -> None:
-    """M26: the native set and Kafka's names are there, and agree. After a clean by order."""
+def test_what_a_clean_leaves_in_metrics_and_log(daemon: Daemon) -> None:
+    """M26: the native set and Kafka's names agree, and the log has Kafka's sentences."""
     filled(daemon, "measured")
     order(daemon, "/v1/topics/measured/partitions/0/log:clean", {})
     page = daemon.request("GET", "/metrics").body.decode()
@@ -249,15 +188,9 @@ def test_metrics_of_both_names(daemon: Daemon) -> None:
     assert percent == int(100 * ratio)
     assert "kafka_log_logcleanermanager_time_since_last_run_ms" in values
     assert f"kafkalog_thread_heartbeat_timestamp_seconds{thread}" in values
-
-
-def test_kafkas_lines_of_a_clean(daemon: Daemon) -> None:
-    """M26: who searches for Kafka's sentences finds them. The daemon's log after a clean."""
-    filled(daemon, "told")
-    order(daemon, "/v1/topics/told/partitions/0/log:clean", {})
     log = daemon.log_path.read_text()
     for words in (
-        "Log cleaner thread 0 cleaned log told-0 (dirty section = [0, ",
+        "Log cleaner thread 0 cleaned log measured-0 (dirty section = [0, ",
         "MB of log processed in",
         "Buffer utilization: ",
         "% size reduction (",

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from tests.integration.daemon import Daemon
 
-SETTINGS = {"log_cleaner_backoff_ms": "600000"}  # nothing is cleaned without an order
+# Nothing is cleaned or retained without an order.
+SETTINGS = {"log_cleaner_backoff_ms": "600000", "log_initial_task_delay_ms": "86400000"}
 CRAWL = "2000"  # the topics have about 50,000 bytes, and each is read twice: most of a minute
 ROUNDS, KEYS = 120, 10
 SECONDS = 30

@@ -36,46 +36,6 @@ def done(answer: Any) -> None:
     check_sealed(answer)
 
 
-def test_a_topics_configs_are_listed_with_their_sources(daemon: Daemon) -> None:
-    """M13: Kafka's chain, in the shape of the v3 API."""
-    daemon.create_topic("listed", 1, cleanup_policy="compact,delete")
-    listed = daemon.request("GET", configs(daemon, "listed")).json
-    assert listed["kind"] == "KafkaTopicConfigList"
-    assert listed["metadata"]["next"] is None
-    entries = {entry["name"]: entry for entry in listed["data"]}
-    entry = entries["cleanup.policy"]
-    base = f"http://127.0.0.1:{daemon.port}{configs(daemon, 'listed')}"
-    cluster_id = cluster(daemon).rpartition("/")[2]
-    assert entry == {
-        "kind": "KafkaTopicConfig",
-        "metadata": {
-            "self": f"{base}/cleanup.policy",
-            "resource_name": f"crn:///kafka={cluster_id}/topic=listed/config=cleanup.policy",
-        },
-        "cluster_id": cluster_id,
-        "topic_name": "listed",
-        "name": "cleanup.policy",
-        "value": "compact,delete",
-        "is_default": False,
-        "is_read_only": False,
-        "is_sensitive": False,
-        "source": "DYNAMIC_TOPIC_CONFIG",
-        "synonyms": [
-            {
-                "name": "cleanup.policy",
-                "value": "compact,delete",
-                "source": "DYNAMIC_TOPIC_CONFIG",
-            },
-            {"name": "log.cleanup.policy", "value": "delete", "source": "DEFAULT_CONFIG"},
-        ],
-    }
-    assert entries["segment.bytes"]["source"] == "STATIC_BROKER_CONFIG"
-    assert entries["retention.ms"]["value"] == "86400000"
-    assert entries["flush.messages"]["is_default"] is True
-    one = daemon.request("GET", f"{configs(daemon, 'listed')}/cleanup.policy")
-    assert one.json == entry
-
-
 def test_put_and_delete_of_one_config(daemon: Daemon) -> None:
     """M13: in force for the next append."""
     daemon.create_topic("one", 2)
@@ -124,57 +84,6 @@ def test_alter_sets_and_deletes_all_or_nothing(daemon: Daemon) -> None:
     refused(daemon.request("POST", alter, wrong_operation), 422, 422)
 
 
-def test_the_configs_of_all_topics(daemon: Daemon) -> None:
-    """M13: in the order of the topics, each as its own list has it."""
-    daemon.create_topic("all-b", 1, flush_ms="9")
-    daemon.create_topic("all-a")
-    listed = daemon.request("GET", configs(daemon, "-")).json
-    assert listed["kind"] == "KafkaTopicConfigList"
-    for name in ("all-a", "all-b"):
-        own = [entry for entry in listed["data"] if entry["topic_name"] == name]
-        assert own == daemon.request("GET", configs(daemon, name)).json["data"]
-    names = [entry["topic_name"] for entry in listed["data"]]
-    assert names == sorted(names)
-
-
-def test_the_broker_and_the_clusters_configs(daemon: Daemon) -> None:
-    """M13: those that change at run time, the same values under both paths."""
-    base = cluster(daemon)
-    entity = daemon.request("GET", base).json
-    origin = f"http://127.0.0.1:{daemon.port}{base}"
-    for relation, path in (("brokers", "/brokers"), ("broker_configs", "/broker-configs")):
-        assert entity[relation] == {"related": f"{origin}{path}"}
-    (broker,) = daemon.request("GET", f"{base}/brokers").json["data"]
-    assert daemon.request("GET", f"{base}/brokers/1").json == broker
-    assert (broker["broker_id"], broker["host"], broker["port"]) == (1, "127.0.0.1", daemon.port)
-    assert broker["configs"] == {"related": f"{origin}/brokers/1/configs"}
-    refused(daemon.request("GET", f"{base}/brokers/2"), 404, 404)
-    path = f"{base}/broker-configs"
-    of_broker = daemon.request("GET", f"{base}/brokers/1/configs").json["data"]
-    listed = daemon.request("GET", path).json
-    assert listed["kind"] == "KafkaClusterConfigList"
-    assert [entry["name"] for entry in listed["data"]] == [
-        entry["name"] for entry in of_broker if not entry["is_read_only"]
-    ]
-    name = "log.retention.bytes"
-    done(daemon.request("PUT", f"{path}/{name}", {"value": "5"}))
-    shown = daemon.request("GET", f"{path}/{name}").json
-    assert shown["metadata"]["self"] == f"{origin}/broker-configs/{name}"
-    assert shown["metadata"]["resource_name"].endswith(f"/broker-config={name}")
-    assert (shown["config_type"], shown["value"]) == ("BROKER", "5")
-    assert "broker_id" not in shown
-    assert daemon.request("GET", f"{base}/brokers/1/configs/{name}").json["value"] == "5"
-    step = {"name": name, "operation": "DELETE"}
-    done(daemon.request("POST", f"{path}:alter", {"data": [step], "validate_only": True}))
-    assert daemon.request("GET", f"{path}/{name}").json["value"] == "5"
-    done(daemon.request("POST", f"{path}:alter", {"data": [step]}))
-    done(daemon.request("DELETE", f"{path}/{name}"))
-    assert daemon.request("GET", f"{path}/{name}").json["is_default"] is True
-    for wrong in ("log.dirs", "no.such"):
-        refused(daemon.request("PUT", f"{path}/{wrong}", {"value": "5"}), 404, 404)
-    refused(daemon.request("PUT", f"{path}/{name}", {"value": "x"}), 400, 40002)
-
-
 def test_what_is_not_there(daemon: Daemon) -> None:
     daemon.create_topic("there")
     for name in ("retention.byte", "internal.segment.bytes", "..%2f..", "%00"):
@@ -198,60 +107,6 @@ def test_what_is_not_there(daemon: Daemon) -> None:
     refused(daemon.request("PUT", path, {"value": None}), 400, 40002)
     refused(daemon.request("PUT", path, {"value": "x"}), 400, 40002)
     refused(daemon.request("PUT", path, {"value": 5}), 422, 422)
-
-
-def test_broker_configs(daemon: Daemon) -> None:
-    """M13: dynamic over the file, the topic over both; what needs a restart is refused."""
-    daemon.create_topic("default")
-    daemon.create_topic("own", 1, max_message_bytes="2000000")
-    brokers = f"{cluster(daemon)}/brokers/1/configs"
-    entries = {entry["name"]: entry for entry in daemon.request("GET", brokers).json["data"]}
-    assert entries["log.segment.bytes"]["source"] == "STATIC_BROKER_CONFIG"
-    assert entries["log.segment.bytes"]["broker_id"] == 1
-    assert entries["http.port"]["is_read_only"] is True
-    done(daemon.request("PUT", f"{brokers}/message.max.bytes", {"value": "10"}))
-    body = {"records": [{"value": "x"}]}
-    assert daemon.request("POST", "/topics/default", body).status == 413
-    assert daemon.request("POST", "/topics/own", body).status == 200
-    shown = daemon.request("GET", f"{configs(daemon, 'default')}/max.message.bytes").json
-    assert (shown["value"], shown["source"]) == ("10", "DYNAMIC_BROKER_CONFIG")
-    refused(daemon.request("PUT", f"{brokers}/http.port", {"value": "1"}), 400, 40002)
-    refused(daemon.request("PUT", f"{brokers}/log.retention.hours", {"value": "1"}), 400, 40002)
-    refused(daemon.request("DELETE", f"{brokers}/log.retention.hours"), 400, 40002)
-    refused(daemon.request("PUT", f"{brokers}/log.retention.ms", {"value": "0"}), 400, 40002)
-    refused(daemon.request("GET", f"{brokers}/no.such"), 404, 404)
-    steps = [{"name": "message.max.bytes", "operation": "DELETE"}]
-    done(daemon.request("POST", f"{brokers}:alter", {"data": steps}))
-    assert daemon.request("POST", "/topics/default", body).status == 200
-
-
-def test_a_topic_grows_and_never_shrinks(daemon: Daemon) -> None:
-    """M14: new directories, old records kept; Kafka's words."""
-    daemon.create_topic("grown")
-    daemon.produce_text("grown", "kept")
-    path = f"{cluster(daemon)}/topics/grown"
-    answer = daemon.request("PATCH", path, {"partitions_count": 3})
-    assert (answer.status, answer.json["partitions_count"]) == (200, 3)
-    assert sorted(each.name for each in daemon.log_dirs[0].glob("grown-*")) == [
-        "grown-0",
-        "grown-1",
-        "grown-2",
-    ]
-    body = refused(daemon.request("PATCH", path, {"partitions_count": 3}), 400, 40002)
-    assert body["message"] == "Topic already has 3 partition(s)."
-    assert body["kafka_error"] == "INVALID_PARTITIONS"
-    body = refused(daemon.request("PATCH", path, {"partitions_count": 1}), 400, 40002)
-    assert (
-        body["message"]
-        == "The topic grown currently has 3 partition(s); 1 would not be an increase."
-    )
-    refused(daemon.request("PATCH", path, {"partitions_count": 10_001}), 400, 40002)
-    refused(daemon.request("PATCH", path, {"partitions_count": "4"}), 422, 422)
-    refused(daemon.request("PATCH", path, {}), 422, 422)
-    record = {"records": [{"value": "new", "partition": 2}]}
-    assert daemon.request("POST", "/topics/grown", record).status == 200
-    assert len(daemon.fetch_all("grown", 0)) == 1
-    assert len(daemon.fetch_all("grown", 2)) == 1
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -7,17 +7,32 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
+from urllib.parse import urlencode, urljoin
 
 import pytest
 
 from kafkalog.console.assets import all_assets
-from tests.integration.http_world import append, batch_of, check_sealed, now_ms, refused
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import (
+    Wire,
+    append,
+    batch_of,
+    check_sealed,
+    now_ms,
+    refused,
+    until,
+)
+from tests.integration.test_http_cleaner import SETTINGS, contents, settled
+from tests.integration.test_http_cleaner import filled as fill_dirty
+from tests.integration.test_http_v3 import cluster
 
 if TYPE_CHECKING:
-    from tests.integration.daemon import Daemon
+    from pathlib import Path
 
-SETTINGS = {"log_initial_task_delay_ms": "86400000", "log_cleaner_enable": "false"}
+    from tests.integration.daemon import Answer
+
+__all__ = ["SETTINGS"]  # of the daemon fixture
+
 DAY = 86_400_000
 HALF_SEGMENT = b"x" * 600_000  # two of them do not fit a segment of 1 MiB
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -103,49 +118,6 @@ def test_a_page_lets_nothing_foreign_in(filled: Daemon, path: str) -> None:
         assert filled.request("GET", source).status == 200
 
 
-def test_the_strip_is_the_segments_api(filled: Daemon) -> None:
-    """The picture's facts are those of ``GET .../segments``."""
-    api = filled.request("GET", "/v1/topics/shown/partitions/0/segments").json
-    twin = filled.request("GET", "/console/topics/shown/partitions/0.json").json
-    same = ("base_offset", "next_offset", "size_bytes", "largest_timestamp_ms", "rule", "keeper")
-    assert [[each[name] for name in same] for each in twin["segments"]] == [
-        [each[name] for name in same] for each in api["segments"]
-    ]
-    # The moment of the next check is told from now on, so that two looks differ by their distance.
-    for one, other in zip(twin["segments"], api["segments"], strict=True):
-        assert (one["due"] is None) is (other["due"] is None)
-        if one["due"] is not None:
-            assert one["due"]["latest_ms"] == pytest.approx(other["due"]["latest_ms"], abs=60_000)
-    assert [each["letter"] for each in twin["segments"]] == ["X", "X", "K", "A"]
-    html = filled.request("GET", "/console/topics/shown/partitions/0", None, BROWSER).body.decode()
-    assert re.findall(r'class="seg seg-([a-z]+)"', html) == [
-        each["state"] for each in twin["segments"]
-    ]
-    assert "limit 7 d" in html
-
-
-def test_what_if_is_the_simulation(filled: Daemon) -> None:
-    """The form asks the planner; a config that is wrong is told, and nothing changes."""
-    path = "/console/topics/shown/retention"
-    query = "retention.ms=43200000&retention.bytes=&horizon_days=2"
-    twin = filled.request("GET", f"{path}.json?{query}").json
-    body = {"topic": "shown", "configs": {"retention.ms": "43200000"}, "horizon_ms": 2 * DAY}
-    simulated = filled.request("POST", "/v1/retention:simulate", body).json["partitions"][0]
-    entry = twin["partitions"][0]
-    assert twin["configs"] == {"retention.ms": "43200000"}
-    assert [each["base_offset"] for each in entry["departures"]] == [
-        each["base_offset"] for each in simulated["segments"]
-    ]
-    assert entry["bytes_left"] == simulated["bytes_left"]
-    assert entry["segments_left"] == simulated["segments_left"]
-    wrong = filled.request("GET", f"{path}?retention.ms=soon", None, BROWSER)
-    assert wrong.status == 400
-    assert "<h1>" in wrong.body.decode()
-    refused(filled.request("GET", f"{path}.json?retention.ms=soon"), 400, 40002)
-    listed = filled.request("GET", "/v1/topics/shown/partitions/0/segments").json["segments"]
-    assert len(listed) == 4
-
-
 def test_errors_are_pages_for_people(filled: Daemon) -> None:
     """Who looks at pages is told in words, a program by the one shape; one status."""
     for path, status, code in (
@@ -229,3 +201,138 @@ def test_a_form_is_for_this_origin_alone(daemon: Daemon) -> None:
     html = daemon.request("GET", page, None, BROWSER).body.decode()
     assert "<form" not in html
     assert 'class="seg seg-deleting"' in html
+
+
+FIRST_MS = 1_700_000_000_000
+
+
+def partition_page(daemon: Daemon, topic: str) -> str:
+    """Four records a second apart in segments of two; the partition's address."""
+    daemon.create_topic(topic, 1, segment_bytes="1048576", retention_ms="-1")
+    for number in range(4):
+        data = batch_of(b"x" * 500_000, timestamp_ms=FIRST_MS + 1_000 * number)
+        assert append(daemon, topic, data).status == 200
+    return f"/console/topics/{topic}/partitions/0"
+
+
+def test_the_wizard(daemon: Daemon) -> None:
+    """Nothing goes before it was shown and confirmed in full; then just what was shown."""
+    address = partition_page(daemon, "shrunk")
+    page = f"{address}/delete-records"
+    preview = daemon.request("GET", f"{page}.json?offset=3").json["preview"]
+    assert preview["offsets_going"] == 3
+    html = daemon.request("GET", f"{page}?timestamp={FIRST_MS + 2_500}", None, BROWSER)
+    assert b'name="offset" value="3"' in html.body
+    assert b"refresh" not in html.body
+    refused(daemon.request("GET", f"{page}?offset=3&refresh=true"), 400, 40005)
+    shown = daemon.request("GET", f"{page}.json").json["topic_id"]
+    assert f'name="topic_id" value="{shown}"'.encode() in html.body
+    whole = {"topic_id": shown, "offset": "3", "confirmation": "shrunk-0"}
+    refused(posted(daemon, page, whole | {"confirmation": "shrunk"}), 400, 40002)
+    refused(posted(daemon, page, {"offset": "3", "confirmation": "shrunk-0"}), 400, 40002)
+    refused(posted(daemon, page, whole | {"offset": "-1"}), 400, 40002)
+    refused(posted(daemon, page, whole | {"offset": "9"}), 416, 41602)
+    foreign = FORM | {"Sec-Fetch-Site": "same-site"}
+    refused(daemon.request("POST", page, urlencode(whole).encode(), foreign), 403, 40301)
+    assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 0
+    done = posted(daemon, page, whole)
+    assert (done.status, done.headers["Location"]) == (303, address)
+    assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
+    html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
+    assert b"No records are before offset 3" in html.body
+    assert posted(daemon, page, whole).status == 303  # twice is once
+    told = refused(posted(daemon, page, whole | {"offset": "2"}), 410, 41001)
+    assert "Nothing was deleted: shrunk-0 already begins at 3" in str(told)
+
+
+def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
+    """A page that is older than the topic of its name takes nothing from that one."""
+    address = partition_page(daemon, "renewed")
+    former = daemon.request("GET", f"{address}/delete-records.json").json["topic_id"]
+    assert daemon.request("GET", f"{address}.json").json["topic_id"] == former
+    assert daemon.request("DELETE", f"{cluster(daemon)}/topics/renewed").status == 204
+    partition_page(daemon, "renewed")
+    fields = {"topic_id": former, "offset": "3", "confirmation": "renewed-0"}
+    told = refused(posted(daemon, f"{address}/delete-records", fields), 404, 40401)
+    assert "recreated" in str(told)
+    refused(posted(daemon, f"{address}/retain", {"topic_id": former}), 404, 40401)
+    refused(posted(daemon, f"{address}/retain", {}), 400, 40002)
+    seen = daemon.request("GET", f"{address}/delete-records.json").json
+    assert (seen["log_start_offset"], seen["topic_id"] == former) == (0, False)
+    fields["topic_id"] = seen["topic_id"]
+    assert posted(daemon, f"{address}/delete-records", fields).status == 303
+    assert posted(daemon, f"{address}/retain", {"topic_id": seen["topic_id"]}).status == 303
+    assert daemon.request("GET", f"{address}.json").json["log_start_offset"] == 3
+
+
+def test_a_large_form_is_refused_before_it_is_read(daemon: Daemon) -> None:
+    """Nobody fills the memory with what is to be two fields."""
+    daemon.create_topic("formed", 1)
+    head = (
+        b"POST /console/topics/formed/partitions/0/delete-records HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n"
+    )
+    chunk = b"4001\r\n" + b"x" * 0x4001 + b"\r\n"  # one byte more than a form may have
+    for rest in (b"Content-Length: 1000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n" + chunk):
+        with Wire(daemon) as wire:
+            wire.send(head + rest)
+            answer = refused(wire.read_answer(), 413, 41302)
+            assert "16384 bytes at most" in str(answer)
+
+
+def page_of(topic: str) -> str:
+    return f"/console/topics/{topic}/partitions/0/records"
+
+
+def test_the_switch(tmp_path: Path) -> None:
+    """console.records=false leaves neither the page nor a link to it; the API reads on."""
+    with Daemon(tmp_path, console_records="false") as daemon:
+        daemon.create_topic("quiet", 1)
+        refused(daemon.request("GET", f"{page_of('quiet')}.json"), 404, 404)
+        partition = daemon.request("GET", "/console/topics/quiet/partitions/0", None, BROWSER)
+        assert partition.status == 200
+        assert b"/records" not in partition.body
+        read = daemon.request("GET", "/v1/topics/quiet/partitions/0/records?from=earliest")
+        assert read.status == 200
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+COMPACTION = "/console/compaction"
+
+
+def posted(daemon: Daemon, path: str, fields: dict[str, str]) -> Answer:
+    """A form as the page sends it."""
+    return daemon.request("POST", path, urlencode(fields).encode(), FORM)
+
+
+def test_a_trial(daemon: Daemon) -> None:
+    """The page offers it; its answer leads to what a clean would remove, and nothing is."""
+    fill_dirty(daemon, "tried")
+    settled(daemon)
+    before = contents(daemon, "tried")
+    html = daemon.request("GET", COMPACTION, None, BROWSER).body.decode()
+    assert f'action="{COMPACTION}/try"' in html
+    begun = posted(daemon, f"{COMPACTION}/try", {"topic": "tried", "partition": "0"})
+    assert begun.status == 303, begun.body
+    address = begun.headers["Location"]
+    until(lambda: b"would be removed." in daemon.request("GET", address, None, BROWSER).body)
+    assert contents(daemon, "tried") == before
+
+
+def test_forms_that_are_not_ours(daemon: Daemon) -> None:
+    """Nothing is begun by another origin, by half a form, or by what is no form."""
+    whole = {"topic": "t-none", "partition": "0"}
+    for path in (f"{COMPACTION}/try", f"{COMPACTION}/retry"):
+        foreign = FORM | {"Sec-Fetch-Site": "cross-site"}
+        body = urlencode(whole).encode()
+        refused(daemon.request("POST", path, body, foreign), 403, 40301)
+        refused(daemon.request("POST", path, whole, {}), 415, 415)
+        refused(daemon.request("POST", path, b"topic=t&topic=t&partition=0", FORM), 400, 40002)
+        refused(daemon.request("POST", path, b"topic=%ff&partition=0", FORM), 400, 40002)
+        refused(daemon.request("POST", path, b"", FORM), 400, 40002)
+        refused(posted(daemon, path, {"topic": "t-none"}), 400, 40002)
+        refused(posted(daemon, path, whole | {"more": "1"}), 400, 40002)
+        refused(posted(daemon, path, whole | {"partition": "-1"}), 400, 40002)
+        refused(posted(daemon, path, whole), 404, 40401)
+    refused(daemon.request("GET", f"{COMPACTION}.json?topic=t-none"), 404, 40401)
+    refused(daemon.request("GET", f"{COMPACTION}.json?hours=25"), 400, 40005)

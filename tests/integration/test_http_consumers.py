@@ -4,13 +4,17 @@ Method: a live daemon: both dialects, every route, rebalances, lost answers, res
 
 from __future__ import annotations
 
+import http.client
+import json
+import socket
+import struct
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.daemon import BINARY, TEXT, V2, Daemon
+from tests.integration.daemon import TEXT, V2, Daemon
 from tests.integration.http_world import others_in_work, refused, until
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from tests.integration.daemon import Answer
 
 SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
-JSON_RECORDS = "application/vnd.kafka.json.v2+json"
 STRIMZI = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "format": "binary"}
 CONFLUENT = {"auto.commit.enable": "false", "auto.offset.reset": "earliest"}
 HEADERS = {"Content-Type": V2}
@@ -106,17 +109,6 @@ def test_a_consumer_reads_commits_and_comes_back(daemon: Daemon, config: dict[st
     assert again.call("POST", "/offsets").status == (200 if is_confluent else 204)
     assert again.committed(topic, 0) == {0: 3}
     again.done("DELETE")
-
-
-def test_the_body_of_pandaproxy_is_stored_as_it_is(daemon: Daemon) -> None:
-    """``partitions`` in a commit is nobody's last record."""
-    topic = topic_of(daemon, "panda")
-    one = Instance(daemon, "pandas", **CONFLUENT)
-    entry = {"topic": topic, "partition": "0", "offset": "2"}
-    one.done("POST", "/offsets", {"partitions": [entry]})
-    assert one.committed(topic, 0) == {0: 2}
-    both = one.call("POST", "/offsets", {"partitions": [entry], "offsets": [entry]})
-    refused(both, 422, 422)
 
 
 def test_what_is_created_wrongly_is_refused(daemon: Daemon) -> None:
@@ -238,40 +230,6 @@ def test_positions(daemon: Daemon) -> None:
     refused(wrong, 400, 40005)
 
 
-def test_formats(daemon: Daemon) -> None:
-    """Records come in the format of the instance; what does not fit it stays in place."""
-    topic = topic_of(daemon, "formats", 0)
-    daemon.request(
-        "POST",
-        f"/topics/{topic}",
-        {"records": [{"value": {"a": 1}}]},
-        {"Content-Type": JSON_RECORDS},
-    )
-    daemon.produce_text(topic, "not json")
-    one = Instance(daemon, "formats", format="json", **CONFLUENT)
-    one.subscribe(topic)
-    other = daemon.request("GET", f"{one.path}/records", None, {"Accept": BINARY})
-    refused(other, 406, 40601)
-    refused(daemon.request("GET", f"{one.path}/records", None, {"Accept": "image/png"}), 406, 406)
-    assert [each["value"] for each in one.poll(accept="application/json")] == [{"a": 1}]
-    for _ in range(2):
-        stuck = refused(one.call("GET", "/records?timeout=0"), 406, 40602)
-        assert stuck["details"] == {"topic": topic, "partition": 0, "offset": 1}
-    text = Instance(daemon, "formats-2", format="text", **{"auto.offset.reset": "earliest"})
-    text.subscribe(topic)
-    assert [each["value"] for each in text.poll(accept=TEXT)] == ['{"a": 1}', "not json"]
-
-
-def test_one_record_larger_than_max_bytes_is_delivered(daemon: Daemon) -> None:
-    """No consumer is stuck at a large record."""
-    topic = topic_of(daemon, "large", 0)
-    daemon.produce_text(topic, *("x" * 1000 for _ in range(3)))
-    one = Instance(daemon, "large", **CONFLUENT)
-    one.subscribe(topic)
-    polled = [[each["offset"] for each in one.poll("max_bytes=10&timeout=0")] for _ in range(4)]
-    assert polled == [[0], [1], [2], []]
-
-
 def test_latest_begins_at_the_subscription(daemon: Daemon) -> None:
     """What is appended between subscribing and the first poll is not missed."""
     topic = topic_of(daemon, "latest")
@@ -279,59 +237,6 @@ def test_latest_begins_at_the_subscription(daemon: Daemon) -> None:
     one.subscribe(topic)
     daemon.produce_text(topic, "new")
     assert one.offsets() == [3]
-
-
-def test_an_offset_outside_the_log_is_reset(daemon: Daemon) -> None:
-    """auto.offset.reset decides, and ``none`` says so."""
-    topic = topic_of(daemon, "outside")
-    at = {"topic": topic, "partition": 0}
-    for reset, expected in (("earliest", [0, 1, 2]), ("latest", [])):
-        one = Instance(daemon, f"outside-{reset}", **{"auto.offset.reset": reset})
-        one.done("POST", "/assignments", {"partitions": [at]})
-        one.done("POST", "/positions", {"offsets": [{**at, "offset": 99}]})
-        assert one.offsets() == expected
-    one = Instance(daemon, "outside-none", **{"auto.offset.reset": "none"})
-    one.subscribe(topic)
-    refused(one.call("GET", "/records?timeout=0"), 416, 41601)
-
-
-def test_the_group_is_dealt_out_at_once(daemon: Daemon) -> None:
-    """Members share the partitions by range from the very next request on."""
-    topic = topic_of(daemon, "shared", 4, partitions=4)
-    one = Instance(daemon, "sharing", name="a", **CONFLUENT)
-    one.subscribe(topic)
-    assert one.offsets() == [0, 1, 2, 3]
-    two = Instance(daemon, "sharing", name="b", **CONFLUENT)
-    two.subscribe(topic)
-    assert [number for _, number in one.assigned()] == [0, 1]
-    assert [number for _, number in two.assigned()] == [2, 3]
-    assert one.offsets() == []  # partition 0 stayed, and so did its position
-    three = Instance(daemon, "sharing", name="A", **CONFLUENT)
-    three.subscribe(topic)
-    assert [number for _, number in three.assigned()] == [0, 1]
-    assert three.offsets() == [0, 1, 2, 3]  # nothing of it was committed
-    three.done("DELETE")
-    two.done("DELETE")
-    assert [number for _, number in one.assigned()] == [0, 1, 2, 3]
-    body = {"records": [{"value": "x"}]}
-    daemon.request("POST", f"/topics/{topic}/partitions/3", body, {"Content-Type": TEXT})
-    assert (3, 0) in [(each["partition"], each["offset"]) for each in one.poll()]
-
-
-def test_a_pattern_follows_new_topics(daemon: Daemon) -> None:
-    """Topics that appear or go are read or not from the next poll on."""
-    first = topic_of(daemon, "pattern-1")
-    one = Instance(daemon, "patterns", **CONFLUENT)
-    one.done("POST", "/subscription", {"topic_pattern": "pattern-[0-9]|__.*"})
-    assert len(one.poll()) == 3
-    second = topic_of(daemon, "pattern-2", 2)
-    topic_of(daemon, "pattern-x")
-    assert [each["topic"] for each in one.poll()] == [second] * 2
-    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-    deleted = daemon.request("DELETE", f"/v3/clusters/{cluster}/topics/{first}")
-    assert deleted.status == 204
-    assert one.assigned() == [(second, 0)]
-    assert one.call("GET", "/subscription").json["topics"] == [second]
 
 
 def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
@@ -378,17 +283,6 @@ def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
     refused(answers[0], 404, 40403)
 
 
-def test_commits_of_what_is_not_there(daemon: Daemon) -> None:
-    """A commit names a partition that exists, or nothing is committed."""
-    topic = topic_of(daemon, "partly")
-    one = Instance(daemon, "partly", **STRIMZI)
-    good = {"topic": topic, "partition": 0, "offset": 1}
-    for bad, code in (({"topic": "no-such"}, 40401), ({"partition": 1}, 40402)):
-        answer = one.call("POST", "/offsets", {"offsets": [good, {**good, **bad}]})
-        assert (answer.status, answer.json["error_code"]) == (404, code)
-    assert one.committed(topic, 0) == {}
-
-
 def test_idle_instances_leave_and_commits_stay(tmp_path: Path) -> None:
     """Goal: an instance that nobody uses leaves its group; commits survive a kill of the daemon.
 
@@ -426,3 +320,78 @@ def test_idle_instances_leave_and_commits_stay(tmp_path: Path) -> None:
             time.sleep(0.01)  # another process
         assert again.committed(topic, 0, 1) == {0: 2}
         assert again.offsets() == [2]
+
+
+__all__ = ["SETTINGS"]  # of the daemon fixture
+
+
+def test_a_lost_answer_comes_again(daemon: Daemon) -> None:
+    """A client whose connection broke before it read its records gets them again."""
+    topic = topic_of(daemon, "lost")
+    one = Instance(daemon, "losing", **CONFLUENT)
+    one.subscribe(topic)
+    request = f"GET {one.path}/records?timeout=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    for _ in range(2):
+        raw = socket.create_connection(("127.0.0.1", daemon.port))
+        raw.sendall(request)
+        assert raw.recv(20, socket.MSG_PEEK)  # it is there, and nobody takes it
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    assert daemon.request("HEAD", f"{one.path}/records?timeout=0").status == 200
+    assert one.offsets() == [0, 1, 2]
+    assert one.offsets() == []
+    one.call("POST", "/offsets")
+    assert one.committed(topic, 0) == {0: 3}
+
+
+def test_a_lost_answer_is_not_committed(daemon: Daemon) -> None:
+    """A commit without body never covers records that were lost on the way."""
+    topic = topic_of(daemon, "uncommitted")
+    one = Instance(daemon, "uncommitted", **CONFLUENT)
+    one.subscribe(topic)
+    raw = socket.create_connection(("127.0.0.1", daemon.port))
+    raw.sendall(f"GET {one.path}/records?timeout=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert raw.recv(20, socket.MSG_PEEK)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.close()
+    assert one.call("POST", "/offsets").status == 200
+    assert one.committed(topic, 0) == {0: 0}
+
+
+def test_auto_commit_covers_what_was_delivered_before(daemon: Daemon) -> None:
+    """The next poll commits what the one before delivered; leaving commits the rest."""
+    topic = topic_of(daemon, "automatic")
+    config = {"auto.offset.reset": "earliest", "auto.commit.interval.ms": 0}
+    one = Instance(daemon, "automatic", **config)
+    one.subscribe(topic)
+    watcher = Instance(daemon, "automatic", **CONFLUENT)
+    assert one.offsets() == [0, 1, 2]
+    assert watcher.committed(topic, 0) == {0: 0}
+    assert one.offsets() == []
+    assert watcher.committed(topic, 0) == {0: 3}
+    daemon.produce_text(topic, "more")
+    assert one.offsets() == [3]
+    one.done("DELETE")
+    assert watcher.committed(topic, 0) == {0: 4}
+
+
+def test_bodies_with_every_verb_and_a_connection_that_stays(daemon: Daemon) -> None:
+    """Clients that send ``{}`` with GET and DELETE are understood, on one connection."""
+    topic = topic_of(daemon, "verbose")
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=20)
+
+    def call(method: str, path: str, body: object) -> tuple[int, Any]:
+        connection.request(method, path, json.dumps(body), HEADERS)
+        answer = connection.getresponse()
+        data = answer.read()
+        return answer.status, json.loads(data) if data else None
+
+    _, made = call("POST", "/consumers/verbose", {**STRIMZI, "name": "v"})
+    path = made["base_uri"].removeprefix(f"http://127.0.0.1:{daemon.port}")
+    assert call("POST", f"{path}/subscription", {"topics": [topic]})[0] == 204
+    status, records = call("GET", f"{path}/records?timeout=0", {})
+    assert (status, len(records)) == (200, 3)
+    assert call("POST", f"{path}/offsets/", {})[0] == 204
+    assert call("GET", f"{path}/offsets", {})[1]["offsets"][0]["offset"] == 3
+    assert call("DELETE", path, {})[0] == 204
+    connection.close()

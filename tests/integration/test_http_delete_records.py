@@ -110,11 +110,6 @@ def test_each_partition_fails_alone(daemon: Daemon) -> None:
     assert start_offset(daemon, "kept") == 0
 
 
-def test_compact_and_delete_may_be_deleted_from(daemon: Daemon) -> None:
-    filled(daemon, "both", cleanup_policy="compact,delete")
-    assert entries(delete(daemon, ("both", 0, 4)))[0]["low_watermark"] == 4
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -146,13 +141,6 @@ def test_the_tools_own_messages(daemon: Daemon) -> None:
     assert said["message"] == "Offset json file contains duplicate topic partitions: t-0,u-1"
     refused(daemon.request("POST", "/v1/records:delete", b"{"), 400, 400)
     refused(daemon.request("GET", "/v1/records:delete"), 405, 405)
-
-
-def test_a_missing_version_is_one(daemon: Daemon) -> None:
-    filled(daemon, "unversioned")
-    body = {"partitions": [{"topic": "unversioned", "partition": 0, "offset": 2}]}
-    assert daemon.request("POST", "/v1/records:delete", body).status == 200
-    assert start_offset(daemon, "unversioned") == 2
 
 
 def test_the_new_start_outlives_a_kill_right_after_the_answer(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon import BINARY, TEXT, Answer, Daemon
+from tests.integration.daemon import BINARY, Answer, Daemon
 from tests.integration.http_world import (
     append,
     batch_of,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SETTINGS = {"http_max_wait_ms": "20000", "log_initial_task_delay_ms": "600000"}
-JSON = "application/vnd.kafka.json.v2+json"
 
 
 def records(daemon: Daemon, topic: str, query: str, accept: str = BINARY) -> Answer:
@@ -105,22 +104,6 @@ def test_min_bytes_waits_for_enough(daemon: Daemon) -> None:
     assert waited.seconds < 10
 
 
-def test_max_bytes_bounds_but_never_starves(daemon: Daemon) -> None:
-    """At least one record (a batch, raw) whatever max_bytes says; else no more than asked for."""
-    daemon.create_topic("bounded")
-    for letter in "abc":
-        daemon.produce_text("bounded", letter * 1000, letter * 1000)
-    assert len(records(daemon, "bounded", "offset=0&max_bytes=1").json) == 1
-    assert len(records(daemon, "bounded", "offset=0&max_bytes=0").json) == 1
-    two = records(daemon, "bounded", "offset=2&max_bytes=2000")
-    assert [r["offset"] for r in two.json] == [2, 3]
-    assert two.headers["Kafka-Next-Offset"] == "4"
-    assert len(records(daemon, "bounded", "offset=2&max_bytes=1999").json) == 1
-    assert len(records(daemon, "bounded", "offset=0").json) == 6
-    assert len(split_batches(read_batches(daemon, "bounded", 0, "&max_bytes=1").body)) == 1
-    assert len(split_batches(read_batches(daemon, "bounded", 0, "&max_bytes=5000").body)) == 2
-
-
 def test_next_offset_walks_the_whole_log(daemon: Daemon) -> None:
     daemon.create_topic("walked", internal_segment_bytes="4000", index_interval_bytes="100")
     for number in range(60):
@@ -139,48 +122,6 @@ def test_next_offset_walks_the_whole_log(daemon: Daemon) -> None:
         assert raw.headers["Kafka-Base-Offset"] == str(offset)
         offset = int(raw.headers["Kafka-Next-Offset"])
     assert count == 180
-
-
-def test_raw_starts_with_the_batch_that_holds_the_offset(daemon: Daemon) -> None:
-    daemon.create_topic("inside")
-    daemon.produce_text("inside", "a", "b", "c")
-    raw = read_batches(daemon, "inside", 2)
-    assert [r.offset for r in records_of(raw.body)] == [0, 1, 2]
-    assert raw.headers["Kafka-Base-Offset"] == "0"
-    assert raw.headers["Kafka-Next-Offset"] == "3"
-    assert raw.headers["Kafka-High-Watermark"] == "3"
-    assert raw.headers["Kafka-Log-Start-Offset"] == "0"
-    assert raw.headers["Content-Type"] == "application/vnd.kafkalog.record-batches"
-    assert [r["offset"] for r in records(daemon, "inside", "offset=2").json] == [2]
-
-
-def test_formats(daemon: Daemon) -> None:
-    """By Accept or by format; a record that does not fit is 406/40602 and named."""
-    daemon.create_topic("shown")
-    body = {"records": [{"key": "k", "value": {"n": 1.0}}]}
-    daemon.request("POST", "/topics/shown", body, {"Content-Type": JSON})
-    daemon.produce_text("shown", "plain")
-    binary = bytes([255, 254])
-    append(daemon, "shown", batch_of(binary))
-    answer = records(daemon, "shown", "offset=0&max_bytes=1", JSON)
-    assert answer.headers["Content-Type"] == JSON
-    assert (answer.json[0]["key"], answer.json[0]["value"]) == ("k", {"n": 1.0})
-    assert records(daemon, "shown", "offset=1&max_bytes=1", TEXT).json[0]["value"] == "plain"
-    for accept in ("*/*", "", "application/json", "application/vnd.kafka.v2+json"):
-        got = records(daemon, "shown", "offset=2", accept)
-        assert got.json[0]["value"] == "//4="
-    for query, accept in (
-        ("offset=1", JSON),
-        ("offset=1&format=json", "*/*"),
-        ("offset=2&format=text", "*/*"),
-        ("offset=2", TEXT),
-    ):
-        error = refused(records(daemon, "shown", query, accept), 406, 40602)
-        where = int(query[7])
-        assert error["details"] == {"topic": "shown", "partition": 0, "offset": where}
-    refused(records(daemon, "shown", "offset=0&format=xml"), 406, 40601)
-    refused(records(daemon, "shown", "offset=0", "text/html"), 406, 406)
-    refused(records(daemon, "shown", "offset=0", "application/vnd.kafka.avro.v2+json"), 406, 406)
 
 
 def test_offsets_out_of_range(daemon: Daemon) -> None:
@@ -233,22 +174,11 @@ def test_parameters_out_of_range(daemon: Daemon, query: str) -> None:
     refused(answer, 400, 40005)
 
 
-def test_isolation_without_transactions(daemon: Daemon) -> None:
-    daemon.create_topic("isolated")
-    daemon.produce_text("isolated", "a")
-    for isolation in ("read_committed", "read_uncommitted"):
-        answer = records(daemon, "isolated", f"offset=0&isolation={isolation}")
-        assert [r["offset"] for r in answer.json] == [0]
-        raw = read_batches(daemon, "isolated", 0, f"&isolation={isolation}")
-        assert raw.status == 200
-
-
-def test_unacknowledged_bytes_are_not_served(daemon: Daemon) -> None:
-    """A fetch never passes the high watermark, which acks=all moves when the batch is durable."""
-    daemon.create_topic("durable")
-    daemon.produce_text("durable", "a")
-    answer = read_batches(daemon, "durable", 0)
-    assert int(answer.headers["Kafka-Next-Offset"]) <= int(answer.headers["Kafka-High-Watermark"])
+def test_formats_that_are_none(daemon: Daemon) -> None:
+    daemon.create_topic("shown")
+    daemon.produce_text("shown", "a")
+    refused(records(daemon, "shown", "offset=0&format=xml"), 406, 40601)
+    refused(records(daemon, "shown", "offset=0", "text/html"), 406, 406)
 
 
 def test_a_flipped_bit_is_never_served(daemon: Daemon) -> None:

@@ -176,48 +176,6 @@ def test_a_group_with_members_is_not_changed_behind_their_backs(daemon: Daemon, 
     assert offsets(daemon, "owned") == {}
 
 
-def test_v3_shows_the_same_groups(daemon: Daemon, topic: str) -> None:
-    """Goal: the entities of v3: groups, consumers, assignments, lags and their summary.
-
-    Method: every link below a group followed; a group whose name needs quoting.
-    """
-    put(daemon, "a%2Fb", p0=4, p1=5)
-    path = member(daemon, "a%2Fb", topic)
-    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-    base = f"/v3/clusters/{cluster}/consumer-groups"
-
-    def got(tail: str) -> Any:
-        answer = daemon.request("GET", base + tail)
-        assert answer.status == 200, answer.body
-        return answer.json
-
-    listed = got("")
-    assert listed["kind"] == "KafkaConsumerGroupList"
-    assert "a/b" in [each["consumer_group_id"] for each in listed["data"]]
-    group = got("/a%2Fb")
-    assert (group["state"], group["partition_assignor"]) == ("STABLE", "range")
-    for link in ("consumers", "lag_summary", "coordinator"):
-        url = group[link]["related"].removeprefix(f"http://127.0.0.1:{daemon.port}")
-        assert daemon.request("GET", url).status == 200
-    assert got("/a%2Fb/consumers")["data"][0]["consumer_id"] == "one"
-    assert got("/a%2Fb/consumers/one")["kind"] == "KafkaConsumer"
-    assigned = got("/a%2Fb/consumers/one/assignments")["data"]
-    assert [each["partition_id"] for each in assigned] == [0, 1]
-    lags = got("/a%2Fb/lags")["data"]
-    assert [(each["current_offset"], each["lag"]) for each in lags] == [(4, 6), (5, 0)]
-    for entity in (*assigned, *lags):
-        url = entity["metadata"]["self"].removeprefix(f"http://127.0.0.1:{daemon.port}")
-        assert daemon.request("GET", url).json == entity
-    summary = got("/a%2Fb/lag-summary")
-    assert (summary["max_lag"], summary["total_lag"]) == (6, 6)
-    assert (summary["max_lag_topic_name"], summary["max_lag_consumer_id"]) == (topic, "one")
-    refused(daemon.request("GET", f"{base}/nobody"), 404, 40405)
-    refused(daemon.request("GET", f"{base}/a%2Fb/consumers/two"), 404, 40403)
-    refused(daemon.request("GET", f"{base}/a%2Fb/lags/{topic}/partitions/7"), 404, 40403)
-    assert daemon.request("DELETE", path).status == 204
-    assert got("/a%2Fb")["state"] == "EMPTY"
-
-
 def test_compaction_keeps_the_last_commit_of_each_group(tmp_path: Path) -> None:
     """M24. Goal: the topic stays as small as its groups, and no commit is lost by that.
 

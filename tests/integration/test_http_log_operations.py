@@ -15,7 +15,7 @@ from msgspec import convert
 
 from kafkalog import __version__
 from kafkalog.server.admin.cleaner import CleaningRunsAnswer, StandingAnswer
-from tests.integration.daemon import ROOT, TEXT, Daemon
+from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import Wire, refused
 
 SETTINGS = {
@@ -86,38 +86,6 @@ def test_how_a_log_stands(daemon: Daemon) -> None:
     assert daemon.request("GET", path_of("stands", "log")).json["segments"] == 2
     daemon.produce_text("stands", "d")
     assert daemon.fetch_all("stands")[-1]["offset"] == 3
-
-
-def test_how_clean_a_log_is(daemon: Daemon) -> None:
-    """N11: the dirty ratio, and where dirt begins and ends.
-
-    Two closed segments of a compacted topic, before a clean by order and after it.
-    """
-    daemon.create_topic("keyed", cleanup_policy="compact", min_cleanable_dirty_ratio="1")
-    body = {"records": [{"key": "k", "value": "v"}]}
-    for _ in range(2):
-        assert daemon.request("POST", "/topics/keyed", body, {"Content-Type": TEXT}).status == 200
-        daemon.request("POST", path_of("keyed", "log:roll"))
-    dirty = daemon.request("GET", path_of("keyed", "log")).json["cleaning"]
-    convert(dirty, StandingAnswer)
-    expected = {
-        "state": "none",
-        "pauses": 0,
-        "checkpoint": None,
-        "first_dirty_offset": 0,
-        "first_uncleanable_offset": 2,
-        "clean_bytes": 0,
-        "cleanable_ratio": 1.0,
-        "min_cleanable_ratio": 1.0,
-        "fault": None,
-    }
-    assert {name: dirty[name] for name in expected} == expected
-    assert daemon.request("POST", path_of("keyed", "log:clean"), {}).status == 200
-    clean = daemon.request("GET", path_of("keyed", "log")).json["cleaning"]
-    assert (clean["checkpoint"], clean["first_dirty_offset"]) == (2, 2)
-    assert (clean["cleanable_bytes"], clean["cleanable_ratio"]) == (0, 0.0)
-    (listed,) = daemon.request("GET", "/v1/cleaner?topic=keyed").json["logs"]
-    assert clean.items() <= listed.items()
 
 
 def test_one_segment(daemon: Daemon) -> None:
@@ -269,18 +237,3 @@ def test_what_runs_here(daemon: Daemon) -> None:
     assert shown["listeners"] == {"http": f"http://127.0.0.1:{daemon.port}"}
     assert shown["limits"]["http.max.streams"] == 1000
     assert shown["phase"] == "serving"
-
-
-def test_configs_are_explained(daemon: Daemon) -> None:
-    """The chain of sources of one config, or of all."""
-    (one,) = daemon.request("GET", "/v1/configs?explain=log.retention.ms").json["configs"]
-    assert (one["value"], one["source"]) == ("1000", "STATIC_BROKER_CONFIG")
-    assert one["synonyms"][0] == {
-        "name": "log.retention.ms",
-        "value": "1000",
-        "source": "STATIC_BROKER_CONFIG",
-    }
-    everything = daemon.request("GET", "/v1/configs").json["configs"]
-    assert one in everything
-    assert len(everything) > 50
-    refused(daemon.request("GET", "/v1/configs?explain=no.such"), 404, 404)

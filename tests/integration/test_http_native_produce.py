@@ -259,28 +259,6 @@ def test_one_record_as_it_is(daemon: Daemon) -> None:
     assert end_offset(daemon, "raw") == 6
 
 
-def test_keys_choose_partitions_as_in_v2(daemon: Daemon) -> None:
-    """The same key in both APIs lies in the same partition; those without turn about."""
-    daemon.create_topic("keyed", partitions=8)
-    keys = ["21", "foobar", "a-little-bit-long-string", "abc"]
-    data = lines(*({"key": key, "value": 0} for key in keys))
-    told = receipts_of(produce(daemon, "keyed/records", data, headers={"Accept": NDJSON}))
-    body = {"records": [{"key": key, "value": "0"} for key in keys]}
-    v2 = daemon.request(
-        "POST",
-        "/topics/keyed",
-        body,
-        {"Content-Type": "application/vnd.kafka.text.v2+json"},
-    ).json["offsets"]
-    assert [each["partition"] for each in told] == [each["partition"] for each in v2]
-    seen = set()
-    for _ in range(8):
-        (chosen,) = produce(daemon, "keyed/records", lines({}, {})).json["partitions"]
-        assert chosen["count"] == 2
-        seen.add(chosen["partition"])
-    assert seen == set(range(8))
-
-
 def test_expected_offset(daemon: Daemon) -> None:
     """The whole body follows the offset without a gap, or nothing of it is appended."""
     daemon.create_topic("expected", partitions=2)
@@ -301,28 +279,6 @@ def test_expected_offset_needs_a_partition(daemon: Daemon) -> None:
     assert (answer.status, answer.json["error_code"]) == (400, 40005)
     assert answer.json["details"] == {"parameter": "expected_offset"}
     assert "unguarded" not in daemon.request("GET", "/topics").json
-
-
-def test_durability_classes(daemon: Daemon) -> None:
-    """acks, flush and the header as on the other produce routes."""
-    daemon.create_topic("classes")
-    for kind, data in ((NDJSON, b"{}"), ("text/plain", b"x"), ("application/json", b"[{}]")):
-        for query, durability in (
-            ("acks=1", "os"),
-            ("acks=all", "synced"),
-            ("flush=true", "synced"),
-        ):
-            answer = produce(daemon, f"classes/records?{query}", data, kind)
-            assert answer.json["durability"] == durability
-            assert answer.headers["Kafka-Durability"] == durability
-        answer = produce(daemon, "classes/records", data, kind, {"Kafka-Acks": "0"})
-        assert (answer.status, answer.body) == (202, b"")
-        assert answer.headers["Kafka-Durability"] == "none"
-    refused(produce(daemon, "classes/records?acks=0", b"", headers={"Accept": NDJSON}), 400, 40005)
-    daemon.create_topic("unacked", http_produce_acks="0")
-    assert produce(daemon, "unacked/records", b"{}").status == 202
-    told = receipts_of(produce(daemon, "unacked/records", b"{}", headers={"Accept": NDJSON}))
-    assert told[0]["offset"] == 1
 
 
 def test_what_is_refused_before_a_record_is_read(daemon: Daemon) -> None:

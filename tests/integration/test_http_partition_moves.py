@@ -16,12 +16,12 @@ from tests.integration.daemon import Daemon
 from tests.integration.http_world import (
     append,
     batch_of,
+    check_sealed,
     read_batches,
     records_of,
     refused,
 )
 from tests.integration.test_cli_over_http import done, run
-from tests.integration.test_http_log_dirs import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +179,7 @@ def test_refusals_and_cancel(tmp_path: Path) -> None:
         assert [each["partitions"] for each in described(daemon)][1] == []
 
 
-def test_the_command_line(two: Daemon) -> None:
+def test_moves_on_the_command_line(two: Daemon) -> None:
     """Dirs move, moves and cancel-move say what the daemon says."""
     two.create_topic("t", 2)
     there = str(two.log_dirs[1])
@@ -198,3 +198,63 @@ def test_the_command_line(two: Daemon) -> None:
     assert result.returncode == 1
     assert b"not being moved" in result.stderr
     assert run(two, "dirs", "move", "nonumber", "--to", there).returncode == 2
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon over two directories, with partitions in both."""
+    with Daemon(tmp_path_factory.mktemp("dirs"), log_dirs=2) as daemon:
+        fill(daemon)
+        yield daemon
+
+
+def fill(daemon: Daemon) -> None:
+    """Four partitions over the directories, two of them with records."""
+    daemon.create_topic("orders", 3, internal_segment_bytes="1000")
+    daemon.create_topic("other", 1)
+    for partition in range(3):
+        for _ in range(partition):
+            batch = batch_of(b"v" * 100)
+            assert append(daemon, "orders", batch, partition=partition).status == 200
+
+
+def described(daemon: Daemon, query: str = "") -> list[dict[str, Any]]:
+    """The entries of the one broker."""
+    answer = daemon.request("GET", f"/v1/log-dirs{query}")
+    assert answer.status == 200
+    check_sealed(answer)
+    assert answer.headers["Content-Type"] == "application/json"
+    assert list(answer.json) == ["version", "brokers"]
+    assert answer.json["version"] == 1
+    (broker,) = answer.json["brokers"]
+    assert list(broker) == ["broker", "logDirs"]
+    assert broker["broker"] == 1
+    entries: list[dict[str, Any]] = broker["logDirs"]
+    return entries
+
+
+def names(entries: list[dict[str, Any]]) -> list[str]:
+    """Partitions of all directories."""
+    return sorted(each["partition"] for entry in entries for each in entry["partitions"])
+
+
+def test_directories_on_the_command_line(four: Daemon) -> None:
+    """M14: kafka-log-dirs' three lines, directories in order; the whole answer as JSON."""
+    result = run(four, "dirs", "describe", "--topics", "other,nope")
+    first, second, last = done(result).decode().splitlines()
+    assert result.stderr == b""
+    assert first == "Querying brokers for log directories information"
+    assert second == "Received log directory information from brokers 1"
+    size = '{"partition":"other-0","size":0,"offsetLag":0,"isFuture":false}'
+    lists = [size if path.joinpath("other-0").exists() else "" for path in four.log_dirs]
+    by_path = {
+        str(path): f'{{"partitions":[{partitions}],"error":null,"logDir":"{path}"}}'
+        for partitions, path in zip(lists, four.log_dirs, strict=True)
+    }
+    entries = ",".join(by_path.values())
+    assert last == f'{{"brokers":[{{"broker":1,"logDirs":[{entries}]}}],"version":1}}'
+    document = json.loads(done(run(four, "dirs", "describe", "--output", "json")))
+    (broker,) = document["brokers"]
+    assert names(broker["logDirs"]) == ["orders-0", "orders-1", "orders-2", "other-0"]
+    assert all(entry["usableBytes"] > 0 for entry in broker["logDirs"])
+    assert run(None, "dirs", "describe").returncode == 1

@@ -17,7 +17,7 @@ from tests.integration.daemon import TEXT, Daemon, ReservedPort
 from tests.integration.http_world import refused
 from tests.integration.principal_commands import Commands
 from tests.integration.produce_stream_world import NDJSON, Duplex
-from tests.integration.test_http_console_compaction import FORM
+from tests.integration.test_http_console import FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

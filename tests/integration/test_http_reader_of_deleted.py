@@ -6,7 +6,6 @@ vanish; readers that run while segments go one after the other.
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -78,46 +77,3 @@ def test_an_answer_that_is_taken_slowly(daemon: Daemon) -> None:
         answer = wire.read_answer()
     assert answer.status == 200
     assert check_whole(answer, 0) == 9
-
-
-def test_readers_of_segments_that_go(daemon: Daemon) -> None:
-    """M09 M12: each answer is whole or says where the log starts, while all segments go."""
-    filled(daemon, "busy", 60, retention_ms=-1)
-    answered, errors = [0, 0], list[BaseException]()
-    is_over = threading.Event()
-
-    def read() -> None:
-        try:
-            while not is_over.is_set():
-                for offset in range(0, 60, 7):
-                    answer = read_batches(daemon, "busy", offset, "&max_bytes=3000000")
-                    if answer.status == 410:
-                        answered[1] += 1
-                        continue
-                    assert answer.status in (200, 204), answer.body
-                    if answer.status == 200:
-                        check_whole(answer, offset)
-                        answered[0] += 1
-        except BaseException as error:  # noqa: BLE001 - a thread body: the test raises it
-            errors.append(error)
-
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        deadline = time.monotonic() + 60
-        while not answered[0] and not errors:
-            assert time.monotonic() < deadline, "nobody reads"
-            time.sleep(0.01)  # until one has read before anything goes
-        taken = 0
-        for start in (10, 25, 26, 40, 60):
-            body = {"partitions": [{"topic": "busy", "partition": 0, "offset": start}]}
-            assert daemon.request("POST", "/v1/records:delete", body).status == 200
-            taken += run_pass(daemon, "busy")
-        assert taken >= 5
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
-    assert not errors, errors
-    assert all(answered), "whole answers and refused ones"

@@ -5,13 +5,10 @@ planner on the facts that they name, and what is left after a run beside the dry
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.log.retention.forecast import Schedule, explain
-from kafkalog.log.retention.plan import LogFacts, RetentionPolicy, SegmentFacts
 from tests.integration.http_world import append, batch_of, failed_entry, now_ms, refused
 
 if TYPE_CHECKING:
@@ -53,52 +50,6 @@ def names(*topics: str) -> list[dict[str, object]]:
     return [{"topic": topic, "partition": 0} for topic in topics]
 
 
-def test_segments_are_the_planner_s_answer(daemon: Daemon) -> None:
-    """M28: fates over HTTP are ``explain`` of the facts, policy and schedule beside them."""
-    topic = filled(daemon, "explained", [9 * DAY, 8 * DAY, DAY, 0], retention_bytes="1900000")
-    report = segments(daemon, topic)
-    facts = LogFacts(
-        segments=tuple(
-            SegmentFacts(each["base_offset"], each["size_bytes"], each["largest_timestamp_ms"])
-            for each in report["segments"]
-        ),
-        size_bytes=report["size_bytes"],
-        log_start_offset=report["log_start_offset"],
-        high_watermark=report["high_watermark"],
-        log_end_offset=report["log_end_offset"],
-    )
-    assert (report["hold_offset"], report["hold_max_bytes"]) == (None, None)
-    assert (report["held_segments"], report["held_bytes"]) == (0, 0)
-    assert report["schedule"].pop("runs_in") == "kafka-log-retention"
-    policy, schedule = RetentionPolicy(**report["policy"]), Schedule(**report["schedule"])
-    fates = explain(facts, policy, report["now_ms"], schedule)
-    shown = [
-        (
-            each["rule"],
-            each["keeper"],
-            each["bytes_until"],
-            None if each["due"] is None else tuple(each["due"].values()),
-        )
-        for each in report["segments"]
-    ]
-    assert shown == [
-        (
-            fate.rule and fate.rule.value,
-            fate.keeper and fate.keeper.value,
-            fate.bytes_until,
-            None if fate.due is None else tuple(fate.due),
-        )
-        for fate in fates
-    ]
-    assert [each[0] for each in shown] == ["time", "time", None, None]
-    assert [each[1] for each in shown] == [None, None, "limits", "older_segment"]
-    assert shown[2][2] == 1_900_000 - facts.segments[3].size_bytes
-    wait_ms = report["schedule"]["next_check_ms"] - report["now_ms"]
-    assert 86_400_000 - 600_000 < wait_ms <= 86_400_000
-    assert report["schedule"]["check_interval_ms"] == 300_000
-    assert (report["topic"], report["partition"]) == (topic, 0)
-
-
 def test_what_a_segment_is(daemon: Daemon) -> None:
     """M28: offsets, sizes, index entries, where its time comes from, its state."""
     report = segments(daemon, filled(daemon, "shown", [DAY, DAY, 0]))
@@ -124,39 +75,6 @@ def test_what_a_segment_is(daemon: Daemon) -> None:
     assert (only["keeper"], only["due"]) == ("limits", None)
 
 
-def test_the_dry_run_is_what_the_run_deletes(daemon: Daemon) -> None:
-    """M28: the answers differ in ``dry_run`` alone; what is left is what neither named."""
-    topic = filled(daemon, "tried", [9 * DAY, 8 * DAY, DAY, 0], retention_bytes="1900000")
-    before = served(segments(daemon, topic))
-    dry = run(daemon, dry_run=True, partitions=names(topic))
-    assert dry.status == 200
-    untouched = served(segments(daemon, topic))
-    assert [{**each, "due": None} for each in untouched] == [
-        {**each, "due": None} for each in before
-    ]  # moments move with the two clocks
-    wet = run(daemon, partitions=names(topic))
-    assert (wet.status, wet.json) == (200, {**dry.json, "dry_run": False})
-    assert dry.json["dry_run"] is True
-    assert dry.json["segments"] == 2
-    assert dry.json["bytes"] == sum(each["size_bytes"] for each in before[:2])
-    (entry,) = dry.json["partitions"]
-    assert [each["reason"] for each in entry["segments"]] == ["time", "time"]
-    assert [each["base_offset"] for each in entry["segments"]] == [0, 1]
-    assert entry["log_start_offset"] == 2
-    after = segments(daemon, topic)
-    assert [each["base_offset"] for each in served(after)] == [2, 3]
-    assert after["log_start_offset"] == 2
-    gone = [each for each in after["segments"] if each["state"] == "deleting"]
-    assert [(each["base_offset"], each["size_bytes"]) for each in gone] == [
-        (each["base_offset"], each["size_bytes"]) for each in before[:2]
-    ]
-    assert 0 < gone[0]["files_gone_ms"] - after["now_ms"] <= 60_000
-    directory = daemon.log_dirs[0] / f"{topic}-0"
-    marked = [path.name for path in directory.glob("*.log.deleted")]
-    assert sorted(marked) == [f"{base:020}.log.deleted" for base in (0, 1)]
-    assert run(daemon, partitions=names(topic)).json["segments"] == 0
-
-
 def test_one_partition(daemon: Daemon) -> None:
     """M28: log:retain says it for its partition, by size; all may go, behind a roll."""
     topic = filled(daemon, "one", [0, 0, 0], retention_bytes="0")
@@ -176,58 +94,10 @@ def test_one_partition(daemon: Daemon) -> None:
     assert segments(daemon, kept)["segments"][0]["keeper"] == "policy"
 
 
-def test_a_run_over_all(daemon: Daemon) -> None:
-    """M28: without names only partitions where something goes are listed, in both runs."""
-    filled(daemon, "all", [9 * DAY, 0])
-    filled(daemon, "young", [DAY, 0])
-    dry, wet = run(daemon, dry_run=True).json, run(daemon).json
-    assert wet == {**dry, "dry_run": False}
-    listed = [entry["topic"] for entry in dry["partitions"]]
-    assert "all" in listed
-    assert "young" not in listed
-    assert run(daemon).json["partitions"] == []
-
-
 def simulate(daemon: Daemon, topic: str, **body: object) -> Answer:
     """POST a what-if of ten days."""
     body.setdefault("horizon_ms", 10 * DAY)
     return daemon.request("POST", "/v1/retention:simulate", {"topic": topic, **body})
-
-
-def test_what_if(daemon: Daemon) -> None:
-    """M28: other configs, a start in the future; moments follow the next check; nothing goes."""
-    topic = filled(daemon, "whatif", [3 * DAY, 2 * DAY, 0])
-    report = segments(daemon, topic)
-    (entry,) = simulate(daemon, topic).json["partitions"]
-    assert [each["base_offset"] for each in entry["segments"]] == [0, 1, 2]
-    for each, now in zip(entry["segments"], report["segments"], strict=True):
-        assert each["reason"] == "time"
-        assert each["due"]["earliest_ms"] == now["largest_timestamp_ms"] + 7 * DAY + 1
-        slack_ms = each["due"]["latest_ms"] - each["due"]["earliest_ms"]
-        assert 0 <= slack_ms < 300_000
-        assert each["due"]["files_gone_ms"] == each["due"]["latest_ms"] + 60_000
-    assert (entry["segments_left"], entry["bytes_left"]) == (1, 0)
-    configs = {"retention.ms": "3600000", "file.delete.delay.ms": "5000"}
-    (entry,) = simulate(daemon, topic, partition=0, configs=configs).json["partitions"]
-    assert entry["policy"]["retention_ms"] == 3_600_000
-    check_ms = entry["schedule"]["next_check_ms"]
-    assert [each["due"]["expected_ms"] for each in entry["segments"]] == [check_ms] * 3
-    assert entry["segments"][0]["due"]["files_gone_ms"] == check_ms + 5000
-    (entry,) = simulate(daemon, topic, configs=configs, horizon_ms=1000).json["partitions"]
-    assert entry["segments"] == []
-    later_ms = now_ms() + 8 * DAY
-    moment = datetime.datetime.fromtimestamp(later_ms / 1000, datetime.UTC)
-    for at in (str(later_ms), later_ms, moment.isoformat()):
-        (entry,) = simulate(daemon, topic, horizon_ms=300_000, at=at).json["partitions"]
-        assert abs(entry["start_ms"] - later_ms) <= 1
-        assert 0 <= entry["schedule"]["next_check_ms"] - entry["start_ms"] < 300_000
-        assert len(entry["segments"]) == 3
-    (entry,) = simulate(daemon, topic, at="2020-01-01T00:00:00Z").json["partitions"]
-    assert entry["start_ms"] == 1_577_836_800_000
-    assert 0 <= entry["schedule"]["next_check_ms"] - entry["start_ms"] < 300_000
-    (entry,) = simulate(daemon, topic, configs={"cleanup.policy": "compact"}).json["partitions"]
-    assert (entry["schedule"], entry["segments"]) == (None, [])
-    assert len(segments(daemon, topic)["segments"]) == 3
 
 
 def test_each_partition_fails_alone(daemon: Daemon) -> None:

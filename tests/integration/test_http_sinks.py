@@ -9,7 +9,6 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from kafkalog.client import (
     Client,
     ClientError,
     Conflict,
-    InvalidRequest,
     ProducerFenced,
     Retries,
     SinkWinner,
@@ -108,65 +106,6 @@ def test_a_batch(client: Client, daemon: Daemon, request: pytest.FixtureRequest)
     assert "kafkalog_sink_commits_total" in metrics
 
 
-def test_last_sequences(client: Client, request: pytest.FixtureRequest) -> None:
-    """A winner may tell what its last records are, and is not shown unless they are."""
-    topic = query = f"last-{request.node.callspec.id}"
-    client.create_topic(topic, partitions=2)
-    producer = begun(client, query, 1)
-    client.append_batches(topic, 0, transactional(producer, 0, b"a", b"b"))
-    client.append_batches(topic, 1, transactional(producer, 0, b"c"))
-    places = [(topic, 0), (topic, 1)]
-    winner = SinkWinner(producer.producer_id, producer.producer_epoch, places)
-    for sequence, kind in ((0, Conflict), (2, Conflict), (-1, InvalidRequest)):
-        with pytest.raises(kind):
-            client.commit_sink(query, 1, [replace(winner, last_sequences={places[0]: sequence})])
-    assert committed(client, topic) == []
-    last_sequences = {places[0]: 1, places[1]: 0}
-    client.commit_sink(query, 1, [replace(winner, last_sequences=last_sequences)])
-    assert [committed(client, topic, number) for number in (0, 1)] == [[b"a", b"b"], [b"c"]]
-
-
-def test_a_call_that_comes_twice(daemon: Daemon) -> None:
-    """A begin that is sent again has the same answer when it tells that it is the same."""
-    body = {"batch_id": 1, "partition_id": 0}
-    epochs = [
-        call(daemon, "named", "begin", **body, **name).json["producer_epoch"]
-        for name in ({"call_id": "x"}, {"call_id": "x", "run_id": "r"}, {}, {"call_id": "y"})
-    ]
-    assert epochs == [0, 0, 1, 2]
-    refused(call(daemon, "named", "begin", **body, call_id="x"), 409, 40912)
-    for name in ("", "x" * 101, 1):
-        for field in ("call_id", "run_id"):
-            refused(call(daemon, "named", "begin", **body, **{field: name}), 422, 422)
-    call(daemon, "named", "begin", **body, run_id="r")
-    call(daemon, "named", "begin", **body, run_id="s")
-    refused(call(daemon, "named", "begin", **body, run_id="r"), 409, 40912)
-
-
-def test_a_former_run_ends_nothing(
-    client: Client, daemon: Daemon, request: pytest.FixtureRequest
-) -> None:
-    """The calls that end a batch tell whose they are, too."""
-    query = f"two-runs-{request.node.callspec.id}"
-    for run in ("one", "two"):
-        call(daemon, query, "begin", batch_id=1, partition_id=0, run_id=run)
-    bodies: dict[str, dict[str, object]] = {
-        "abort": {"batch_id": 1},
-        "commit": {"batch_id": 1, "winners": []},
-    }
-    for action, body in bodies.items():
-        refused(call(daemon, query, action, **body, run_id="one"), 409, 40912)
-        refused(call(daemon, query, action, **body, run_id=""), 422, 422)
-    with pytest.raises(ProducerFenced):
-        client.abort_sink(query, 1, run_id="one")
-    with pytest.raises(ProducerFenced):
-        client.commit_sink(query, 1, [], run_id="one")
-    assert client.describe_sink(query)["open_producers"] == 1
-    client.abort_sink(query, 1, run_id="two")
-    client.begin_sink(query, 1, 0, run_id="two")
-    client.commit_sink(query, 1, [], run_id="two")
-
-
 def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -> None:
     """The client's classes tell what happened."""
     topic = query = f"zombie-{request.node.callspec.id}"
@@ -185,21 +124,6 @@ def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -
     with pytest.raises(Conflict):
         client.append_batches(topic, 0, transactional(fresh, 0, b"z"))
     assert committed(client, topic) == []
-
-
-def test_a_last_batch(client: Client, request: pytest.FixtureRequest) -> None:
-    """A query that is over leaves no producer behind, and is known as committed."""
-    topic = query = f"ended-{request.node.callspec.id}"
-    client.create_topic(topic)
-    producer = begun(client, query, 0)
-    client.append_batches(topic, 0, transactional(producer, 0, b"a"))
-    winners = [SinkWinner(producer.producer_id, producer.producer_epoch, [(topic, 0)])]
-    for _ in range(2):
-        client.commit_sink(query, 0, winners, is_last=True)
-        assert committed(client, topic) == [b"a"]
-        described = client.describe_sink(query)
-        assert (described["state"], described["producers"]) == ("committed", [])
-    assert client.begin_sink(query, 0, 1) is None
 
 
 def test_numbers(daemon: Daemon) -> None:

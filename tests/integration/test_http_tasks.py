@@ -9,14 +9,11 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from tests.integration.daemon import Daemon
 from tests.integration.http_world import check_sealed, now_ms
 from tests.integration.test_cli_over_http import done, run
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.integration.daemon import Daemon
 
 SETTINGS = {
     "log_initial_task_delay_ms": "50",
@@ -79,23 +76,6 @@ def test_periodic_tasks(daemon: Daemon) -> None:
     assert started_ms < first["next_run_ms"] <= now_ms() + first["initial_delay_ms"]
 
 
-def test_one_shots(daemon: Daemon) -> None:
-    """M12 M13: kafka-delete-logs has no period, runs again and again, and always waits once."""
-    daemon.create_topic("doomed")
-    runs = tasks(daemon)["kafka-delete-logs"]["runs"]
-    clusters = daemon.request("GET", "/v3/clusters").json["data"]
-    path = f"/v3/clusters/{clusters[0]['cluster_id']}/topics/doomed"
-    assert daemon.request("DELETE", path).status == 204
-    # A run may have begun before the topic went, so it is not the count of runs that tells.
-    deadline = time.monotonic() + 60
-    while list(daemon.log_dirs[0].glob("*-delete")):
-        assert time.monotonic() < deadline, "the directory of the deleted topic stays"
-        time.sleep(0.02)
-    entry = when_run(daemon, "kafka-delete-logs", runs + 2)
-    assert (entry["period_ms"], entry["failures"]) == (None, 0)
-    assert entry["waiting"] + entry["running"] >= 1
-
-
 def test_the_command_line(daemon: Daemon) -> None:
     """M13: a table for people, the answer as it is for programs."""
     when_run(daemon, CHECKPOINT, 1)
@@ -114,49 +94,3 @@ def test_the_command_line(daemon: Daemon) -> None:
     # Each run makes the next before it has ended, so that several can be at their ends at once.
     states = r"(1 waiting|\d+ running(, 1 waiting)?)"
     assert re.match(rf"kafka-delete-logs +{states} +once  ", line), line
-
-
-def test_metrics(daemon: Daemon) -> None:
-    """M13 M26: runs, errors and the last success of every task."""
-    before = when_run(daemon, CHECKPOINT, 1)
-    page = daemon.request("GET", "/metrics").body.decode()
-    samples = {
-        (sample.name, sample.labels["task"]): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-        if "task" in sample.labels
-    }
-    after = tasks(daemon)[CHECKPOINT]
-    prefix = "kafkalog_scheduler_task"
-    assert {task for _, task in samples} == set(NAMES)
-    assert before["runs"] <= samples[f"{prefix}_runs_total", CHECKPOINT] <= after["runs"]
-    assert samples[f"{prefix}_errors_total", CHECKPOINT] == 0
-    success = samples[f"{prefix}_last_success_timestamp_seconds", CHECKPOINT] * 1000
-    assert before["last_success_ms"] <= success <= after["last_success_ms"]
-    unborn = (f"{prefix}_last_success_timestamp_seconds", "PeriodicProducerExpirationCheck")
-    assert unborn not in samples
-
-
-def test_a_failure_is_shown(tmp_path: Path) -> None:
-    """M13 M15: the reason in every view, and the other directory still has its checkpoints."""
-    with Daemon(tmp_path, log_dirs=2, environment=None, **SETTINGS) as daemon:
-        when_run(daemon, CHECKPOINT, 1)
-        lost = daemon.log_dirs[1]
-        lost.rename(tmp_path / "gone")
-        lost.write_bytes(b"no directory")
-        deadline = time.monotonic() + 60
-        while not (failed := [each for each in tasks(daemon).values() if each["failures"]]):
-            assert time.monotonic() < deadline, "no task met the lost directory"
-            time.sleep(0.02)
-        entry = failed[0]
-        assert entry["last_error"].startswith("LogDirOffline: ")
-        assert str(lost) in entry["last_error"]
-        runs = when_run(daemon, CHECKPOINT, tasks(daemon)[CHECKPOINT]["runs"] + 3)["runs"]
-        assert runs > 3
-        text = done(run(daemon, "tasks", "list")).decode()
-        assert f"{entry['name']} failed last at " in text
-        told = [
-            line for line in map(json.loads, daemon.log_path.read_text().splitlines())
-            if line.get("event") in ("task_failed", "A task failed and keeps its schedule")
-        ]  # fmt: skip
-        assert [line["task"] for line in told].count(entry["name"]) == 1, "not told once"

@@ -56,36 +56,6 @@ def test_an_existing_topic_is_refused(daemon: Daemon) -> None:
     refused(daemon.request("POST", v3(daemon), {"topic_name": "twice"}), 400, 40002)
 
 
-def test_colliding_names_are_refused(daemon: Daemon) -> None:
-    daemon.create_topic("a.b")
-    body = refused(daemon.request("POST", "/admin/topics", {"topic_name": "a_b"}), 400, 40002)
-    assert body["kafka_error"] == "INVALID_TOPIC_EXCEPTION"
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        {"partitions_count": 0},
-        {"partitions_count": -2},
-        {"partitions_count": 10_001},
-        {"replication_factor": 3},
-        {"configs": {"no.such.key": "1"}},
-        {"configs": {"retention.ms": "soon"}},
-        {"configs": {"segment.bytes": "13"}},
-        {"configs": {"cleanup.policy": "shred"}},
-    ],
-    ids=str,
-)
-def test_what_kafka_refuses_is_refused_and_nothing_made(
-    daemon: Daemon, wanted: dict[str, object]
-) -> None:
-    """Counts, replication, unknown and wrong configs: 400/40002, no directory."""
-    answer = daemon.request("POST", "/admin/topics", {"topic_name": "wrong", **wanted})
-    refused(answer, 400, 40002)
-    assert not list(daemon.log_dirs[0].glob("wrong*"))
-    assert "wrong" not in daemon.request("GET", "/topics").json
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -103,14 +73,6 @@ def test_what_kafka_refuses_is_refused_and_nothing_made(
 def test_the_wrong_shape_names_the_field(daemon: Daemon, wanted: object) -> None:
     body = refused(daemon.request("POST", "/admin/topics", wanted), 422, 422)
     assert body["validation_errors"]
-
-
-def test_internal_topics_are_closed_to_clients(daemon: Daemon) -> None:
-    for name in ("__consumer_offsets", "__sink_state", "__cluster_metadata"):
-        refused(daemon.request("POST", "/admin/topics", {"topic_name": name}), 400, 40002)
-    records = {"records": [{"key": "eA==", "value": "eA=="}]}
-    answer = daemon.request("POST", "/topics/__consumer_offsets", records)
-    assert answer.status in (400, 404), answer.body
 
 
 def test_v2_metadata(daemon: Daemon) -> None:
@@ -197,16 +159,6 @@ def test_v3_knows_only_its_own_cluster(daemon: Daemon) -> None:
     refused(daemon.request("GET", "/v3/clusters/elsewhere"), 404, 40403)
     refused(daemon.request("GET", "/v3/clusters/elsewhere/topics"), 404, 40403)
     refused(daemon.request("POST", "/v3/clusters/elsewhere/topics", {}), 404, 40403)
-
-
-def test_a_deleted_name_can_be_used_again(daemon: Daemon) -> None:
-    daemon.create_topic("again")
-    daemon.produce_text("again", "old")
-    first = daemon.request("GET", f"{v3(daemon)}/again").json["topic_id"]
-    assert daemon.request("DELETE", f"{v3(daemon)}/again").status == 204
-    daemon.create_topic("again")
-    assert daemon.request("GET", f"{v3(daemon)}/again").json["topic_id"] != first
-    assert daemon.fetch_all("again") == []
 
 
 def test_methods_and_paths(daemon: Daemon) -> None:

@@ -74,28 +74,6 @@ def test_addresses_lead_somewhere(daemon: Daemon, prefix: str) -> None:
     assert any(url.endswith("/topics/walked/partitions/1/replicas/1") for url in known)
 
 
-def test_partitions_and_replicas(daemon: Daemon) -> None:
-    """By number, with the one node as leader."""
-    daemon.create_topic("parts", partitions=3)
-    path = f"{cluster(daemon)}/topics/parts/partitions"
-    listed = daemon.request("GET", path).json
-    assert listed["kind"] == "KafkaPartitionList"
-    assert [each["partition_id"] for each in listed["data"]] == [0, 1, 2]
-    one = daemon.request("GET", f"{path}/1").json
-    assert one == listed["data"][1]
-    assert one["leader"]["related"].endswith("/topics/parts/partitions/1/replicas/1")
-    (replica,) = daemon.request("GET", f"{path}/1/replicas").json["data"]
-    assert replica["kind"] == "KafkaReplica"
-    assert (replica["broker_id"], replica["is_leader"], replica["is_in_sync"]) == (1, True, True)
-    assert daemon.request("GET", f"{path}/1/replicas/1").json == replica
-    refused(daemon.request("GET", f"{path}/3"), 404, 40403)
-    refused(daemon.request("GET", f"{path}/1/replicas/2"), 404, 404)
-    refused(daemon.request("GET", f"{cluster(daemon)}/topics/no-topic/partitions"), 404, 40403)
-    replicas = daemon.request("GET", f"{cluster(daemon)}/brokers/1/partition-replicas").json["data"]
-    mine = [each["partition_id"] for each in replicas if each["topic_name"] == "parts"]
-    assert mine == [0, 1, 2]
-
-
 def test_offsets_of_every_type(daemon: Daemon) -> None:
     """earliest_and_latest is the proxies'; the other types are ours."""
     daemon.create_topic("when", cleanup_policy="delete")

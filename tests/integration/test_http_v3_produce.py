@@ -127,22 +127,6 @@ def test_types(daemon: Daemon, cluster: str) -> None:
     assert [each["error_code"] for each in told] == [40403, 422, 422]
 
 
-@pytest.mark.parametrize("separator", [b"", b"\n", b"\r\n", b" \t "])
-def test_documents_one_behind_the_other(daemon: Daemon, cluster: str, separator: bytes) -> None:
-    """Any white space or none between them; inside them too, and braces in strings."""
-    topic = f"sep{separator.hex()}"
-    daemon.create_topic(topic)
-    documents = [
-        b'{"value":{"type":"STRING","data":"}{\\"]["}}',
-        b'{\n "value": {\n  "type": "JSON",\n  "data": {"a": {}}\n }\n}',
-        b"{}",
-    ]
-    body = separator.join(documents) + separator
-    told = receipts_of(daemon.request("POST", f"{cluster}/topics/{topic}/records", body))
-    assert [each["offset"] for each in told] == [0, 1, 2]
-    assert [record.value for record in stored(daemon, topic)] == [b'}{"][', b'{"a": {}}', None]
-
-
 def test_full_duplex(daemon: Daemon, cluster: str) -> None:
     """The receipt of a record comes before the next is sent, with no line end between them."""
     daemon.create_topic("duplex")
@@ -197,17 +181,6 @@ def test_what_is_refused_before_the_first_receipt(daemon: Daemon, cluster: str) 
     assert (answer.status, answer.body) == (202, b"")
     daemon.produce_text("refusing", "last")
     assert end_offset(daemon, "refusing") == 3
-
-
-def test_log_append_time_is_in_the_receipt(daemon: Daemon, cluster: str) -> None:
-    daemon.create_topic("stamped", message_timestamp_type="LogAppendTime")
-    body = b'{"timestamp":5}{"timestamp":6}'
-    told = receipts_of(daemon.request("POST", f"{cluster}/topics/stamped/records", body))
-    (record, _) = stored(daemon, "stamped")
-    for each in told:
-        moment = datetime.datetime.fromisoformat(each["timestamp"])
-        assert abs(moment.timestamp() * 1000 - now_ms()) < 60_000
-        assert moment.timestamp() * 1000 == record.timestamp
 
 
 def test_times_beyond_any_calendar(daemon: Daemon, cluster: str) -> None:
@@ -266,12 +239,3 @@ def test_batches_that_are_refused(daemon: Daemon, cluster: str) -> None:
     answer = daemon.request("POST", path, entries(*map(str, range(20))))
     assert [each["offset"] for each in answer.json["successes"]] == list(range(20))
     assert daemon.request("POST", f"{path}?acks=0", entries("a")).status == 202
-
-
-def test_entries_of_a_compacted_topic(daemon: Daemon, cluster: str) -> None:
-    """An entry without key is that entry's fault alone."""
-    daemon.create_topic("compacted", cleanup_policy="compact")
-    body = {"entries": [{"id": "no"}, {"id": "yes", "key": {"type": "STRING", "data": "k"}}]}
-    answer = daemon.request("POST", f"{cluster}/topics/compacted/records:batch", body).json
-    assert [each["id"] for each in answer["successes"]] == ["yes"]
-    assert [(each["id"], each["error_code"]) for each in answer["failures"]] == [("no", 42212)]

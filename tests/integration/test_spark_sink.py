@@ -96,29 +96,6 @@ def test_every_column_arrives(daemon: Daemon) -> None:
     assert written.partitions == tuple(sorted({("one", 0), ("one", keyed), ("two", 0)}))
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_many_records_arrive_in_order(daemon: Daemon, codec: str) -> None:
-    """A hundred batches over three partitions; each partition keeps the order of the rows."""
-    topic = f"many-{codec}"
-    daemon.create_topic(topic, partitions=3)
-    batches = [
-        pa.record_batch(
-            {
-                "key": pa.array([f"key-{number % 50}" for number in range(start, start + 500)]),
-                "value": pa.array([f"{number:08d}" * 10 for number in range(start, start + 500)]),
-            }
-        )
-        for start in range(0, 20_000, 500)
-    ]
-    write(url_of(daemon), batches, topic=topic, compression=codec, batchBytes="20k")
-    found: list[int] = []
-    for partition in range(3):
-        numbers = [int((each.value or b"")[:8]) for each in read_back(daemon, topic, partition)]
-        assert numbers == sorted(numbers)
-        found += numbers
-    assert sorted(found) == list(range(20_000))
-
-
 def test_the_tasks_of_a_process_share_a_producer(daemon: Daemon) -> None:
     """A cluster has as many as it has workers; after a failed task a new one is drawn."""
     daemon.create_topic("shared", partitions=1)
@@ -278,20 +255,6 @@ def test_a_task_tells_its_last_sequences(daemon: Daemon) -> None:
     assert world.shown() == "abc"
 
 
-def test_the_attempts_that_the_driver_names_are_shown(daemon: Daemon) -> None:
-    """Speculation: both attempts end, in any order; the loser is gone, and holds nobody up."""
-    world = World(daemon, "speculation")
-    first, second = world.task(0, "ab"), world.task(0, "ab", attempt=1)
-    world.commit(first, world.task(0, "c", part=1))
-    assert world.shown() == "abc"
-    late = world.task(1, "d")
-    world.task(1, "d", attempt=1)
-    world.commit(late)
-    assert world.shown() == "abcd"
-    with pytest.raises(SinkFailed):
-        commit_batch(world.options, [replace(second, batch=SinkBatch("speculation", 2))])
-
-
 def test_a_batch_that_is_committed_is_not_written_again(daemon: Daemon) -> None:
     """The driver starts again before it noted its commit: its tasks read on and write nothing."""
     world = World(daemon, "again")
@@ -307,28 +270,6 @@ def test_a_batch_that_is_committed_is_not_written_again(daemon: Daemon) -> None:
     world.commit(ended)
     abort_batch(world.options, [ended])
     assert world.shown() == "ab"
-
-
-def test_a_task_of_a_driver_that_died_is_never_shown(daemon: Daemon) -> None:
-    """Its part is begun again by the next driver; the old driver's commit is refused."""
-    world = World(daemon, "zombie")
-    old = world.task(0, "ab")
-    new = world.task(0, "ab")
-    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
-        world.commit(old)
-    assert world.shown() == ""
-    world.commit(new)
-    world.commit(old)
-    assert world.shown() == "ab"
-
-
-def test_a_batch_that_failed_is_run_again(daemon: Daemon) -> None:
-    """What its tasks wrote is gone; later batches of the query are not held up."""
-    world = World(daemon, "failed")
-    abort_batch(world.options, [world.task(0, "ab"), world.task(0, "c", part=1)])
-    abort_batch(world.options, [])
-    world.commit(world.task(0, "ab"), world.task(0, "c", part=1))
-    assert world.shown() == "abc"
 
 
 def test_a_batch_that_is_given_up_leaves_nothing_open(daemon: Daemon) -> None:
@@ -353,19 +294,6 @@ def test_a_driver_that_starts_again_leaves_nothing_open(daemon: Daemon) -> None:
         world.task(0, "ab", run="one")
     world.commit(ended, world.task(0, "ab", run="two"))
     assert world.shown() == "abcd"
-
-
-def test_a_driver_that_was_replaced_ends_no_batch(daemon: Daemon) -> None:
-    """Its job fails late, and it aborts a batch that is its successor's now; or finds it empty."""
-    world = World(daemon, "replaced")
-    old = world.task(0, "ab", run="one")
-    new = world.task(0, "ab", run="two")
-    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
-        abort_batch(world.options, [old])
-    with pytest.raises(SinkFailed, match="Another attempt or run has fenced this one"):
-        world.commit(world.task(0, "", run="one"))
-    world.commit(new)
-    assert world.shown() == "ab"
 
 
 def test_a_save_whose_answer_was_lost_is_not_called_a_failure(daemon: Daemon) -> None:

@@ -31,8 +31,7 @@ from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import end_offset
-from tests.integration.test_http_log_dirs import described
-from tests.integration.test_http_partition_moves import ended, move
+from tests.integration.test_http_partition_moves import described, ended, move
 from tests.oracle.kafka import Broker, record
 from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
 from tests.partition_world import NOW_MS

@@ -60,25 +60,6 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
     return sorted(int(record.value or b"") for record in records)
 
 
-def test_every_column_of_a_frame_arrives(spark: SparkSession, daemon: Daemon) -> None:
-    """Keys and values as text or bytes, headers, nulls, times, a column for topic and partition."""
-    daemon.create_topic("columns", partitions=3, retention_ms="-1")
-    rows = spark.createDataFrame(
-        [
-            ("columns", "k", bytearray(b"v"), [("h", bytearray(b"x")), ("h", None)], 2, 1.5),
-            ("columns", None, None, None, 1, 2.0),
-        ],
-        "topic string, key string, value binary, "
-        "headers array<struct<key:string,value:binary>>, partition int, seconds double",
-    ).withColumn("timestamp", f.timestamp_micros((f.col("seconds") * 1_000_000).cast("long")))
-    write(rows.withColumn("offset", f.lit(7)), to(daemon, None))
-    second, first = committed(daemon, "columns")
-    assert (first.partition, first.key, first.value) == (2, b"k", b"v")
-    assert first.headers == (("h", b"x"), ("h", None))
-    assert (second.partition, second.key, second.value, second.headers) == (1, None, None, ())
-    assert (first.timestamp_ms, second.timestamp_ms) == (1500, 2000)
-
-
 @pytest.mark.gate
 @pytest.mark.parametrize("exactly_once", ["false", "true"])
 def test_a_frame_is_written_whole(spark: SparkSession, daemon: Daemon, exactly_once: str) -> None:
@@ -114,26 +95,6 @@ def test_a_job_that_fails_shows_nothing_exactly_once(spark: SparkSession, daemon
     assert committed(daemon, "failed") == []
     write(frame.limit(10), options)
     assert len(committed(daemon, "failed")) == 10
-
-
-@pytest.mark.parametrize(
-    ("change", "frame", "message"),
-    [
-        ({"compresion": "lz4"}, "value string", "did you mean compression"),
-        ({"topic": "missing"}, "value string", "Create the topic first"),
-        ({}, "value int", "value attribute unsupported type int"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(
-    spark: SparkSession, daemon: Daemon, change: dict[str, Any], frame: str, message: str
-) -> None:
-    """By an error that names the option, column or topic and says what to do."""
-    options = {**to(daemon, "refused"), **change}
-    options = {name: value for name, value in options.items() if value is not None}
-    rows = spark.createDataFrame([(1,) if "int" in frame else ("x",)], frame)
-    with pytest.raises(PySparkException) as caught:
-        write(rows, options)
-    assert message in str(caught.value)
 
 
 def test_a_log_is_not_overwritten(spark: SparkSession, daemon: Daemon) -> None:

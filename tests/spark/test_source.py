@@ -15,7 +15,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import StructType
 
 from kafkalog.client import Client, ProducerRecord
-from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.spark import register
 from kafkalog.spark.logs.values import DataLost
 from kafkalog.spark.options import stream_options
@@ -63,13 +62,6 @@ def offsets_of(frame: DataFrame) -> dict[int, list[int]]:
     return {partition: sorted(found[partition]) for partition in sorted(found)}
 
 
-def failure_of(frame: DataFrame) -> str:
-    """What a query that cannot succeed says."""
-    with pytest.raises(PySparkException) as caught:
-        frame.collect()
-    return str(caught.value)
-
-
 def test_the_schema_is_the_kafka_sources(spark: SparkSession, directory: LogDirectory) -> None:
     """A query moves over by its format's name."""
     columns = (
@@ -90,63 +82,6 @@ def test_every_shape_of_record(spark: SparkSession, tmp_path: Path) -> None:
     for chunk_bytes in ("1k", "8m"):
         frame = read(spark, made, subscribe="t", includeHeaders=True, chunkBytes=chunk_bytes)
         assert rows_of(frame) == made.of("t")
-
-
-def test_read_committed(spark: SparkSession, tmp_path: Path) -> None:
-    """kafka.isolation.level leaves out aborted records."""
-    made = LogDirectory(tmp_path / "logs")
-    every_shape(made, "t")
-    frame = read(spark, made, subscribe="t", **{"kafka.isolation.level": "read_committed"}).where(
-        "partition = 1"
-    )
-    assert offsets_of(frame) == {1: [0, 1, 2, 3, 4, 7, 8]}
-
-
-@pytest.mark.parametrize(
-    ("options", "topics"),
-    [
-        ({"subscribe": "a, b,c"}, "ab"),
-        ({"subscribePattern": "[bc]"}, "b"),
-        ({"assign": '{"b":[0],"c":[0]}'}, "b"),
-        ({"subscribe": "c"}, ""),
-    ],
-)
-def test_subscriptions(
-    spark: SparkSession, directory: LogDirectory, options: dict[str, str], topics: str
-) -> None:
-    """M27. Names, a pattern, partitions; a topic without records is an empty table."""
-    wanted = in_order(row for topic in topics for row in directory.of(topic))
-    assert rows_of(read(spark, directory, **options)) == plain(wanted)
-
-
-def test_positions(spark: SparkSession, directory: LogDirectory) -> None:
-    """Offsets, extremes and times, as options say."""
-    offsets = {
-        "startingOffsets": json.dumps({"a": {"0": 15, "1": -2}}),
-        "endingOffsets": json.dumps({"a": {"0": -1, "1": 103}}),
-    }
-    found = offsets_of(read(spark, directory, **offsets))
-    assert found == {0: [15, 16, 17, 18, 19], 1: [100, 101, 102]}
-    times = {
-        "startingTimestamp": TIME_MS + 18_000,
-        "endingTimestamp": TIME_MS + 101_500,
-    }
-    assert offsets_of(read(spark, directory, **times)) == {0: [18, 19], 1: [100, 101]}
-    by_partition = {
-        "startingOffsetsByTimestamp": json.dumps({"a": {"0": TIME_MS + 17_001, "1": TIME_MS * 2}}),
-        "startingOffsetsByTimestampStrategy": "latest",
-    }
-    assert offsets_of(read(spark, directory, **by_partition)) == {0: [18, 19]}
-
-
-def test_the_tasks_of_a_query(spark: SparkSession, directory: LogDirectory) -> None:
-    """A task a partition, more for minPartitions, maxRecordsPerPartition and targetBytes."""
-    counts = {}
-    for options in ({}, {"minPartitions": 6}, {"maxRecordsPerPartition": 4}, {"targetBytes": 1}):
-        frame = read(spark, directory, **options)
-        counts[str(options)] = frame.rdd.getNumPartitions()
-        assert rows_of(frame) == plain(directory.of("a"))
-    assert list(counts.values()) == [2, 6, 8, 3]
 
 
 def test_filters(spark: SparkSession, directory: LogDirectory) -> None:
@@ -187,77 +122,10 @@ def test_a_schema_of_ones_own(spark: SparkSession, directory: LogDirectory) -> N
     assert with_headers.load(str(directory.path)).where("headers is null").count() == 3
 
 
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
-        ("key string", "Column key is binary, not string: cast it in the query"),
-        ("id int", "There is no column id: a schema has any of key, value, topic"),
-    ],
-)
-def test_a_schema_that_is_not_ours(
-    spark: SparkSession, directory: LogDirectory, schema: str, message: str
-) -> None:
-    """M27. No cast and no guess."""
-    reader = spark.read.format("kafkalog").option("subscribe", "b").schema(schema)
-    assert message in failure_of(reader.load(str(directory.path)))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"subscribe": "aa"}, "There is no topic aa; existing topics: a, b, c"),
-        ({"assign": '{"a":[0,5]}'}, "There is no partition a-5: a has 0, 1"),
-        ({"startingOffsets": "{"}, "Option startingOffsets is '{', but it must be JSON as"),
-        ({"startingOffsets": "latest"}, "a batch query cannot begin at the latest"),
-        ({"startingOffsets": '{"a":{"0":1}}'}, "Option startingOffsets lacks a-1"),
-        ({"startingOffsets": '{"a":{"0":1,"1":999}}'}, "offset 999 of a-1, after its end 110"),
-        ({"startingTimestamp": "9999999999999"}, "no record at or after 9999999999999 ms"),
-    ],
-)
-def test_refused_queries(
-    spark: SparkSession, directory: LogDirectory, options: dict[str, str], message: str
-) -> None:
-    """M27. An error that names the option and what would be right."""
-    assert message in failure_of(read(spark, directory, **options))
-
-
 def test_an_unknown_option_is_refused_at_once(spark: SparkSession, directory: LogDirectory) -> None:
     """A slip shows before anything runs."""
     with pytest.raises(PySparkException, match="did you mean startingOffsets"):
         read(spark, directory, startingOffset="earliest")
-
-
-def test_lost_offsets(spark: SparkSession, directory: LogDirectory) -> None:
-    """An error that names the range, or the rest (the warnings: unit/test_spark_reading.py)."""
-    lost = {
-        "startingOffsets": '{"a":{"0":-2,"1":95}}',
-        "endingOffsets": '{"a":{"0":-1,"1":115}}',
-    }
-    message = failure_of(read(spark, directory, **lost))
-    assert "The records of a-1 [95, 100) are missing" in message
-    assert "option failOnDataLoss=false goes on" in message
-    found = offsets_of(read(spark, directory, failOnDataLoss=False, **lost))
-    assert found == {0: list(range(20)), 1: list(range(100, 110))}
-
-
-def test_a_corrupt_batch_is_never_skipped(spark: SparkSession, directory: LogDirectory) -> None:
-    """An error with partition, offset, file and position, whatever failOnDataLoss says."""
-    file = directory.path / "a-0" / segment_file_name(10, ".log")
-    data = bytearray(file.read_bytes())
-    data[-3] ^= 1
-    file.write_bytes(data)
-    directory.fill("a", 0, 20, 1)  # so that it is no torn tail
-    message = failure_of(read(spark, directory, failOnDataLoss=False))
-    assert "a-0: the batch at offset 10 is not valid: its CRC is wrong" in message
-    assert f"{file} at 0" in message
-    unchecked = read(spark, directory, checkCrcs=False)
-    assert offsets_of(unchecked)[0] == list(range(21))
-
-
-def test_options_of_kafka_do_no_harm(spark: SparkSession, directory: LogDirectory) -> None:
-    """M27. A query brought from Kafka runs (what it is told: unit/test_spark_options.py)."""
-    frame = read(spark, directory, **{"kafka.bootstrap.servers": "b:9092"})
-    assert frame.count() == 30
 
 
 def test_registered_by_hand(spark: SparkSession, directory: LogDirectory) -> None:
@@ -364,14 +232,6 @@ def test_a_checkpoint_of_the_kafka_source(query: Query, logs: LogDirectory) -> N
     assert query.rows() == plain(in_order(logs.rows))
 
 
-def test_latest_is_the_default(query: Query, logs: LogDirectory) -> None:
-    """A stream without a start reads what comes."""
-    query.run(startingOffsets=None)
-    logs.fill("a", 1, 140, 4)
-    query.run(startingOffsets=None)
-    assert [row["offset"] for row in query.rows()] == [140, 141, 142, 143]
-
-
 def test_progress(query: Query) -> None:
     """Spark's progress tells start, end and the latest offsets."""
     (report,) = (each["sources"][0] for each in query.run() if each["numInputRows"])
@@ -396,31 +256,6 @@ def test_retention_overtakes_a_stream(query: Query, logs: LogDirectory, fails: b
     query.run(failOnDataLoss=False)
     wanted = [row for row in logs.of("a") if row["partition"] == 1 or not 60 <= row["offset"] < 70]
     assert query.rows() == plain(wanted)
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_partition_that_is_gone(query: Query, logs: LogDirectory, fails: bool) -> None:
-    """Told with what was read of it."""
-    query.run()
-    (logs.path / "a-1" / f"{100:020}.log").unlink()
-    (logs.path / "a-1").rmdir()
-    logs.fill("a", 0, 60, 5)
-    if fails:
-        with pytest.raises(StreamingQueryException, match=r"deleted.*: a-1 \(read up to 140\)"):
-            query.run()
-        return
-    query.run(failOnDataLoss=False)
-    assert len(query.rows()) == 105
-
-
-def test_refused_streams(query: Query) -> None:
-    """M27. A stream has no end, a topic must be there."""
-    with pytest.raises(
-        StreamingQueryException, match="endingOffsets: a streaming query has no end"
-    ):
-        query.run(endingOffsets="latest")
-    with pytest.raises(StreamingQueryException, match="There is no topic zz"):
-        query.run(subscribe="zz")
 
 
 def reader_of(logs: LogDirectory, clock: SimClock, **options: str) -> KafkalogStreamReader:

@@ -28,7 +28,7 @@ from tests.integration.access_world import (
 from tests.integration.daemon import TEXT, Daemon
 from tests.integration.http_world import append, batch_of, check_sealed, refused
 from tests.integration.test_http_console import posted
-from tests.integration.test_http_v3 import cluster
+from tests.integration.test_http_topics import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

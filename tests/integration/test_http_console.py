@@ -24,7 +24,7 @@ from tests.integration.http_world import (
 )
 from tests.integration.test_http_cleaner import SETTINGS, contents, settled
 from tests.integration.test_http_cleaner import filled as fill_dirty
-from tests.integration.test_http_v3 import cluster
+from tests.integration.test_http_topics import cluster
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,14 +4,17 @@ Method: the daemon against a plain search over the same records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.http_world import append, batch_of, refused
+from tests.integration.daemon import Daemon
+from tests.integration.http_world import append, batch_of, failed_entry, refused
 
 if TYPE_CHECKING:
-    from tests.integration.daemon import Answer, Daemon
+    from pathlib import Path
+
+    from tests.integration.daemon import Answer
 
 STAMPS = [1000, 5000, 3000, 9000, 9000, 2000, 7000, 12000]
 
@@ -106,3 +109,143 @@ def test_unknown_topic_and_partition(daemon: Daemon, topic: str) -> None:
     refused(answer, 404, 40402)
     answer = daemon.request("GET", f"/v1/topics/{topic}/partitions/0/offsets?isolation=x")
     refused(answer, 400, 40005)
+
+
+def delete(daemon: Daemon, *entries: tuple[str, int, int], **extra: object) -> Answer:
+    """POST the file."""
+    partitions = [{"topic": t, "partition": p, "offset": o} for t, p, o in entries]
+    body = {"partitions": partitions, "version": 1, **extra}
+    return daemon.request("POST", "/v1/records:delete", body)
+
+
+def filled(daemon: Daemon, topic: str, count: int = 10, **configs: str) -> str:
+    """A topic with records."""
+    daemon.create_topic(topic, 1, **configs)
+    values = [b"v%d" % i for i in range(count)]
+    assert append(daemon, topic, batch_of(*values, keys=values)).status == 200
+    return topic
+
+
+def start_offset(daemon: Daemon, topic: str) -> int:
+    """Log start offset."""
+    answer = daemon.request("GET", f"/topics/{topic}/partitions/0/offsets")
+    return int(answer.json["beginning_offset"])
+
+
+def test_the_published_lines(daemon: Daemon) -> None:
+    """M10: offset 40000 of test-0, the file as published, the printed bytes as published."""
+    daemon.create_topic("test")
+    for _ in range(4):
+        assert append(daemon, "test", batch_of(*[b""] * 10_000)).status == 200
+    body = b'{"partitions":[{"topic":"test","partition":0,"offset":40000}],"version":1}'
+    answer = daemon.request("POST", "/v1/records:delete", body, {"Accept": "text/plain"})
+    assert answer.status == 200
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert answer.body == (
+        b"Executing records delete operation\n"
+        b"Records delete operation completed:\n"
+        b"partition: test-0\tlow_watermark: 40000\n"
+    )
+    assert start_offset(daemon, "test") == 40000
+
+
+def test_json_answer(daemon: Daemon) -> None:
+    """M10: low watermarks; -1 is the high watermark; going back changes nothing."""
+    filled(daemon, "json")
+    for offset, low in ((3, 3), (2, 3), (3, 3), (0, 3), (-1, 10), (5, 10)):
+        answer = delete(daemon, ("json", 0, offset))
+        expected = [{"topic": "json", "partition": 0, "low_watermark": low}]
+        assert (answer.status, answer.json) == (200, {"partitions": expected})
+    assert daemon.fetch_all("json") == []
+
+
+def entries(answer: Answer) -> list[Any]:
+    """The entries of an answer."""
+    assert answer.status == 200, answer.body
+    result: list[Any] = answer.json["partitions"]
+    return result
+
+
+def test_each_partition_fails_alone(daemon: Daemon) -> None:
+    """M10: unknown, above the high watermark, compacted, negative; the good one is done."""
+    filled(daemon, "good")
+    filled(daemon, "kept", cleanup_policy="compact")
+    wanted = [
+        ("good", 0, 11),
+        ("good", 7, 1),
+        ("nope", 0, 1),
+        ("kept", 0, 1),
+        ("../etc", 0, 1),
+        ("__consumer_offsets", 0, 1),
+    ]
+    got = entries(delete(daemon, *wanted))
+    failed_entry(got[0], 41602)
+    failed_entry(got[1], 40402)
+    failed_entry(got[2], 40401)
+    failed_entry(got[3], 40907)
+    failed_entry(got[4], 40401)
+    assert got[5]["error_code"] in (40401, 40002)
+    (low,) = entries(delete(daemon, ("good", 0, -2)))
+    assert low["error_code"] in (41602, 40002)
+    mixed = entries(delete(daemon, ("good", 0, 4), ("nope", 0, 4)))
+    assert mixed[0]["low_watermark"] == 4
+    assert mixed[1]["error_code"] == 40401
+    lines = daemon.request(
+        "POST",
+        "/v1/records:delete",
+        {"partitions": [{"topic": "good", "partition": 0, "offset": 99}]},
+        {"Accept": "text/plain"},
+    ).body.decode()
+    assert lines.splitlines()[2] == (
+        "partition: good-0\terror: org.apache.kafka.common.errors.OffsetOutOfRangeException: "
+        "The requested offset is not within the range of offsets maintained by the server."
+    )
+    assert start_offset(daemon, "good") == 4
+    assert start_offset(daemon, "kept") == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 2},
+        {"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": "1"},
+        {"partitions": [{"topic": "t", "partition": 0, "offset": 1}] * 2, "version": 1},
+        {"partitions": [{"topic": "t", "partition": 0}]},
+        {"partitions": [{"topic": "t", "partition": 0, "offset": "1"}]},
+        {"partitions": [{"topic": "t", "partition": 0, "offset": 1.5}]},
+        {"partitions": [{"topic": "t", "partition": 0, "offset": 1, "offsets": 1}]},
+        {"partitions": {}},
+        {"partitions": []},
+        {"version": 1},
+        [],
+    ],
+    ids=str,
+)
+def test_a_wrong_file(daemon: Daemon, body: object) -> None:
+    """M10: version, duplicates, fields and types: 400/40002 and nothing moves."""
+    answer = daemon.request("POST", "/v1/records:delete", body)
+    refused(answer, 400, 40002)
+
+
+def test_the_tools_own_messages(daemon: Daemon) -> None:
+    entry = ("t", 0, 1)
+    said = refused(delete(daemon, entry, version=2), 400, 40002)["message"]
+    assert said == "Not supported version field value 2"
+    said = refused(delete(daemon, entry, ("u", 1, 2), entry, ("u", 1, 2), entry), 400, 40002)
+    assert said["message"] == "Offset json file contains duplicate topic partitions: t-0,u-1"
+    refused(daemon.request("POST", "/v1/records:delete", b"{"), 400, 400)
+    refused(daemon.request("GET", "/v1/records:delete"), 405, 405)
+
+
+def test_the_new_start_outlives_a_kill_right_after_the_answer(tmp_path: Path) -> None:
+    """M10 M14: the checkpoint is written and synced before the answer, unlike Kafka's."""
+    daemon = Daemon(tmp_path)
+    daemon.start()
+    filled(daemon, "killed")
+    assert entries(delete(daemon, ("killed", 0, 6)))[0]["low_watermark"] == 6
+    daemon.kill()
+    checkpoint = daemon.log_dirs[0] / "log-start-offset-checkpoint"
+    assert "killed 0 6" in checkpoint.read_text()
+    with daemon:
+        assert start_offset(daemon, "killed") == 6
+        assert [record["offset"] for record in daemon.fetch_all("killed")] == [6, 7, 8, 9]

@@ -1,11 +1,16 @@
-"""What the tests of access share: files of credentials and rules, and requests by principals."""
+"""What the tests of access share: files of credentials and rules, requests and commands by
+principals.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.format.disk.credentials import PasswordHash, basic_line, bearer_line
+from tests.integration.daemon import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,3 +81,32 @@ def ask(
 ) -> Answer:
     """One request of a principal."""
     return daemon.request(method, path, body, {**by(principal), **(headers or {})})
+
+
+class Commands:
+    """``kafkalog ARGUMENTS`` as one principal."""
+
+    def __init__(self, daemon: Daemon, root: Path, principal: str) -> None:
+        self._environment = {
+            **os.environ,
+            "KAFKALOG_URL": f"http://127.0.0.1:{daemon.port}",
+            "KAFKALOG_TOKEN_FILE": str(write(root / principal, f"{token_of(principal)}\n")),
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Whatever comes of it."""
+        return subprocess.run(
+            [sys.executable, "-m", "kafkalog", *arguments],
+            capture_output=True,
+            cwd=ROOT,
+            env=self._environment,
+            check=False,
+            timeout=60,
+            text=True,
+        )
+
+    def printed(self, *arguments: str) -> str:
+        """What a command that succeeds prints."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, (arguments, done.stderr)
+        return done.stdout

@@ -92,9 +92,9 @@ def test_reports_of_partitions(daemon: Daemon) -> None:
         assert printed(tool(daemon, "kafka-topics", *report, name)) == ""
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+# By tool and the head of what it says; with this head on standard output, else on standard error.
+FAILURES: dict[tuple[str, str], list[tuple[tuple[str, ...], str]]] = {
+    ("kafka-topics", FAILED): [
         (("--create", "--topic", "taken"), "Topic 'taken' already exists."),
         (("--describe", "--topic", "nope"), "Topic 'nope' does not exist as expected"),
         (("--delete", "--topic", "nope"), "Topic 'nope' does not exist as expected"),
@@ -127,20 +127,7 @@ def test_reports_of_partitions(daemon: Daemon) -> None:
             "The manual partition assignment includes broker 7, but no such broker is registered.",
         ),
     ],
-)  # fmt: skip
-def test_failures_of_topics_are_told_aloud(
-    daemon: Daemon, options: tuple[str, ...], message: str
-) -> None:
-    """On standard output behind the tool's words, status 1, nothing made."""
-    create(daemon, "taken", "--if-not-exists")
-    result = tool(daemon, "kafka-topics", *options)
-    assert (result.exit_code, result.stdout) == (1, f"{FAILED}{message}\n")
-    assert "x" not in printed(tool(daemon, "kafka-topics", "--list")).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+    ("kafka-topics", ""): [
         (
             (),
             "Command must include exactly one action: --list, --describe, --create, --alter or"
@@ -159,13 +146,89 @@ def test_failures_of_topics_are_told_aloud(
             ' "[topics-with-overrides]"',
         ),
     ],
+    ("kafka-configs", ""): [
+        (("--topic", "t"), "Command must include exactly one action: --describe, --alter"),
+        (("--describe",), "At least one entity type must be specified"),
+        (
+            ("--alter", "--topic", "t"),
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified"
+            " with --alter",
+        ),
+        (
+            ("--alter", "--entity-type", "topics", "--add-config", "a=b"),
+            "An entity name must be specified with --alter of topics",
+        ),
+        (
+            ("--alter", "--broker", "one", "--add-config", "a=b"),
+            "The entity name for brokers must be a valid integer broker id, but it is: one",
+        ),
+        (
+            ("--alter", "--topic", "known", "--add-config", "a"),
+            "requirement failed: Invalid entity config: all configs to be added must be in the"
+            ' format "key=val" or  "key=[val1,val2]" to group values which contain commas.',
+        ),
+        (
+            ("--alter", "--topic", "known", "--add-config", "a b=c"),
+            "Invalid character found for config key: a b",
+        ),
+        (
+            ("--alter", "--topic", "known", "--delete-config", "retention.ms,x"),
+            "Invalid config(s): retention.ms,x",
+        ),
+        (
+            ("--describe", "--entity-type", "users", "--entity-name", "u"),
+            "kafkalog has no configs of users",
+        ),
+        (
+            ("--describe", "--entity-type", "brokers", "--entity-default"),
+            "kafkalog has one broker: give its id instead of the default's",
+        ),
+        (
+            ("--describe", "--topic", "t", "--entity-name", "t"),
+            "--entity-{type,name,default} should not be used in conjunction with specific entity"
+            " flags",
+        ),
+    ],
+    ("kafka-get-offsets", "Error occurred: "): [
+        (("--topic", "nope"), "Could not match any topic-partitions with the specified filters"),
+        (
+            ("--topic", "t", "--topic-partitions", "t"),
+            "--topic-partitions cannot be used with --topic or --partitions",
+        ),
+        (
+            ("--topic-partitions", "t:a"),
+            "org.apache.kafka.tools.TerseException: Invalid rule specification: t:a",
+        ),
+        (
+            ("--partitions", "0,x"),
+            "--partitions expects a comma separated list of numeric partition ids, but received:"
+            " 0,x",
+        ),
+        (
+            ("--time", "soon"),
+            "Malformed time argument soon. Please use -1 or latest / -2 or earliest / -3 or"
+            " max-timestamp / -4 or earliest-local / -5 or latest-tiered, or a specified long"
+            " format timestamp",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "options", "message"),
+    [(*key, *row) for key, rows in FAILURES.items() for row in rows],
 )
-def test_options_of_topics_that_do_not_fit(
-    daemon: Daemon, options: tuple[str, ...], message: str
+def test_failures(
+    daemon: Daemon, name: str, head: str, options: tuple[str, ...], message: str
 ) -> None:
-    """The tool's words on standard error, status 1, nothing printed."""
-    result = tool(daemon, "kafka-topics", *options)
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"{message}\n")
+    """M13: the tool's own words, status 1, nothing made."""
+    for topic in ("taken", "known"):
+        create(daemon, topic, "--if-not-exists")
+    result = tool(daemon, name, *options)
+    said = result.stdout if head == FAILED else result.stderr
+    assert (result.exit_code, said) == (1, f"{head}{message}\n")
+    assert head == FAILED or result.stdout == ""
+    assert "x" not in printed(tool(daemon, "kafka-topics", "--list")).splitlines()
 
 
 def test_configs_are_altered_and_described(daemon: Daemon, tmp_path: Path) -> None:
@@ -219,59 +282,6 @@ def test_configs_of_the_broker(daemon: Daemon) -> None:
     assert gone == "The topic 'nope' doesn't exist and doesn't have dynamic config.\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--topic", "t"), "Command must include exactly one action: --describe, --alter"),
-        (("--describe",), "At least one entity type must be specified"),
-        (
-            ("--alter", "--topic", "t"),
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified"
-            " with --alter",
-        ),
-        (
-            ("--alter", "--entity-type", "topics", "--add-config", "a=b"),
-            "An entity name must be specified with --alter of topics",
-        ),
-        (
-            ("--alter", "--broker", "one", "--add-config", "a=b"),
-            "The entity name for brokers must be a valid integer broker id, but it is: one",
-        ),
-        (
-            ("--alter", "--topic", "known", "--add-config", "a"),
-            "requirement failed: Invalid entity config: all configs to be added must be in the"
-            ' format "key=val" or  "key=[val1,val2]" to group values which contain commas.',
-        ),
-        (
-            ("--alter", "--topic", "known", "--add-config", "a b=c"),
-            "Invalid character found for config key: a b",
-        ),
-        (
-            ("--alter", "--topic", "known", "--delete-config", "retention.ms,x"),
-            "Invalid config(s): retention.ms,x",
-        ),
-        (
-            ("--describe", "--entity-type", "users", "--entity-name", "u"),
-            "kafkalog has no configs of users",
-        ),
-        (
-            ("--describe", "--entity-type", "brokers", "--entity-default"),
-            "kafkalog has one broker: give its id instead of the default's",
-        ),
-        (
-            ("--describe", "--topic", "t", "--entity-name", "t"),
-            "--entity-{type,name,default} should not be used in conjunction with specific entity"
-            " flags",
-        ),
-    ],
-)
-def test_failures_of_configs(daemon: Daemon, options: tuple[str, ...], message: str) -> None:
-    """M13: the tool's words on standard error, status 1."""
-    create(daemon, "known", "--if-not-exists")
-    result = tool(daemon, "kafka-configs", *options)
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"{message}\n")
-
-
 def test_a_refused_config_repeats_the_arguments(daemon: Daemon) -> None:
     """M13: Kafka's head with the arguments as typed, the reason, the name that was meant."""
     create(daemon, "known", "--if-not-exists")
@@ -302,38 +312,6 @@ def test_offsets_by_rule_and_by_time(daemon: Daemon) -> None:
         assert printed(tool(daemon, offsets, *some, "--time", name)) == ""
     behind = ("--topic", "placed", "--time", "9999999999999")
     assert printed(tool(daemon, offsets, *behind)) == ""
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--topic", "nope"), "Could not match any topic-partitions with the specified filters"),
-        (
-            ("--topic", "t", "--topic-partitions", "t"),
-            "--topic-partitions cannot be used with --topic or --partitions",
-        ),
-        (
-            ("--topic-partitions", "t:a"),
-            "org.apache.kafka.tools.TerseException: Invalid rule specification: t:a",
-        ),
-        (
-            ("--partitions", "0,x"),
-            "--partitions expects a comma separated list of numeric partition ids, but received:"
-            " 0,x",
-        ),
-        (
-            ("--time", "soon"),
-            "Malformed time argument soon. Please use -1 or latest / -2 or earliest / -3 or"
-            " max-timestamp / -4 or earliest-local / -5 or latest-tiered, or a specified long"
-            " format timestamp",
-        ),
-    ],
-)
-def test_failures_of_offsets(daemon: Daemon, options: tuple[str, ...], message: str) -> None:
-    """One line, status 1."""
-    result = tool(daemon, "kafka-get-offsets", *options)
-    expected = (1, "", f"Error occurred: {message}\n")
-    assert (result.exit_code, result.stdout, result.stderr) == expected
 
 
 def test_log_dirs_end_with_json(daemon: Daemon) -> None:

@@ -1,6 +1,8 @@
 """Goal: a full disk, a lost directory and short descriptors cost what they must and nothing else,
-and no more descriptors are held than the setting says.
-Method: limits set on a live process from outside, directories taken away, a small tmpfs, /proc.
+no more descriptors are held than the setting says, and what the kernel failed to write is not
+shown.
+Method: limits set on a live process from outside, directories taken away, a small tmpfs, /proc, a
+device that fails.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import pytest
 from tests.integration.access_world import (
     PASSWORD,
     RULES,
+    Commands,
     access_settings,
     ask,
     by,
@@ -32,7 +33,6 @@ from tests.integration.test_http_topics import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
 
 RECORDS = {"records": [{"value": "x"}]}
 
@@ -93,6 +93,7 @@ def test_right_credentials(guarded: Daemon) -> None:
     assert guarded.request("GET", "/topics", None, lower).json == ["private", "t-1"]
 
 
+@pytest.mark.gate
 def test_a_reader_reads_and_a_writer_writes(guarded: Daemon) -> None:
     """Rules per topic and action, also for acks=0, which nobody waits for."""
     fetch = "/topics/t-1/partitions/0/records?offset=0"
@@ -108,6 +109,7 @@ def test_a_reader_reads_and_a_writer_writes(guarded: Daemon) -> None:
     assert ask(guarded, "denied", "GET", "/topics").json == []
 
 
+@pytest.mark.gate
 def test_unknown_and_forbidden_look_the_same(guarded: Daemon) -> None:
     """Whether a topic exists is told to those who may describe it."""
     for path in (
@@ -122,6 +124,24 @@ def test_unknown_and_forbidden_look_the_same(guarded: Daemon) -> None:
             bodies.append(json.dumps(body).replace(name, "NAME"))
         assert bodies[0] == bodies[1]
     refused(ask(guarded, "reader", "GET", "/topics/t-missing"), 404, 40401)
+
+
+@pytest.mark.gate
+def test_probes_are_open_and_metrics_are_not(guarded: Daemon) -> None:
+    """Probes need no credentials, metrics need the right to describe the cluster."""
+    for path in ("/livez", "/readyz", "/healthz", "/startupz", "/openapi.json"):
+        assert ask(guarded, None, "GET", path).status == 200
+    refused(ask(guarded, None, "GET", "/metrics"), 401, 40101)
+    refused(ask(guarded, "reader", "GET", "/metrics"), 403, 40301)
+    assert ask(guarded, "admin", "GET", "/metrics").status == 200
+
+
+@pytest.mark.gate
+def test_an_unknown_path_tells_nothing_to_strangers(guarded: Daemon) -> None:
+    """Nobody maps the API without credentials."""
+    refused(ask(guarded, None, "GET", "/v1/nothing"), 401, 40101)
+    refused(ask(guarded, "denied", "GET", "/v1/nothing"), 404, 404)
+    refused(ask(guarded, None, "PATCH", "/topics"), 401, 40101)
 
 
 def test_what_is_denied_or_done_is_on_the_record(guarded: Daemon) -> None:
@@ -519,3 +539,59 @@ def test_a_page_that_is_named_may_ask(opened: Daemon) -> None:
         headers = {**by("writer"), **site, "Origin": origin}
         answer = opened.request("POST", "/topics/t-none", {"records": [{"value": 1}]}, headers)
         assert answer.status == status, answer.body
+
+
+OWN_RULES = "allow alice all topic mine-*\nallow admin all topic *\nallow admin all cluster\n"
+
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    root = tmp_path_factory.mktemp("own")
+    with Daemon(root, **access_settings(root, OWN_RULES)) as daemon:
+        yield daemon
+        assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
+
+
+def test_my_topic_from_its_creation_to_its_deletion(owned: Daemon, tmp_path: Path) -> None:
+    """No right on the cluster is asked for where Kafka asks for none."""
+    alice = Commands(owned, tmp_path, "alice")
+    assert alice.printed("topics", "create", "mine-1") == "Created topic mine-1.\n"
+    described = json.loads(alice.printed("topics", "describe", "mine-1", "--output", "json"))
+    assert "mine-1" in json.dumps(described)
+    alice.printed("configs", "alter", "--topic", "mine-1", "--add-config", "retention.ms=1000")
+    assert "retention.ms=1000" in alice.printed("configs", "describe", "--topic", "mine-1")
+    assert alice.printed("offsets", "get", "mine-1") == "mine-1:0:0\n"
+    where = ("--bootstrap-server", f"http://127.0.0.1:{owned.port}")
+    for tool in (
+        ("kafka-topics", "--describe", "--topic", "mine-1"),
+        ("kafka-configs", "--describe", "--topic", "mine-1"),
+        ("kafka-get-offsets", "--topic", "mine-1"),
+    ):
+        assert "mine-1" in alice.printed("compat", *tool, *where)
+    alice.printed("topics", "delete", "mine-1")
+    assert "mine-1" not in alice.printed("topics", "list")
+
+
+def test_topics_of_others(owned: Daemon, tmp_path: Path) -> None:
+    """What opens is the cluster's id, and nothing behind it."""
+    alice = Commands(owned, tmp_path, "alice")
+    admin = Commands(owned, tmp_path, "admin")
+    admin.printed("topics", "create", "theirs")
+    for arguments in (
+        ("topics", "create", "theirs-2"),
+        ("topics", "describe", "theirs"),
+        ("configs", "alter", "--topic", "theirs", "--add-config", "retention.ms=1000"),
+        ("configs", "describe", "--topic", "theirs"),
+        ("offsets", "get", "theirs"),
+        ("topics", "delete", "theirs"),
+        ("configs", "describe", "--broker"),
+    ):
+        denied = alice.run(*arguments)
+        assert denied.returncode != 0, arguments
+        assert "Not authorized" in denied.stderr, arguments
+    assert alice.printed("topics", "list") == ""
+    assert admin.printed("topics", "list") == "theirs\n"
+    cluster_id = ask(owned, "alice", "GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    for path in ("brokers", "brokers/0/configs", "broker-configs"):
+        refused(ask(owned, "alice", "GET", f"/v3/clusters/{cluster_id}/{path}"), 403, 40301)
+    refused(ask(owned, None, "GET", "/v3/clusters"), 401, 40101)

@@ -17,7 +17,7 @@ from kafkalog.format.records.record_batch import Codec
 from kafkalog.format.wire.arrow_columns import SCHEMA
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import append, now_ms, records_of, refused
-from tests.integration.produce_stream_world import NDJSON, Duplex
+from tests.integration.stream_world import NDJSON, Duplex
 from tests.naive.records import partition_of
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
-"""Goal: raw batches go in whole, checked, idempotent and conditional, or not at all.
-Method: batches of the builder, changed byte by byte, sent to a real daemon; the stored compared.
+"""Goal: raw batches go in whole, checked and conditional, or not at all, and up to a topic's quota.
+Method: batches of the builder, some of them changed, sent to a real daemon; the stored compared.
 """
 
 from __future__ import annotations

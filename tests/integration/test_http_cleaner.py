@@ -1,4 +1,5 @@
-"""Goal: a compacted topic over HTTP keeps the last record of each key; the cleaner says why not.
+"""Goal: a compacted topic over HTTP keeps the last record of each key, also when something changes
+in the middle of a clean; orders to the cleaner do what they say.
 Method: a real daemon with small segments; records that supersede each other; orders over HTTP and
 by the command line, fetches before and after.
 """
@@ -127,14 +128,14 @@ def test_the_last_value_of_each_key_is_left(daemon: Daemon) -> None:
 
 def test_refusals(daemon: Daemon) -> None:
     """M28: unknown names, topics that are not compacted and wrong bodies have their numbers."""
-    daemon.create_topic("plain", 1)
+    daemon.create_topic("uncompacted", 1)
     path = "/v1/topics/{}/partitions/{}/log:clean"
-    refused(order(daemon, path.format("plain", 0), {}), 409, 40907)
+    refused(order(daemon, path.format("uncompacted", 0), {}), 409, 40907)
     refused(order(daemon, path.format("nowhere", 0), {}), 404, 40401)
-    refused(order(daemon, path.format("plain", 7), {}), 404, 40402)
-    refused(order(daemon, path.format("plain", 0), {"dry": True}), 422, 422)
+    refused(order(daemon, path.format("uncompacted", 7), {}), 404, 40402)
+    refused(order(daemon, path.format("uncompacted", 0), {"dry": True}), 422, 422)
     refused(daemon.request("GET", "/v1/cleaner?topic=nowhere"), 404, 40401)
-    name = {"topic": "plain", "partition": 0}
+    name = {"topic": "uncompacted", "partition": 0}
     refused(order(daemon, "/v1/cleaner:run", {"partitions": [name, name]}), 400, 40002)
     run = order(daemon, "/v1/cleaner:run", {"partitions": [name]}).json
     convert(run, CleaningRunsAnswer)

@@ -36,20 +36,6 @@ def done(answer: Any) -> None:
     check_sealed(answer)
 
 
-def test_put_and_delete_of_one_config(daemon: Daemon) -> None:
-    """M13: in force for the next append."""
-    daemon.create_topic("one", 2)
-    path = f"{configs(daemon, 'one')}/max.message.bytes"
-    done(daemon.request("PUT", path, {"value": "10"}))
-    assert daemon.request("GET", path).json["value"] == "10"
-    body = {"records": [{"value": "x", "partition": 1}]}
-    assert daemon.request("POST", "/topics/one", body).status == 413
-    done(daemon.request("DELETE", path))
-    done(daemon.request("DELETE", path))
-    assert daemon.request("GET", path).json["is_default"] is True
-    assert daemon.request("POST", "/topics/one", body).status == 200
-
-
 def test_alter_sets_and_deletes_all_or_nothing(daemon: Daemon) -> None:
     """M13: one step that is refused refuses the others; a dry run changes nothing."""
     daemon.create_topic("several", 1, flush_ms="9")

@@ -1,6 +1,7 @@
-"""Goal: every page of the console answers people and programs the same facts, safely.
-Method: a real daemon with segments of several ages; each page as HTML, as its twin by ``.json``
-and by Accept, its headers, its errors, and its facts beside the API's.
+"""Goal: every page of the console answers people and programs, safely, and its forms do what they
+say.
+Method: a real daemon with segments of several ages; each page as HTML, as its twin by ``.json`` and
+by Accept, its headers and errors; forms of ours and of others. Its facts: tests/unit.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Goal: v2 consumers work as the REST proxies' clients expect, and never lose a record.
-Method: a live daemon: both dialects, every route, rebalances, lost answers, restarts.
+"""Goal: v2 consumers work as the REST proxies' clients expect, deliver again what was not known to
+be read, and never lose a record.
+Method: a live daemon: both dialects, every route, rebalances, lost answers, restarts; a client of
+the proxies that is not ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Goal: who operates a daemon sees into it, nobody else does, and no secret is among what he sees.
+"""Goal: who operates a daemon sees into it, nobody else does, and no secret is among what he sees;
+a defect of ours tells nothing of the inside.
 Method: a real daemon of which each route of /debug/ is asked, from this machine and as from others.
 """
 
@@ -18,6 +19,7 @@ import pytest
 
 from tests.integration.access_world import PASSWORD, access_settings, ask, token_of, write
 from tests.integration.daemon import Answer, Daemon, ReservedPort
+from tests.integration.defective_daemon import WORDS
 from tests.integration.http_world import check_sealed, refused
 from tests.integration.test_daemon_life import GatedDaemon
 
@@ -66,18 +68,6 @@ def test_stacks_and_tasks(daemon: Daemon) -> None:
     daemon.produce_text("awaited", "now")
     assert waiting.getresponse().status == 200
     waiting.close()
-
-
-def test_config_names_who_gave_each_value(daemon: Daemon) -> None:
-    """All keys, those of the command line marked."""
-    found = {one["name"]: one for one in daemon.request("GET", "/debug/config").json["configs"]}
-    assert found["http.port"] == {
-        "name": "http.port",
-        "value": str(daemon.port),
-        "source": "override",
-        "origin": "",
-    }
-    assert found["num.partitions"]["source"] == "default"
 
 
 def test_log_levels_change_without_a_restart(daemon: Daemon) -> None:
@@ -283,3 +273,28 @@ def test_while_it_recovers(tmp_path: Path) -> None:
         assert json.loads(files_of(answer.body)["readiness.json"])["status"] == "not ready"
     finally:
         daemon.kill()
+
+
+class DefectiveDaemon(Daemon):
+    def command(self) -> list[str]:
+        python, _, _, *rest = super().command()
+        return [python, "-m", "tests.integration.defective_daemon", *rest]
+
+
+def test_an_unforeseen_error(tmp_path: Path) -> None:
+    """500/50000 with the request's id, under which the log has the traceback; the rest serves."""
+    with DefectiveDaemon(tmp_path) as daemon:
+        for _ in range(3):
+            answer = daemon.request("GET", "/v1/tasks", None, {"X-Request-Id": "defect-1"})
+            body = refused(answer, 500, 50000)
+            assert body["request_id"] == "defect-1"
+            said = answer.body + str(answer.headers).encode()
+            assert WORDS.encode() not in said
+            assert b"ZeroDivision" not in said
+            assert b"kafkalog/" not in said
+        daemon.produce_text("t", "on")
+        assert len(daemon.fetch_all("t")) == 1
+        lines = [json.loads(line) for line in daemon.log_path.read_text().splitlines()]
+        told = [line for line in lines if line["event"] == "Unhandled error in a request"]
+        assert [line["request_id"] for line in told] == ["defect-1"] * 3
+        assert WORDS in json.dumps(told[0])

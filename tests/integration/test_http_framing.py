@@ -525,16 +525,13 @@ def send_mutated(server: Daemon, count: int) -> None:
     send()
 
 
-def test_mutated_requests(server: Daemon) -> None:
+LONG = (pytest.mark.slow, pytest.mark.timeout(3600))
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(2_000, marks=LONG)])
+def test_mutated_requests(server: Daemon, count: int) -> None:
     """Requests that are nearly good: our answers or a close, soon, and the daemon lives."""
-    send_mutated(server, 150)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_many_mutated_requests(server: Daemon) -> None:
-    """The same, more of them."""
-    send_mutated(server, 2_000)
+    send_mutated(server, count)
 
 
 def test_a_path_is_resolved_the_same_way_each_time(daemon: Daemon) -> None:

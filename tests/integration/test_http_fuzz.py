@@ -52,6 +52,8 @@ WITH_JSON = sorted(
 # A process each, which other tests count.
 WITH_QUERY = sorted(OPERATIONS.keys() - {"dumpSegment"})
 ANSWER_SECONDS = 20
+# Of the long form of each test.
+LONG = (pytest.mark.campaign, pytest.mark.timeout(3600))
 PARTS = {
     "topic": "fuzz",
     "partition": "0",
@@ -111,18 +113,11 @@ def ask_with_bodies(daemon: Daemon, name: str, count: int) -> None:
     ask()
 
 
+@pytest.mark.parametrize("count", [25, pytest.param(150, marks=LONG)])
 @pytest.mark.parametrize("name", WITH_JSON)
-def test_bodies(fuzzed: Daemon, name: str) -> None:
+def test_bodies(fuzzed: Daemon, name: str, count: int) -> None:
     """Types, depths, numbers, NaN, members twice, surrogates, NUL, BOM, other encodings, cuts."""
-    ask_with_bodies(fuzzed, name, 25)
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", WITH_JSON)
-def test_many_bodies(fuzzed: Daemon, name: str) -> None:
-    """The same, more of them."""
-    ask_with_bodies(fuzzed, name, 150)
+    ask_with_bodies(fuzzed, name, count)
 
 
 VALUES = (
@@ -166,18 +161,11 @@ def ask_with_queries(daemon: Daemon, name: str, count: int) -> None:
     ask()
 
 
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=LONG)])
 @pytest.mark.parametrize("name", WITH_QUERY)
-def test_queries(fuzzed: Daemon, name: str) -> None:
+def test_queries(fuzzed: Daemon, name: str, count: int) -> None:
     """Escapes, empties, repetitions, lengths."""
-    ask_with_queries(fuzzed, name, 12)
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", WITH_QUERY)
-def test_many_queries(fuzzed: Daemon, name: str) -> None:
-    """The same, more of them."""
-    ask_with_queries(fuzzed, name, 60)
+    ask_with_queries(fuzzed, name, count)
 
 
 JSON_VALUES: SearchStrategy[Any] = st.recursive(
@@ -221,15 +209,8 @@ def run_with_files(daemon: Daemon, place: Path, count: int) -> None:
     run()
 
 
-def test_files_of_delete_records(fuzzed: Daemon, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("asked", "run"), [(60, 15), pytest.param(500, 40, marks=LONG)])
+def test_files_of_delete_records(fuzzed: Daemon, tmp_path: Path, asked: int, run: int) -> None:
     """M10: each way in."""
-    ask_with_files(fuzzed, 60)
-    run_with_files(fuzzed, tmp_path, 15)
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(3600)
-def test_many_files_of_delete_records(fuzzed: Daemon, tmp_path: Path) -> None:
-    """M10: the same, more of them."""
-    ask_with_files(fuzzed, 500)
-    run_with_files(fuzzed, tmp_path, 40)
+    ask_with_files(fuzzed, asked)
+    run_with_files(fuzzed, tmp_path, run)

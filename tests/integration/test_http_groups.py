@@ -1,10 +1,9 @@
 """Goal: operators see groups, their lags and members, and reset or delete what nobody reads.
-Method: a live daemon: the native routes and the entities of v3 about the same groups.
+Method: a live daemon and the native routes.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from tests.integration.daemon import TEXT, V2, Daemon
 from tests.integration.http_world import failed_entry, refused
-from tests.integration.test_cli_over_http import done, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -215,45 +213,3 @@ def test_compaction_keeps_the_last_commit_of_each_group(tmp_path: Path) -> None:
         assert groups == ["first", "g1", "g2", "last"]
         assert offsets(daemon, "g1") == {0: 58, 1: 1}
         assert offsets(daemon, "g2") == {0: 59, 1: 1}
-
-
-def test_the_life_of_a_group(daemon: Daemon) -> None:
-    """Goal: list, describe, reset and delete; a reset is only shown until it is told to happen.
-
-    Method: a group with a commit and, for a while, a member.
-    """
-    daemon.create_topic("t", 2)
-    daemon.produce_text("t", "a", "b", "c")
-    end = sum(len(daemon.fetch_all("t", number)) for number in range(2))
-    assert end == 3
-    full = 0 if daemon.fetch_all("t", 0) else 1
-    entry = {"topic": "t", "partition": full, "offset": 1}
-    daemon.request("PUT", "/v1/groups/billing/offsets", {"offsets": [entry]})
-    daemon.request("POST", "/consumers/billing", {"name": "c1"}, {"Content-Type": V2})
-    path = "/consumers/billing/instances/c1"
-    assigned = {"partitions": [{"topic": "t", "partition": full}]}
-    assert daemon.request("POST", f"{path}/assignments", assigned).status == 204
-    assert done(run(daemon, "groups", "list")) == (
-        b"GROUP    STATE   MEMBERS\nbilling  Stable  1\n"
-    )
-    assert done(run(daemon, "groups", "describe", "billing")).decode() == (
-        "TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID\n"
-        f"t      {full}          1               3               2    c1\n"
-    )
-    refused = run(daemon, "groups", "delete", "billing")
-    assert (refused.returncode, refused.stdout) == (1, b"")
-    assert b"The group has 1 member. Delete" in refused.stderr
-    daemon.request("DELETE", path)
-    shown = run(daemon, "groups", "reset-offsets", "billing", "--to-latest")
-    assert shown.returncode == 0
-    assert shown.stderr == b"Nothing was changed; add --execute.\n"
-    expected = f"TOPIC  PARTITION  OLD-OFFSET  NEW-OFFSET\nt      {full}          1           3\n"
-    assert shown.stdout.decode() == expected
-    words = ("groups", "reset-offsets", "billing", "--shift-by", "1", "--topic", "t", "--execute")
-    partly = run(daemon, *words)
-    assert partly.returncode == 3
-    assert partly.stderr.decode() == f"Error: t-{1 - full}: t-{1 - full} has no commit to shift\n"
-    found = json.loads(done(run(daemon, "groups", "describe", "billing", "--output", "json")))
-    assert [each["offset"] for each in found["offsets"]] == [2]
-    assert done(run(daemon, "groups", "delete", "billing")) == b"Deleted group billing.\n"
-    assert run(daemon, "groups", "describe", "billing").returncode == 1

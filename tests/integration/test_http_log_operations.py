@@ -198,14 +198,6 @@ def test_answers_that_come_later(daemon: Daemon) -> None:
         listed = daemon.request("GET", "/v1/operations").json["operations"]
         assert operation in listed
     daemon.create_topic("compacted", cleanup_policy="compact")
-    path = path_of("compacted", "log:clean")
-    answer = daemon.request("POST", path, {"dry_run": True}, {"Prefer": "respond-async"})
-    assert (answer.status, answer.json["kind"]) == (202, "log-clean")
-    operation = finished(daemon, answer.headers["Location"])
-    assert operation["state"] == "succeeded"
-    at_once = daemon.request("POST", path, {"dry_run": True}).json
-    assert operation["result"].keys() == at_once.keys()
-    assert operation["result"]["outcome"] == at_once["outcome"] == "nothing_cleanable"
     two = [{"topic": topic, "partition": 0} for topic in ("compacted", "later")]
     order = {"dry_run": True, "partitions": two}
     answer = daemon.request("POST", "/v1/cleaner:run", order, {"Prefer": "respond-async"})

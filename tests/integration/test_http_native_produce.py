@@ -21,7 +21,7 @@ from tests.integration.http_world import (
     refused,
     split_batches,
 )
-from tests.integration.produce_stream_world import NDJSON, Duplex, lines
+from tests.integration.stream_world import NDJSON, Duplex, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,5 +1,6 @@
-"""Goal: list-offsets finds the first record at or after a time, and the three named offsets.
-Method: the daemon against a plain search over the same records.
+"""Goal: list-offsets finds the first record at or after a time, and the three named offsets;
+delete-records takes the tool's file, prints its lines, and is durable when it answers.
+Method: the daemon against a plain search over the same records, byte for byte, and over a kill.
 """
 
 from __future__ import annotations

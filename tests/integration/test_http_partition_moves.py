@@ -1,4 +1,5 @@
-"""Goal: a partition moves under load over HTTP, and every acknowledged record is there once.
+"""Goal: log directories are described in Kafka's shape; a partition moves between them under load,
+and every acknowledged record is there once.
 Method: a real daemon over two directories; producers and a reader while partitions move to and fro,
 also past a SIGKILL; routes and command line.
 """

@@ -4,27 +4,21 @@ Method: every route of the tables at each of three ports; small rates and severa
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
 
-from kafkalog.server.app import ROUTE_TABLES, ListenerRole, roles_of
-from tests.integration.access_world import access_settings, ask
+from kafkalog.server.app import ListenerRole
+from tests.integration.access_world import Commands, access_settings, ask
 from tests.integration.daemon import TEXT, Daemon, ReservedPort
 from tests.integration.http_world import refused
-from tests.integration.principal_commands import Commands
-from tests.integration.produce_stream_world import NDJSON, Duplex
+from tests.integration.stream_world import NDJSON, Duplex
 from tests.integration.test_http_console import FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-ROUTES = [route for table in ROUTE_TABLES for route in table if isinstance(route, web.RouteDef)]
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +39,6 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[ListenerRol
             seen[door].port = port
         yield seen
         assert "Unhandled" not in daemon.log_path.read_text(), daemon.log_tail()
-
-
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_route_is_behind_its_door(ports: dict[ListenerRole, Daemon], route: web.RouteDef) -> None:
-    """The data port has no administrative route, the others nothing else."""
-    doors = roles_of(route)
-    path = re.sub(r"\{[^}]*\}", "0", route.path)
-    for door, daemon in ports.items():
-        answer = ask(daemon, "denied", route.method, path)
-        is_missing = answer.status in (404, 405) and answer.json["error_code"] in (404, 405)
-        is_missing = is_missing and answer.json["message"].startswith(("No such path", "This path"))
-        assert is_missing is (door not in doors), (door, answer.status, answer.body)
 
 
 def test_the_doors_ask_for_credentials(ports: dict[ListenerRole, Daemon]) -> None:

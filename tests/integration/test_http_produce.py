@@ -1,5 +1,6 @@
 """Goal: v2 produce takes records in three formats and says what became of each.
-Method: requests to a real daemon, read back over HTTP and as raw batches; refusals append nothing.
+Method: requests to a real daemon, read back over HTTP and as raw batches; refusals append nothing;
+what the documentation shows of curl.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.integration.http_world import (
     refused,
     split_batches,
 )
-from tests.integration.produce_stream_world import NDJSON, lines
+from tests.integration.stream_world import NDJSON, lines
 
 JSON = "application/vnd.kafka.json.v2+json"
 
@@ -178,19 +179,6 @@ def test_wrong_timestamps(daemon: Daemon, stamp: object) -> None:
     assert end_offset(daemon, "badtimes") == 0
 
 
-def test_partition_of_the_record_wins_over_the_path_and_the_key(daemon: Daemon) -> None:
-    daemon.create_topic("chosen", 4)
-    answer = produce(
-        daemon,
-        "chosen",
-        {"key": "foobar", "value": "a", "partition": 3},
-        {"key": "foobar", "value": "b"},
-        {"value": "c", "partition": None},
-        path="/partitions/1",
-    )
-    assert receipts(answer) == [(3, 0), (1, 0), (1, 1)]
-
-
 def test_one_batch_a_partition_in_request_order(daemon: Daemon) -> None:
     daemon.create_topic("grouped", 2)
     records = [{"value": str(i), "partition": i % 2} for i in range(10)]
@@ -198,26 +186,6 @@ def test_one_batch_a_partition_in_request_order(daemon: Daemon) -> None:
     assert [r["value"] for r in daemon.fetch_all("grouped", 1)] == [
         b64(str(i).encode()) for i in range(1, 10, 2)
     ]
-
-
-def test_some_partitions_may_fail_alone(daemon: Daemon) -> None:
-    """A mixed outcome is 200 with each record's own error; the good ones are there."""
-    daemon.create_topic("mixed", 2)
-    answer = produce(
-        daemon,
-        "mixed",
-        {"value": "good", "partition": 1},
-        {"value": "lost", "partition": 9},
-        {"value": "good too", "partition": 1},
-    )
-    assert answer.status == 200
-    good, lost, good_too = answer.json["offsets"]
-    assert (good["partition"], good["offset"], good_too["offset"]) == (1, 0, 1)
-    assert lost["partition"] is None
-    assert lost["offset"] is None
-    assert lost["error_code"] == 40402
-    assert lost["error"] == lost["message"]
-    assert end_offset(daemon, "mixed", 1) == 2
 
 
 def test_one_reason_for_all_is_the_status(daemon: Daemon) -> None:

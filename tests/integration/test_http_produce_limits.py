@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import Wire, end_offset, read_batches, records_of, refused
-from tests.integration.produce_stream_world import NDJSON, Duplex
+from tests.integration.stream_world import NDJSON, Duplex
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,5 @@
-"""Goal: idempotent produce over HTTP: ids, epochs, retries, gaps and fences as documented.
+"""Goal: idempotent produce over HTTP, of batches and by headers: ids, epochs, retries, gaps and
+fences as documented; what a Kafka left open in an adopted directory is ended by whom it may.
 Method: a real daemon, batches with producers, restarts orderly and by SIGKILL; two principals.
 """
 

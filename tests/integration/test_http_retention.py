@@ -1,6 +1,6 @@
-"""Goal: retention is explained, tried and run over HTTP with the planner's words and numbers.
-Method: a real daemon whose own check never comes; segments of old records; its answers beside the
-planner on the facts that they name, and what is left after a run beside the dry run before it.
+"""Goal: retention is explained, tried and run over HTTP and on the command line, and waits for an
+archive where it shall.
+Method: a real daemon whose own check never comes; segments of old records; dry runs before runs.
 """
 
 from __future__ import annotations

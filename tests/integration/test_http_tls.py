@@ -304,10 +304,6 @@ def test_a_token_lets_in_whom_it_names(guarded: Daemon) -> None:
     ("make", "reason"),
     [
         (lambda: token(claims_of("alice", exp=int(time.time()) - 60)), "it has expired"),
-        (lambda: token(claims_of("alice", nbf=int(time.time()) + 600)), "it is not valid yet"),
-        (lambda: token(claims_of("alice", aud="others")), "it is for another audience"),
-        (lambda: token(claims_of("alice", iss="https://evil/")), "it is of another issuer"),
-        (lambda: token(claims_of("alice"), "rsa-evil"), "no key fits it"),
         (
             lambda: token(claims_of("alice"), "rsa-evil", headers={"kid": "rsa-1"}),
             "it is malformed, or its signature is wrong",
@@ -316,13 +312,6 @@ def test_a_token_lets_in_whom_it_names(guarded: Daemon) -> None:
             lambda: unsigned({"alg": "none", "kid": "rsa-1"}, claims_of("alice"), "AA"),
             "its algorithm is not allowed",
         ),
-        (
-            lambda: unsigned({"alg": "HS256", "kid": "rsa-1"}, claims_of("alice"), "AA"),
-            "its algorithm is not allowed",
-        ),
-        (lambda: unsigned({"alg": "none"}, claims_of("alice")), "it is no signed JWT"),
-        (lambda: "wrong", "it is no signed JWT"),
-        (str, "it is no signed JWT"),
     ],
 )
 def test_refusals(guarded: Daemon, make: Callable[[], str], reason: str) -> None:

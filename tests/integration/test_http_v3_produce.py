@@ -5,7 +5,6 @@ Method: requests to a real daemon, whole and in pieces, read back over HTTP.
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,11 @@ import pytest
 from tests.integration.http_world import (
     check_sealed,
     end_offset,
-    now_ms,
     read_batches,
     records_of,
     refused,
 )
-from tests.integration.produce_stream_world import Duplex
+from tests.integration.stream_world import Duplex
 
 if TYPE_CHECKING:
     from kafkalog.format.records.record import Record
@@ -53,39 +51,6 @@ def stored(daemon: Daemon, topic: str) -> list[Record]:
 def b64(data: bytes) -> str:
     """Base64 as Java's clients send it."""
     return base64.b64encode(data).decode()
-
-
-def test_one_record_with_everything(daemon: Daemon, cluster: str) -> None:
-    """The receipt of the REST Proxy, field by field; the record as sent."""
-    daemon.create_topic("whole", partitions=2)
-    stamp = datetime.datetime.fromtimestamp(now_ms() // 1000, datetime.UTC)
-    record = {
-        "partition_id": 1,
-        "headers": [{"name": "h", "value": b64(b"\0x")}, {"name": "none", "value": None}],
-        "key": {"type": "BINARY", "data": b64(b"\xffkey")},
-        "value": {"type": "JSON", "data": {"a": [1, None]}},
-        "timestamp": stamp.isoformat(),
-    }
-    for number, prefix in enumerate(("", "/kafka")):
-        answer = daemon.request("POST", f"{prefix}{cluster}/topics/whole/records", record)
-        (receipt,) = receipts_of(answer)
-        assert receipt == {
-            "error_code": 200,
-            "cluster_id": cluster.rsplit("/", 1)[1],
-            "topic_name": "whole",
-            "partition_id": 1,
-            "offset": number,
-            "timestamp": stamp.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-            "key": {"type": "BINARY", "size": 4},
-            "value": {"type": "JSON", "size": 16},
-        }
-        assert answer.headers["Kafka-Durability"] == "synced"
-    batches = daemon.request("GET", "/v1/topics/whole/partitions/1/batches?offset=0").body
-    stored_record = records_of(batches)[0]
-    assert stored_record.key == b"\xffkey"
-    assert stored_record.value == b'{"a": [1, null]}'
-    assert list(stored_record.headers) == [(b"h", b"\0x"), (b"none", None)]
-    assert stored_record.timestamp == stamp.timestamp() * 1000
 
 
 def test_types(daemon: Daemon, cluster: str) -> None:
@@ -191,32 +156,6 @@ def test_times_beyond_any_calendar(daemon: Daemon, cluster: str) -> None:
     codes = [each["error_code"] for each in told]
     assert codes in ([200, 200], [42211, 200])
     assert told[1]["timestamp"] == "1969-12-31T23:59:59.999Z"
-
-
-def test_a_batch_of_entries(daemon: Daemon, cluster: str) -> None:
-    """207 with what became of each by its id; a bad one takes no other with it."""
-    daemon.create_topic("batched", partitions=2)
-    body = (
-        b'{"entries":['
-        b'{"id":"a","partition_id":0,"key":{"type":"STRING","data":"k"}},'
-        b'{"id":"b","partition_id":1,"value":{"type":"JSON","data":{"x":1,"x":2}}},'
-        b'{"id":"c","value":{"type":"BINARY","data":"?"}},'
-        b'{"id":"d","partition_id":7},'
-        b'{"id":"e","partition_id":0}]}'
-    )
-    answer = daemon.request("POST", f"{cluster}/topics/batched/records:batch", body)
-    assert answer.status == 207
-    check_sealed(answer)
-    successes, failures = answer.json["successes"], answer.json["failures"]
-    places = [(each["id"], each["partition_id"], each["offset"]) for each in successes]
-    assert places == [("a", 0, 0), ("b", 1, 0), ("e", 0, 1)]
-    assert successes[0]["key"] == {"type": "STRING", "size": 1}
-    assert successes[0]["cluster_id"] in cluster
-    assert [(each["id"], each["error_code"]) for each in failures] == [("c", 400), ("d", 40403)]
-    (kept,) = records_of(
-        daemon.request("GET", "/v1/topics/batched/partitions/1/batches?offset=0").body
-    )
-    assert kept.value == b'{"x":1,"x":2}'
 
 
 def test_batches_that_are_refused(daemon: Daemon, cluster: str) -> None:

@@ -1,5 +1,6 @@
-"""Goal: jobs give the same results in a pool of processes, and leave nothing behind that works.
-Method: tasks that square, fail, die and never end, in real processes.
+"""Goal: jobs give the same results in a pool of processes, leave nothing behind that works, and run
+as programs of their own.
+Method: tasks that square, fail, die and never end, in real processes; the commands.
 """
 
 from __future__ import annotations

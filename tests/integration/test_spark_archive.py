@@ -6,7 +6,6 @@ Method: growing, remade and damaged logs into Parquet and Iceberg tables; a stop
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import struct
 from datetime import UTC, datetime
@@ -449,21 +448,6 @@ def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) 
     with pytest.raises(WrongFile):
         archive_piece(ArchiveTask(piece, access, LosingStore(str(tmp_path / "table"))))
     assert list((tmp_path / "table").rglob("*.pending")) == []
-
-
-def test_random_stops(tmp_path: Path) -> None:
-    """Many runs, each ended somewhere or nowhere, while the log grows."""
-    logs, chance = GrowingLogs(tmp_path / "logs"), random.Random(7)
-    place = PlainPlace(tmp_path)
-    for _ in range(40):
-        logs.append(chance.randrange(3), chance.randrange(1, 60))
-        stop = chance.choice(["plan", "before commit", "after commit", "never"])
-        try:
-            logs.run(StoppingTable(place.open(), stop))
-        except Stopped:
-            continue
-    logs.run(place.open())
-    assert offsets_in(place) == logs.offsets
 
 
 ONE, ANOTHER = UUID(int=1 << 100), UUID(int=2 << 100)

@@ -1,5 +1,6 @@
-"""Goal: the job audit finds every damage, and nothing in what is sound.
-Method: damage planted into directories on the machine's disk, by chance and one by one.
+"""Goal: the job audit finds every damage, and nothing in what is sound or still being written.
+Method: damage planted into directories on the machine's disk, by chance and one by one; directories
+that are written, swapped and deleted from between the looks.
 """
 
 from __future__ import annotations

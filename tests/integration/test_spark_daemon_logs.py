@@ -1,10 +1,11 @@
 """Goal: Spark reads over HTTP what it reads from files, safely while the daemon rolls, cleans and
-retains, and learns which offsets are gone.
+retains, and learns which offsets are gone; so do the jobs that only read.
 Method: logs by chance, read from the directory, by a plain loop and through daemons.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from contextlib import closing
@@ -14,8 +15,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.client import Client
+from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import scan
+from kafkalog.jobs.audit import audit_directories
+from kafkalog.jobs.compact import compact_directories
+from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
+from kafkalog.jobs.stats import count_records
+from kafkalog.jobs.tasks import InProcess
+from kafkalog.jobs.whatif import forecast
+from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import (
     Access,
@@ -27,8 +36,9 @@ from kafkalog.spark.logs.values import (
     Piece,
 )
 from kafkalog.spark.reading import record_batches
-from tests.integration.daemon import Daemon
-from tests.integration.http_world import append, batch_of, read_batches
+from tests.fleet_world import COMPACT
+from tests.integration.daemon import TEXT, Daemon
+from tests.integration.http_world import append, batch_of
 from tests.integration.live_topics import (
     COMPACTED,
     DAEMON_SETTINGS,
@@ -44,7 +54,6 @@ from tests.spark_reads import SPARK_SCHEMA, Row, plain_rows, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
 
 SEEDS = range(12)
 BOTH = pytest.mark.parametrize("read_committed", [False, True], ids=["uncommitted", "committed"])
@@ -221,22 +230,6 @@ def test_a_topic_at_two_daemons_is_no_guess(tmp_path: Path) -> None:
         logs.close()
 
 
-def test_of_a_running_daemon_no_file_is_read_beyond_what_is_durable(tmp_path: Path) -> None:
-    """M02: the directory's bound is the checkpointed high watermark, late but never ahead."""
-    daemon = Daemon(tmp_path, replica_high_watermark_checkpoint_interval_ms="100000")
-    access = Access(paths=(str(daemon.log_dirs[0]),))
-    with daemon:
-        daemon.create_topic("t")
-        append(daemon, "t", batch_of(b"a", b"b"))
-        assert open_logs(access).bounds("t", 0) == (0, 0)
-        assert daemon.stop() == 0
-        assert open_logs(access).bounds("t", 0) == (0, 2), "nobody has it open: all is readable"
-        daemon.start()
-        append(daemon, "t", batch_of(b"c"))
-        assert open_logs(access).bounds("t", 0) == (0, 2)
-        assert len(read_batches(daemon, "t", 0).body)
-
-
 RECORDS = 30_000
 
 
@@ -301,3 +294,59 @@ def test_scans_beside_a_daemon_at_work(by_path: bool, tmp_path: Path) -> None:
                     starts += topic == RETAINED and scan.wanted.from_offset > 0
         assert gaps > 3, "it was cleaned meanwhile"
         assert starts > 3, "it was retained meanwhile"
+
+
+ROUNDS = 8
+APPENDS = 40
+ROUNDS_MAX = 400
+
+
+def append_until(daemon: Daemon, is_over: threading.Event, sent: list[int]) -> None:
+    """Batches of keyed records to both topics, until somebody says so."""
+    while not is_over.is_set():
+        records = [
+            {"key": f"k{each % 5}", "value": f"value {len(sent)} {each}" * 20} for each in range(20)
+        ]
+        body = json.dumps({"records": records}).encode()
+        for topic in ("kept", "changing"):
+            answer = daemon.request("POST", f"/topics/{topic}", body, {"Content-Type": TEXT})
+            assert answer.status == 200
+        sent.append(len(sent))
+
+
+def config_of(_log_dir: str, topic: str) -> LogConfig:
+    """As the command line reads it in the registry."""
+    return COMPACT if topic == "changing" else LogConfig()
+
+
+def test_jobs_over_a_daemon_at_work(tmp_path: Path) -> None:
+    """No false finding and no failed job while segments are written, rolled and cleaned."""
+    with Daemon(tmp_path, log_cleaner_backoff_ms="50") as daemon:
+        small = {"internal_segment_bytes": "16384", "file_delete_delay_ms": "0"}
+        daemon.create_topic("kept", 1, **small)
+        compacted = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+        daemon.create_topic("changing", 1, **small, **compacted)
+        is_over, sent = threading.Event(), list[int]()
+        writer = threading.Thread(target=append_until, args=(daemon, is_over, sent))
+        writer.start()
+        try:
+            log_dir = str(daemon.log_dirs[0])
+            rounds, was_cleaned = 0, False
+            while rounds < ROUNDS or len(sent) < APPENDS or not was_cleaned:
+                assert rounds < ROUNDS_MAX, "the cleaner does nothing"
+                rounds += 1
+                partitions = find_partitions([log_dir], SystemFilesystem(), config_of=config_of)
+                was_cleaned |= any(each.was_cleaned for each in partitions)
+                found = audit_directories(partitions, InProcess(), target_bytes=1 << 16)
+                assert [row for row in found.rows if row.severity == "error"] == []
+                kept = [row for row in found.rows if row.topic == "kept"]
+                assert kept == []
+                rows = forecast(partitions, InProcess(), now_ms=0, horizon_ms=0)
+                assert {row.topic for row in rows} == {"kept", "changing"}
+                count_records(partitions, InProcess(), width_ms=1_000)
+        finally:
+            is_over.set()
+            writer.join()
+        partitions = find_partitions([log_dir], SystemFilesystem())
+        with pytest.raises(UnusableDirectory, match="is served by a daemon"):
+            compact_directories(partitions, str(tmp_path / "out"), InProcess(), now_ms=0)

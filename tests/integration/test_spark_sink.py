@@ -317,7 +317,7 @@ def test_what_was_aborted_is_not_called_taken_over(daemon: Daemon) -> None:
 
 def test_lost_answers_change_nothing(daemon: Daemon) -> None:
     """Begins, appends and commits whose answers are cut off are asked again."""
-    world = World(daemon, "cut")
+    world = World(daemon, "cut-off")
     turns = iter([""] + ["after", "half", "before", ""] * 100)
 
     def cut(head: bytes) -> str:

@@ -27,11 +27,13 @@ from tests.archive_world import (
 from tests.integration import test_spark_archive as scenarios
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from kafkalog.jobs.archive.iceberg_table import IcebergTable
+    from tests.archive_world import Place
 
 pytestmark = pytest.mark.spark
 
@@ -41,35 +43,28 @@ def logs(tmp_path: Path) -> GrowingLogs:
     return some_logs(tmp_path)
 
 
-def test_every_record_once(tmp_path: Path, logs: GrowingLogs) -> None:
-    """As into Parquet."""
-    scenarios.test_every_record_once(tmp_path, logs, IcebergPlace)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        scenarios.test_every_record_once,
+        scenarios.test_a_task_that_fails_leaves_nothing,
+        scenarios.test_a_topic_that_was_made_anew,
+        scenarios.test_a_log_that_lost_its_end_and_grew,
+        scenarios.test_a_table_of_an_older_version,
+    ],
+    ids=lambda each: each.__name__.removeprefix("test_"),
+)
+def test_as_into_parquet(
+    tmp_path: Path, logs: GrowingLogs, scenario: Callable[[Path, GrowingLogs, type[Place]], None]
+) -> None:
+    """What ``integration/test_spark_archive.py`` says of the other table."""
+    scenario(tmp_path, logs, IcebergPlace)
 
 
 @pytest.mark.parametrize("stop_at", ["plan", "before commit", "after commit"])
 def test_a_run_that_ends_at_a_step(tmp_path: Path, logs: GrowingLogs, stop_at: str) -> None:
     """As into Parquet."""
     scenarios.test_a_run_that_ends_at_a_step(tmp_path, logs, IcebergPlace, stop_at)
-
-
-def test_a_task_that_fails_leaves_nothing(tmp_path: Path, logs: GrowingLogs) -> None:
-    """As into Parquet; its files are orphans."""
-    scenarios.test_a_task_that_fails_leaves_nothing(tmp_path, logs, IcebergPlace)
-
-
-def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs) -> None:
-    """As into Parquet."""
-    scenarios.test_a_topic_that_was_made_anew(tmp_path, logs, IcebergPlace)
-
-
-def test_a_log_that_lost_its_end_and_grew(tmp_path: Path, logs: GrowingLogs) -> None:
-    """As into Parquet."""
-    scenarios.test_a_log_that_lost_its_end_and_grew(tmp_path, logs, IcebergPlace)
-
-
-def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs) -> None:
-    """As into Parquet."""
-    scenarios.test_a_table_of_an_older_version(tmp_path, logs, IcebergPlace)
 
 
 def test_a_commit_whose_answer_was_lost(tmp_path: Path, logs: GrowingLogs) -> None:

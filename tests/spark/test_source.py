@@ -14,12 +14,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-from kafkalog.client import Client, ProducerRecord
 from kafkalog.spark import register
 from kafkalog.spark.logs.values import DataLost
 from kafkalog.spark.options import stream_options
 from kafkalog.spark.stream_reader import KafkalogStreamReader
-from tests.integration.daemon import Daemon
 from tests.sim.sim_clock import SimClock
 from tests.spark.log_directory import TIME_MS, LogDirectory, every_shape, in_order, plain, rows_of
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from kafkalog.client.records import CodecName
 
 
 pytestmark = pytest.mark.spark
@@ -189,18 +185,6 @@ def query(spark: SparkSession, logs: LogDirectory, tmp_path: Path) -> Query:
     return Query(spark, logs, tmp_path)
 
 
-def test_limited_batches(query: Query, logs: LogDirectory) -> None:
-    """MaxOffsetsPerTrigger shares each batch out as the Kafka source does; every row once."""
-    query.run(maxOffsetsPerTrigger=30)
-    assert query.offset_lines() == [
-        '{"a": {"0": 18, "1": 112}}',
-        '{"a": {"0": 36, "1": 124}}',
-        '{"a": {"0": 54, "1": 136}}',
-        '{"a": {"0": 60, "1": 140}}',
-    ]
-    assert query.rows() == plain(logs.of("a"))
-
-
 def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
     """M27. Each record once over several runs; new records, a new partition and a new topic."""
     query.run(subscribePattern="a.*", subscribe=None)
@@ -215,20 +199,6 @@ def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
     ]
     logs.fill("a", 2, 7, 1)
     query.run(subscribePattern="a.*", subscribe=None)
-    assert query.rows() == plain(in_order(logs.rows))
-
-
-def test_a_checkpoint_of_the_kafka_source(query: Query, logs: LogDirectory) -> None:
-    """A query changes its format and keeps its checkpoint."""
-    logs.fill("b", 0, 0, 9)
-    query.run(subscribe="a,b")
-    ours = '{"a": {"0": 60, "1": 140}, "b": {"0": 9}}'
-    assert query.offset_lines() == [ours]
-    first = query.checkpoint / "offsets" / "0"
-    first.write_text(first.read_text().replace(ours, '{"b":{"0":9},"a":{"1":140,"0":60}}'))
-    (query.checkpoint / "offsets" / ".0.crc").unlink()
-    logs.fill("a", 0, 60, 5)
-    query.run(subscribe="a,b")
     assert query.rows() == plain(in_order(logs.rows))
 
 
@@ -321,73 +291,3 @@ def test_an_end_that_goes_back_for_a_while(logs: LogDirectory) -> None:
     with pytest.raises(DataLost, match=r"a-0 \[65, 99\) are missing"):
         reader.partitions(ahead, end)
     reader.stop()
-
-
-def fill(client: Client, topic: str) -> None:
-    """Two partitions, every codec, keys and headers, values of some KB."""
-    client.create_topic(topic, partitions=2)
-    codecs: tuple[CodecName, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
-    for number, codec in enumerate(codecs):
-        for partition in range(2):
-            records = [
-                ProducerRecord(
-                    b"%d" % record * 500,
-                    key=b"k" if record % 2 else None,
-                    headers=(("h", b"x"), ("g", None)) if record % 3 == 0 else (),
-                )
-                for record in range(20 * number, 20 * number + 20)
-            ]
-            client.produce(topic, records, partition=partition, codec=codec)
-
-
-def read_over_http(spark: SparkSession, **options: Any) -> DataFrame:
-    """Small reads and several tasks a partition."""
-    wanted = {"includeHeaders": True, "chunkBytes": "4k", "targetBytes": "16k"} | options
-    return spark.read.format("kafkalog").options(**wanted).load()
-
-
-def test_daemon_and_directory_agree(spark: SparkSession, tmp_path: Path) -> None:
-    """The same rows in all columns; a fleet; a token that is needed and not."""
-    with Daemon(tmp_path / "one") as one, Daemon(tmp_path / "two") as two:
-        urls = [f"http://127.0.0.1:{each.port}" for each in (one, two)]
-        for url, topic in zip(urls, ("a", "b"), strict=True):
-            with Client(url) as client:
-                fill(client, topic)
-        over_http = rows_of(read_over_http(spark, url=urls[0], subscribe="a"))
-        assert len(over_http) == 200
-        fleet = rows_of(read_over_http(spark, url=",".join(urls), subscribePattern="[ab]"))
-        assert [row for row in fleet if row["topic"] == "a"] == over_http
-        assert len(fleet) == 400
-        with pytest.raises(PySparkException, match="no topic aa"):
-            read_over_http(spark, url=urls[0], subscribe="aa").collect()
-    path = str(one.log_dirs[0])
-    assert rows_of(read_over_http(spark, path=path, subscribe="a")) == over_http
-    with pytest.raises(PySparkException, match=urls[0]):
-        read_over_http(spark, url=urls[0], subscribe="a").collect()
-
-
-def test_a_stream_follows_a_daemon(spark: SparkSession, tmp_path: Path) -> None:
-    """Trigger.AvailableNow over HTTP, twice."""
-    with Daemon(tmp_path / "one") as daemon, Client(f"http://127.0.0.1:{daemon.port}") as client:
-        fill(client, "a")
-
-        def run() -> int:
-            frame = spark.readStream.format("kafkalog").options(
-                url=f"http://127.0.0.1:{daemon.port}",
-                subscribe="a",
-                startingOffsets="earliest",
-                maxOffsetsPerTrigger=150,
-            )
-            query = (
-                frame.load()
-                .writeStream.format("parquet")
-                .option("checkpointLocation", str(tmp_path / "checkpoint"))
-                .trigger(availableNow=True)
-                .start(str(tmp_path / "table"))
-            )
-            query.awaitTermination()
-            return int(spark.read.parquet(str(tmp_path / "table")).count())
-
-        assert run() == 200
-        client.produce("a", [ProducerRecord(b"late")])
-        assert run() == 201

@@ -1,5 +1,6 @@
-"""Goal: who types into a field of the console is told beside it what is wrong.
-Method: what people type and copy, in the fields of Chromium.
+"""Goal: who types into a field of the console is told beside it what is wrong; lists are sorted by
+hand or by keys; the curve of the retention form is drawn.
+Method: what people type, copy and click, in Chromium.
 """
 
 from __future__ import annotations
@@ -62,3 +63,35 @@ def test_a_limit_of_a_what_if_is_a_number(window: Window) -> None:
     box.press("Enter")
     window.page.wait_for_url("**retention.ms=-1**")
     assert window.complaints == []
+
+
+def test_a_column_s_name_sorts(window: Window) -> None:
+    """The largest topic is two steps away, and a search stays while one sorts."""
+    page = window.page
+    window.open("/console/topics?name_contains=o")
+    page.get_by_role("link", name="Size", exact=True).click()
+    page.wait_for_url("**sort=size")
+    sizes = page.locator("tbody td data").evaluate_all("(all) => all.map((one) => +one.value)")
+    assert len(sizes) >= 2
+    assert sizes == sorted(sizes, reverse=True)
+    header = page.get_by_role("columnheader", name="Size", exact=True)
+    assert header.get_attribute("aria-sort") == "descending"
+    assert page.locator("[aria-sort]").count() == 1
+    assert page.locator("#search").input_value() == "o"
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**name_contains=o&sort=size")
+
+
+def test_the_curve_is_drawn(window: Window) -> None:
+    """The picture of the bytes is there, in the policy that forbids inline styles."""
+    window.open("/console/topics/orders/retention")
+    canvas = window.page.locator(".chart canvas")
+    canvas.wait_for()
+    box = canvas.bounding_box()
+    assert box is not None
+    assert min(box["width"], box["height"]) > 100
+    inked = canvas.evaluate(
+        """(each) => each.getContext("2d").getImageData(0, 0, each.width, each.height).data
+          .filter((value, at) => at % 4 === 3 && value > 0).length"""
+    )
+    assert inked > 500

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from tests.bench.kafka_side import wait_until_gone
 from tests.bench.load_client import LoadResult, build_request, run_load
@@ -64,11 +63,6 @@ class BenchDaemon(Daemon):
             time.sleep(0.01)
         raise AssertionError(f"the daemon did not start: {self.log_tail()}")
 
-    def log_events(self) -> list[dict[str, Any]]:
-        """What it logged, one JSON object a line."""
-        lines = self.log_path.read_text(errors="replace").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
-
     def load(
         self, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
     ) -> tuple[LoadResult, float]:
@@ -88,9 +82,7 @@ class BenchDaemon(Daemon):
 
     def delete_topic(self, name: str) -> None:
         """Delete it and wait until its files are gone."""
-        clusters = self.request("GET", "/v3/clusters").json["data"]
-        path = f"/v3/clusters/{clusters[0]['cluster_id']}/topics/{name}"
-        assert self.request("DELETE", path).status == 204
+        assert self.request("DELETE", f"{self.cluster()}/topics/{name}").status == 204
         wait_until_gone(self.log_dirs[0], name)
 
     def walk(self, path: str, accept: str, end_offset: int) -> list[bytes]:

@@ -118,8 +118,7 @@ def _clear(daemon: Daemon) -> None:
             instance = quote(member["instance_id"], safe="")
             daemon.request("DELETE", f"/consumers/{name}/instances/{instance}")
         daemon.request("DELETE", f"/v1/groups/{name}")
-    (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
-    base = f"/v3/clusters/{cluster['cluster_id']}"
+    base = daemon.cluster()
     for topic in daemon.request("GET", f"{base}/topics").json["data"]:
         if not topic["is_internal"]:
             gone = daemon.request("DELETE", f"{base}/topics/{quote(topic['topic_name'], safe='')}")

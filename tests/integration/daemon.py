@@ -188,6 +188,11 @@ class Daemon:
         finally:
             connection.close()
 
+    def cluster(self) -> str:
+        """Path of the one cluster in v3."""
+        (entity,) = self.request("GET", "/v3/clusters").json["data"]
+        return f"/v3/clusters/{entity['cluster_id']}"
+
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic; config names with underscores."""
         named = {key.replace("_", "."): value for key, value in configs.items()}

@@ -386,17 +386,17 @@ def completed(*words: str) -> list[str]:
 
 def test_words_of_commands_topics_and_configs(daemon: Daemon) -> None:
     """Each kind of word; hidden commands are none."""
-    daemon.create_topic("complete")
-    daemon.create_topic("compose")
+    daemon.create_topic("shelf")
+    daemon.create_topic("shell")
     url = ("--url", f"http://127.0.0.1:{daemon.port}")
     assert completed("top") == ["topics"]
     assert completed("ref") == []
     assert "describe" in completed("topics", "")
-    assert completed("topics", "describe", *url, "compl") == ["complete"]
-    assert completed("configs", "describe", *url, "--topic", "comp") == ["complete", "compose"]
+    assert completed("topics", "describe", *url, "shelf") == ["shelf"]
+    assert completed("configs", "describe", *url, "--topic", "she") == ["shelf", "shell"]
     assert completed("topics", "create", "t", "--config", "retention.m") == ["retention.ms="]
     nobody = ("--url", "http://127.0.0.1:1")
-    assert completed("topics", "describe", *nobody, "comp") == []
+    assert completed("topics", "describe", *nobody, "she") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

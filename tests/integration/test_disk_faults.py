@@ -29,7 +29,6 @@ from tests.integration.http_world import (
     records_of,
     refused,
 )
-from tests.integration.test_http_configs import cluster
 
 if TYPE_CHECKING:
     import socket
@@ -166,7 +165,7 @@ def test_retention_on_a_file_system_without_a_byte(tmp_path: Path) -> None:
             acknowledged = fill(daemon, "full")
             filled_by_others(filler)
             check_full_disk(daemon, "full", acknowledged)
-            topic = f"{cluster(daemon)}/topics/full"
+            topic = f"{daemon.cluster()}/topics/full"
             refused(daemon.request("DELETE", topic), 507, 50701)
             (fault,) = daemon.request("GET", "/readyz").json["log_dir_faults"]
             assert (fault["log_dir"], fault["state"]) == (str(daemon.log_dirs[0]), "full")

@@ -16,7 +16,6 @@ import pytest
 
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import append, batch_of
-from tests.integration.test_http_configs import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +139,7 @@ def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> No
     assert [each["kind"] for each in said] == ["record"] * 3 + ["end"]
     with Follower(package, daemon, f"{path}?tail=1") as doomed:
         assert doomed.until("record")["id"] == "0:4"
-        assert daemon.request("DELETE", f"{cluster(daemon)}/topics/bounded").status == 204
+        assert daemon.request("DELETE", f"{daemon.cluster()}/topics/bounded").status == 204
         assert doomed.until("end")["data"]["error_code"] == 40401
         assert doomed.process.wait(60) == 0
     with Follower(package, daemon, f"{path}?tail=1") as refused:

@@ -29,7 +29,6 @@ from tests.integration.access_world import (
 from tests.integration.daemon import TEXT, Daemon
 from tests.integration.http_world import append, batch_of, check_sealed, refused
 from tests.integration.test_http_console import posted
-from tests.integration.test_http_topics import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -297,7 +296,7 @@ def test_deleted_records(daemon: Daemon) -> None:
     assert (line["status"], line["reason"]) == (200, "1 of 2 failed")
     assert line["subject_count"] == 2
 
-    path = f"{cluster(daemon)}/topics/gone/partitions/0/records:delete"
+    path = f"{daemon.cluster()}/topics/gone/partitions/0/records:delete"
     assert daemon.request("POST", path, {"offset": 5}).status == 200
     (line,) = lines_of(daemon, "deletePartitionRecords")
     assert line["subjects"] == [{"topic": "gone", "partition": 0, "offset": 5, "low_watermark": 5}]
@@ -337,7 +336,7 @@ def test_topics_and_their_configs(daemon: Daemon) -> None:
     """
     bridge = {"topic_name": "made", "partitions_count": 2, "configs": {"retention.ms": "77777777"}}
     assert daemon.request("POST", "/admin/topics", bridge).status == 201
-    topics = f"{cluster(daemon)}/topics"
+    topics = f"{daemon.cluster()}/topics"
     wanted = {"topic_name": "made-3", "partitions_count": 1}
     answer = daemon.request("POST", topics, {**wanted, "validate_only": True})
     assert answer.status == 200
@@ -351,7 +350,7 @@ def test_topics_and_their_configs(daemon: Daemon) -> None:
     value = {"value": "99999999"}
     assert daemon.request("PUT", f"{topics}/made/configs/retention.ms", value).status == 204
     hidden = {"data": [{"name": "ssl.keystore.password", "value": "hunter2"}]}
-    for path in (f"{topics}/made/configs:alter", f"{cluster(daemon)}/broker-configs:alter"):
+    for path in (f"{topics}/made/configs:alter", f"{daemon.cluster()}/broker-configs:alter"):
         assert daemon.request("POST", path, hidden).status == 400
     assert "ssl.keystore.password" in str(lines_of(daemon, "alterTopicConfigs")[-1]["subjects"])
     assert "hunter2" not in daemon.log_path.read_text()
@@ -515,12 +514,11 @@ def test_a_page_of_another_origin_changes_nothing(daemon: Daemon, headers: dict[
     plain = {"Content-Type": "text/plain"}
     topic = "crossed" + "".join(filter(str.isalpha, "".join(headers.values())))
     daemon.create_topic(topic)
-    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
     asked = [
         ("POST", "/v1/records:delete", {"partitions": [{"topic": topic, "partition": 0}]}),
         ("POST", "/admin/topics", {"topic_name": f"{topic}-new", "partitions_count": 1}),
         ("POST", f"/v1/topics/{topic}/partitions/0/log:roll", {}),
-        ("DELETE", f"/v3/clusters/{cluster}/topics/{topic}", None),
+        ("DELETE", f"{daemon.cluster()}/topics/{topic}", None),
     ]
     for method, path, body in asked:
         refused(daemon.request(method, path, body, {**plain, **headers}), 403, 40301)

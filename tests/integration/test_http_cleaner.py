@@ -211,14 +211,13 @@ SECONDS = 30
 
 def alter(daemon: Daemon, **values: str | None) -> None:
     """Dynamic broker configs; underscores for dots, None takes one back."""
-    (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
     entries = [
         {"name": key.replace("_", "."), "operation": "DELETE"}
         if value is None
         else {"name": key.replace("_", "."), "value": value}
         for key, value in values.items()
     ]
-    path = f"/v3/clusters/{cluster['cluster_id']}/broker-configs:alter"
+    path = f"{daemon.cluster()}/broker-configs:alter"
     answer = daemon.request("POST", path, {"data": entries})
     assert answer.status == 204, answer.body
 
@@ -307,8 +306,7 @@ def test_a_topic_is_no_longer_compacted_in_the_middle_of_a_clean(crawling: Daemo
     last = filled(daemon, "turned", ROUNDS)
     before = contents(daemon, "turned")
     where = begin_clean(daemon, "turned")
-    (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
-    path = f"/v3/clusters/{cluster['cluster_id']}/topics/turned/configs:alter"
+    path = f"{daemon.cluster()}/topics/turned/configs:alter"
     change = {"data": [{"name": "cleanup.policy", "value": "delete"}]}
     assert daemon.request("POST", path, change).status == 204
     operation = ended(daemon, where)  # of which a thread of its own tells, a moment after the clean

@@ -17,18 +17,12 @@ if TYPE_CHECKING:
 SETTINGS = {"log_retention_hours": "24", "log_segment_bytes": "2097152"}
 
 
-def cluster(daemon: Daemon) -> str:
-    """Path of the one cluster."""
-    (only,) = daemon.request("GET", "/v3/clusters").json["data"]
-    return f"/v3/clusters/{only['cluster_id']}"
-
-
 def configs(daemon: Daemon, topic: str) -> str:
-    return f"{cluster(daemon)}/topics/{topic}/configs"
+    return f"{daemon.cluster()}/topics/{topic}/configs"
 
 
 def overrides(daemon: Daemon, topic: str) -> Any:
-    return daemon.request("GET", f"{cluster(daemon)}/topics/{topic}").json["config_overrides"]
+    return daemon.request("GET", f"{daemon.cluster()}/topics/{topic}").json["config_overrides"]
 
 
 def done(answer: Any) -> None:
@@ -88,7 +82,7 @@ def test_what_is_not_there(daemon: Daemon) -> None:
         40403,
     )
     refused(daemon.request("GET", "/v3/clusters/elsewhere/topics/there/configs"), 404, 40403)
-    refused(daemon.request("GET", f"{cluster(daemon)}/brokers/7/configs"), 404, 404)
+    refused(daemon.request("GET", f"{daemon.cluster()}/brokers/7/configs"), 404, 404)
     path = f"{configs(daemon, 'there')}/flush.ms"
     refused(daemon.request("PUT", path, {"value": None}), 400, 40002)
     refused(daemon.request("PUT", path, {"value": "x"}), 400, 40002)
@@ -101,15 +95,15 @@ def test_changes_survive_kill_9_and_the_loss_of_a_registry(tmp_path: Path, lost:
     with Daemon(tmp_path, log_dirs=2) as daemon:
         daemon.create_topic("t", 2)
         done(daemon.request("PUT", f"{configs(daemon, 't')}/flush.messages", {"value": "3"}))
-        brokers = f"{cluster(daemon)}/brokers/1/configs"
+        brokers = f"{daemon.cluster()}/brokers/1/configs"
         done(daemon.request("PUT", f"{brokers}/log.retention.ms", {"value": "7000000"}))
-        growth = daemon.request("PATCH", f"{cluster(daemon)}/topics/t", {"partitions_count": 4})
+        growth = daemon.request("PATCH", f"{daemon.cluster()}/topics/t", {"partitions_count": 4})
         assert growth.status == 200
         daemon.kill()
         (daemon.log_dirs[lost] / "kafkalog.registry").unlink()
         daemon.start()
         assert overrides(daemon, "t") == {"flush.messages": "3"}
-        assert daemon.request("GET", f"{cluster(daemon)}/topics/t").json["partitions_count"] == 4
+        assert daemon.request("GET", f"{daemon.cluster()}/topics/t").json["partitions_count"] == 4
         shown = daemon.request("GET", f"{configs(daemon, 't')}/retention.ms").json
         assert (shown["value"], shown["source"]) == ("7000000", "DYNAMIC_BROKER_CONFIG")
         assert len(list(tmp_path.glob("dir*/t-[0-3]"))) == 4

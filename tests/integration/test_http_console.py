@@ -25,7 +25,6 @@ from tests.integration.http_world import (
 )
 from tests.integration.test_http_cleaner import SETTINGS, contents, settled
 from tests.integration.test_http_cleaner import filled as fill_dirty
-from tests.integration.test_http_topics import cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -251,7 +250,7 @@ def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
     address = partition_page(daemon, "renewed")
     former = daemon.request("GET", f"{address}/delete-records.json").json["topic_id"]
     assert daemon.request("GET", f"{address}.json").json["topic_id"] == former
-    assert daemon.request("DELETE", f"{cluster(daemon)}/topics/renewed").status == 204
+    assert daemon.request("DELETE", f"{daemon.cluster()}/topics/renewed").status == 204
     partition_page(daemon, "renewed")
     fields = {"topic_id": former, "offset": "3", "confirmation": "renewed-0"}
     told = refused(posted(daemon, f"{address}/delete-records", fields), 404, 40401)

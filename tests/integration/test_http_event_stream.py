@@ -21,7 +21,6 @@ from tests.integration.stream_world import (
     failed_stream,
     parse_events,
 )
-from tests.integration.test_http_configs import cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +67,7 @@ def test_the_topic_is_deleted(daemon: Daemon, accept: str) -> None:
     daemon.create_topic("doomed")
     started = time.monotonic()
     with follow(daemon, "doomed", accept) as stream:
-        assert daemon.request("DELETE", f"{cluster(daemon)}/topics/doomed").status == 204
+        assert daemon.request("DELETE", f"{daemon.cluster()}/topics/doomed").status == 204
         failed_stream(end_of(stream, accept), 40401)
     assert time.monotonic() - started < 10
     refused(daemon.request("GET", path_of("doomed", "offset=0")), 404, 40401)
@@ -251,7 +250,7 @@ def test_partitions_that_came_while_the_client_was_away(daemon: Daemon, start: s
     """A client that follows all of a topic misses nothing, also of partitions added since."""
     topic = f"grown-{start[:4]}"
     daemon.create_topic(topic, 2)
-    answer = daemon.request("PATCH", f"{cluster(daemon)}/topics/{topic}", {"partitions_count": 4})
+    answer = daemon.request("PATCH", f"{daemon.cluster()}/topics/{topic}", {"partitions_count": 4})
     assert answer.status == 200, answer.body
     for partition in (0, 2, 3):
         assert append(daemon, topic, batch_of(b"a", b"b"), partition=partition).status == 200

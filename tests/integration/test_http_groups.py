@@ -191,8 +191,7 @@ def test_compaction_keeps_the_last_commit_of_each_group(tmp_path: Path) -> None:
             path = f"/topics/t/partitions/{partition}"
             assert daemon.request("POST", path, records, {"Content-Type": TEXT}).status == 200
         put(daemon, "first", p0=0)
-        cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-        configs = f"/v3/clusters/{cluster}/topics/__consumer_offsets/configs"
+        configs = f"{daemon.cluster()}/topics/__consumer_offsets/configs"
         small = {"data": [{"name": "internal.segment.bytes", "value": "1500"}]}
         assert daemon.request("POST", f"{configs}:alter", small).status == 204
         for number in range(1, 60):

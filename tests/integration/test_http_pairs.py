@@ -82,14 +82,10 @@ class Asked:
         self._pair = pair
         self._number = number
         self._places: dict[str, Callable[[], str]] = {
-            "{cluster}": self._cluster,
+            "{cluster}": daemon.cluster,
             "{i}": self._instance,
         }
         self._known: dict[str, str] = {}
-
-    def _cluster(self) -> str:
-        (entity,) = self._daemon.request("GET", "/v3/clusters").json["data"]
-        return f"/v3/clusters/{entity['cluster_id']}"
 
     def _instance(self) -> str:
         """A consumer in a group of its own, unless the row wants a particular one."""

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def v3(daemon: Daemon) -> str:
     """Path of the topics of the one cluster."""
-    (cluster,) = daemon.request("GET", "/v3/clusters").json["data"]
-    return f"/v3/clusters/{cluster['cluster_id']}/topics"
+    return f"{daemon.cluster()}/topics"
 
 
 def test_admin_creates_a_topic_with_its_directories(daemon: Daemon) -> None:
@@ -159,12 +158,6 @@ def test_request_ids(daemon: Daemon) -> None:
     assert hostile.headers["X-Request-Id"] != other.headers["X-Request-Id"]
 
 
-def cluster(daemon: Daemon, prefix: str = "") -> str:
-    """Path of the one cluster."""
-    (entity,) = daemon.request("GET", f"{prefix}/v3/clusters").json["data"]
-    return f"{prefix}/v3/clusters/{entity['cluster_id']}"
-
-
 def follow(daemon: Daemon, url: str) -> Any:
     """What an address of an answer leads to."""
     origin = f"http://127.0.0.1:{daemon.port}"
@@ -221,7 +214,7 @@ def test_offsets_of_every_type(daemon: Daemon) -> None:
     daemon.create_topic("when", cleanup_policy="delete")
     for timestamp_ms in (1000, 3000, 2000):
         append_batches(daemon, "when", batch_of(b"x", timestamp_ms=timestamp_ms))
-    path = f"{cluster(daemon)}/topics/when/partitions/0"
+    path = f"{daemon.cluster()}/topics/when/partitions/0"
 
     def offsets(query: str) -> dict[str, Any]:
         answer = daemon.request("GET", f"{path}/offset{query}")
@@ -264,7 +257,7 @@ def test_pages(daemon: Daemon) -> None:
     names = ["pg", "pg-a", "pg.a1", "pg0"]
     for name in names:
         daemon.create_topic(name, partitions=12 if name == "pg0" else 1)
-    root = cluster(daemon)
+    root = daemon.cluster()
     everything = [
         each["topic_name"] for each in daemon.request("GET", f"{root}/topics").json["data"]
     ]
@@ -293,7 +286,7 @@ def test_pages(daemon: Daemon) -> None:
 @pytest.mark.parametrize("query", ["page_size=0", "page_size=x", "page_token=zz", "page_token=abc"])
 def test_wrong_pages(daemon: Daemon, query: str) -> None:
     """A token is one of ours, a size is a number."""
-    refused(daemon.request("GET", f"{cluster(daemon)}/topics?{query}"), 400, 40005)
+    refused(daemon.request("GET", f"{daemon.cluster()}/topics?{query}"), 400, 40005)
 
 
 @pytest.mark.parametrize(
@@ -310,5 +303,5 @@ def test_wrong_pages(daemon: Daemon, query: str) -> None:
 )
 def test_what_one_node_does_not_have(daemon: Daemon, method: str, path: str) -> None:
     """Kafka ACLs and reassignments are known, and not offered."""
-    refused(daemon.request(method, f"{cluster(daemon)}/{path}"), 501, 501)
+    refused(daemon.request(method, f"{daemon.cluster()}/{path}"), 501, 501)
     refused(daemon.request(method, f"/v3/clusters/another/{path}"), 404, 40403)

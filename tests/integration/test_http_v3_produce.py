@@ -30,8 +30,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def cluster(daemon: Daemon) -> str:
     """The path of the cluster."""
-    (found,) = daemon.request("GET", "/v3/clusters").json["data"]
-    return f"/v3/clusters/{found['cluster_id']}"
+    return daemon.cluster()
 
 
 def receipts_of(answer: Answer) -> list[Any]:

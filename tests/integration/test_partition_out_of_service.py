@@ -68,8 +68,7 @@ def test_v2_metadata(daemon: Daemon) -> None:
 
 
 def test_v3_topic(daemon: Daemon) -> None:
-    cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-    path = f"/v3/clusters/{cluster}/topics"
+    path = f"{daemon.cluster()}/topics"
     topic = daemon.request("GET", f"{path}/{TOPIC}").json
     assert topic == daemon.request("GET", path).json["data"][0]
     (bad,) = topic["offline_partitions"]

@@ -155,8 +155,7 @@ def test_no_call_of_the_daemon_is_filtered(analyze: str, tmp_path: Path) -> None
         daemon.produce_text("t", *map(str, range(100)))
         assert daemon.request("POST", "/v1/topics/t/partitions/0/log:roll", {}).status == 200
         assert daemon.request("GET", "/debug/bundle").status == 200
-        cluster = daemon.request("GET", "/v3/clusters").json["data"][0]["cluster_id"]
-        assert daemon.request("DELETE", f"/v3/clusters/{cluster}/topics/t").status == 204
+        assert daemon.request("DELETE", f"{daemon.cluster()}/topics/t").status == 204
     called = daemon.calls()
     assert {"fdatasync", "rename", "pwrite64"} <= called, "the trace shows the daemon's work"
     # Background threads make themselves nicer, where the daemon is not nice already.

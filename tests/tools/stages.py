@@ -256,10 +256,11 @@ class Runner:
                 for lane in lanes:
                     lane.join()
         except BaseException:
-            self._must_end.set()
-            for group in list(self._running):
-                with suppress(ProcessLookupError):
-                    os.killpg(group, signal.SIGTERM)
+            with self._lock:  # no stage is about to begin
+                self._must_end.set()
+                for group in list(self._running):
+                    with suppress(ProcessLookupError):
+                        os.killpg(group, signal.SIGTERM)
             raise
         self._save()
         return all(each.passed for each in self.outcomes.values())
@@ -267,22 +268,24 @@ class Runner:
     def _run_lane(self, lane: Lane) -> None:
         for stage in lane:
             is_needed = not self.outcomes[stage.target].passed or "setup" in stage.target
-            if is_needed and not self._must_end.is_set():
-                outcome = self._run_stage(stage)
+            if is_needed:
+                with self._lock:
+                    if self._must_end.is_set():
+                        return
+                    process = self._start(stage)
+                outcome = self._follow(stage, process)
                 with self._lock:
                     self.outcomes[stage.target] = outcome
                     self._save()
                 if not outcome.passed and not self.plan.runs_to_its_end:
                     self._must_end.set()
 
-    def _run_stage(self, stage: Stage) -> Outcome:
-        started = time.monotonic()
-        log = self.home / f"{stage.target}.log"
+    def _start(self, stage: Stage) -> subprocess.Popen[bytes]:
         self._say(f"== {stage.target}: begins, about {stage.minutes:g} min")
         environment = {**os.environ, **dict(self.plan.variables)}
         if self.plan.runs_to_its_end:
             environment["MISSION_RESULTS"] = str(self.home / "mission.jsonl")
-        with subprocess.Popen(
+        process = subprocess.Popen(
             ["make", "-s", "--no-print-directory", stage.target],
             cwd=self.root,
             env={
@@ -293,10 +296,16 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-        ) as process:
+        )
+        self._running.add(process.pid)
+        return process
+
+    def _follow(self, stage: Stage, process: subprocess.Popen[bytes]) -> Outcome:
+        started = time.monotonic()
+        log = self.home / f"{stage.target}.log"
+        with process:
             timer = threading.Timer(stage.limit_seconds, os.killpg, (process.pid, signal.SIGKILL))
             timer.start()
-            self._running.add(process.pid)
             assert process.stdout is not None
             with log.open("wb") as kept:
                 for line in process.stdout:

@@ -14,7 +14,7 @@ import pytest
 from msgspec import convert
 
 from kafkalog import __version__
-from kafkalog.server.admin.cleaner import CleaningRunsAnswer, StandingAnswer
+from kafkalog.server.admin.cleaner import CleaningRunsAnswer
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.http_world import Wire, refused
 

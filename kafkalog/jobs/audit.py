@@ -19,12 +19,13 @@ epochs are then compared from the first entry of their own checkpoint on.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.format.disk.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.jobs.tasks import Job, Pack, packed, run_job
+from kafkalog.jobs.tasks import Pack, packed, run_job
 from kafkalog.log.inspect.directory_check import (
     DirectoryListing,
     SmallFiles,
@@ -124,8 +125,8 @@ def audit_directories(
     """Check the partitions; damage is a row, not an error. Raises TaskFailed, OSError."""
     filesystem = filesystem_for(each.directory for each in partitions)
     tasks = [task for each in partitions for task in plan_tasks(each, filesystem, target_bytes)]
-    job = Job("audit", tasks, audit_segments, merge=lambda found: _merged(tasks, found))
-    return run_job(job, runner, progress)
+    merge = partial(_merged, tasks)
+    return run_job("audit", tasks, audit_segments, merge, runner, progress)
 
 
 def plan_tasks(

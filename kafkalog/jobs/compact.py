@@ -16,7 +16,8 @@ next run refuses to start and names it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
@@ -34,7 +35,7 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.jobs.fleet import UnusableDirectory, locked_directories, sums
-from kafkalog.jobs.tasks import Job, abandoned_on_error, run_job
+from kafkalog.jobs.tasks import abandoned_on_error, run_job
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
 from kafkalog.log.inspect.offline_log import naming_source
 from kafkalog.spark.logs.object_store import scheme_of
@@ -119,26 +120,6 @@ _UNFINISHED = ".unfinished"
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactTask:
-    """One partition, and the directory of the run."""
-
-    partition: FleetPartition
-    run: str
-    now_ms: int
-    map_bytes: int
-
-    @property
-    def label(self) -> str:
-        """See Task."""
-        return self.partition.label
-
-    @property
-    def size_bytes(self) -> int:
-        """See Task."""
-        return self.partition.size_bytes
-
-
 def compact_directories(
     partitions: Sequence[FleetPartition],
     out: str,
@@ -163,8 +144,9 @@ def compact_directories(
         abandoned_on_error("compact", lambda: remove_directory(staging, filesystem)),
     ):
         run = make_run(staging, filesystem)
-        tasks = [CompactTask(each, run, now_ms, map_bytes) for each in partitions]
-        rows = run_job(Job("compact", tasks, compact_partition, list), runner, progress)
+        options = CompactOptions(now_ms=now_ms, roll=True, map_bytes=map_bytes)
+        work = partial(compact_partition, run=run, options=options)
+        rows = run_job("compact", partitions, work, list, runner, progress)
         by_source = {row.source: row for row in rows}
         rows = [by_source[each.directory] for each in partitions]
         _publish(rows, made_in(run), out, filesystem)
@@ -208,19 +190,24 @@ def _check_target(
             )
 
 
-def compact_partition(task: CompactTask) -> CompactedPartition:
+def compact_partition(
+    source: FleetPartition, run: str, options: CompactOptions
+) -> CompactedPartition:
     """The work of one task: afterwards the partition is among the finished ones, synced.
+
+    run      the directory of the run
+    options  of the first round
 
     ``bytes_after`` is the size of the files there, which another attempt may have written, on a
     machine with another version of a codec.
     """
-    filesystem, source = SystemFilesystem(), task.partition
-    attempt = make_attempt(task.run, filesystem)
-    made, place = f"{attempt}/{source.name}", f"{made_in(task.run)}/{source.name}"
+    filesystem = SystemFilesystem()
+    attempt = make_attempt(run, filesystem)
+    made, place = f"{attempt}/{source.name}", f"{made_in(run)}/{source.name}"
     try:
         shown = overlay_in(made, source.directory, LOG_SUFFIX)
         with naming_source(made, source.directory, filesystem):
-            row = _cleaned(made, task, shown)
+            row = _cleaned(made, source, options, shown)
         shown.fill(DELETED_SUFFIX)
         _sync(made, filesystem)
         try:
@@ -234,17 +221,13 @@ def compact_partition(task: CompactTask) -> CompactedPartition:
     return row._replace(bytes_after=sum(each.size for each in logs))
 
 
-def _cleaned(directory: str, task: CompactTask, filesystem: SystemFilesystem) -> CompactedPartition:
+def _cleaned(
+    directory: str, source: FleetPartition, options: CompactOptions, filesystem: SystemFilesystem
+) -> CompactedPartition:
     """Run rounds of the cleaner until the partition is clean."""
-    source = task.partition
     config = replace(source.config, cleanup_policy=frozenset({"compact"}))
-    options = CompactOptions(
-        now_ms=task.now_ms,
-        log_start=source.log_start_offset,
-        known_end=source.high_watermark or 0,
-        roll=True,
-        map_bytes=task.map_bytes,
-    )
+    log_start, known_end = source.log_start_offset, source.high_watermark or 0
+    options = replace(options, log_start=log_start, known_end=known_end)
     done = [clean_directory(directory, config, options, filesystem)]
     while _is_dirty(done[-1]):
         options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])

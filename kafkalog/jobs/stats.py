@@ -19,6 +19,7 @@ Needs pyarrow. One thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.jobs.fleet import sums
-from kafkalog.jobs.tasks import Job, run_job
+from kafkalog.jobs.tasks import run_job
 from kafkalog.kernels.records.record_build import partition_keys
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.open import open_logs, read_piece
@@ -181,25 +182,6 @@ _COUNTERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StatsTask:
-    """A piece of a partition. ``width_ms``: width of the spans of time."""
-
-    piece: Piece
-    access: Access
-    width_ms: int
-
-    @property
-    def label(self) -> str:
-        """See Task."""
-        return f"{self.piece.place}: {self.piece.range}"
-
-    @property
-    def size_bytes(self) -> int:
-        """See Task."""
-        return self.piece.size_bytes
-
-
 @dataclass(slots=True)
 class Counts:
     """The counts of a partition or a part of it; parts can be added. Picklable.
@@ -305,14 +287,13 @@ def count_records(
     progress: Progress | None = None,
 ) -> Stats:
     """Read everything once. Raises TaskFailed, and OSError for a directory that is deleted."""
-    tasks, owners = [], []
+    pieces, owners = list[Piece](), []
     for each in partitions:
-        access = Access(paths=(each.log_dir,))
-        logs = open_logs(access)
+        logs = open_logs(Access(paths=(each.log_dir,)))
         start, end = logs.bounds(each.topic, each.partition)
         wanted = OffsetRange(each.topic, each.partition, start, end)
         for piece in logs.pieces(wanted, target_bytes):
-            tasks.append(StatsTask(piece, access, width_ms))
+            pieces.append(piece)
             owners.append((each.topic, each.partition, each.directory))
         logs.close()
     stats = Stats({(e.topic, e.partition, e.directory): Counts(width_ms) for e in partitions})
@@ -322,15 +303,19 @@ def count_records(
             stats.partitions[owner].merge(counts)
         return stats
 
-    return run_job(Job("stats", tasks, count_piece, merge), runner, progress)
+    work = partial(count_piece, width_ms=width_ms)
+    return run_job("stats", pieces, work, merge, runner, progress)
 
 
-def count_piece(task: StatsTask) -> Counts:
-    """The work of one task; offsets that are deleted before they are read are missing."""
-    counts, piece = Counts(task.width_ms), task.piece
+def count_piece(piece: Piece, width_ms: int) -> Counts:
+    """The work of one task; offsets that are deleted before they are read are missing.
+
+    width_ms   width of the spans of time
+    """
+    counts, access = Counts(width_ms), Access(paths=(piece.place.rpartition("/")[0],))
     while piece.range.from_offset < piece.range.to_offset:
         try:
-            for batch in record_batches(read_piece(piece, task.access), piece.range, SCHEMA):
+            for batch in record_batches(read_piece(piece, access), piece.range, SCHEMA):
                 counts.add(batch)
             break
         except DataLost as lost:

@@ -25,7 +25,6 @@ import sys
 import traceback
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -93,31 +92,23 @@ class Runner(Protocol):
         ...
 
 
-def _nothing() -> None:
-    """A job that writes nothing has nothing to remove."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job(Generic[TaskT, ResultT, OutcomeT]):
-    """See the module.
+def run_job(
+    name: str,
+    tasks: Sequence[TaskT],
+    work: Callable[[TaskT], ResultT],
+    merge: Callable[[list[ResultT]], OutcomeT],
+    runner: Runner,
+    progress: Progress | None = None,
+    *,
+    abandon: Callable[[], None] = lambda: None,
+) -> OutcomeT:
+    """Run a job to its end, see the module.
 
     merge     makes the outcome from the results, in the order of the tasks, and publishes it
     abandon   removes what the tasks wrote after an error; may raise OSError
-    """
 
-    name: str
-    tasks: Sequence[TaskT]
-    work: Callable[[TaskT], ResultT]
-    merge: Callable[[list[ResultT]], OutcomeT]
-    abandon: Callable[[], None] = _nothing
-
-
-def run_job(
-    job: Job[TaskT, ResultT, OutcomeT], runner: Runner, progress: Progress | None = None
-) -> OutcomeT:
-    """Run a job to its end. Raises TaskFailed, the errors of ``merge``, and KeyboardInterrupt.
-
-    The job is abandoned before any of them is raised.
+    Raises TaskFailed, the errors of ``merge``, and KeyboardInterrupt. The job is abandoned before
+    any of them is raised.
     """
 
     def on_done(task: TaskT) -> None:
@@ -125,10 +116,10 @@ def run_job(
             progress.advance(task.size_bytes)
 
     if progress is not None:
-        progress.begin(job.name, len(job.tasks), sum(each.size_bytes for each in job.tasks))
+        progress.begin(name, len(tasks), sum(each.size_bytes for each in tasks))
     try:
-        with abandoned_on_error(job.name, job.abandon):
-            return job.merge(runner.run(job.tasks, job.work, on_done))
+        with abandoned_on_error(name, abandon):
+            return merge(runner.run(tasks, work, on_done))
     finally:
         if progress is not None:
             progress.end()

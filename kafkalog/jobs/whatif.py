@@ -16,7 +16,7 @@ from kafkalog.cleaner.offline import preview_clean
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.compact import MAP_BYTES
 from kafkalog.jobs.fleet import sums
-from kafkalog.jobs.tasks import Job, run_job
+from kafkalog.jobs.tasks import run_job
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.retention.execute import policy_of
 from kafkalog.log.retention.forecast import Schedule, departures
@@ -103,7 +103,7 @@ def forecast(
     def existing(rows: list[WhatifRow | None]) -> list[WhatifRow]:
         return [row for row in rows if row is not None]
 
-    return run_job(Job("whatif", tasks, forecast_partition, merge=existing), runner, progress)
+    return run_job("whatif", tasks, forecast_partition, existing, runner, progress)
 
 
 def forecast_partition(task: WhatifTask) -> WhatifRow | None:

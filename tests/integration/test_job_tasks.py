@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.jobs.tasks import InProcess, Job, ProcessPool, TaskFailed, run_job
+from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed, run_job
 from tests.fleet_world import contents, keyed_segments, plant_mixed, plant_partition
 from tests.integration.job_work import NumberTask, squares_in_process, work
 
@@ -47,8 +47,7 @@ def test_a_pool_gives_what_one_process_gives_in_the_order_of_the_tasks() -> None
     """The order of the results does not depend on who was faster."""
     tasks = [NumberTask(number) for number in (3, 1, 4, 1, 5, 9, 2, 6)]
     heard = Heard()
-    job = Job("square", tasks, work, merge=list)
-    results = run_job(job, ProcessPool(2), heard)
+    results = run_job("square", tasks, work, list, ProcessPool(2), heard)
     assert [square for square, _ in results] == squares_in_process(tasks)
     assert os.getpid() not in {process for _, process in results}
     assert heard.told[0] == ("square", 8, 31)
@@ -72,15 +71,15 @@ def test_a_failure_names_its_task_and_the_job_is_abandoned(
 ) -> None:
     """Whatever a task raises ends the job with the task's name, and takes back its work."""
     abandoned: list[int] = []
-    job = Job(
-        "square",
-        [NumberTask(1), NumberTask(2, deed), NumberTask(3)],
-        work,
-        merge=list,
-        abandon=lambda: abandoned.append(len(multiprocessing.active_children())),
-    )
     with pytest.raises(TaskFailed) as failed:
-        run_job(job, runner)
+        run_job(
+            "square",
+            [NumberTask(1), NumberTask(2, deed), NumberTask(3)],
+            work,
+            list,
+            runner,
+            abandon=lambda: abandoned.append(len(multiprocessing.active_children())),
+        )
     assert failed.value.message == said
     assert abandoned == [0]
     notes = "".join(getattr(failed.value, "__notes__", ()))
@@ -90,7 +89,7 @@ def test_a_failure_names_its_task_and_the_job_is_abandoned(
 def test_a_process_that_dies_ends_the_job() -> None:
     """A job whose process was killed says so instead of waiting for ever."""
     with pytest.raises(TaskFailed, match="number 2: its process ended with 9"):
-        run_job(Job("square", [NumberTask(1), NumberTask(2, "die")], work, list), ProcessPool(2))
+        run_job("square", [NumberTask(1), NumberTask(2, "die")], work, list, ProcessPool(2))
 
 
 def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:
 
     tasks = [NumberTask(2, "write forever", str(file)), NumberTask(1, "corrupt")]
     with pytest.raises(TaskFailed, match="number 1"):
-        run_job(Job("write", tasks, work, list, abandon), ProcessPool(2))
+        run_job("write", tasks, work, list, ProcessPool(2), abandon=abandon)
     assert left == [0]
     assert not file.exists()
 
@@ -116,7 +115,7 @@ def test_an_abandon_that_fails_is_a_note_on_the_reason() -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(TaskFailed) as failed:
-        run_job(Job("square", [NumberTask(1, "corrupt")], work, list, abandon), InProcess())
+        run_job("square", [NumberTask(1, "corrupt")], work, list, InProcess(), abandon=abandon)
     assert "removing the files of square failed" in failed.value.__notes__[0]
 
 

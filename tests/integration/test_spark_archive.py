@@ -32,7 +32,7 @@ from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.topic_names import encode_id
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
-from kafkalog.jobs.archive.archive_files import SCHEMA, ArchiveTask, archive_piece, last_record
+from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position, UnusableTable
 from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable, archived_files
 from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed
@@ -291,8 +291,7 @@ def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
     access = Access(paths=(str(tmp_path / "logs"),))
     table = place.open()
     (piece,) = DirectoryLogs(access).pieces(OffsetRange("orders", 1, 0, 5), 1 << 20)
-    task = ArchiveTask(piece, access, table.store)
-    files = [archive_piece(task).file for _ in range(2)]
+    files = [archive_piece(piece, access, table.store).file for _ in range(2)]
     assert files[0] is not None
     assert files[1] is not None
     assert files[0].path != files[1].path
@@ -446,7 +445,7 @@ def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) 
     access = Access(paths=(str(tmp_path / "logs"),))
     (piece,) = DirectoryLogs(access).pieces(OffsetRange("orders", 1, 0, 5), 1 << 20)
     with pytest.raises(WrongFile):
-        archive_piece(ArchiveTask(piece, access, LosingStore(str(tmp_path / "table"))))
+        archive_piece(piece, access, LosingStore(str(tmp_path / "table")))
     assert list((tmp_path / "table").rglob("*.pending")) == []
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from kafkalog.cleaner.offline import CompactOptions
 from kafkalog.cli.main import make_cli
 from kafkalog.env.overlay_filesystem import overlay_in
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -20,7 +21,6 @@ from kafkalog.format.disk.checkpoints import decode_offsets
 from kafkalog.format.disk.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.jobs.compact import (
-    CompactTask,
     compact_directories,
     compact_partition,
     made_in,
@@ -223,15 +223,16 @@ def test_a_task_that_runs_twice_is_no_error(tmp_path: Path) -> None:
     staging = tmp_path / "staging"
     run = make_run(str(staging), SystemFilesystem())
     (partition,) = find_partitions([str(source)], SystemFilesystem())
-    task = CompactTask(partition, run, NOW_MS, 10_000)
-    assert compact_partition(task) == compact_partition(task)
+    options = CompactOptions(now_ms=NOW_MS, roll=True, map_bytes=10_000)
+    first, second = (compact_partition(partition, run, options) for _ in range(2))
+    assert first == second
     assert os.listdir(run) == ["made"]
     assert os.listdir(made_in(run)) == ["t-0"]
     for path in sorted(staging.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     staging.rmdir()
     with pytest.raises(UnusableDirectory, match="abandoned"):
-        compact_partition(task)
+        compact_partition(partition, run, options)
     assert not staging.exists()
 
 
@@ -324,13 +325,14 @@ def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(2, 4)).parent
     run = make_run(str(tmp_path / "staging"), SystemFilesystem())
     (partition,) = find_partitions([str(source)], SystemFilesystem())
-    task = CompactTask(partition, run, NOW_MS, 10_000)
-    row = compact_partition(task)
+    options = CompactOptions(now_ms=NOW_MS, roll=True, map_bytes=10_000)
+    row = compact_partition(partition, run, options)
     logs = sorted((tmp_path / "staging").rglob("*.log"))
     assert row.bytes_after == sum(each.stat().st_size for each in logs)
     with logs[0].open("ab") as log:
         log.write(b"12345")
-    assert compact_partition(task) == row._replace(bytes_after=row.bytes_after + 5)
+    again = compact_partition(partition, run, options)
+    assert again == row._replace(bytes_after=row.bytes_after + 5)
 
 
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from kafkalog.jobs.stats import (
     TIMES_MAX,
     Counts,
     KeySketch,
-    StatsTask,
     count_piece,
     count_records,
     key_rows,
@@ -198,7 +197,7 @@ def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
     (piece,) = open_logs(access).pieces(OffsetRange("t", 0, 0, 36), 1 << 30)
     for path in directory.glob("00000000000000000000.*"):
         path.unlink()
-    counts = count_piece(StatsTask(piece, access, 60_000))
+    counts = count_piece(piece, 60_000)
     assert (counts.records, counts.offsets_missing) == (24, 12)
 
 

@@ -22,7 +22,7 @@ from kafkalog.jobs.fleet import find_partitions
 from kafkalog.jobs.on_spark import SparkRunner
 from kafkalog.jobs.pipeline import Step, disagreements
 from kafkalog.jobs.stats import count_records, key_rows, partition_rows, size_rows, time_rows
-from kafkalog.jobs.tasks import InProcess, Job, TaskFailed, run_job
+from kafkalog.jobs.tasks import InProcess, TaskFailed, run_job
 from kafkalog.jobs.whatif import forecast
 from tests.fleet_world import contents, keyed_segments, plant_mixed, plant_partition
 from tests.integration.daemon import ROOT, Daemon
@@ -43,9 +43,9 @@ pytestmark = pytest.mark.spark
 def test_results_come_in_the_order_of_the_tasks(spark: SparkSession) -> None:
     """Every task once, in order, whatever pack it was in."""
     tasks = [NumberTask(number) for number in (*range(200), 10_000)]
-    results = run_job(Job("square", tasks, work, list), SparkRunner(spark))
+    results = run_job("square", tasks, work, list, SparkRunner(spark))
     assert [square for square, _ in results] == squares_in_process(tasks)
-    assert run_job(Job("square", tasks[:0], work, list), SparkRunner(spark)) == []
+    assert run_job("square", tasks[:0], work, list, SparkRunner(spark)) == []
 
 
 def test_a_failure_names_its_task(spark: SparkSession) -> None:
@@ -54,9 +54,15 @@ def test_a_failure_names_its_task(spark: SparkSession) -> None:
     for deed, said in (("corrupt", "number 2: A batch fails"), ("defect", "number 2: ZeroDiv")):
         abandoned.clear()
         tasks = [NumberTask(1), NumberTask(2, deed)]
-        job = Job("square", tasks, work, list, lambda: abandoned.append(True))
         with pytest.raises(TaskFailed, match=said):
-            run_job(job, SparkRunner(spark))
+            run_job(
+                "square",
+                tasks,
+                work,
+                list,
+                SparkRunner(spark),
+                abandon=lambda: abandoned.append(True),
+            )
         assert abandoned == [True]
 
 
@@ -64,8 +70,8 @@ def test_a_worker_that_dies_ends_the_job(spark: SparkSession) -> None:
     """What Spark itself gives up is told in a sentence."""
     tasks = [NumberTask(1), NumberTask(2, "die")]
     with pytest.raises(TaskFailed, match=r"The job failed on Spark: .*memory for a task"):
-        run_job(Job("square", tasks, work, list), SparkRunner(spark))
-    assert run_job(Job("square", tasks[:1], work, len), SparkRunner(spark)) == 1
+        run_job("square", tasks, work, list, SparkRunner(spark))
+    assert run_job("square", tasks[:1], work, len, SparkRunner(spark)) == 1
 
 
 @pytest.mark.gate

@@ -23,15 +23,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import structlog
 
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.archive.archive_files import SCHEMA, ArchiveTask, archive_piece, last_record
+from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position
 from kafkalog.jobs.fleet import sums
-from kafkalog.jobs.tasks import Job, run_job
+from kafkalog.jobs.tasks import run_job
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, DataLost, OffsetRange
 from kafkalog.spark.planning import unknown_topic
@@ -181,11 +182,8 @@ def archive(
     topic_ids = logs.topic_ids(topics)
     check_topics(before.topic_ids, topic_ids, topics)
     ranges = plan_ranges(logs, before, options, topics)
-    tasks = [
-        ArchiveTask(piece, logs.access, table.store)
-        for wanted in ranges
-        for piece in logs.pieces(wanted, options.target_bytes)
-    ]
+    tasks = [piece for wanted in ranges for piece in logs.pieces(wanted, options.target_bytes)]
+    work = partial(archive_piece, access=logs.access, store=table.store)
 
     def commit(pieces: list[ArchivedPiece]) -> tuple[list[ArchivedPiece], Position]:
         # Tasks may have read a topic that was recreated since the plan.
@@ -195,8 +193,7 @@ def archive(
             table.commit([each.file for each in pieces if each.file is not None], after)
         return pieces, after
 
-    job = Job("archive", tasks, archive_piece, merge=commit, abandon=table.abandon)
-    pieces, after = run_job(job, runner, progress)
+    pieces, after = run_job("archive", tasks, work, commit, runner, progress, abandon=table.abandon)
     report(logs, after, topics)
     return _rows(ranges, pieces)
 

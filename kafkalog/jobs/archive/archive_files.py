@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -57,25 +56,6 @@ class WrongFile(KafkalogError):
     """A file is not what was written: a bug, or a store that loses bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveTask:
-    """One piece of log, for one file."""
-
-    piece: Piece
-    access: Access
-    store: FileStore
-
-    @property
-    def label(self) -> str:
-        """See Task."""
-        return str(self.piece.range)
-
-    @property
-    def size_bytes(self) -> int:
-        """See Task."""
-        return self.piece.size_bytes
-
-
 class ArchivedPiece(NamedTuple):
     """The result of a task; ``file`` and ``last`` are None if no record can be read."""
 
@@ -84,17 +64,17 @@ class ArchivedPiece(NamedTuple):
     last: LastRecord | None
 
 
-def archive_piece(task: ArchiveTask) -> ArchivedPiece:
+def archive_piece(piece: Piece, access: Access, store: FileStore) -> ArchivedPiece:
     """The work of one task: a complete and durable file, which is in no commit yet.
 
     May run twice: each attempt writes a new file. Raises DataLost, CorruptLog, WrongFile and the
     errors of log and store; then the file is removed.
     """
-    wanted, store = task.piece.range, task.store
+    wanted = piece.range
     attempt = SystemRandom().uuid_bytes().hex()[:12]
     name = f"{wanted.partition}-{wanted.from_offset:020}-{wanted.to_offset:020}-{attempt}.parquet"
     path = store.path_of(wanted.topic, name)
-    with closing(cast("Any", read_piece(task.piece, task.access))) as chunks:
+    with closing(cast("Any", read_piece(piece, access))) as chunks:
         batches = (each for each in record_batches(chunks, wanted, SCHEMA) if each.num_rows)
         first = next(batches, None)
         if first is None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.errors import CorruptData, KafkalogError
+from kafkalog.spark.logs.object_store import shown
 
 if TYPE_CHECKING:
     from kafkalog.client.messages import Basic, Bearer, Tls
@@ -51,6 +52,11 @@ class Piece:
     place: str
     start_position: tuple[int, int] | None
     size_bytes: int
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return f"{shown(self.place)}: {self.range}"
 
 
 class Bounds(NamedTuple):

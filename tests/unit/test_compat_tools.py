@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.cli.kafka_tools.access import access_of
 from kafkalog.cli.kafka_tools.console_consumer import RecordFormatter
 from kafkalog.cli.kafka_tools.console_producer import LineReader, UnreadableLine
-from kafkalog.cli.kafka_tools.tool import ToolFailed
-from kafkalog.cli.kafka_tools.topic_filter import listed_partitions, matching, partition_rules
+from kafkalog.cli.kafka_tools.get_offsets import listed_partitions, partition_rules
+from kafkalog.cli.kafka_tools.tool import ToolFailed, access_of, matching
 from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
 
 JAAS = (

@@ -12,24 +12,26 @@ import pytest
 
 from kafkalog.broker.values import ConfigChange
 from kafkalog.console.drawings import WIDTH, lay_out_axis
-from kafkalog.console.record_rows import (
-    HEADERS_SHOWN,
-    SHOWN_BYTES,
-    Fate,
-    RecordKind,
-    RecordRow,
-    Show,
-    rows_of,
-    shown,
-    slices_of,
-)
 from kafkalog.console.rendering import render_json
 from kafkalog.console.segment_states import SegmentState
 from kafkalog.console.views import records as module
 from kafkalog.console.views.delete_records import DeleteRecordsView, delete_records_view
 from kafkalog.console.views.offsets import OffsetsView, Question, offsets_view
 from kafkalog.console.views.partition import partition_view
-from kafkalog.console.views.records import Place, RecordsView, records_view
+from kafkalog.console.views.records import (
+    HEADERS_SHOWN,
+    SHOWN_BYTES,
+    Fate,
+    Place,
+    RecordKind,
+    RecordRow,
+    RecordsView,
+    Show,
+    records_view,
+    rows_of,
+    shown,
+    slices_of,
+)
 from kafkalog.errors import UnknownPartition, UnknownSegment
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker

@@ -18,17 +18,15 @@ from kafkalog import __version__
 from kafkalog.broker.compaction.cleaning import CleanerHealth
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
-from kafkalog.console.alerts import alerts_of
 from kafkalog.console.assets import all_assets
 from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
-from kafkalog.console.views.about import about_view
 from kafkalog.console.views.configs import broker_configs_view, topic_configs_view
-from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dirs_view, tasks_view
+from kafkalog.console.views.daemon import LogDirView, TaskRow, about_view, log_dirs_view, tasks_view
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
-from kafkalog.console.views.overview import overview_view
+from kafkalog.console.views.overview import alerts_of, overview_view
 from kafkalog.console.views.partition import (
     SEGMENTS_A_PAGE,
     DueView,

@@ -24,7 +24,7 @@ from kafkalog.broker.topics.registry import (
 )
 from kafkalog.broker.topics.registry_copies import corrected_registry
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.doctor_findings import (
+from kafkalog.cli.offline.doctor import (
     LogDirFacts,
     MachineFacts,
     Mount,

@@ -18,8 +18,13 @@ import click
 
 from kafkalog.cli.configs import print_configs
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
-from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, typed_arguments
+from kafkalog.cli.kafka_tools.tool import (
+    ToolCommand,
+    ToolFailed,
+    client_of_tool,
+    read_properties,
+    typed_arguments,
+)
 from kafkalog.client import ClientError
 
 if TYPE_CHECKING:

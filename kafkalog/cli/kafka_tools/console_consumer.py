@@ -17,9 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
-from kafkalog.cli.kafka_tools.tool import ToolFailed, is_true, key_values, report_ignored
-from kafkalog.cli.kafka_tools.topic_filter import matching
+from kafkalog.cli.kafka_tools.tool import (
+    ToolFailed,
+    client_of_tool,
+    is_true,
+    key_values,
+    matching,
+    read_properties,
+    report_ignored,
+)
 from kafkalog.client import OffsetOutOfRange
 
 if TYPE_CHECKING:

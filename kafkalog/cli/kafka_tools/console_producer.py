@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.access import client_of_tool, read_properties
 from kafkalog.cli.kafka_tools.tool import (
     ToolFailed,
+    client_of_tool,
     is_true,
     key_values,
+    read_properties,
     report_ignored,
     without_effect,
 )

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.tool import ToolFailed, missing_here
+from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool, missing_here
 from kafkalog.client import ClientError, UnknownGroup
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool
 from kafkalog.cli.records import TOOL_HEAD
 from kafkalog.format.integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 

@@ -1,33 +1,30 @@
 """``kafkalog compat kafka-get-offsets``: the tool's options, lines, messages and exit status.
 
-Source: `org.apache.kafka.tools.GetOffsetShell` 4.1; tests/oracle compares both.
+Source: `GetOffsetShell` and `PartitionFilter` of org.apache.kafka.tools 4.1; tests/oracle compares
+both.
 
 Differs from Kafka: the reason why a partition was skipped is in the daemon's words.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.tool import ToolFailed
-from kafkalog.cli.kafka_tools.topic_filter import (
-    PartitionRule,
-    listed_partitions,
-    partition_rules,
-    topic_pattern,
-)
+from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool, topic_pattern
 from kafkalog.client import ClientError
 from kafkalog.client.records import NO_OFFSET
-from kafkalog.format.integers import INT64_MAX, INT64_MIN
+from kafkalog.format.integers import INT32_MAX, INT64_MAX, INT64_MIN
 from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
     from kafkalog.client.records import Place
+    from kafkalog.format.topic_pattern import TopicPattern
 
 # None: offsets in tiered storage, of which there are none
 _PLACES: dict[str, Place | None] = {
@@ -42,6 +39,9 @@ _PLACES: dict[str, Place | None] = {
     "latest-tiered": None,
     "-5": None,
 }
+
+
+_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 
 
 @click.command("kafka-get-offsets")
@@ -128,3 +128,63 @@ def _print_offsets(client: Client, partitions: list[tuple[str, int]], place: Pla
             click.echo(f"Skip getting offsets for topic-partition {name} {reason}", err=True)
         elif entry.offset != NO_OFFSET:
             click.echo(f"{entry.topic}:{entry.partition}:{entry.offset}")
+
+
+# ---- partitions that an option matches
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """Topics by a pattern, and their listed partitions, or those in [lower, upper)."""
+
+    pattern: TopicPattern
+    numbers: frozenset[int] = frozenset()
+    lower: int = 0
+    upper: int = INT32_MAX
+
+    def allows(self, topic: str, partition: int) -> bool:
+        """Whether the rule matches the partition."""
+        if not self.pattern.matches(topic):
+            return False
+        if self.numbers:
+            return partition in self.numbers
+        return self.lower <= partition < self.upper
+
+
+def partition_rules(text: str) -> list[PartitionRule]:
+    """``topic1:1,topic2:0-3,topic3,:5-``; a partition needs one rule that matches it."""
+    return [_rule(part) for part in _java_split(text)]
+
+
+def _rule(text: str) -> PartitionRule:
+    found = _RULE.fullmatch(text)
+    if found is None:
+        # Kafka's tool also prints the name of the exception class.
+        reason = f"Invalid rule specification: {text}"
+        raise ToolFailed(f"org.apache.kafka.tools.TerseException: {reason}")
+    topic, number, lower, upper = found.groups()
+    pattern = topic_pattern(topic or ".*")
+    if number:
+        return PartitionRule(pattern, numbers=frozenset({int(number)}))
+    return PartitionRule(pattern, lower=int(lower or 0), upper=int(upper or INT32_MAX))
+
+
+def listed_partitions(text: str) -> frozenset[int]:
+    """``0,1,2``; empty: all."""
+    if not text:
+        return frozenset()
+    try:
+        return frozenset(map(int, _java_split(text)))
+    except ValueError as error:
+        raise ToolFailed(
+            "--partitions expects a comma separated list of numeric partition ids,"
+            f" but received: {text}"
+        ) from error
+
+
+def _java_split(text: str) -> list[str]:
+    """Split at commas, without empty parts at the end, as Java does."""
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts

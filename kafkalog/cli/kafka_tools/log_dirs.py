@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.tool import ToolFailed
+from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool
 from kafkalog.client import ClientError
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.access import client_of_tool
-from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedOnStdout
-from kafkalog.cli.kafka_tools.topic_filter import matching
+from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedOnStdout, client_of_tool, matching
 from kafkalog.cli.topics import COLLISION_WARNING, description_lines
 from kafkalog.client import ClientError, TopicExists
 

@@ -14,7 +14,7 @@ import click
 
 from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.offline import CompactOptions, clean_directory
-from kafkalog.cli.offline.partition_copy import (
+from kafkalog.cli.offline.load import (
     OFFSET,
     checked_target,
     high_watermark_option,

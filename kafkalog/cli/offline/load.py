@@ -3,44 +3,109 @@
 Owns the copy OUT, which the loader changes; SRC is only read. Options, defaults and the printed
 JSON are those of the oracle kit's ``load``, so that the two can be compared field by field.
 ``.deleted`` files, which the daemon removes after a delay, stay in OUT and show what was deleted.
-After an error OUT stays for inspection. One thread.
+After an error OUT stays for inspection. One thread. The arguments of all commands that work on
+such a copy are here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.offline.partition_copy import (
-    OFFSET,
-    checked_target,
-    corruption_option,
-    high_watermark_option,
-    log_start_option,
-    sets_option,
-    topic_config,
-)
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.system_filesystem import copy_files
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import InvalidTopicConfig, KafkalogError
+from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.inspect.offline_log import (
     file_sizes,
     flush_and_close,
     log_state,
     tool_environment,
 )
+from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
 from kafkalog.observe.logging import configure_logging
+from kafkalog.settings.topic_configs import parse_topic_config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Literal
 
-    from kafkalog.log.log_config import LogConfig
+    from kafkalog.cli.connection import Command
+
+
+# ---- arguments of the commands that work on a copy
+
+
+OFFSET = click.IntRange(min=0, max=INT64_MAX)
+
+log_start_option = click.option(
+    "--log-start",
+    type=OFFSET,
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The log start offset.",
+)
+high_watermark_option = click.option(
+    "--hw", "high_watermark", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
+)
+
+sets_option = click.option(
+    "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable."
+)
+
+
+def corruption_option(default: str) -> Callable[[Command], Command]:
+    """``--corruption``: what a load does at a corrupt batch; ``default`` is kafka or keep."""
+    return click.option(
+        "--corruption",
+        type=click.Choice(["kafka", "keep"]),
+        default=default,
+        show_default=True,
+        help="At a corrupt batch: truncate as Kafka does, or keep what follows as the daemon does.",
+    )
+
+
+def topic_config(pairs: tuple[str, ...], **defaults: str) -> LogConfig:
+    """Topic configs over ``defaults`` (underscores for dots) over Kafka's defaults."""
+    overrides = {key.replace("_", "."): value for key, value in defaults.items()}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise click.BadParameter(f"takes key=value, not '{pair}'", param_hint="--set")
+        overrides[key.strip()] = value.strip()
+    try:
+        return parse_topic_config(overrides, LogConfig())
+    except InvalidTopicConfig as error:
+        raise click.BadParameter(error.message, param_hint="--set") from error
+
+
+def checked_target(source: str, target: str) -> str:
+    """OUT as an absolute path. BadParameter when no copy may be made there."""
+    path = os.path.abspath(target)
+    if os.path.lexists(path):
+        raise click.BadParameter(f"{target} exists", param_hint="OUT")
+    try:
+        state = parse_directory_name(os.path.basename(path)).state
+    except FormatError as error:
+        raise click.BadParameter("must be named TOPIC-PARTITION", param_hint="OUT") from error
+    if state is not DirectoryState.LIVE:
+        raise click.BadParameter("must be named TOPIC-PARTITION, no more", param_hint="OUT")
+    real_source = os.path.realpath(source)
+    if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
+        raise click.BadParameter("must not be inside SRC, which is only read", param_hint="OUT")
+    return path
+
+
+# ---- load
 
 
 @dataclass(frozen=True, slots=True)

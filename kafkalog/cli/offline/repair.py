@@ -21,8 +21,13 @@ import click
 from kafkalog.broker.compaction.evidence import is_known_compacted
 from kafkalog.cli.arguments import check_partition_directory
 from kafkalog.cli.connection import output_option
-from kafkalog.cli.offline.load import LoadOptions, load_copy
-from kafkalog.cli.offline.partition_copy import corruption_option, sets_option, topic_config
+from kafkalog.cli.offline.load import (
+    LoadOptions,
+    corruption_option,
+    load_copy,
+    sets_option,
+    topic_config,
+)
 from kafkalog.cli.offline.segments import finding_json
 from kafkalog.cli.output import is_printed_as_json
 from kafkalog.env.system_filesystem import SystemFilesystem, copy_files

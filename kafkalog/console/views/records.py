@@ -3,17 +3,27 @@
 A page shows the records that a read_uncommitted reader gets, with the outcome of their
 transactions, and the transaction markers. It reads at most ``READ_BYTES`` and says where it
 stopped, so that a log with large gaps or very large records cannot occupy a thread.
+
+Keys, values and headers may be any bytes: printable UTF-8 is shown as text, others in hex, at most
+``SHOWN_BYTES`` of each. A batch that cannot be decoded, or that is corrupt, is one row with the
+reason.
 """
 
 from __future__ import annotations
 
+import codecs
+import enum
+from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from kafkalog.console.formatting import number, timestamp
-from kafkalog.console.record_rows import RecordRow, Show, Slice, damaged_slice, rows_of, slices_of
-from kafkalog.console.view import View
-from kafkalog.errors import CorruptBatch
+from kafkalog.console.formatting import UNPRINTABLE, number, timestamp
+from kafkalog.console.view import Fragment, View
+from kafkalog.errors import CorruptBatch, KafkalogError
+from kafkalog.format.integers import FormatError
+from kafkalog.format.records.control_record import read_control_type
+from kafkalog.format.records.record import read_records
+from kafkalog.format.records.record_batch import codec_of, is_control, is_transactional, read_header
 from kafkalog.log.values import Isolation
 
 if TYPE_CHECKING:
@@ -21,6 +31,264 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import LogDescription
+    from kafkalog.format.records.record import Record, RecordTable
+    from kafkalog.format.records.record_batch import BatchHeader
+    from kafkalog.log.values import FetchDataInfo
+
+
+# ---- batches as rows
+
+
+SHOWN_BYTES = 1024
+HEADERS_SHOWN = 20
+_HEX_BYTES = 256
+
+
+class Show(enum.Enum):
+    """How bytes are shown; the value is that of the query."""
+
+    AUTO = "auto"  # text if it is printable UTF-8
+    TEXT = "text"
+    HEX = "hex"
+
+
+class RecordKind(enum.Enum):
+    """What a row is; the value is its badge."""
+
+    RECORD = "record"
+    TOMBSTONE = "tombstone"  # a key without a value
+    CONTROL = "control"  # the end of a transaction
+    UNREADABLE = "unreadable"  # a whole batch
+
+
+class Fate(enum.Enum):
+    """Of the transaction of a record."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+
+
+class ShownBytes(Fragment):
+    """Bytes of a record: ``text`` as ``form`` says; ``is_cut``: not all are shown."""
+
+    size_bytes: int
+    form: Literal["text", "hex"]
+    text: str
+    is_cut: bool
+
+
+class HeaderView(Fragment):
+    """One header of a record; value null where it has none."""
+
+    name: ShownBytes
+    value: ShownBytes | None
+
+
+class RecordRow(Fragment):
+    """One record. ``missing_before``: offsets before it without a record.
+
+    control     what a control record says: COMMIT or ABORT
+    fault       why a batch, which is then the row, cannot be read
+    """
+
+    offset: int
+    timestamp_ms: int | None
+    kind: RecordKind
+    transaction: Fate | None
+    control: str | None
+    key: ShownBytes | None
+    value: ShownBytes | None
+    headers: list[HeaderView]
+    header_count: int
+    producer_id: int | None
+    batch_base_offset: int
+    codec: str
+    missing_before: int
+    fault: str | None
+
+
+class Damage(NamedTuple):
+    """The offsets [base_offset, next_offset) of stored bytes that are not a sound batch."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int  # read to find it
+
+
+class Slice(NamedTuple):
+    """Rows ``first`` to ``end`` (exclusive) of one batch; without a table one row for all of it."""
+
+    header: BatchHeader | Damage
+    outcome: Fate | None
+    table: RecordTable | None
+    fault: str | None
+    first: int
+    end: int
+
+    @property
+    def row_count(self) -> int:
+        """Rows."""
+        return self.end - self.first
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of the batch, or of its records when they are more."""
+        inflated = 0 if self.table is None else len(self.table.records)
+        return max(self.header.size_bytes, inflated)
+
+    def part(self, first: int, end: int) -> Slice:
+        """Rows [first, end), counted from its first one."""
+        return self._replace(first=self.first + first, end=self.first + end)
+
+
+def slices_of(
+    info: FetchDataInfo, from_offset: int, until_offset: int, max_batch_bytes: int
+) -> Iterator[Slice]:
+    """The batches of a read, each with its rows in [from_offset, until_offset); none is empty.
+
+    A batch may not inflate to more than ``max_batch_bytes``.
+    """
+    data, position = memoryview(info.data), 0
+    while position < len(data):
+        header = read_header(data[position:])
+        batch = data[position : position + header.size_bytes]
+        position += header.size_bytes
+        outcome = _outcome(header, info)
+        try:
+            table = read_records(batch, max_bytes=max_batch_bytes)
+        except (FormatError, KafkalogError) as fault:
+            if from_offset <= header.last_offset and header.base_offset < until_offset:
+                message = fault.public_message if isinstance(fault, KafkalogError) else str(fault)
+                yield Slice(header, outcome, None, message, 0, 1)
+            continue
+        first = bisect_left(table.offsets, from_offset)
+        end = bisect_left(table.offsets, until_offset)
+        if first < end:
+            yield Slice(header, outcome, table, None, first, end)
+
+
+def damaged_slice(
+    fault: CorruptBatch, from_offset: int, until_offset: int, size_bytes: int
+) -> Slice:
+    """The damage that a read at ``from_offset`` met, up to where reading goes on.
+
+    That is always after ``from_offset``, whatever the error says.
+    """
+    details = fault.details
+    base_offset = details.get("base_offset", details.get("first_offset"))
+    last_offset = details.get("last_offset")
+    first = base_offset if isinstance(base_offset, int) else from_offset
+    end = last_offset + 1 if isinstance(last_offset, int) else until_offset
+    damage = Damage(min(first, from_offset), max(end, from_offset + 1), size_bytes)
+    return Slice(damage, None, None, fault.public_message, 0, 1)
+
+
+def _outcome(header: BatchHeader, info: FetchDataInfo) -> Fate | None:
+    """None outside a transaction, and for transaction markers."""
+    if not is_transactional(header.attributes) or is_control(header.attributes):
+        return None
+    if header.base_offset >= info.last_stable_offset:
+        return Fate.OPEN
+    is_aborted = any(
+        each.producer_id == header.producer_id
+        and each.first_offset <= header.base_offset <= each.last_offset
+        for each in info.aborted
+    )
+    return Fate.ABORTED if is_aborted else Fate.COMMITTED
+
+
+def rows_of(slices: list[Slice], show: Show) -> list[RecordRow]:
+    """The rows of a page; offsets missing before the first row are not counted."""
+    rows, next_offset = list[RecordRow](), None
+    for each in slices:
+        for index in range(each.first, each.end):
+            row = _row(each, index, show, next_offset)
+            rows.append(row)
+            next_offset = each.header.next_offset if each.table is None else row.offset + 1
+    return rows
+
+
+def _row(each: Slice, index: int, show: Show, next_offset: int | None) -> RecordRow:
+    header = None if isinstance(each.header, Damage) else each.header
+    record = None if each.table is None else each.table.record(index)
+    offset = each.header.base_offset if record is None else record.offset
+    is_marker = header is not None and is_control(header.attributes)
+    pairs = () if record is None else record.headers
+    return RecordRow(
+        offset=offset,
+        timestamp_ms=None if record is None or record.timestamp < 0 else record.timestamp,
+        kind=_kind(record, is_marker=is_marker),
+        transaction=each.outcome,
+        control=_control_of(record) if is_marker and record is not None else None,
+        key=None if record is None else shown(record.key, show),
+        value=None if record is None else shown(record.value, show),
+        headers=[
+            HeaderView(name=_named(name, show), value=shown(value, show))
+            for name, value in pairs[:HEADERS_SHOWN]
+        ],
+        header_count=len(pairs),
+        producer_id=header.producer_id if header is not None and header.has_producer_id else None,
+        batch_base_offset=each.header.base_offset,
+        codec="unknown" if header is None else _codec_of(header),
+        missing_before=0 if next_offset is None else max(offset - next_offset, 0),
+        fault=each.fault,
+    )
+
+
+def _kind(record: Record | None, *, is_marker: bool) -> RecordKind:
+    if record is None:
+        return RecordKind.UNREADABLE
+    if is_marker:
+        return RecordKind.CONTROL
+    is_tombstone = record.value is None and record.key is not None
+    return RecordKind.TOMBSTONE if is_tombstone else RecordKind.RECORD
+
+
+def _control_of(record: Record) -> str:
+    try:
+        return read_control_type(record.key).name
+    except FormatError as fault:
+        return str(fault)
+
+
+def _codec_of(header: BatchHeader) -> str:
+    try:
+        return codec_of(header.attributes).name.lower()
+    except FormatError as fault:
+        return fault.reason
+
+
+def shown(data: bytes | None, show: Show) -> ShownBytes | None:
+    """None for null, which is not the same as empty."""
+    return None if data is None else _named(data, show)
+
+
+def _named(data: bytes, show: Show) -> ShownBytes:
+    text = None if show is Show.HEX else _text_of(data, is_forced=show is Show.TEXT)
+    if text is not None:
+        is_cut = len(data) > SHOWN_BYTES
+        return ShownBytes(size_bytes=len(data), form="text", text=text, is_cut=is_cut)
+    head = data[:_HEX_BYTES]
+    is_cut = len(data) > len(head)
+    return ShownBytes(size_bytes=len(data), form="hex", text=head.hex(" "), is_cut=is_cut)
+
+
+def _text_of(data: bytes, *, is_forced: bool) -> str | None:
+    """The first SHOWN_BYTES as text; None if they are not printable UTF-8, unless forced."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace" if is_forced else "strict")
+    try:
+        # A character that is divided by the limit is left out.
+        text = decoder.decode(data[:SHOWN_BYTES], final=len(data) <= SHOWN_BYTES)
+    except UnicodeDecodeError:
+        return None
+    if is_forced:
+        return UNPRINTABLE.sub("\ufffd", text)
+    return None if UNPRINTABLE.search(text) else text
+
+
+# ---- the page
+
 
 READ_BYTES = 8 << 20
 FETCH_BYTES = 256 << 10

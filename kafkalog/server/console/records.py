@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from kafkalog.console.record_rows import Show
 from kafkalog.console.views.delete_records import (
     DeleteRecordsView,
     confirmation_of,
     delete_records_view,
 )
 from kafkalog.console.views.offsets import OffsetsView, Question, offsets_view
-from kafkalog.console.views.records import Place, RecordsView, records_view
+from kafkalog.console.views.records import Place, RecordsView, Show, records_view
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.api import api_of

@@ -12,9 +12,15 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from kafkalog.console.assets import ASSETS_PATH, all_assets
-from kafkalog.console.views.about import AboutView, about_view
 from kafkalog.console.views.configs import ConfigsView, broker_configs_view, topic_configs_view
-from kafkalog.console.views.daemon import LogDirsView, TasksView, log_dirs_view, tasks_view
+from kafkalog.console.views.daemon import (
+    AboutView,
+    LogDirsView,
+    TasksView,
+    about_view,
+    log_dirs_view,
+    tasks_view,
+)
 from kafkalog.console.views.overview import OverviewView, overview_view
 from kafkalog.console.views.partition import PartitionView, partition_view
 from kafkalog.console.views.retention import RetentionView, retention_view

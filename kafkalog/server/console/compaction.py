@@ -8,17 +8,8 @@ from urllib.parse import urlencode
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import (
-    FORM_DONE,
-    form_done,
-    form_fields,
-    form_schema,
-    page,
-    partition_field,
-    refuse_other_origins,
-)
+from kafkalog.server.console.pages import form, page, partition_field
 from kafkalog.server.protocol.endpoint import Access, Routes
-from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
 from kafkalog.server.security.audit import note_subject
 
@@ -35,7 +26,7 @@ _TOPIC = TextParameter("topic", "Only the logs of this topic.", "")
 _HOURS = IntegerParameter("hours", "How far back the timeline goes.", 24, 1, 24)
 _OPERATION = TextParameter("operation", "The trial whose end is shown.", "")
 _OUT_OF_SERVICE = (50010, 50302, 50303, 50701)  # a partition answers with its own error
-_PARTITION_FORM = {FORM: form_schema("topic", "partition")}
+_FIELDS = ("topic", "partition")
 
 
 @page(
@@ -59,50 +50,47 @@ def compaction(request: web.Request, operations: Operations) -> CleanerView:
     )
 
 
-@ROUTES.endpoint(
-    f"POST {_COMPACTION}/try",
+@form(
+    ROUTES,
+    f"{_COMPACTION}/try",
     "consoleTryClean",
     Access.OPERATE_CLUSTER,
-    FORM_DONE,
-    body=_PARTITION_FORM,
+    _FIELDS,
     errors=(40002, 40401, 40402, 40907, 40910, *_OUT_OF_SERVICE),
 )
-async def try_clean(request: web.Request) -> web.Response:
+async def try_clean(request: web.Request, fields: dict[str, str]) -> str:
     """Console: a dry run of a clean; the page that follows shows its end.
 
     Pages of other origins are refused.
     """
-    refuse_other_origins(request)
     api = api_of(request)
-    topic, partition = await _partition_named(request)
+    topic, partition = _partition_named(request, fields)
     begin = api.operations.cleaning.begin
     operation = await api.blocking(begin, topic, partition, is_dry=True, result=run_result)
-    return form_done(request, f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
+    return f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}"
 
 
-@ROUTES.endpoint(
-    f"POST {_COMPACTION}/retry",
+@form(
+    ROUTES,
+    f"{_COMPACTION}/retry",
     "consoleRetryClean",
     Access.OPERATE_CLUSTER,
-    FORM_DONE,
-    body=_PARTITION_FORM,
+    _FIELDS,
     errors=(40002, 40401, 40402, 40907, *_OUT_OF_SERVICE),
 )
-async def retry_clean(request: web.Request) -> web.Response:
+async def retry_clean(request: web.Request, fields: dict[str, str]) -> str:
     """Console: let the cleaner try a partition again that failed or is uncleanable.
 
     Pages of other origins are refused.
     """
-    refuse_other_origins(request)
-    topic, partition = await _partition_named(request)
+    topic, partition = _partition_named(request, fields)
     api = api_of(request)
     await api.blocking(api.operations.cleaning.retry, topic, partition)
-    return form_done(request, _COMPACTION)
+    return _COMPACTION
 
 
-async def _partition_named(request: web.Request) -> tuple[str, int]:
+def _partition_named(request: web.Request, fields: dict[str, str]) -> tuple[str, int]:
     """By the form's fields."""
-    fields = await form_fields(request, api_of(request), "topic", "partition")
     topic, partition = fields["topic"], partition_field(fields["partition"])
     note_subject(request, topic=topic, partition=partition)
     return topic, partition

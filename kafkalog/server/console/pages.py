@@ -8,6 +8,7 @@ appended, JSON only. A form has each field once and no others.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl
 
@@ -45,8 +46,6 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from kafkalog.broker.operations import Operations
     from kafkalog.console.view import View
     from kafkalog.server.api import Api
@@ -177,23 +176,51 @@ def _place_of(request: web.Request, api: Api, *, asks_logs: bool) -> str:
     return _MANY_LOGS if asks_logs or "topic" in request.match_info else _NO_LOG
 
 
-def refuse_other_origins(request: web.Request) -> None:
-    """ApiError 40301 for another page, whatever ``access.control.allow.origin`` names."""
-    if is_of_other_page(request):
-        raise ApiError(40301, "A page of another origin may not do this.")
-
-
-FORM_DONE = {
+_DONE = {
     303: Answer("Done; see the page.", headers=(hdrs.LOCATION,)),
     204: Answer("Done, at an admin.port; the page is at the other one.", headers=(hdrs.LOCATION,)),
 }
-"""Answers of a form that is carried out."""
+_Action = Callable[[web.Request, dict[str, str]], Awaitable[str]]
 
 
-def form_done(request: web.Request, address: str) -> web.Response:
-    """The answer to a form: a redirect to the page that shows the result, where there are pages."""
-    status = 303 if api_of(request).config.admin_port is None else 204
-    return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
+def form(
+    routes: Routes,
+    path: str,
+    operation_id: str,
+    access: Access,
+    fields: tuple[str, ...],
+    *,
+    errors: tuple[int, ...] = (),
+) -> Callable[[_Action], _Action]:
+    """Register the action of a form; the docstring describes it.
+
+    It gets the fields as sent, each of them once. The answer is a redirect to the address that it
+    returns, of the page that shows the result, where there are pages. ApiError 40301 for another
+    page, whatever ``access.control.allow.origin`` names.
+    """
+
+    def register(act: _Action) -> _Action:
+        async def handler(request: web.Request) -> web.Response:
+            if is_of_other_page(request):
+                raise ApiError(40301, "A page of another origin may not do this.")
+            api = api_of(request)
+            address = await act(request, await _form_fields(request, api, fields))
+            status = 303 if api.config.admin_port is None else 204
+            return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
+
+        handler.__doc__ = act.__doc__
+        schema = {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in fields},
+            "required": list(fields),
+            "additionalProperties": False,
+        }
+        routes.endpoint(
+            f"POST {path}", operation_id, access, _DONE, body={FORM: schema}, errors=errors
+        )(handler)
+        return act
+
+    return register
 
 
 def wants_page(request: web.Request) -> bool:
@@ -234,17 +261,7 @@ async def error_page(
 _MOST_BYTES = 16 << 10
 
 
-def form_schema(*names: str) -> Mapping[str, object]:
-    """JSON Schema of a form with these fields."""
-    return {
-        "type": "object",
-        "properties": {name: {"type": "string"} for name in names},
-        "required": list(names),
-        "additionalProperties": False,
-    }
-
-
-async def form_fields(request: web.Request, api: Api, *names: str) -> dict[str, str]:
+async def _form_fields(request: web.Request, api: Api, names: tuple[str, ...]) -> dict[str, str]:
     """The fields as sent, decoded; ApiError 415, 41302, and 40002 for anything but these fields."""
     if bare_type(request.headers.get("Content-Type", "")) != FORM:
         raise ApiError(415, f"Send {FORM}, as a form does.")

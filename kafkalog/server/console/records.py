@@ -16,17 +16,9 @@ from kafkalog.console.views.records import Place, RecordsView, Show, records_vie
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import (
-    FORM_DONE,
-    form_done,
-    form_fields,
-    form_schema,
-    page,
-    refuse_other_origins,
-)
+from kafkalog.server.console.pages import form, page
 from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
     IntegerParameter,
@@ -145,7 +137,6 @@ def offsets(request: web.Request, operations: Operations) -> OffsetsView:
 
 
 _ADDRESS = "/console/topics/{topic}/partitions/{partition}/delete-records"
-_FIELDS = ("topic_id", "offset", "confirmation")
 _OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
 
 
@@ -167,24 +158,22 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     return delete_records_view(operations, topic_of(request), partition_of(request), question)
 
 
-@ROUTES.endpoint(
-    f"POST {_ADDRESS}",
+@form(
+    ROUTES,
+    _ADDRESS,
     "consoleDeleteRecordsNow",
     Access.DELETE_TOPIC,
-    FORM_DONE,
-    body={FORM: form_schema(*_FIELDS)},
+    ("topic_id", "offset", "confirmation"),
     errors=(40907, 41001, 41602, 50003),
 )
-async def delete_records_now(request: web.Request) -> web.Response:
+async def delete_records_now(request: web.Request, fields: dict[str, str]) -> str:
     """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
 
     ``topic_id``: of the topic that the page showed; another one of that name is 404. An offset
     that is below the log start by now is 410.
     Pages of other origins are refused.
     """
-    refuse_other_origins(request)
-    api, topic, partition = api_of(request), topic_of(request), partition_of(request)
-    fields = await form_fields(request, api, *_FIELDS)
+    topic, partition = topic_of(request), partition_of(request)
     if fields["confirmation"] != confirmation_of(topic, partition):
         wanted = confirmation_of(topic, partition)
         raise ApiError(40002, f"Nothing was deleted: type {wanted} to say that you mean it.")
@@ -196,4 +185,4 @@ async def delete_records_now(request: web.Request) -> web.Response:
     if low_watermark > entry.offset:
         begins = f"{topic}-{partition} already begins at {low_watermark}"
         raise ApiError(41001, f"Nothing was deleted: {begins}, after offset {offset}.")
-    return form_done(request, f"/console/topics/{quote(topic, safe='')}/partitions/{partition}")
+    return f"/console/topics/{quote(topic, safe='')}/partitions/{partition}"

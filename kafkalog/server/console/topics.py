@@ -26,20 +26,9 @@ from kafkalog.console.views.partition import PartitionView, partition_view
 from kafkalog.console.views.retention import RetentionView, retention_view
 from kafkalog.console.views.topics import TopicOrder, TopicsView, TopicView, topic_view, topics_view
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import (
-    FORM_DONE,
-    PAGE_HEADERS,
-    REFRESH,
-    form_done,
-    form_fields,
-    form_schema,
-    page,
-    prepared,
-    refuse_other_origins,
-)
+from kafkalog.server.console.pages import PAGE_HEADERS, REFRESH, form, page, prepared
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import FORM
 from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
     FlagParameter,
@@ -168,26 +157,24 @@ def tasks(_: web.Request, operations: Operations) -> TasksView:
     return tasks_view(operations)
 
 
-@ROUTES.endpoint(
-    f"POST {_TOPIC}/partitions/{{partition}}/retain",
+@form(
+    ROUTES,
+    f"{_TOPIC}/partitions/{{partition}}/retain",
     "consoleRetain",
     Access.DELETE_TOPIC,
-    FORM_DONE,
-    body={FORM: form_schema("topic_id")},
+    ("topic_id",),
     errors=(40002,),
 )
-async def retain(request: web.Request) -> web.Response:
+async def retain(request: web.Request, fields: dict[str, str]) -> str:
     """Console: a retention pass over one partition now, instead of at the next check.
 
     ``topic_id``: of the topic that the page showed; another one of that name is 404. Pages of other
     origins are refused.
     """
-    refuse_other_origins(request)
-    api = api_of(request)
+    api, topic_id = api_of(request), fields["topic_id"]
     name, number = topic_of(request), partition_of(request)
-    topic_id = (await form_fields(request, api, "topic_id"))["topic_id"]
     await api.blocking(api.operations.retain, name, number, dry_run=False, topic_id=topic_id)
-    return form_done(request, f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}")
+    return f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}"
 
 
 _FILE = {"type": "string", "format": "binary"}

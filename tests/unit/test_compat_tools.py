@@ -85,7 +85,7 @@ def test_listed_partitions() -> None:
 )
 def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerRecord) -> None:
     """What each property of the line reader does."""
-    assert LineReader.of(properties).record(line, 1) == record
+    assert LineReader(properties).record(line, 1) == record
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerR
 )
 def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -> None:
     """The tool's words."""
-    reader = LineReader.of(properties)
+    reader = LineReader(properties)
     with pytest.raises(UnreadableLine) as refused:
         reader.record(line, 3)
     assert str(refused.value) == reason
@@ -133,7 +133,7 @@ def test_separators_that_cannot_be_told_apart(
 ) -> None:
     """Two with the same text are refused."""
     with pytest.raises(UnreadableLine, match=f"^{first} and {second} may not be equal$"):
-        LineReader.of(properties)
+        LineReader(properties)
 
 
 def test_a_record_is_formatted() -> None:
@@ -142,7 +142,7 @@ def test_a_record_is_formatted() -> None:
 
     def shown(**properties: str) -> bytes:
         given = {name.replace("_", "."): text for name, text in properties.items()}
-        return RecordFormatter.of(given).line(record, "LogAppendTime")
+        return RecordFormatter(given).line(record, "LogAppendTime")
 
     assert shown() == b"\x00\x00\x00\x05\n"
     assert shown(value_deserializer="IntegerDeserializer") == b"5\n"

@@ -138,7 +138,7 @@ def _entity(given: dict[str, Any]) -> _Entity:
 def _check(given: dict[str, Any], entity: _Entity, *, is_altered: bool) -> None:
     """Check the combination of options. Raises ToolFailed."""
     kind = entity.type
-    if kind == _BROKERS and entity.name and not _is_integer(entity.name):
+    if kind == _BROKERS and entity.name and not re.fullmatch(r"[+-]?[0-9]+", entity.name):
         raise ToolFailed(
             f"The entity name for {kind} must be a valid integer broker id, but it is:"
             f" {entity.name}"
@@ -165,10 +165,6 @@ def _check(given: dict[str, Any], entity: _Entity, *, is_altered: bool) -> None:
             "At least one of --add-config, --add-config-file, or --delete-config must be specified"
             " with --alter"
         )
-
-
-def _is_integer(text: str) -> bool:
-    return re.fullmatch(r"[+-]?[0-9]+", text) is not None
 
 
 # ---- alter

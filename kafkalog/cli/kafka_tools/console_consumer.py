@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,7 +79,7 @@ def console_consumer(
     Example: kafkalog compat kafka-console-consumer --bootstrap-server localhost:8082
     --topic orders --from-beginning --timeout-ms 1000
     """
-    consumer = _Consumer(client, _plan(options))
+    consumer = _Consumer(client, options)
     try:
         try:
             consumer.run()
@@ -96,62 +95,6 @@ def console_consumer(
             click.echo("shutdown_complete")
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What to read and how to show it. A time of None or a count of -1: no limit.
-
-    offset  the start of a partition: earliest, latest or a number
-    reset   where to continue when the offset is not in the log: earliest or latest
-    """
-
-    topic: str | None
-    include: str | None
-    partition: int | None
-    offset: int | str
-    reset: str
-    max_messages: int
-    timeout_seconds: float | None
-    isolation: Isolation
-    group: str | None
-    commits: bool
-    skips_errors: bool
-    formatter: RecordFormatter
-
-
-def _plan(options: dict[str, Any]) -> _Plan:
-    """Raises ToolFailed in the tool's words and order."""
-    topic, include, partition = options["topic"], options["include"], options["partition"]
-    if (topic is None) is (include is None):
-        raise ToolFailed("Exactly one of --include/--topic is required. ")
-    if partition is not None and topic is None:
-        raise ToolFailed("The topic is required when partition is specified.")
-    if partition is not None and options["from_beginning"] and options["offset"] is not None:
-        raise ToolFailed("Options from-beginning and offset cannot be specified together.")
-    if partition is None and options["offset"] is not None:
-        raise ToolFailed("The partition is required when offset is specified.")
-    properties = key_values(options["consumer_pairs"])
-    report_ignored(properties, _APPLIED)
-    group = options["group"] or properties.get("group.id")
-    if group is not None and partition is not None:
-        raise ToolFailed("Options group and partition cannot be specified together.")
-    if options["formatter"] != _FORMATTER:
-        raise ToolFailed(f"--formatter can be {_FORMATTER} only")
-    timeout_ms = options["timeout_ms"]
-    return _Plan(
-        topic,
-        include,
-        partition,
-        *_start(options, properties),
-        options["max_messages"],
-        None if timeout_ms < 0 else timeout_ms / 1000,
-        _isolation(options["isolation_level"] or properties.get("isolation.level")),
-        group,
-        group is not None and is_true(properties, "enable.auto.commit", default=True),
-        options["skip_message_on_error"],
-        _formatter(options),
-    )
-
-
 def _isolation(text: str | None) -> Isolation:
     if text in (None, "read_uncommitted"):
         return "read_uncommitted"
@@ -161,7 +104,10 @@ def _isolation(text: str | None) -> Isolation:
 
 
 def _start(options: dict[str, Any], properties: dict[str, str]) -> tuple[int | str, str]:
-    """``offset`` and ``reset`` of the plan. Raises ToolFailed."""
+    """Where a partition begins, and where to continue if its offset is not in the log.
+
+    The first is earliest, latest or a number, the second earliest or latest. Raises ToolFailed.
+    """
     text, from_beginning = options["offset"], options["from_beginning"]
     reset = properties.get("auto.offset.reset", "earliest" if from_beginning else "latest")
     if from_beginning and reset != "earliest":
@@ -192,19 +138,45 @@ def _formatter(options: dict[str, Any]) -> RecordFormatter:
     for name in ("key_deserializer", "value_deserializer"):
         if options[name]:
             properties[name.replace("_", ".")] = options[name]
-    return RecordFormatter.of({**properties, **key_values(options["pairs"])})
+    return RecordFormatter({**properties, **key_values(options["pairs"])})
 
 
-@dataclass(slots=True)
 class _Consumer:
     """One run. ``positions``: of each partition the offset after the last printed record."""
 
-    client: Client
-    plan: _Plan
-    count: int = 0
-    positions: dict[Partition, int] = field(default_factory=dict)
-    _committed: dict[Partition, int] = field(default_factory=dict)
-    _committed_at: float = 0.0
+    def __init__(self, client: Client, options: dict[str, Any]) -> None:
+        """Raises ToolFailed in the tool's words and order."""
+        topic, partition = options["topic"], options["partition"]
+        if (topic is None) is (options["include"] is None):
+            raise ToolFailed("Exactly one of --include/--topic is required. ")
+        if partition is not None and topic is None:
+            raise ToolFailed("The topic is required when partition is specified.")
+        if partition is not None and options["from_beginning"] and options["offset"] is not None:
+            raise ToolFailed("Options from-beginning and offset cannot be specified together.")
+        if partition is None and options["offset"] is not None:
+            raise ToolFailed("The partition is required when offset is specified.")
+        properties = key_values(options["consumer_pairs"])
+        report_ignored(properties, _APPLIED)
+        group = options["group"] or properties.get("group.id")
+        if group is not None and partition is not None:
+            raise ToolFailed("Options group and partition cannot be specified together.")
+        if options["formatter"] != _FORMATTER:
+            raise ToolFailed(f"--formatter can be {_FORMATTER} only")
+        # constant after construction
+        self._client = client
+        self._options = options
+        self._start, self._reset = _start(options, properties)
+        self._isolation = _isolation(
+            options["isolation_level"] or properties.get("isolation.level")
+        )
+        self._group = group
+        self._commits = is_true(properties, "enable.auto.commit", default=True)
+        self._formatter = _formatter(options)
+        # changed by the run
+        self.count = 0
+        self.positions: dict[Partition, int] = {}
+        self._committed: dict[Partition, int] = {}
+        self._committed_at = 0.0
 
     def run(self) -> None:
         """Until --max-messages were printed, none came in --timeout-ms, or indefinitely."""
@@ -212,7 +184,8 @@ class _Consumer:
         self._committed, self._committed_at = dict(self.positions), time.monotonic()
         last = time.monotonic()
         is_idle = False
-        while self.plan.max_messages < 0 or self.count < self.plan.max_messages:
+        most, timeout_ms = self._options["max_messages"], self._options["timeout_ms"]
+        while most < 0 or self.count < most:
             before = dict(self.positions)
             for partition in before:
                 self._print_page(partition, is_idle)
@@ -223,7 +196,7 @@ class _Consumer:
             now = time.monotonic()
             if not is_idle:
                 last = now
-            elif self.plan.timeout_seconds is not None and now - last > self.plan.timeout_seconds:
+            elif 0 <= timeout_ms < (now - last) * 1000:
                 click.echo(
                     "Error processing message, terminating consumer process: \n"
                     "org.apache.kafka.common.errors.TimeoutException",
@@ -235,37 +208,36 @@ class _Consumer:
 
     def commit(self) -> None:
         """Commit what was printed since the last commit, if there is a group."""
-        if self.plan.commits and self.positions != self._committed:
-            assert self.plan.group is not None
-            self.client.commit_offsets(self.plan.group, self.positions)
+        if self._group is not None and self._commits and self.positions != self._committed:
+            self._client.commit_offsets(self._group, self.positions)
             self._committed = dict(self.positions)
         self._committed_at = time.monotonic()
 
     def _begin(self) -> dict[Partition, int]:
         """The start of each partition."""
-        plan, client = self.plan, self.client
-        if plan.partition is not None:
-            assert plan.topic is not None
-            partitions = [(plan.topic, plan.partition)]
+        client, topic, number = self._client, self._options["topic"], self._options["partition"]
+        if number is not None:
+            partitions = [(topic, number)]
         else:
-            topics = [plan.topic] if plan.topic else matching(client.list_topics(), plan.include)
+            include = self._options["include"]
+            topics = [topic] if topic else matching(client.list_topics(), include)
             partitions = [
                 (topic, int(entry["partition"]))
                 for topic in topics
                 for entry in client.partitions(topic)
             ]
-        committed = {} if plan.group is None else client.group_offsets(plan.group)
+        committed = {} if self._group is None else client.group_offsets(self._group)
         return {
             partition: committed[partition]
             if partition in committed
-            else self._resolve(partition, plan.offset)
+            else self._resolve(partition, self._start)
             for partition in partitions
         }
 
     def _resolve(self, partition: Partition, wanted: int | str) -> int:
         if isinstance(wanted, int):
             return wanted
-        first, end = self.client.offset_range(*partition)
+        first, end = self._client.offset_range(*partition)
         return first if wanted == "earliest" else end
 
     def _print_page(self, partition: Partition, is_idle: bool) -> None:
@@ -275,24 +247,24 @@ class _Consumer:
         wait_ms = max(_WAIT_MS // len(self.positions), 1) if is_idle else 0
         offset = self.positions[partition]
         try:
-            fetched = self.client.fetch_batches(
-                *partition, offset, max_wait_ms=wait_ms, isolation=self.plan.isolation
+            fetched = self._client.fetch_batches(
+                *partition, offset, max_wait_ms=wait_ms, isolation=self._isolation
             )
         except OffsetOutOfRange:
-            self.positions[partition] = self._resolve(partition, self.plan.reset)
+            self.positions[partition] = self._resolve(partition, self._reset)
             return
         stamps = _stamps(fetched.data)
         last_offset, timestamp_type = -1, ""
         for record in consumer_records(*partition, fetched.data, offset):
             while record.offset > last_offset:
                 last_offset, timestamp_type = next(stamps)
-            if self.count == self.plan.max_messages:
+            if self.count == self._options["max_messages"]:
                 return
             self.count += 1
             try:
-                line = self.plan.formatter.line(record, timestamp_type)
+                line = self._formatter.line(record, timestamp_type)
             except UnreadableField as error:
-                if not self.plan.skips_errors:
+                if not self._options["skip_message_on_error"]:
                     raise
                 click.echo(f"Error processing message, skipping this message: {error}", err=True)
                 line = b""
@@ -319,19 +291,11 @@ class UnreadableField(Exception):
     """A key, value or header that its deserializer does not accept."""
 
 
-def _as_it_is(data: bytes) -> bytes:
-    return data
-
-
-def _as_string(data: bytes) -> bytes:
-    return data.decode("utf-8", "replace").encode()
-
-
 def deserializer(name: str) -> Callable[[bytes], bytes]:
     """The function of Kafka's class: from bytes to the text of the value. Raises ToolFailed."""
     kind = name.removeprefix(_PACKAGE)
     if kind == "StringDeserializer":
-        return _as_string
+        return lambda data: data.decode("utf-8", "replace").encode()
     if kind not in _INTEGER_BYTES:
         known = ", ".join(["StringDeserializer", *_INTEGER_BYTES])
         raise ToolFailed(f"The deserializer {name} is not one of {_PACKAGE}: {known}")
@@ -345,7 +309,6 @@ def deserializer(name: str) -> Callable[[bytes], bytes]:
     return number
 
 
-@dataclass(frozen=True, slots=True)
 class RecordFormatter:
     """Makes the line that is printed of a record: which fields, between which separators. Pure.
 
@@ -354,39 +317,26 @@ class RecordFormatter:
     deserializers known here are those whose text is the same everywhere.
     """
 
-    shown: frozenset[str]
-    key_separator: bytes
-    line_separator: bytes
-    headers_separator: bytes
-    null_literal: bytes
-    of_key: Callable[[bytes], bytes]
-    of_value: Callable[[bytes], bytes]
-    of_header: Callable[[bytes], bytes]
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str]) -> RecordFormatter:
+    def __init__(self, properties: Mapping[str, str]) -> None:
         """From the tool's properties. ToolFailed."""
         fields = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key")
-        shown = {field for field in fields if is_true(properties, f"print.{field}")}
+        self.shown = {field for field in fields if is_true(properties, f"print.{field}")}
         if is_true(properties, "print.value", default=True):
-            shown.add("value")
+            self.shown.add("value")
 
         def text(name: str, default: str) -> bytes:
             return properties.get(name, default).encode()
 
         def named(name: str) -> Callable[[bytes], bytes]:
-            return deserializer(properties[name]) if name in properties else _as_it_is
+            return deserializer(properties[name]) if name in properties else lambda data: data
 
-        return cls(
-            frozenset(shown),
-            text("key.separator", "\t"),
-            text("line.separator", "\n"),
-            text("headers.separator", ","),
-            text("null.literal", "null"),
-            named("key.deserializer"),
-            named("value.deserializer"),
-            named("headers.deserializer"),
-        )
+        self.key_separator = text("key.separator", "\t")
+        self.line_separator = text("line.separator", "\n")
+        self.headers_separator = text("headers.separator", ",")
+        self.null_literal = text("null.literal", "null")
+        self.of_key = named("key.deserializer")
+        self.of_value = named("value.deserializer")
+        self.of_header = named("headers.deserializer")
 
     def line(self, record: ConsumerRecord, timestamp_type: str) -> bytes:
         """The line with its separator; timestamp_type is Kafka's name. Raises UnreadableField."""

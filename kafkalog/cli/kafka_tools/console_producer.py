@@ -17,7 +17,6 @@ import re
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
@@ -148,7 +147,7 @@ def _number(option: int | None, text: str | None, default: int) -> int:
 def _reader(file: str | None, pairs: tuple[str, ...]) -> LineReader:
     properties = {} if file is None else read_properties(file)
     try:
-        return LineReader.of({**properties, **key_values(pairs)})
+        return LineReader({**properties, **key_values(pairs)})
     except UnreadableLine as error:
         raise _kafkas(error) from error
 
@@ -229,7 +228,6 @@ class UnreadableLine(Exception):
     """A line that is not a record, or properties that contradict each other."""
 
 
-@dataclass(frozen=True, slots=True)
 class LineReader:
     """Makes a record of a line of text: headers, key and value between separators. Pure.
 
@@ -238,30 +236,17 @@ class LineReader:
     Source: `org.apache.kafka.tools.LineMessageReader` 4.1, whose properties and messages these are.
     """
 
-    parses_key: bool = False
-    parses_headers: bool = False
-    key_separator: str = "\t"
-    headers_delimiter: str = "\t"
-    headers_separator: str = ","
-    headers_key_separator: str = ":"
-    null_marker: str | None = None
-    ignores_errors: bool = False
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str]) -> LineReader:
+    def __init__(self, properties: Mapping[str, str]) -> None:
         """From the tool's properties. UnreadableLine when two separators are the same."""
-        reader = cls(
-            is_true(properties, "parse.key"),
-            is_true(properties, "parse.headers"),
-            properties.get("key.separator", "\t"),
-            properties.get("headers.delimiter", "\t"),
-            properties.get("headers.separator", ","),
-            properties.get("headers.key.separator", ":"),
-            properties.get("null.marker"),
-            is_true(properties, "ignore.error"),
-        )
-        reader._check()
-        return reader
+        self.parses_key = is_true(properties, "parse.key")
+        self.parses_headers = is_true(properties, "parse.headers")
+        self.key_separator = properties.get("key.separator", "\t")
+        self.headers_delimiter = properties.get("headers.delimiter", "\t")
+        self.headers_separator = properties.get("headers.separator", ",")
+        self.headers_key_separator = properties.get("headers.key.separator", ":")
+        self.null_marker = properties.get("null.marker")
+        self.ignores_errors = is_true(properties, "ignore.error")
+        self._check()
 
     def _check(self) -> None:
         delimiter = ("headers.delimiter", self.headers_delimiter)

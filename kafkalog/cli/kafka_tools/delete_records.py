@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.client import Client
 
 _VERSION = 1
+_BOUNDS = {"Integer": (INT32_MIN, INT32_MAX), "Long": (INT64_MIN, INT64_MAX)}
 
 
 @click.command("kafka-delete-records")
@@ -58,7 +59,7 @@ def delete_records(client: Client, offset_json_file: str) -> None:
 def read_offsets(data: bytes) -> list[dict[str, str | int]]:
     """Topic, partition and offset of each entry. Raises ToolFailed in the tool's order."""
     document = _object(_parse(data))
-    version = _integer(document["version"]) if "version" in document else _VERSION
+    version = _whole(document["version"], "Integer") if "version" in document else _VERSION
     if version != _VERSION:
         raise ToolFailed(f"Not supported version field value {version}")
     if "partitions" not in document:
@@ -93,8 +94,8 @@ def _entry(entry: dict[str, object]) -> dict[str, str | int]:
         raise ToolFailed(f"Expected `String` value, received {_json(topic)}")
     return {
         "topic": topic,
-        "partition": _integer(_field(entry, "partition")),
-        "offset": _long(_field(entry, "offset")),
+        "partition": _whole(_field(entry, "partition"), "Integer"),
+        "offset": _whole(_field(entry, "offset"), "Long"),
     }
 
 
@@ -110,15 +111,8 @@ def _object(value: object) -> dict[str, object]:
     return value
 
 
-def _integer(value: object) -> int:
-    return _whole(value, "Integer", INT32_MIN, INT32_MAX)
-
-
-def _long(value: object) -> int:
-    return _whole(value, "Long", INT64_MIN, INT64_MAX)
-
-
-def _whole(value: object, kind: str, least: int, most: int) -> int:
+def _whole(value: object, kind: str) -> int:
+    least, most = _BOUNDS[kind]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ToolFailed(f"Expected `{kind}` value, received {_json(value)}")
     return value

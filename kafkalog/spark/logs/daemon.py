@@ -27,7 +27,7 @@ from kafkalog.spark.logs.pieces import Cuts, cut
 from kafkalog.spark.logs.values import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Collection, Generator, Iterator, Mapping
 
     from kafkalog.client import FetchedBatches
     from kafkalog.client.records import Isolation
@@ -73,42 +73,32 @@ class DaemonLogs:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """See Logs."""
-        client = self._clients[self._home(topic)]
-        try:
+        with self._asked(topic) as client:
             start, end = client.offset_range(topic, partition)
             if self._isolation == "read_committed":
                 latest = client.offset_at(topic, partition, "latest", isolation=self._isolation)
                 end = latest.offset
-        except daemons.NotFound as failure:
-            raise self._unknown(failure, topic) from failure
         return Bounds(start, max(start, end))
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """See Logs. Times before 1970 are 1970: negative ones have another meaning in requests."""
-        client = self._clients[self._home(topic)]
-        try:
-            found = client.offset_at(
-                topic, partition, max(timestamp_ms, 0), isolation=self._isolation
-            )
-        except daemons.NotFound as failure:
-            raise self._unknown(failure, topic) from failure
+        time_ms = max(timestamp_ms, 0)
+        with self._asked(topic) as client:
+            found = client.offset_at(topic, partition, time_ms, isolation=self._isolation)
         return found.offset if found.offset >= 0 else None
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs. Assumes that the records of a segment are of equal size."""
         if wanted.from_offset >= wanted.to_offset:
             return []
-        url = self._home(wanted.topic)
-        try:
-            segments = self._clients[url].explain_retention(wanted.topic, wanted.partition)
-        except daemons.NotFound as failure:
-            raise self._unknown(failure, wanted.topic) from failure
+        with self._asked(wanted.topic) as client:
+            segments = client.explain_retention(wanted.topic, wanted.partition)
         cuts = Cuts()
         for each in segments["segments"]:
             if each["state"] != "deleting":
                 base, end, size = each["base_offset"], each["next_offset"], each["size_bytes"]
                 cuts.add_segment(base, size, _even_cuts(base, end, size, target_bytes))
-        pieces = cut(url, wanted, cuts, target_bytes)
+        pieces = cut(self._home(wanted.topic), wanted, cuts, target_bytes)
         return [replace(piece, start_position=None) for piece in pieces]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
@@ -149,11 +139,16 @@ class DaemonLogs:
             raise AmbiguousPartition(f"Topic {topic} is at {' and at '.join(homes)}")
         raise UnknownTopic(f"There is no topic {topic} at {', '.join(self._clients)}")
 
-    def _unknown(self, failure: daemons.NotFound, topic: str) -> UnknownTopic | UnknownPartition:
-        """The error for a daemon's 404; the next call looks up the daemon of the topic again."""
-        self._homes.pop(topic, None)
-        kind = UnknownPartition if isinstance(failure, daemons.UnknownPartition) else UnknownTopic
-        return kind(failure.message)
+    @contextlib.contextmanager
+    def _asked(self, topic: str) -> Iterator[daemons.Client]:
+        """The client of the topic's daemon. After its 404, the next call looks for it again."""
+        try:
+            yield self._clients[self._home(topic)]
+        except daemons.NotFound as failure:
+            self._homes.pop(topic, None)
+            is_partition = isinstance(failure, daemons.UnknownPartition)
+            kind = UnknownPartition if is_partition else UnknownTopic
+            raise kind(failure.message) from failure
 
 
 def _even_cuts(

@@ -20,7 +20,12 @@ from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
 from kafkalog.jobs.archive.archive_files import SCHEMA
-from kafkalog.jobs.archive.parquet_table import ParquetTable, archived_files
+from kafkalog.jobs.archive.parquet_table import (
+    ParquetTable,
+    committed_generations,
+    files_of,
+    read_commit,
+)
 from kafkalog.jobs.tasks import InProcess
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
@@ -124,6 +129,16 @@ def rows_in(table: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
+def archived_files(root: str) -> list[ArchivedFile]:
+    """All files of an archive with absolute paths, oldest first, by its commits."""
+    filesystem = SystemFilesystem()
+    return [
+        each._replace(path=f"{root}/{each.path}")
+        for generation in committed_generations(root, filesystem)
+        for each in files_of(read_commit(root, generation, filesystem))
+    ]
+
+
 @dataclass(frozen=True)
 class PlainPlace:
     """A directory for an archive of Parquet files."""
@@ -137,7 +152,7 @@ class PlainPlace:
     def read(self) -> pa.Table:
         """All rows, by the commits; what a listing of the directory shows is the same."""
         root = str(self.root / "table")
-        files = [each.path for each in archived_files(root, SystemFilesystem())]
+        files = [each.path for each in archived_files(root)]
         seen = sorted(str(each) for each in (self.root / "table").glob("topic-*/[!.]*.parquet"))
         assert sorted(files) == seen
         return pa.concat_tables([SCHEMA.empty_table(), *map(pq.read_table, files)])

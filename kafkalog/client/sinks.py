@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.errors import BadAnswer, document_of
 from kafkalog.client.messages import Json, Repeat, Request, json_body, path_of
+from kafkalog.client.producer import ProducerIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
     from kafkalog.client.retry import Steps
 
 
-@dataclass(frozen=True, slots=True)
-class SinkProducer:
-    """The producer id and epoch of the batches of an attempt."""
-
-    producer_id: int
-    producer_epoch: int
+SinkProducer = ProducerIdentity
+"""The producer id and epoch of the batches of an attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,6 @@ class UnusableDirectory(KafkalogError):
     """A directory of a job is missing, holds no partition, or is in use."""
 
 
-def default_config(_log_dir: str, _topic: str) -> LogConfig:
-    """Kafka's defaults for every topic."""
-    return LogConfig()
-
-
 @dataclass(frozen=True, slots=True)
 class FleetPartition:
     """One partition directory; picklable.
@@ -100,7 +95,7 @@ def find_partitions(
     dirs: Sequence[str],
     filesystem: ReadFilesystem,
     *,
-    config_of: ConfigOf = default_config,
+    config_of: ConfigOf = lambda _log_dir, _topic: LogConfig(),
     topics: frozenset[str] | None = None,
 ) -> list[FleetPartition]:
     """The partitions of the directories, sorted by topic, partition and directory.

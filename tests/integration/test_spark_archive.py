@@ -34,7 +34,7 @@ from kafkalog.format.topic_names import encode_id
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
 from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position, UnusableTable
-from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable, archived_files
+from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable
 from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.values import Access, AmbiguousPartition, DataLost
@@ -43,6 +43,7 @@ from tests.archive_world import (
     PlainPlace,
     Stopped,
     StoppingTable,
+    archived_files,
     offsets_in,
     rows_in,
     some_logs,
@@ -212,11 +213,7 @@ def test_a_listing_sees_committed_files_alone(tmp_path: Path, logs: GrowingLogs)
 def test_how_a_file_is_written(tmp_path: Path, logs: GrowingLogs) -> None:
     """Deltas, dictionaries, zstd, page checksums, statistics that tell the offsets."""
     logs.run(PlainPlace(tmp_path).open())
-    (one,) = [
-        each
-        for each in archived_files(str(tmp_path / "table"), SystemFilesystem())
-        if each.partition == 1
-    ]
+    (one,) = [each for each in archived_files(str(tmp_path / "table")) if each.partition == 1]
     assert (one.rows, one.first_offset, one.last_offset) == (5, 0, 4)
     with pq.ParquetFile(one.path) as file:
         group = file.metadata.row_group(0)

@@ -20,9 +20,10 @@ import pytest
 from kafkalog.client import Client, ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive import report
-from kafkalog.jobs.archive.parquet_table import ParquetTable, archived_files
+from kafkalog.jobs.archive.parquet_table import ParquetTable
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
+from tests.archive_world import archived_files
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_cli_over_http import run_plain
 
@@ -68,7 +69,7 @@ def run(daemon: Daemon, table: Path) -> Any:
 
 def numbers_in(table: Path) -> Counter[int]:
     """How often each record is in the archive."""
-    files = archived_files(str(table), SystemFilesystem())
+    files = archived_files(str(table))
     found = [pq.read_table(each.path, columns=["value"]).column(0).to_pylist() for each in files]
     return Counter(int(each) for values in found for each in values)
 

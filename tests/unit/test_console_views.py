@@ -22,7 +22,7 @@ from kafkalog.console.assets import all_assets
 from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
-from kafkalog.console.views.configs import broker_configs_view, topic_configs_view
+from kafkalog.console.views.configs import configs_view
 from kafkalog.console.views.daemon import LogDirView, TaskRow, about_view, log_dirs_view, tasks_view
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
@@ -487,41 +487,41 @@ def test_the_first_page_tells_them() -> None:
 def test_a_topic_beside_its_defaults() -> None:
     """What is set is shown, with the default that it covers; the rest on demand."""
     sim = started().with_topic("t", 1, {"retention.ms": "600000"})
-    view = topic_configs_view(sim.operations, "t", "", is_all=False)
+    view = configs_view(sim.operations, "t", "", is_all=False)
     (row,) = view.configs
     assert (row.name, row.value, row.default) == ("retention.ms", "600000", "604800000")
     assert row.source == "DYNAMIC_TOPIC_CONFIG"
     assert not row.is_default
     assert view.set_count == 1
     assert page_of(view).count("604800000") >= 1
-    every = topic_configs_view(sim.operations, "t", "", is_all=True)
+    every = configs_view(sim.operations, "t", "", is_all=True)
     entries = sim.operations.topics.describe("t").configs
     assert [(each.name, each.value) for each in every.configs] == [
         (each.name, each.value) for each in entries
     ]
     assert every.total == len(entries) == view.total
-    found = topic_configs_view(sim.operations, "t", "segment.", is_all=True)
+    found = configs_view(sim.operations, "t", "segment.", is_all=True)
     assert {each.name for each in found.configs} >= {"segment.bytes", "segment.ms"}
     assert all("segment." in each.name for each in found.configs)
-    none = topic_configs_view(sim.operations, "t", "<b>", is_all=False)
+    none = configs_view(sim.operations, "t", "<b>", is_all=False)
     assert "No config with this name is set." in page_of(none)
     with pytest.raises(UnknownTopic):
-        topic_configs_view(sim.operations, "none", "", is_all=False)
+        configs_view(sim.operations, "none", "", is_all=False)
 
 
 def test_the_daemon_beside_its_defaults() -> None:
     """A dynamic config of the daemon is shown as set, and over what."""
     sim = started()
-    before = broker_configs_view(sim.operations, "", is_all=False)
+    before = configs_view(sim.operations, None, "", is_all=False)
     sim.operations.alter_broker_configs([ConfigChange("log.retention.ms", "1000")])
-    after = broker_configs_view(sim.operations, "", is_all=False)
+    after = configs_view(sim.operations, None, "", is_all=False)
     (row,) = [each for each in after.configs if each not in before.configs]
     assert (row.name, row.value) == ("log.retention.ms", "1000")
     assert (
         row.chain[0].source == "DYNAMIC_DEFAULT_BROKER_CONFIG" or row.source == row.chain[0].source
     )
     assert not row.is_read_only
-    every = broker_configs_view(sim.operations, "", is_all=True)
+    every = configs_view(sim.operations, None, "", is_all=True)
     assert len(every.configs) == every.total == len(sim.operations.describe_broker_configs())
     for view in (before, after, every):
         page_of(view)

@@ -54,31 +54,18 @@ class ConfigsView(View):
         return "Configs of the daemon" if self.topic is None else f"Configs of {self.topic}"
 
 
-def broker_configs_view(operations: Operations, name_contains: str, *, is_all: bool) -> ConfigsView:
-    """The daemon's configs. No disk."""
-    entries = operations.describe_broker_configs()
-    return _view(operations.now_ms(), None, entries, name_contains, is_all=is_all)
-
-
-def topic_configs_view(
-    operations: Operations, topic: str, name_contains: str, *, is_all: bool
+def configs_view(
+    operations: Operations, topic: str | None, name_contains: str, *, is_all: bool
 ) -> ConfigsView:
-    """The configs of a topic. No disk. Raises UnknownTopic."""
-    entries = operations.topics.describe(topic).configs
-    return _view(operations.now_ms(), topic, entries, name_contains, is_all=is_all)
-
-
-def _view(
-    now_ms: int,
-    topic: str | None,
-    entries: Iterable[ConfigEntry],
-    name_contains: str,
-    *,
-    is_all: bool,
-) -> ConfigsView:
+    """The configs of a topic, or of the daemon. No disk. Raises UnknownTopic."""
+    entries: Iterable[ConfigEntry] = (
+        operations.describe_broker_configs()
+        if topic is None
+        else operations.topics.describe(topic).configs
+    )
     rows = [ConfigDiffRow.model_validate(entry) for entry in entries]
     return ConfigsView(
-        now_ms=now_ms,
+        now_ms=operations.now_ms(),
         topic=topic,
         is_all=is_all,
         name_contains=name_contains,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from kafkalog.broker.topics.topics import is_closed_to_clients
 from kafkalog.console.formatting import number
 from kafkalog.console.view import Fragment, View
+from kafkalog.console.views.offsets import record_at
 from kafkalog.console.views.partition import ScheduleView
 from kafkalog.log.retention.plan import Rule, plan
-from kafkalog.log.values import Isolation
 
 if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
@@ -110,12 +110,7 @@ def _target(
     """The new log start; None: nothing was asked."""
     if question.timestamp_ms is None:
         return question.offset
-    found = operations.list_offset(
-        operations.partition_log(topic, partition),
-        question.timestamp_ms,
-        Isolation.HIGH_WATERMARK,
-        may_block=True,
-    )
+    found = record_at(operations, topic, partition, question.timestamp_ms)
     return report.facts.high_watermark if found is None else found.offset
 
 

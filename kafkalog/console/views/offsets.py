@@ -14,6 +14,7 @@ from kafkalog.log.values import Isolation
 if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import LogDescription
+    from kafkalog.log.values import TimestampOffset
 
 SEGMENT_TICKS = 8
 
@@ -91,6 +92,14 @@ class OffsetsView(View):
         return lay_out_axis(points, self.log_start_offset, self.log_end_offset)
 
 
+def record_at(
+    operations: Operations, topic: str, partition: int, timestamp_ms: int
+) -> TimestampOffset | None:
+    """The first record at or after a time that readers get. Blocks. Raises CorruptBatch."""
+    log = operations.partition_log(topic, partition)
+    return operations.list_offset(log, timestamp_ms, Isolation.HIGH_WATERMARK, may_block=True)
+
+
 def offsets_view(
     operations: Operations, topic: str, partition: int, question: Question
 ) -> OffsetsView:
@@ -116,33 +125,22 @@ def _answer(
     """A note, or the place in the files."""
     offset, timestamp_ms = question.offset, None
     if question.timestamp_ms is not None:
-        record = operations.list_offset(
-            operations.partition_log(topic, partition),
-            question.timestamp_ms,
-            Isolation.HIGH_WATERMARK,
-            may_block=True,
-        )
+        record = record_at(operations, topic, partition, question.timestamp_ms)
         if record is None:
             return f"No record at or after {timestamp(question.timestamp_ms)}.", None
         offset, timestamp_ms = record.offset, record.timestamp_ms
     if offset is None:
         return None, None
     try:
-        return None, _place(operations, topic, partition, offset, timestamp_ms)
+        place = operations.locate(topic, partition, offset)
     except OffsetOutOfRange as outside:
         details = outside.details
         low, end = details["log_start_offset"], details["log_end_offset"]
         assert isinstance(low, int)
         assert isinstance(end, int)
         return f"The log has {offset_range(low, end)}; {number(offset)} is not in it.", None
-
-
-def _place(
-    operations: Operations, topic: str, partition: int, offset: int, timestamp_ms: int | None
-) -> PlaceView:
-    place = operations.locate(topic, partition, offset)
     file = segment_file_name(place.base_offset, ".log")
-    return PlaceView.of(place, offset=offset, timestamp_ms=timestamp_ms, file=file)
+    return None, PlaceView.of(place, offset=offset, timestamp_ms=timestamp_ms, file=file)
 
 
 def _points(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from kafkalog.console.formatting import UNPRINTABLE, number, timestamp
 from kafkalog.console.view import Fragment, View
+from kafkalog.console.views.offsets import record_at
 from kafkalog.errors import CorruptBatch, KafkalogError
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.control_record import read_control_type
@@ -474,12 +475,7 @@ def _resolved(
     low, high = log.log_start_offset, log.high_watermark
     if place.timestamp_ms is not None:
         try:
-            found = operations.list_offset(
-                operations.partition_log(topic, partition),
-                place.timestamp_ms,
-                Isolation.HIGH_WATERMARK,
-                may_block=True,
-            )
+            found = record_at(operations, topic, partition, place.timestamp_ms)
         except CorruptBatch as fault:
             start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)
             return (

@@ -245,16 +245,3 @@ def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[s
 def files_of(document: Mapping[str, Any]) -> list[ArchivedFile]:
     """The files of a commit, with paths relative to the root."""
     return [ArchivedFile(**each) for each in document["files"]]
-
-
-def archived_files(root: str, filesystem: Filesystem) -> list[ArchivedFile]:
-    """All files of an archive with absolute paths, oldest first, for readers.
-
-    Raises UnusableTable. While a job runs, a file of the last commit may not be renamed yet.
-    """
-    root = root.rstrip("/")
-    return [
-        each._replace(path=f"{root}/{each.path}")
-        for generation in committed_generations(root, filesystem)
-        for each in files_of(read_commit(root, generation, filesystem))
-    ]

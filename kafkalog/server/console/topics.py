@@ -12,7 +12,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from kafkalog.console.assets import ASSETS_PATH, all_assets
-from kafkalog.console.views.configs import ConfigsView, broker_configs_view, topic_configs_view
+from kafkalog.console.views.configs import ConfigsView, configs_view
 from kafkalog.console.views.daemon import (
     AboutView,
     LogDirsView,
@@ -221,7 +221,7 @@ _ALL = FlagParameter("all", "Those too that have their defaults.")
 def configs(request: web.Request, operations: Operations) -> ConfigsView:
     """Console: the daemon's configs beside their defaults, with the source of each value."""
     name_contains = _CONFIG_CONTAINS.read(request) or ""
-    return broker_configs_view(operations, name_contains, is_all=_ALL.read(request))
+    return configs_view(operations, None, name_contains, is_all=_ALL.read(request))
 
 
 @page(
@@ -235,8 +235,7 @@ def configs(request: web.Request, operations: Operations) -> ConfigsView:
 def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
     """Console: a topic's configs beside their defaults, with the source of each value."""
     name_contains = _CONFIG_CONTAINS.read(request) or ""
-    is_all = _ALL.read(request)
-    return topic_configs_view(operations, topic_of(request), name_contains, is_all=is_all)
+    return configs_view(operations, topic_of(request), name_contains, is_all=_ALL.read(request))
 
 
 @page(ROUTES, "/console/about", "consoleAbout", Access.DESCRIBE_CLUSTER, AboutView)

@@ -77,7 +77,6 @@ class Delivery:
         self._lanes: list[SimpleQueue[_Parcel | None]] = []
         self._threads: list[Thread] = []
         self._lane_of: dict[TopicPartition, SimpleQueue[_Parcel | None]] = {}
-        self.record_count = 0
         # published by the lanes: the error after which nothing is sent
         self._failure: BaseException | None = None
 
@@ -115,7 +114,6 @@ class Delivery:
         self._check()
         self._lane(at).put((at, data))
         self._sequences[at] = add_to_sequence(base_sequence, len(batch.rows))
-        self.record_count += len(batch.rows)
 
     def finish(self) -> tuple[TopicPartition, ...]:
         """Wait until every batch is acknowledged; the partitions of the batches, sorted.

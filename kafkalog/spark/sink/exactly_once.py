@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.client import ClientError, InvalidTxnState, ProducerIdentity
+from kafkalog.client import ClientError, InvalidTxnState
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
 from kafkalog.format.records.record_batch import add_to_sequence
 from kafkalog.spark.sink.failures import SinkFailed, sink_failed
@@ -55,13 +55,6 @@ class SinkBatch(NamedTuple):
         return f"batch {self.batch_id} of query {self.query}"
 
 
-class TaskAttempt(NamedTuple):
-    """The part of a batch that a task writes, and the number of its earlier attempts."""
-
-    partition_id: int
-    attempt: int
-
-
 @dataclass(frozen=True, slots=True)
 class Attempted:
     """The result of a task for the driver. Pickled.
@@ -78,9 +71,13 @@ def write_exactly_once(
     options: SinkOptions,
     columns: Sequence[str],
     batch: SinkBatch,
-    task: TaskAttempt,
+    partition_id: int,
+    attempt: int,
 ) -> Attempted:
     """Append the records of a task; all are acknowledged on return, visible after the commit.
+
+    partition_id   the part of the batch that the task writes
+    attempt        the number of its earlier attempts
 
     Nothing is appended if the batch is committed. Raises the errors of ``write_at_least_once``;
     records that were appended before an error never become visible.
@@ -90,29 +87,26 @@ def write_exactly_once(
     if first is None:
         return Attempted(batch)
     with connected(options.access) as connection:
-        begin = begin_sink(
-            batch.query, batch.batch_id, task.partition_id, task.attempt, run_id=batch.run_id
-        )
+        begin = begin_sink(batch.query, batch.batch_id, partition_id, attempt, run_id=batch.run_id)
         producer = requested(
-            connection.client, begin, f"Part {task.partition_id} of {batch} could not begin"
+            connection.client, begin, f"Part {partition_id} of {batch} could not begin"
         )
         if producer is None:
             for _ in parts:
                 pass  # Spark fails a task that does not read all of its input
             return Attempted(batch)
-        identity = ProducerIdentity(producer.producer_id, producer.producer_epoch)
         sequences: dict[TopicPartition, int] = {}
-        written = deliver(
+        partitions = deliver(
             chain([first], parts),
             connection.client,
             options,
             columns,
-            identity,
+            producer,
             sequences,
             is_transactional=True,
         )
     last = {at: add_to_sequence(following, -1) for at, following in sequences.items()}
-    winner = SinkWinner(producer.producer_id, producer.producer_epoch, written.partitions, last)
+    winner = SinkWinner(producer.producer_id, producer.producer_epoch, partitions, last)
     return Attempted(batch, winner)
 
 

@@ -198,14 +198,6 @@ def _rows_of_each(chosen: Int64s) -> list[tuple[int, Int64s]]:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """How many records a task appended, and to which partitions."""
-
-    record_count: int
-    partitions: tuple[TopicPartition, ...]
-
-
 @dataclass(slots=True)
 class Connection:
     """A client, and the producer of records that are written at least once."""
@@ -221,8 +213,8 @@ _idle: dict[Access, Connection] = {}
 
 def write_at_least_once(
     batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: Sequence[str]
-) -> Written:
-    """Append the records of a task; all are acknowledged when this returns.
+) -> tuple[TopicPartition, ...]:
+    """Append the records of a task, all acknowledged on return; the partitions that got some.
 
     columns   the columns that become records (`written_columns`)
 
@@ -253,7 +245,7 @@ def deliver(
     sequences: dict[TopicPartition, int],
     *,
     is_transactional: bool = False,
-) -> Written:
+) -> tuple[TopicPartition, ...]:
     """Append all records of the parts as this producer; see ``write_at_least_once``."""
 
     def found(topic: str) -> Partitions:
@@ -272,8 +264,7 @@ def deliver(
         for part in parts:
             for batch in planner.batches(part, clock.wall_ms()):
                 delivery.append(batch)
-        partitions = delivery.finish()
-    return Written(delivery.record_count, partitions)
+        return delivery.finish()
 
 
 def requested(client: Client, steps: Steps[T], what_failed: str) -> T:

@@ -22,7 +22,6 @@ from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.sink.exactly_once import (
     Attempted,
     SinkBatch,
-    TaskAttempt,
     abandon_batch,
     abort_batch,
     commit_batch,
@@ -57,18 +56,14 @@ class SinkPlan:
     options: SinkOptions
     columns: tuple[str, ...]
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> TaskEnded:
-        """In a task: append its records at least once."""
-        write_at_least_once(batches, self.options, self.columns)
-        settle_worker()
-        return TaskEnded(None)
-
-    def write_in(
-        self, batch: SinkBatch, batches: Iterator[pa.RecordBatch], context: TaskContext
-    ) -> TaskEnded:
-        """In a task: append its records exactly once, as part of a batch."""
-        task = TaskAttempt(context.partitionId(), context.attemptNumber())
-        attempted = write_exactly_once(batches, self.options, self.columns, batch, task)
+    def write(self, batches: Iterator[pa.RecordBatch], batch: SinkBatch | None) -> TaskEnded:
+        """In a task: append its records exactly once, as part of a batch; None: at least once."""
+        attempted = None
+        if batch is None:
+            write_at_least_once(batches, self.options, self.columns)
+        else:
+            at = TaskContext.get().partitionId(), TaskContext.get().attemptNumber()
+            attempted = write_exactly_once(batches, self.options, self.columns, batch, *at)
         settle_worker()
         return TaskEnded(attempted)
 
@@ -110,9 +105,8 @@ class KafkalogWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task: append its records. Raises the errors of ``write_at_least_once``."""
-        if self._plan.options.is_exactly_once:
-            return self._plan.write_in(self._batch, iterator, TaskContext.get())
-        return self._plan.write(iterator)
+        batch = self._batch if self._plan.options.is_exactly_once else None
+        return self._plan.write(iterator, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when every task has ended. Raises SinkFailed."""
@@ -152,13 +146,12 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task: append its records. Raises the errors of ``write_at_least_once``."""
         if not self._plan.options.is_exactly_once:
-            return self._plan.write(iterator)
+            return self._plan.write(iterator, None)
         context = TaskContext.get()
         query, batch_id, run_id = (
             context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID, RUN_ID)
         )
-        batch = SinkBatch(query, int(batch_id), run_id)
-        return self._plan.write_in(batch, iterator, context)
+        return self._plan.write(iterator, SinkBatch(query, int(batch_id), run_id))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when every task has ended. Raises SinkFailed."""

@@ -59,12 +59,7 @@ def describe(group: str, client: Client, output: str) -> None:
     answer = client.describe_group(group)
     if is_printed_as_json(output, answer):
         return
-    readers = {
-        (at["topic"], at["partition"]): member["instance_id"]
-        for member in answer["members"]
-        for at in member["partitions"]
-    }
-    commits = {(each["topic"], each["partition"]): each for each in answer["offsets"]}
+    readers, commits = readers_and_commits(answer)
     rows: list[tuple[object, ...]] = [
         ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
     ]
@@ -73,6 +68,18 @@ def describe(group: str, client: Client, output: str) -> None:
         offsets = (commit.get(name) for name in ("offset", "log_end_offset", "lag"))
         rows.append((*key, *offsets, readers.get(key)))
     print_table(rows)
+
+
+def readers_and_commits(
+    group: dict[str, Any],
+) -> tuple[dict[tuple[str, int], str], dict[tuple[str, int], dict[str, Any]]]:
+    """The member that reads each partition of a described group, and its committed offset."""
+    readers = {
+        (at["topic"], at["partition"]): member["instance_id"]
+        for member in group["members"]
+        for at in member["partitions"]
+    }
+    return readers, {(each["topic"], each["partition"]): each for each in group["offsets"]}
 
 
 @groups.command("reset-offsets")

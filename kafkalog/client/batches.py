@@ -39,7 +39,10 @@ class OutgoingRecords:
         stamps = [now_ms if r.timestamp_ms is None else r.timestamp_ms for r in records]
         headers = None
         if any(record.headers for record in records):
-            headers = [[(_name_bytes(n), value) for n, value in r.headers] for r in records]
+            headers = [
+                [(name.encode("utf-8", "surrogateescape"), value) for name, value in r.headers]
+                for r in records
+            ]
         self._columns = RecordColumns.of(
             [_as_bytes(record.key) for record in records],
             [_as_bytes(record.value) for record in records],
@@ -132,16 +135,10 @@ def _of_table(
 ) -> Iterator[ConsumerRecord]:
     first = int(np.searchsorted(table.offsets, from_offset))
     for offset, timestamp_ms, key, value, headers in table.fields(first):
-        named = tuple((_name_text(name), content) for name, content in headers) if headers else ()
+        named = tuple(
+            (name.decode("utf-8", "surrogateescape"), content) for name, content in headers or ()
+        )
         yield ConsumerRecord(topic, partition, offset, timestamp_ms, key, value, named)
-
-
-def _name_text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
-
-
-def _name_bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
 
 
 def _as_bytes(field: bytes | str | None) -> bytes | None:

@@ -273,13 +273,14 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
     if body is None:
         # A proxy answered, which may have passed the request on before.
         return BadAnswer(f"The daemon answered {outcome.status}.", status=outcome.status)
+    after = outcome.headers.get("retry-after", "")  # a proxy may send a date
     return class_of(outcome.status, body["error_code"], body.get("kafka_error"))(
         str(body["message"]),
         status=outcome.status,
         body=body,
         retriable=body.get("retriable") is True,
         nothing_was_done=outcome.status < _SERVER_ERRORS_FROM or outcome.status in _NOTHING_DONE,
-        retry_after_seconds=_retry_after_seconds(outcome),
+        retry_after_seconds=float(after) if after.isascii() and after.isdigit() else 0.0,
     )
 
 
@@ -342,9 +343,3 @@ def _error_body(answer: Answer) -> dict[str, Any] | None:
     ):
         return None
     return body
-
-
-def _retry_after_seconds(answer: Answer) -> float:
-    """The header in seconds; 0 when there is none, or a date."""
-    text = answer.headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdigit() else 0.0

@@ -103,12 +103,18 @@ class ProducerState:
             if topic not in self._partitions:
                 self._partitions[topic] = yield from partitions_of(topic)
             found = self._partitions[topic]
-        identity = yield from self._identified()
+        if self.identity is None:
+            self.identity = yield from new_producer()
+        identity = self.identity
         receipts: list[AppendReceipt] = []
         for number, outgoing, rows in planned(records, partition, found, self._batch_bytes):
             at = topic, number
             try:
-                self._check_answered(at)
+                if at in self._unanswered:
+                    raise OutcomeUnknown(
+                        f"A batch to {topic}-{number} has no answer yet: resend it first.",
+                        nothing_was_done=True,
+                    )
                 batch = outgoing.batch(
                     rows,
                     self._codec,
@@ -138,11 +144,6 @@ class ProducerState:
         """Topic and partition of the batches whose outcome is open."""
         return sorted(self._unanswered)
 
-    def _identified(self) -> Steps[ProducerIdentity]:
-        if self.identity is None:
-            self.identity = yield from new_producer()
-        return self.identity
-
     def _settled(self, at: tuple[str, int]) -> Steps[AppendReceipt]:
         """Send the open batch until its outcome is known."""
         open_batch = self._unanswered[at]
@@ -169,13 +170,6 @@ class ProducerState:
                 f"This producer is finished, create a new one: {self._end.message}",
                 nothing_was_done=True,
             ) from self._end
-
-    def _check_answered(self, at: tuple[str, int]) -> None:
-        if at in self._unanswered:
-            raise OutcomeUnknown(
-                f"A batch to {at[0]}-{at[1]} has no answer yet: resend it first.",
-                nothing_was_done=True,
-            )
 
 
 class Appender:

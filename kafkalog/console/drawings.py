@@ -182,36 +182,28 @@ def lay_out_axis(offsets: Sequence[tuple[str, int]], low: int, high: int) -> Axi
 
 
 class Phase(enum.Enum):
-    """What a thread does; it is idle between its phases."""
+    """What a thread does; it is idle between its phases.
 
-    MAP = "map"
-    COPY = "copy"
-    SWAP = "swap"
-    RUNNING = "running"
-    EMPTY = "nothing_cleanable"
-    ABORTED = "aborted"
-    FAILED = "failed"
+    letter   on the drawing, beside its colour and pattern
+    style    the state of a segment whose colour and pattern it shares
+    """
 
-    @property
-    def letter(self) -> str:
-        """On the drawing, beside its colour and pattern."""
-        return _LEGEND[self][0]
+    MAP = "map", "M", "clean"
+    COPY = "copy", "C", "dirty"
+    SWAP = "swap", "S", "active"
+    RUNNING = "running", "~", "cleaning"
+    EMPTY = "nothing_cleanable", "N", "kept"
+    ABORTED = "aborted", "A", "deleting"
+    FAILED = "failed", "F", "deletable"
 
-    @property
-    def style(self) -> str:
-        """The state of a segment whose colour and pattern it shares."""
-        return _LEGEND[self][1]
+    letter: str
+    style: str
 
-
-_LEGEND = {
-    Phase.MAP: ("M", "clean"),
-    Phase.COPY: ("C", "dirty"),
-    Phase.SWAP: ("S", "active"),
-    Phase.RUNNING: ("~", "cleaning"),
-    Phase.EMPTY: ("N", "kept"),
-    Phase.ABORTED: ("A", "deleting"),
-    Phase.FAILED: ("F", "deletable"),
-}
+    def __new__(cls, value: str, letter: str, style: str) -> Phase:
+        """The first of the three is the value."""
+        member = object.__new__(cls)
+        member._value_, member.letter, member.style = value, letter, style
+        return member
 
 
 class Stretch(NamedTuple):

@@ -18,38 +18,29 @@ if TYPE_CHECKING:
 
 
 class SegmentState(enum.Enum):
-    """In the order of the legend; the value is that of the JSON view."""
+    """In the order of the legend; the value is that of the JSON view.
 
-    KEPT = "kept"
-    CLEAN = "clean"
-    DIRTY = "dirty"
-    UNCLEANABLE = "uncleanable"
-    CLEANING = "cleaning"
-    ACTIVE = "active"
-    DELETABLE = "deletable"
-    DELETING = "deleting"
+    letter    on the drawing, because not everybody can tell colours apart
+    meaning   for the legend
+    """
 
-    @property
-    def letter(self) -> str:
-        """On the drawing, because not everybody can tell colours apart."""
-        return _LEGEND[self][0]
+    KEPT = "kept", "K", "closed and kept; the log is not compacted"
+    CLEAN = "clean", "C", "compacted: one record per key"
+    DIRTY = "dirty", "D", "not compacted yet"
+    UNCLEANABLE = "uncleanable", "U", "compaction may not touch it yet"
+    CLEANING = "cleaning", "~", "being compacted now"
+    ACTIVE = "active", "A", "appends go here"
+    DELETABLE = "deletable", "X", "over a limit: the next retention check deletes it"
+    DELETING = "deleting", "W", "deleted for readers, its files wait for deletion"
 
-    @property
-    def meaning(self) -> str:
-        """For the legend."""
-        return _LEGEND[self][1]
+    letter: str
+    meaning: str
 
-
-_LEGEND = {
-    SegmentState.KEPT: ("K", "closed and kept; the log is not compacted"),
-    SegmentState.CLEAN: ("C", "compacted: one record per key"),
-    SegmentState.DIRTY: ("D", "not compacted yet"),
-    SegmentState.UNCLEANABLE: ("U", "compaction may not touch it yet"),
-    SegmentState.CLEANING: ("~", "being compacted now"),
-    SegmentState.ACTIVE: ("A", "appends go here"),
-    SegmentState.DELETABLE: ("X", "over a limit: the next retention check deletes it"),
-    SegmentState.DELETING: ("W", "deleted for readers, its files wait for deletion"),
-}
+    def __new__(cls, value: str, letter: str, meaning: str) -> SegmentState:
+        """The first of the three is the value."""
+        member = object.__new__(cls)
+        member._value_, member.letter, member.meaning = value, letter, meaning
+        return member
 
 
 class CleanRange(NamedTuple):

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from kafkalog.jobs.archive.archive_table import ArchiveTable
 
 
-def _check_arrow() -> None:
-    """Raise ArrowMissing without pyarrow, which all archives need."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
-
-
 def _table(
     parquet: str | None, iceberg: str | None, catalog: str, properties: dict[str, str]
 ) -> ArchiveTable:
@@ -112,7 +106,8 @@ def archive(
         tls=tls,
         read_committed=not uncommitted,
     )
-    _check_arrow()
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
     from kafkalog.jobs.archive import archive as job
 
     options = job.ArchiveOptions(

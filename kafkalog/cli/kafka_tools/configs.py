@@ -206,18 +206,12 @@ def _pairs(text: str | None, file: str | None) -> dict[str, str]:
 
 
 def _describe(client: Client, entity: _Entity, *, is_all: bool) -> None:
-    if entity.name is not None and not is_all and not _exists(client, entity):
+    if entity.name is not None and not is_all and entity.name not in _names(client, entity):
         click.echo(
             f"The {entity.kind} '{entity.name}' doesn't exist and doesn't have dynamic config."
         )
         return
-    if entity.name is not None:
-        names = [entity.name]
-    elif entity.type == _TOPICS:
-        names = client.list_topics()
-    else:
-        names = [str(client.broker_id())]
-    for name in names:
+    for name in _names(client, entity) if entity.name is None else [entity.name]:
         one = _Entity(entity.type, name)
         entries = _entries(client, one, is_all=is_all)
         # The entries were selected above; the flag only chooses the heading.
@@ -226,10 +220,9 @@ def _describe(client: Client, entity: _Entity, *, is_all: bool) -> None:
         click.echo("Default configs for brokers in the cluster are:")
 
 
-def _exists(client: Client, entity: _Entity) -> bool:
-    if entity.type == _TOPICS:
-        return entity.name in client.list_topics()
-    return entity.name == str(client.broker_id())
+def _names(client: Client, entity: _Entity) -> list[str]:
+    """All entities of the type."""
+    return client.list_topics() if entity.type == _TOPICS else [str(client.broker_id())]
 
 
 def _entries(client: Client, entity: _Entity, *, is_all: bool) -> list[dict[str, Any]]:

@@ -117,14 +117,10 @@ def console_producer(
         except ClientError as error:
             if sync:
                 raise ToolFailed(message_of(error)) from error
-            count = len(group) - _appended(error)
+            appended = sum(each.last_offset - each.base_offset + 1 for each in error.appended)
+            count = len(group) - appended
             reason = message_of(error)
             click.echo(f"Error when sending {count} messages to topic {topic}: {reason}", err=True)
-
-
-def _appended(error: ClientError) -> int:
-    """How many records of the call were appended before it failed."""
-    return sum(receipt.last_offset - receipt.base_offset + 1 for receipt in error.appended)
 
 
 def _acks(text: str) -> Acks:

@@ -13,11 +13,12 @@ messages name them, and using one is an error.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.connection import message_of
+from kafkalog.cli.groups import readers_and_commits
 from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool, missing_here
 from kafkalog.client import ClientError, UnknownGroup
 
@@ -188,12 +189,7 @@ def _report_inactive(found: dict[str, Any]) -> None:
 
 
 def _print_offsets(found: dict[str, Any], *, is_verbose: bool) -> None:
-    readers = {
-        (at["topic"], at["partition"]): member["instance_id"]
-        for member in found["members"]
-        for at in member["partitions"]
-    }
-    commits = {(each["topic"], each["partition"]): each for each in found["offsets"]}
+    readers, commits = readers_and_commits(found)
     headings = [
         "GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
         "HOST", "CLIENT-ID",
@@ -296,28 +292,23 @@ def _place(
     time = to_datetime
     if time is not None and not re.search(r"(Z|[+-]\d\d:?\d\d)$", time):
         time += "Z"
-    found: list[tuple[ResetPlace, int | str | None]] = []
-    if to_earliest:
-        found.append(("earliest", None))
-    if to_latest:
-        found.append(("latest", None))
-    if to_offset is not None:
-        found.append(("offset", to_offset))
-    if shift_by is not None:
-        found.append(("shift", shift_by))
-    if time is not None:
-        found.append(("timestamp", time))
+    places: dict[ResetPlace, bool] = {"earliest": to_earliest, "latest": to_latest}
+    values: dict[ResetPlace, int | str | None] = {
+        "offset": to_offset,
+        "shift": shift_by,
+        "timestamp": time,
+    }
+    found: list[tuple[ResetPlace, int | str | None]] = [
+        *((place, None) for place, is_given in places.items() if is_given),
+        *((place, value) for place, value in values.items() if value is not None),
+    ]
     if len(found) != 1:
-        _no_scenario()
+        raise ToolFailed(
+            "Option '[reset-offsets]' requires one of the following scenarios: [[to-offset],"
+            " [to-current], [to-datetime], [from-file], [by-duration], [to-earliest], [to-latest],"
+            " [shift-by]]"
+        )
     return found[0]
-
-
-def _no_scenario() -> NoReturn:
-    raise ToolFailed(
-        "Option '[reset-offsets]' requires one of the following scenarios: [[to-offset],"
-        " [to-current], [to-datetime], [from-file], [by-duration], [to-earliest], [to-latest],"
-        " [shift-by]]"
-    )
 
 
 def _topic_of(text: str) -> tuple[str, frozenset[int]]:

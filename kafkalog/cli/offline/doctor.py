@@ -196,7 +196,11 @@ class Finding:
 def findings(settings: Settings, facts: MachineFacts) -> list[Finding]:
     """All of them, the worst first."""
     found = [
-        *_of_notices(settings),
+        # Unknown keys, keys without effect, ports that are open to others.
+        *(
+            Finding(_NOTICE_LEVELS[notice.level], "configuration", notice.message)
+            for notice in settings.notices
+        ),
         *_of_descriptors(settings, facts),
         *_of_cleaner(settings, facts),
         *_of_topics(settings, facts),
@@ -208,12 +212,6 @@ def findings(settings: Settings, facts: MachineFacts) -> list[Finding]:
     found += _of_devices(facts)
     order = ("error", "warning", "info")
     return sorted(found, key=lambda finding: order.index(finding.level))
-
-
-def _of_notices(settings: Settings) -> Iterator[Finding]:
-    """Unknown keys, keys without effect, ports that are open to others."""
-    for notice in settings.notices:
-        yield Finding(_NOTICE_LEVELS[notice.level], "configuration", notice.message)
 
 
 def _of_descriptors(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:

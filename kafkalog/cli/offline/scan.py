@@ -149,7 +149,8 @@ def _is_abort(scanned: ScannedBatch) -> bool:
 def record_line(record: Record, timestamp_type: str) -> str:
     """One record as the kit's consumer prints it."""
     headers = ",".join(
-        f"[{_java_string(java_text(name))},{_base64(value)}]" for name, value in record.headers
+        f'["{java_text(name).translate(_ESCAPES)}",{_base64(value)}]'
+        for name, value in record.headers
     )
     return (
         f'{{"offset":{record.offset},"timestamp":{record.timestamp},'
@@ -160,10 +161,6 @@ def record_line(record: Record, timestamp_type: str) -> str:
 
 def _base64(data: bytes | None) -> str:
     return "null" if data is None else f'"{base64.b64encode(data).decode()}"'
-
-
-def _java_string(name: str) -> str:
-    return f'"{name.translate(_ESCAPES)}"'
 
 
 def scan_lines(

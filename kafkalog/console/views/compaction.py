@@ -175,7 +175,7 @@ class CleanerView(View):
 def _parts(number: int, clean: CleanView) -> list[Stretch]:
     """The phases of a clean in sequence, each as long as it took for all groups together."""
     if clean.outcome != "cleaned":
-        phase = Phase(clean.outcome)
+        phase = next(each for each in Phase if each.value == clean.outcome)
         return [Stretch(clean.thread, number, phase, clean.started_ms, clean.ended_ms)]
     parts, at = [], float(clean.started_ms)
     for phase, seconds in (

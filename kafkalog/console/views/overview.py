@@ -146,16 +146,12 @@ def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[str]:
             if period_ms is not None or now_ms - failed_ms <= _ONE_SHOT_MS:
                 yield f"task {each.name} failed: {each.last_error}"
         elif each.name == RETENTION_TASK and period_ms is not None:
-            waited_ms = now_ms - _due_ms(each, now_ms)
+            known = (each.last_success_ms, each.last_run_ms, each.next_run_ms)
+            # Since when the end of a run is expected.
+            waited_ms = now_ms - next((at for at in known if at is not None), now_ms)
             if waited_ms > max(MISSED_CHECKS * period_ms, _LEAST_STALL_MS):
                 ended_ms = each.last_success_ms
                 if ended_ms is None:
                     yield "retention is stalled: no check has ended yet"
                 else:
                     yield f"retention is stalled: its last check ended {relative(ended_ms, now_ms)}"
-
-
-def _due_ms(task: TaskRow, now_ms: int) -> int:
-    """Since when the end of a run is expected."""
-    known = (task.last_success_ms, task.last_run_ms, task.next_run_ms)
-    return next((each for each in known if each is not None), now_ms)

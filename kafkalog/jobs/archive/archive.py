@@ -181,7 +181,12 @@ def archive(
         raise unknown_topic(topic, there)
     topic_ids = logs.topic_ids(topics)
     check_topics(before.topic_ids, topic_ids, topics)
-    ranges = plan_ranges(logs, before, options, topics)
+    ranges = [
+        wanted
+        for topic, partitions in topics.items()
+        for partition in partitions
+        if (wanted := _range_of(logs, before, options, topic, partition)) is not None
+    ]
     tasks = [piece for wanted in ranges for piece in logs.pieces(wanted, options.target_bytes)]
     work = partial(archive_piece, access=logs.access, store=table.store)
 
@@ -222,25 +227,10 @@ def _position_after(
     return Position(offsets, {**before.topic_ids, **known}, {**before.last_records, **last_records})
 
 
-def plan_ranges(
-    logs: OpenedLogs,
-    before: Position,
-    options: ArchiveOptions,
-    topics: Mapping[str, Sequence[int]],
-) -> list[OffsetRange]:
-    """The new offsets of these partitions, in their order. Raises DataLost and ArchiveAhead."""
-    wanted = (
-        _range_of(logs, before, options, topic, partition)
-        for topic, partitions in topics.items()
-        for partition in partitions
-    )
-    return [each for each in wanted if each is not None]
-
-
 def _range_of(
     logs: OpenedLogs, before: Position, options: ArchiveOptions, topic: str, partition: int
 ) -> OffsetRange | None:
-    """The new offsets of one partition; None: there are none."""
+    """The new offsets of one partition; None: there are none. Raises DataLost and ArchiveAhead."""
     bounds = logs.bounds(topic, partition)
     begin = before.next_offsets.get((topic, partition), bounds.log_start_offset)
     check_log(logs, before, topic, partition, bounds)

@@ -190,8 +190,9 @@ def read_daemon_piece(
                     fetched = coming.result()
                 except daemons.ClientError as failure:
                     rest = wanted._replace(from_offset=next_offset)
-                    if _is_after(failure, rest):
-                        return
+                    lost = _lost_range(failure)
+                    if lost is not None and lost[0] >= rest.to_offset:
+                        return  # the range has no more records
                     loss = _loss(failure, rest)
                     if loss is None:
                         raise
@@ -232,12 +233,6 @@ def _lost_range(failure: daemons.ClientError) -> tuple[int, int] | None:
     if isinstance(failure, daemons.DaemonFault) and "first_offset" in details:
         return int(details["first_offset"]), int(details["last_offset"])
     return None
-
-
-def _is_after(failure: daemons.ClientError, rest: OffsetRange) -> bool:
-    """Whether the lost offsets are after the range, which then has no more records."""
-    lost = _lost_range(failure)
-    return lost is not None and lost[0] >= rest.to_offset
 
 
 def _checked(data: bytes, piece: Piece, offset: int, *, check_crcs: bool) -> memoryview:

@@ -133,15 +133,15 @@ class Delivery:
     def _lane(self, at: TopicPartition) -> SimpleQueue[_Parcel | None]:
         if at not in self._lane_of:
             if len(self._lanes) < LANES:
-                self._open_lane()
+                lane: SimpleQueue[_Parcel | None] = SimpleQueue()
+                name, body = (
+                    f"kafkalog-append-{len(self._lanes)}",
+                    functools.partial(self._run, lane),
+                )
+                self._threads.append(self._system.start(name, body))
+                self._lanes.append(lane)
             self._lane_of[at] = self._lanes[len(self._lane_of) % len(self._lanes)]
         return self._lane_of[at]
-
-    def _open_lane(self) -> None:
-        lane: SimpleQueue[_Parcel | None] = SimpleQueue()
-        body = functools.partial(self._run, lane)
-        self._threads.append(self._system.start(f"kafkalog-append-{len(self._lanes)}", body))
-        self._lanes.append(lane)
 
     def _end_lanes(self) -> None:
         while self._lanes:

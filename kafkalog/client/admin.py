@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkalog.client.errors import BadAnswer, document_of, entry_failure
-from kafkalog.client.messages import JSON, Answer, Json, Repeat, Request, json_body, path_of
+from kafkalog.client.messages import JSON, Answer, Json, Repeat, Request, given, json_body, path_of
 from kafkalog.client.records import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ def create_topic(
     Raises TopicExists, InvalidRequest (name, configs).
     """
     named = [{"name": name, "value": value} for name, value in (configs or {}).items()]
-    wanted: Json = {"topic_name": topic, "configs": named}
-    if partitions is not None:
-        wanted["partitions_count"] = partitions
+    wanted = {"topic_name": topic, "configs": named, **given(partitions_count=partitions)}
     path = path_of(*(yield from _cluster()), "topics")
     return (yield from _post(path, wanted))
 
@@ -311,9 +309,7 @@ def reset_group_offsets(
     Not repeated after a lost answer unless ``dry_run``. The failure of a partition is its entry.
     Raises UnknownGroup, NonEmptyGroup, InvalidRequest.
     """
-    wanted: Json = {"to": to, "dry_run": dry_run}
-    if value is not None:
-        wanted[to] = value
+    wanted: Json = {"to": to, "dry_run": dry_run, **given(**{to: value})}
     wanted["topics"] = None if topics is None else list(topics)
     answer = yield from _post(
         path_of("v1", "groups", group, "offsets:reset"),
@@ -368,9 +364,8 @@ def run_retention(
     partitions: Iterable[Partition] | None = None, *, dry_run: bool = False
 ) -> Steps[Json]:
     """Run a retention pass over these partitions or all; dry_run: show what it would delete."""
-    wanted: Json = {"dry_run": dry_run}
-    if partitions is not None:
-        wanted["partitions"] = _named(partitions)
+    named = None if partitions is None else _named(partitions)
+    wanted = {"dry_run": dry_run, **given(partitions=named)}
     return (yield from _post("/v1/retention:run", wanted, Repeat.ALWAYS))
 
 
@@ -384,17 +379,13 @@ def simulate_retention(
 ) -> Steps[Json]:
     """What retention would delete within the horizon with these configs. Changes nothing."""
     wanted: Json = {"topic": topic, "configs": dict(configs), "horizon_ms": horizon_ms}
-    if at is not None:
-        wanted["at"] = at
-    if partition is not None:
-        wanted["partition"] = partition
+    wanted |= given(at=at, partition=partition)
     return (yield from _post("/v1/retention:simulate", wanted, Repeat.ALWAYS))
 
 
 def cleaner_status(topic: str | None = None) -> Steps[Json]:
     """The cleaner threads, and the logs of one topic or all."""
-    query: dict[str, str | int] = {} if topic is None else {"topic": topic}
-    return (yield from _get("/v1/cleaner", **query))
+    return (yield from _get("/v1/cleaner", **given(topic=topic)))
 
 
 def run_cleaner(
@@ -449,9 +440,8 @@ def begin_backup(
 
     Not repeated after a lost answer. Raises InvalidRequest, Conflict when one is running.
     """
-    wanted: Json = {"directory": directory, "link": is_linked}
-    if topics is not None:
-        wanted["topics"] = list(topics)
+    named = None if topics is None else list(topics)
+    wanted = {"directory": directory, "link": is_linked, **given(topics=named)}
     return (yield from _post("/v1/backups", wanted))
 
 
@@ -504,11 +494,10 @@ def raise_archived_offsets(
     changes nothing. Raises UnknownTopic, UnknownPartition, OffsetAboveHighWatermark.
     """
     entries = [{"partition": number, "offset": offset} for number, offset in offsets.items()]
-    body: Json = {"partitions": entries}
-    if topic_id is not None:
-        body["topic_id"] = topic_id
     path = path_of("v1", "topics", topic, "archived-offsets:raise")
-    answer = yield from _post(path, body, Repeat.ALWAYS)
+    answer = yield from _post(
+        path, {"partitions": entries, **given(topic_id=topic_id)}, Repeat.ALWAYS
+    )
     return {each["partition"]: each["archived_offset"] for each in _entries(answer, "partitions")}
 
 

@@ -19,7 +19,7 @@ from kafkalog.client.errors import (
     entry_failure,
     position_of,
 )
-from kafkalog.client.messages import BATCHES, BINARY, Request, json_body, path_of
+from kafkalog.client.messages import BATCHES, BINARY, Request, given, json_body, path_of
 from kafkalog.client.records import (
     NO_OFFSET,
     ConsumerRecord,
@@ -131,9 +131,9 @@ def fetch_page(
 
     Slower per record than ``fetch``, but imports nothing. Errors as there.
     """
-    query: dict[str, str | int] = {"offset": offset, "max_bytes": max_bytes, "timeout": max_wait_ms}
-    if isolation is not None:
-        query["isolation"] = isolation
+    query: dict[str, str | int] = given(
+        offset=offset, max_bytes=max_bytes, timeout=max_wait_ms, isolation=isolation
+    )
     try:
         answer = yield Request(
             "GET",

@@ -10,11 +10,13 @@ import json
 import ssl
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+T = TypeVar("T")
 
 Json = dict[str, Any]
 """An answer of the administrative routes, as docs/http.md describes it."""
@@ -120,6 +122,11 @@ def path_of(*names: str | int) -> str:
 
 def _unwritable(error: UnicodeEncodeError) -> UnwritableName:
     return UnwritableName(f"{error.object!a} is not a name: it is not UTF-8")
+
+
+def given(**fields: T | None) -> dict[str, T]:
+    """The fields that are not None: for members and parameters that may be left out."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def json_body(document: object) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.client.errors import ClientError, UnknownPartition, document_of
-from kafkalog.client.messages import BATCHES, Repeat, Request, path_of
+from kafkalog.client.messages import BATCHES, Repeat, Request, given, path_of
 from kafkalog.client.records import NO_OFFSET, Acks, AppendReceipt, CodecName, ProducerRecord
 
 if TYPE_CHECKING:
@@ -43,15 +43,10 @@ def append_batches(
     it; other appends are not. Raises ClientError. After OutcomeUnknown with an ``expected_offset``,
     a call with the same one cannot append twice (ExpectedOffsetMismatch).
     """
-    query: dict[str, str | int] = {}
-    if acks is not None:
-        query["acks"] = acks
-    if expected_offset is not None:
-        query["expected_offset"] = expected_offset
     answer = yield Request(
         "POST",
         path_of("v1", "topics", topic, "partitions", partition, "batches"),
-        query,
+        given(acks=acks, expected_offset=expected_offset),
         batches,
         BATCHES,
         repeat=Repeat.ALWAYS if is_idempotent(batches) else Repeat.IF_NOTHING_WAS_DONE,

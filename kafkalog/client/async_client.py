@@ -22,7 +22,6 @@ from kafkalog.client.retry import Pause, Steps, with_retries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from types import TracebackType
 
     from kafkalog.client.records import AppendReceipt, ConsumerRecord, ProducerRecord
 
@@ -46,12 +45,7 @@ class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -22,7 +22,6 @@ from kafkalog.client.retry import Pause, Steps, with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from kafkalog.client.records import AppendReceipt, ConsumerRecord, ProducerRecord
 
@@ -43,12 +42,7 @@ class Client(Blocking, Operations["Producer", "Tail"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

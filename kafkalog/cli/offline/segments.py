@@ -56,11 +56,12 @@ def list_command(directory: str, output: str) -> None:
         proof = proof_of(filesystem, path)
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    gaps = _gaps(found)
-    losses = [_lost(each, gap, orphans, proof) for each, gap in zip(found, gaps, strict=True)]
-    segments = list(map(_document, found, gaps, losses))
+    segments = [
+        _document(each, gap, _lost(each, gap, orphans, proof))
+        for each, gap in zip(found, _gaps(found), strict=True)
+    ]
     if not is_printed_as_json(output, {"directory": directory, "segments": segments}):
-        print_table([_HEADINGS, *map(_row, segments, found, map(_note, gaps, losses))])
+        print_table([_HEADINGS, *map(_row, segments)])
 
 
 def _gaps(segments: Sequence[SegmentSummary]) -> list[int | None]:
@@ -101,34 +102,26 @@ def _lost(
     return sum(last - first + 1 for first, last in lost)
 
 
-def _note(gap: int | None, lost: int) -> str:
-    if not gap:
-        return ""
-    if gap > 0:
-        return f"gap of {gap}, {lost} lost" if lost else f"gap of {gap}"
-    return f"overlap of {-gap}"
+_FIELDS = ("base_offset", "next_offset", "size_bytes", "whole_bytes", "batches", "records")
+_TIMES = ("oldest_ms", "newest_ms")
 
 
-def _row(document: dict[str, object], summary: SegmentSummary, note: str) -> tuple[object, ...]:
-    fields = ("state", "base_offset", "next_offset", "size_bytes", "batches", "records")
-    times = map(timestamp_text, (summary.oldest_ms, summary.newest_ms))
-    return (*(document[field] for field in fields), *times, note)
+def _document(segment: SegmentSummary, gap: int | None, lost: int) -> dict[str, Any]:
+    own = {name: getattr(segment, name) for name in (*_FIELDS, *_TIMES)}
+    return {"state": _state(segment), **own, "gap_offsets": gap, "lost_offsets": lost}
 
 
-def _document(segment: SegmentSummary, gap: int | None, lost: int) -> dict[str, object]:
-    return {
-        "state": _state(segment),
-        "base_offset": segment.base_offset,
-        "next_offset": segment.next_offset,
-        "size_bytes": segment.size_bytes,
-        "whole_bytes": segment.whole_bytes,
-        "batches": segment.batches,
-        "records": segment.records,
-        "oldest_ms": segment.oldest_ms,
-        "newest_ms": segment.newest_ms,
-        "gap_offsets": gap,
-        "lost_offsets": lost,
-    }
+def _row(document: dict[str, Any]) -> tuple[object, ...]:
+    gap, lost = document["gap_offsets"], document["lost_offsets"]
+    note = f"gap of {gap}, {lost} lost" if lost else f"gap of {gap}"
+    if gap is None or gap <= 0:
+        note = f"overlap of {-gap}" if gap else ""
+    return (
+        document["state"],
+        *(document[name] for name in _FIELDS if name != "whole_bytes"),
+        *(timestamp_text(document[name]) for name in _TIMES),
+        note,
+    )
 
 
 @click.command()

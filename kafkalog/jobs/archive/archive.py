@@ -252,20 +252,16 @@ def _rows(
     ranges: Sequence[OffsetRange], pieces: Sequence[ArchivedPiece]
 ) -> list[ArchivedPartition]:
     """One row for each partition."""
-    rows = []
-    for wanted in ranges:
-        files = [
-            each.file for each in pieces if each.file is not None and each.range[:2] == wanted[:2]
-        ]
-        rows.append(
-            ArchivedPartition(
-                *wanted,
-                rows=sum(each.rows for each in files),
-                files=len(files),
-                bytes=sum(each.size_bytes for each in files),
-            )
+    files = [(each.range[:2], each.file) for each in pieces if each.file is not None]
+    return [
+        ArchivedPartition(
+            *wanted,
+            rows=sum(file.rows for at, file in files if at == wanted[:2]),
+            files=sum(at == wanted[:2] for at, _ in files),
+            bytes=sum(file.size_bytes for at, file in files if at == wanted[:2]),
         )
-    return rows
+        for wanted in ranges
+    ]
 
 
 def totals_of(rows: Sequence[ArchivedPartition]) -> dict[str, int]:

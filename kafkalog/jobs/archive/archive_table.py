@@ -8,7 +8,9 @@ crash can add records twice or skip them. A file without a commit is not part of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     Offsets = Mapping[tuple[str, int], int]  # by topic and partition
+
+
+T = TypeVar("T")
 
 
 class UnusableTable(KafkalogError):
@@ -158,33 +163,27 @@ def topics_text(position: Position) -> dict[str, dict[str, Any]]:
 
 def position_of(offsets: object, topics: object, place: str) -> Position:
     """The position in both documents; ``place`` is for messages. Raises UnusableTable."""
-    next_offsets: dict[tuple[str, int], int] = {}
-    topic_ids: dict[str, str] = {}
-    last_records: dict[tuple[str, int], LastRecord] = {}
     try:
-        for topic, partitions in _object(offsets).items():
-            for partition, offset in _object(partitions).items():
-                next_offsets[topic, int(partition)] = _integer(offset)
-        for topic, entry in _object(topics).items():
-            if "id" in _object(entry):
-                topic_ids[topic] = encode_id(decode_id(str(entry["id"])))
-            for partition, (offset, checksum) in _object(entry.get("last", {})).items():
-                last = LastRecord(_integer(offset), _integer(checksum))
-                last_records[topic, int(partition)] = last
-    except (TypeError, ValueError) as error:
+        found = msgspec.convert(offsets, dict[str, dict[int, int]], str_keys=True)
+        rest = msgspec.convert(topics, dict[str, _TopicEntry], str_keys=True)
+        ids = {
+            topic: encode_id(decode_id(each.id))
+            for topic, each in rest.items()
+            if each.id is not None
+        }
+    except ValueError as error:
         raise UnusableTable(
             f"The offsets in {place} are damaged: {offsets!r}, {topics!r}"
         ) from error
-    return Position(next_offsets, topic_ids, last_records)
+    return Position(_by_partition(found), ids, _by_partition({t: e.last for t, e in rest.items()}))
 
 
-def _object(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is not an object")
-    return value
+class _TopicEntry(msgspec.Struct):
+    """A topic in ``topics_text``."""
+
+    id: str | None = None
+    last: dict[int, LastRecord] = {}
 
 
-def _integer(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is not an integer")
-    return value
+def _by_partition(found: Mapping[str, Mapping[int, T]]) -> dict[tuple[str, int], T]:
+    return {(topic, at): each for topic, parts in found.items() for at, each in parts.items()}

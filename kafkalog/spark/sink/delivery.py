@@ -23,7 +23,6 @@ from kafkalog.spark.sink.failures import SinkFailed, sink_failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from kafkalog.client import ProducerIdentity
     from kafkalog.env.threads import Thread
@@ -83,12 +82,7 @@ class Delivery:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         """After an error send nothing more, and do not wait for batches in flight."""
         if error is not None and self._failure is None:
             self._failure = SinkFailed("The task failed before all of its records were sent.")

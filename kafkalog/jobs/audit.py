@@ -18,7 +18,8 @@ epochs are then compared from the first entry of their own checkpoint on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,17 +35,15 @@ from kafkalog.log.inspect.directory_check import (
     list_directory,
 )
 from kafkalog.log.inspect.findings import Finding, FindingCode, Severity
-from kafkalog.log.inspect.segment_check import check_segment
+from kafkalog.log.inspect.segment_check import SegmentReport, check_segment
 from kafkalog.spark.logs.object_store import filesystem_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.jobs.fleet import FleetPartition
     from kafkalog.jobs.tasks import Progress, Runner
-    from kafkalog.log.inspect.segment_check import SegmentReport
 
 TARGET_BYTES = 128 << 20
 """Bytes of log in one task: a larger partition is checked by several tasks."""
@@ -92,27 +91,11 @@ class AuditRow(NamedTuple):
     text: str
 
 
-@dataclass(slots=True)
-class Audit:
-    """The findings, and how much was checked."""
+class Audit(NamedTuple):
+    """The findings, and the figures of a run."""
 
-    rows: list[AuditRow] = field(default_factory=list)
-    partitions: int = 0
-    segments: int = 0
-    batches: int = 0
-    size_bytes: int = 0
-
-    @property
-    def totals(self) -> dict[str, Any]:
-        """The figures of a run."""
-        return {
-            "partitions": self.partitions,
-            "segments": self.segments,
-            "batches": self.batches,
-            "bytes": self.size_bytes,
-            "errors": sum(row.severity == Severity.ERROR.value for row in self.rows),
-            "warnings": sum(row.severity == Severity.WARNING.value for row in self.rows),
-        }
+    rows: list[AuditRow]
+    totals: dict[str, int]
 
 
 def audit_directories(
@@ -276,7 +259,7 @@ def _unreadable(file: str, error: OSError) -> Finding:
 
 def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Audit:
     """Join the results of each partition, in the order of the partitions."""
-    audit = Audit()
+    rows, every = list[AuditRow](), list[SegmentReport]()
     parts: dict[str, list[AuditedSegments]] = {}
     partitions = {each.partition.directory: each.partition for each in tasks}
     for task, each in zip(tasks, found, strict=True):
@@ -300,12 +283,18 @@ def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Aud
             log_start_offset=partition.log_start_offset if is_start_known else None,
             vanished=frozenset(each.offset for each in gone if each is not None),
         )
-        audit.rows += [_row(partition, finding) for finding in (*joined, *others)]
-        audit.partitions += 1
-        audit.segments += len(reports)
-        audit.batches += sum(each.batch_count for each in reports)
-        audit.size_bytes += sum(each.size_bytes for each in reports)
-    return audit
+        rows += [_row(partition, finding) for finding in (*joined, *others)]
+        every += reports
+    severities = Counter(row.severity for row in rows)
+    totals = {
+        "partitions": len(parts),
+        "segments": len(every),
+        "batches": sum(each.batch_count for each in every),
+        "bytes": sum(each.size_bytes for each in every),
+        "errors": severities[Severity.ERROR.value],
+        "warnings": severities[Severity.WARNING.value],
+    }
+    return Audit(rows, totals)
 
 
 def _row(partition: FleetPartition, finding: Finding) -> AuditRow:

@@ -376,7 +376,7 @@ def test_jobs_that_read_give_the_same(log_dir: Path, stored: str) -> None:
     for partitions, runner in ((there, InProcess()), (elsewhere, ProcessPool(2))):
         audits = [audit_directories(each, runner) for each in (here, partitions)]
         assert audits[0].totals == audits[1].totals
-        assert audits[0].batches
+        assert audits[0].totals["batches"]
         rows = [
             forecast(each, runner, now_ms=TIME, horizon_ms=1_000) for each in (here, partitions)
         ]

@@ -165,6 +165,11 @@ isolation_option = click.option(
 acks_option = click.option(
     "--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's."
 )
+before_time_option = click.option(
+    "--before-time",
+    type=Timestamp(),
+    help="Delete records before the first one at or after this time.",
+)
 execute_option = click.option("--execute", is_flag=True, help="Do it. Default: only show it.")
 
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import Timestamp, isolation_option, partitions_option, topic_names
+from kafkalog.cli.arguments import (
+    Timestamp,
+    before_time_option,
+    isolation_option,
+    partitions_option,
+    topic_names,
+)
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
     RequestFailed,
@@ -50,11 +56,7 @@ TOOL_HEAD = "Executing records delete operation\nRecords delete operation comple
     type=click.IntRange(min=-1),
     help="Delete records below it; -1: the high watermark.",
 )
-@click.option(
-    "--before-time",
-    type=Timestamp(),
-    help="Delete records before the first one at or after this time.",
-)
+@before_time_option
 @click.option(
     "--dry-run", is_flag=True, help="With --topic: show the new log start; delete nothing."
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import (
-    Timestamp,
+    before_time_option,
     config_pairs,
     execute_option,
     partitions_option,
@@ -201,11 +201,7 @@ def delete(name: str, client: Client) -> None:
 @topic_argument()
 @partitions_option
 @click.option("--before-offset", type=click.IntRange(min=0), help="Delete records below it.")
-@click.option(
-    "--before-time",
-    type=Timestamp(),
-    help="Delete records before the first one at or after this time.",
-)
+@before_time_option
 @execute_option
 @with_client_and_output
 def trim(

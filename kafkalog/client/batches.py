@@ -14,7 +14,7 @@ from kafkalog.client.errors import BadAnswer
 from kafkalog.client.records import ConsumerRecord
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
+from kafkalog.format.records.batch_builder import RecordColumns, build_batch, cuts
 from kafkalog.format.records.record import read_records
 from kafkalog.format.records.record_batch import Codec, is_control, is_crc_valid, read_header
 
@@ -76,12 +76,8 @@ class OutgoingRecords:
 
         A larger record is alone in its batch.
         """
-        ends = np.cumsum(self._sizes[rows])
         first = 0
-        while first < len(rows):
-            before = int(ends[first - 1]) if first else 0
-            end = int(np.searchsorted(ends, before + batch_bytes, side="right"))
-            end = max(end, first + 1)
+        for end in cuts(self._sizes[rows], batch_bytes):
             yield rows[first:end]
             first = end
 

@@ -332,6 +332,16 @@ def _encode(
     return out.data, count, facts.tolist()
 
 
+def cuts(sizes: Int64s, piece_bytes: int) -> Iterator[int]:
+    """Ends of pieces of records of these sizes that are no larger, of one record at least."""
+    ends = np.cumsum(sizes)
+    start, used = 0, 0
+    while start < len(ends):
+        start = max(int(np.searchsorted(ends, used + piece_bytes, side="right")), start + 1)
+        used = int(ends[start - 1])
+        yield start
+
+
 def build_batch(  # noqa: PLR0913 - the fields of a header
     columns: RecordColumns,
     selection: Int64s | None = None,

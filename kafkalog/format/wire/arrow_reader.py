@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.records.batch_builder import Blob, HeaderBlobs, RecordColumns
+from kafkalog.format.records.batch_builder import Blob, HeaderBlobs, RecordColumns, cuts
 from kafkalog.format.wire.arrow_messages import (
     MalformedArrow,
     MessageKind,
@@ -201,16 +201,6 @@ def record_block(batch: pa.RecordBatch, now_ms: int, max_bytes: int) -> RecordBl
         _timestamps(columns.get("timestamp", nothing), now_ms),
         _partitions(columns.get("partition", nothing)),
     )
-
-
-def cuts(sizes: Int64s, piece_bytes: int) -> Iterator[int]:
-    """Ends of pieces of records of these sizes that are no larger, of one record at least."""
-    ends = np.cumsum(sizes)
-    start, used = 0, 0
-    while start < len(ends):
-        start = max(int(np.searchsorted(ends, used + piece_bytes, side="right")), start + 1)
-        used = int(ends[start - 1])
-        yield start
 
 
 def check_columns(schema: pa.Schema) -> None:

@@ -32,7 +32,8 @@ from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.integers import INT32_MAX
-from kafkalog.format.wire.arrow_reader import cuts, record_block
+from kafkalog.format.records.batch_builder import cuts
+from kafkalog.format.wire.arrow_reader import record_block
 from kafkalog.spark.logs.daemon import client_of
 from kafkalog.spark.sink.delivery import Delivery, OutgoingBatch
 from kafkalog.spark.sink.failures import sink_failed

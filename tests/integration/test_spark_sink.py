@@ -14,6 +14,7 @@ import pytest
 
 from kafkalog.client import Client
 from kafkalog.format.records.record_batch import read_header
+from kafkalog.spark.sink.delivery import SinkFailed
 from kafkalog.spark.sink.exactly_once import (
     Attempted,
     SinkBatch,
@@ -22,7 +23,6 @@ from kafkalog.spark.sink.exactly_once import (
     commit_batch,
     write_exactly_once,
 )
-from kafkalog.spark.sink.failures import SinkFailed
 from kafkalog.spark.sink.options import sink_options
 from kafkalog.spark.sink.write import close_connections, write_at_least_once
 from tests.integration.client_world import CuttingProxy

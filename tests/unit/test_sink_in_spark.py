@@ -18,8 +18,13 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.format.records.batch_builder import RecordColumns
 from kafkalog.format.records.record_batch import Codec, read_header
 from kafkalog.spark.option_values import InvalidOption
-from kafkalog.spark.sink.delivery import BATCHES_IN_FLIGHT, Delivery, OutgoingBatch
-from kafkalog.spark.sink.failures import SinkFailed, sink_failed
+from kafkalog.spark.sink.delivery import (
+    BATCHES_IN_FLIGHT,
+    Delivery,
+    OutgoingBatch,
+    SinkFailed,
+    sink_failed,
+)
 from kafkalog.spark.sink.options import SINK_OPTIONS, UnusableSchema, sink_options, written_columns
 from kafkalog.spark.sink.write import BatchPlanner, NoSuchPartition, NullTopic
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kafkalog.env.filesystem import FileStat
@@ -41,26 +41,6 @@ _NUMBERS: dict[type[OSError], int] = {
     PermissionError: errno.EACCES,
     TimeoutError: errno.ETIMEDOUT,
 }
-
-
-class Store(Protocol):
-    """The methods of an fsspec file system in use. Its names have no scheme, and often no host."""
-
-    def info(self, path: str) -> dict[str, Any]:
-        """Name, size and type of an object or directory, and the store's own attributes."""
-        ...
-
-    def ls(self, path: str, *, detail: bool) -> list[dict[str, Any]]:
-        """The same for everything in a directory."""
-        ...
-
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        """A range of an object."""
-        ...
-
-    def invalidate_cache(self) -> None:
-        """Forget listings."""
-        ...
 
 
 class StoreMissing(KafkalogError):
@@ -171,12 +151,13 @@ class StoredObject:
 class _Place:
     """A path on a store: its address without and its password, the store, its name there.
 
+    ``store`` is a file system of fsspec, whose names have no scheme, and often no host.
     All methods raise OSError.
     """
 
     shown: str
     password: str
-    store: Store
+    store: Any
     name: str
 
     @classmethod
@@ -210,18 +191,21 @@ class _Place:
         """The attributes of the object that has the name now."""
         with _reaching(self):
             self.store.invalidate_cache()  # a cached listing would hide changes
-            return self.store.info(self.name)
+            found: dict[str, Any] = self.store.info(self.name)
+        return found
 
     def list(self) -> list[dict[str, Any]]:
         """The attributes of everything in the directory."""
         with _reaching(self):
             self.store.invalidate_cache()
-            return self.store.ls(self.name, detail=True)
+            found: list[dict[str, Any]] = self.store.ls(self.name, detail=True)
+        return found
 
     def read(self, start: int | None = None, end: int | None = None) -> bytes:
         """A range, or everything."""
         with _reaching(self):
-            return self.store.cat_file(self.name, start=start, end=end)
+            data: bytes = self.store.cat_file(self.name, start=start, end=end)
+        return data
 
 
 class ObjectStore:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.client import ClientError, InvalidTxnState
 from kafkalog.client.sinks import SinkWinner, abort_sink, begin_sink, commit_sink
 from kafkalog.format.records.record_batch import add_to_sequence
-from kafkalog.spark.sink.failures import SinkFailed, sink_failed
+from kafkalog.spark.sink.delivery import SinkFailed, sink_failed
 from kafkalog.spark.sink.write import blocks, connected, deliver, requested
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from kafkalog.format.integers import INT32_MAX
 from kafkalog.format.records.batch_builder import cuts
 from kafkalog.format.wire.arrow_reader import record_block
 from kafkalog.spark.logs.daemon import client_of
-from kafkalog.spark.sink.delivery import Delivery, OutgoingBatch
-from kafkalog.spark.sink.failures import sink_failed
+from kafkalog.spark.sink.delivery import Delivery, OutgoingBatch, sink_failed
 from kafkalog.spark.sink.options import TOPIC
 
 if TYPE_CHECKING:

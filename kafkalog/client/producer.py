@@ -63,7 +63,6 @@ class ProducerState:
         *,
         acks: Acks | None = None,
         codec: CodecName = "none",
-        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         if acks == "0":
             raise ValueError(
@@ -72,7 +71,6 @@ class ProducerState:
         # constant after construction
         self._acks = acks
         self._codec: CodecName = codec
-        self._batch_bytes = batch_bytes
         # guarded by the lock of the producer
         self.identity = identity
         self._next_sequences: dict[tuple[str, int], int] = {}
@@ -107,7 +105,7 @@ class ProducerState:
             self.identity = yield from new_producer()
         identity = self.identity
         receipts: list[AppendReceipt] = []
-        for number, outgoing, rows in planned(records, partition, found, self._batch_bytes):
+        for number, outgoing, rows in planned(records, partition, found, BATCH_BYTES):
             at = topic, number
             try:
                 if at in self._unanswered:

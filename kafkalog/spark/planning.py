@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.format.suggestions import did_you_mean
@@ -39,11 +39,10 @@ class PartitionsGone(KafkalogError):
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-class LossPolicy:
+class LossPolicy(NamedTuple):
     """Whether data loss ends the query or is a warning."""
 
-    def __init__(self, *, fails: bool) -> None:
-        self.fails = fails
+    fails: bool
 
     def lost(self, missing: OffsetRange, reason: str) -> None:
         """Raise DataLost, or log it: then the caller continues at ``missing.to_offset``."""
@@ -99,10 +98,6 @@ class OffsetReader:
         """The ends of the partitions that still exist."""
         return {at: bounds.end_offset for at, bounds in self._bounds(partitions).items()}
 
-    def first_at(self, partition: TopicPartition, time_ms: int) -> int | None:
-        """Offset of the first record at or after a time; None: there is none."""
-        return self._logs.offset_at(partition.topic, partition.partition, time_ms)
-
     def _bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = {}
         for at in partitions:
@@ -141,7 +136,7 @@ class OffsetReader:
     ) -> PartitionOffsets:
         found: PartitionOffsets = {}
         for at, time_ms in times_ms.items():
-            offset = self.first_at(at, time_ms)
+            offset = self._logs.offset_at(at.topic, at.partition, time_ms)
             if offset is None and is_start and not self._options.is_latest_without_match:
                 raise InvalidOption(
                     f"Option {limit.option}: {at} has no record at or after {time_ms} ms; option "
@@ -224,18 +219,16 @@ def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[Off
                 f"The query begins at offset {first[at]} of {at}, after its end {last[at]}: give "
                 "an earlier start or a later end"
             )
-        ranges.append(_narrowed(reader, wanted, at, first[at], last[at]))
+        ranges.append(_narrowed(logs, wanted, at, first[at], last[at]))
     return ranges
 
 
-def _narrowed(
-    reader: OffsetReader, wanted: Wanted, at: TopicPartition, first: int, last: int
-) -> OffsetRange:
+def _narrowed(logs: Logs, wanted: Wanted, at: TopicPartition, first: int, last: int) -> OffsetRange:
     """One partition's range within the filters; empty ones have equal bounds."""
     first = max(first, wanted.from_offset)
     last = max(min(last, wanted.to_offset), first)
     if wanted.least_time_ms is not None and first < last:
-        offset = reader.first_at(at, wanted.least_time_ms)
+        offset = logs.offset_at(at.topic, at.partition, wanted.least_time_ms)
         first = last if offset is None else min(max(first, offset), last)
     return OffsetRange(at.topic, at.partition, first, last)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -205,17 +205,15 @@ def dump_command(files: str, **flags: bool | int) -> None:
         raise click.ClickException(str(error)) from error
 
 
+@dataclass(slots=True)
 class _Dumper:
     """One run of the tool over several files."""
 
-    def __init__(
-        self, filesystem: Filesystem, options: DumpOptions, out: TextIO, err: TextIO
-    ) -> None:
-        self._filesystem = filesystem
-        self._options = options
-        self._out = out
-        self._err = err
-        self.report = DumpReport()
+    _filesystem: Filesystem
+    _options: DumpOptions
+    _out: TextIO
+    _err: TextIO
+    report: DumpReport = field(default_factory=DumpReport)
 
     def dump_file(self, path: str) -> None:
         """Print one file, as its suffix asks for."""

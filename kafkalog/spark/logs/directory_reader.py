@@ -16,6 +16,7 @@ with the data. So a reader of the entries, then of the data, can skip all aborte
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -164,36 +165,32 @@ class Walked(NamedTuple):
     position: int  # of data's first byte in the file
 
 
+@dataclass(slots=True)
 class LogWalk:
-    """One walk through the batches of a range, for one thread; see the module."""
+    """One walk through the batches of a range, for one thread; see the module.
 
-    def __init__(
-        self,
-        filesystem: ReadFilesystem,
-        path: str,
-        wanted: OffsetRange,
-        *,
-        paths: Sequence[str] = (),
-        chunk_bytes: int = WALK_BYTES,
-        check_crcs: bool = False,
-        refuses_lost: bool = False,
-    ) -> None:
-        """``path``: the partition's directory; ``paths``: log directories it may move to.
+    path           the partition's directory
+    paths          log directories it may move to
+    refuses_lost   a gap that is a loss raises DataLost until the loss is accepted; else gaps are
+                   skipped
+    next_offset    after the last yielded batch, and after the gap that follows it
+    end_offset     after the last valid batch that was read, also before the range
+    """
 
-        ``refuses_lost``: a gap that is a loss raises DataLost until the loss is accepted; else gaps
-        are skipped.
-        """
-        self._filesystem = filesystem
-        self._path = path
-        self._paths = paths
-        self._wanted = wanted
-        self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
-        self._check_crcs = check_crcs
-        self._refuses_lost = refuses_lost
-        self.next_offset = wanted.from_offset
-        """The offset after the last yielded batch, and after the gap that follows it."""
-        self.end_offset = wanted.from_offset
-        """The offset after the last valid batch that was read, also before the range."""
+    filesystem: ReadFilesystem
+    path: str
+    wanted: OffsetRange
+    _: KW_ONLY
+    paths: Sequence[str] = ()
+    chunk_bytes: int = WALK_BYTES
+    check_crcs: bool = False
+    refuses_lost: bool = False
+    next_offset: int = field(init=False)
+    end_offset: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chunk_bytes = max(self.chunk_bytes, HEADER_BYTES)
+        self.next_offset = self.end_offset = self.wanted.from_offset
 
     def chunks(self) -> Iterator[Walked]:
         """The batches in order, up to the end of range or log: see ``next_offset``.
@@ -201,12 +198,12 @@ class LogWalk:
         Raises DataLost for offsets below the first segment and lost ranges, CorruptLog, OSError.
         """
         files, tries = self.listed(), 0
-        while self.next_offset < self._wanted.to_offset:
+        while self.next_offset < self.wanted.to_offset:
             segment = files.floor(self.next_offset)
             if segment is None:
                 raise self._lost(files)
             try:
-                file = self._filesystem.open_read(segment.path())
+                file = self.filesystem.open_read(segment.path())
             except FileNotFoundError:
                 tries += 1
                 if tries == TRIES_MAX:
@@ -227,12 +224,12 @@ class LogWalk:
         now = files.floor(self.next_offset)
         if now is None or now.base_offset != segment.base_offset:
             return False
-        if not self._filesystem.is_at(file, now.path()):
+        if not self.filesystem.is_at(file, now.path()):
             return False  # cleaned meanwhile: the new file may have more offsets
         following = files.after(now)
         if following is None:
             return True
-        if self._refuses_lost and self.next_offset < following.base_offset:
+        if self.refuses_lost and self.next_offset < following.base_offset:
             self._require_legal_gap(files, following.base_offset)
         self.next_offset = following.base_offset
         return False
@@ -242,8 +239,8 @@ class LogWalk:
 
         The proof is read after the listing: a daemon writes it before it makes a legal gap.
         """
-        wanted = self._wanted
-        proof = proof_of(self._filesystem, files.path)
+        wanted = self.wanted
+        proof = proof_of(self.filesystem, files.path)
         for first, last in lost_in_gap(
             self.end_offset,
             end_offset,
@@ -259,11 +256,11 @@ class LogWalk:
     def _of_segment(self, segment: Segment, file: ReadableFile) -> Iterator[Walked]:
         end = file.size()
         position, hint = self._start(segment, file, end)
-        previous, wanted = segment.base_offset - 1, self._chunk_bytes
+        previous, wanted = segment.base_offset - 1, self.chunk_bytes
         self.end_offset = segment.base_offset
-        while position < end and self.next_offset < self._wanted.to_offset:
+        while position < end and self.next_offset < self.wanted.to_offset:
             data = memoryview(file.pread(min(wanted, end - position), position))
-            rows = scan(data, check_crc=self._check_crcs)
+            rows = scan(data, check_crc=self.check_crcs)
             if not rows.count and rows.stop is ScanStop.PARTIAL and position + len(data) < end:
                 size = int.from_bytes(data[LENGTH_AT:LOG_OVERHEAD], "big") + LOG_OVERHEAD
                 wanted = max(size, len(data) + 1)
@@ -271,7 +268,7 @@ class LogWalk:
             if hint is not None and not _begins_at(rows, previous, hint):
                 position, hint = 0, None
                 continue
-            hint, wanted = None, self._chunk_bytes
+            hint, wanted = None, self.chunk_bytes
             disorder = rows.first_disorder(previous)
             rows = rows.before(disorder)
             if rows.count:
@@ -282,12 +279,12 @@ class LogWalk:
                     yield Walked(data, table, file.path, position)
             is_at_end = position + len(data) >= end
             position += rows.consumed_bytes
-            if self.next_offset >= self._wanted.to_offset:
+            if self.next_offset >= self.wanted.to_offset:
                 return
             if rows.stop not in _SOUND_ENDS or (rows.stop is ScanStop.PARTIAL and is_at_end):
                 problem, base_offset = _PROBLEMS[rows.stop], previous + 1
                 raise CorruptLog(
-                    self._wanted, base_offset, problem, file=file.path, position=position
+                    self.wanted, base_offset, problem, file=file.path, position=position
                 )
             if is_at_end:
                 return
@@ -296,7 +293,7 @@ class LogWalk:
         """(Position to begin at, last offset of the batch there by the index; None: unknown)."""
         if self.next_offset <= segment.base_offset:
             return 0, None
-        entries = offset_entries(self._filesystem, segment, file, end)
+        entries = offset_entries(self.filesystem, segment, file, end)
         slot = int(np.searchsorted(entries[:, 0], self.next_offset, side="right")) - 1
         if slot < 0:
             return 0, None
@@ -306,35 +303,33 @@ class LogWalk:
         """The rows in the range; moves the next offset past them."""
         last_offsets = rows.column(BatchColumn.LAST_OFFSET)
         first = int(np.searchsorted(last_offsets, self.next_offset))
-        end = int(np.searchsorted(rows.column(BatchColumn.BASE_OFFSET), self._wanted.to_offset))
+        end = int(np.searchsorted(rows.column(BatchColumn.BASE_OFFSET), self.wanted.to_offset))
         if first < end:
             self.next_offset = int(last_offsets[end - 1]) + 1
         if end < rows.count:
-            self.next_offset = max(self.next_offset, self._wanted.to_offset)
+            self.next_offset = max(self.next_offset, self.wanted.to_offset)
         return rows.table[first:end]
 
     def listed(self) -> PartitionFiles:
         """The files of the partition, wherever it is now. Raises DataLost."""
         try:
-            return PartitionFiles.listed(self._filesystem, self._path)
+            return PartitionFiles.listed(self.filesystem, self.path)
         except FileNotFoundError:
-            place = place_of(
-                self._filesystem, self._paths, self._wanted.topic, self._wanted.partition
-            )
+            place = place_of(self.filesystem, self.paths, self.wanted.topic, self.wanted.partition)
             if place is None:
                 raise DataLost(self._rest(), "the partition was deleted") from None
-            self._path = place
-            return PartitionFiles.listed(self._filesystem, place)
+            self.path = place
+            return PartitionFiles.listed(self.filesystem, place)
 
     def _rest(self) -> OffsetRange:
-        return self._wanted._replace(from_offset=self.next_offset)
+        return self.wanted._replace(from_offset=self.next_offset)
 
     def _lost(self, files: PartitionFiles) -> DataLost:
         """The error for an offset below the first segment."""
         if not files.segments:
             return DataLost(self._rest(), "the partition has no segment")
         start = files.segments[0].base_offset
-        end = min(start, self._wanted.to_offset)
+        end = min(start, self.wanted.to_offset)
         return DataLost(self._rest()._replace(to_offset=end), f"the log starts at {start}")
 
 

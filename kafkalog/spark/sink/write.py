@@ -75,50 +75,40 @@ def blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[pa.R
         yield pa.concat_batches(waiting)
 
 
+@dataclass(slots=True)
 class BatchPlanner:
     """Divides the records of one task into batches; for one thread.
 
     topic          topic of every record; None: column `topic` names it
     columns        the columns that become records (`written_columns`)
-    partitions_of  looks up the partitions of a topic, once for each topic
+    ask            looks up the partitions of a topic, once for each topic
     batch_bytes    size of a batch before compression; a single record may be larger
     random         chooses the first partition of records without key and partition
     """
 
-    def __init__(
-        self,
-        topic: str | None,
-        columns: Iterable[str],
-        partitions_of: Callable[[str], Partitions],
-        *,
-        batch_bytes: int,
-        random: Random,
-    ) -> None:
-        # constant after construction
-        self._topic = topic
-        self._columns = [name for name in columns if name != TOPIC]
-        self._ask = partitions_of
-        self._batch_bytes = batch_bytes
-        self._random = random
-        # owned by the task
-        self._partitions: dict[str, Partitions] = {}
-        self._keyless_bytes: dict[str, int] = {}
+    topic: str | None
+    columns: Sequence[str]
+    ask: Callable[[str], Partitions]
+    batch_bytes: int
+    random: Random
+    _partitions: dict[str, Partitions] = field(default_factory=dict)
+    _keyless_bytes: dict[str, int] = field(default_factory=dict)
 
     def batches(self, block: pa.RecordBatch, now_ms: int) -> Iterator[OutgoingBatch]:
         """The batches of a block, the partitions of a topic in turn.
 
         now_ms   timestamp of records without one
 
-        Raises NullTopic, NoSuchPartition, UnusableColumn, and the errors of ``partitions_of``.
+        Raises NullTopic, NoSuchPartition, UnusableColumn, and the errors of ``ask``.
         """
         for topic, part in self._by_topic(block):
             yield from self._of_topic(topic, part, now_ms)
 
     def _by_topic(self, block: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of each topic, in order."""
-        columns = block.select(self._columns)
-        if self._topic is not None:
-            yield self._topic, columns
+        columns = block.select([name for name in self.columns if name != TOPIC])
+        if self.topic is not None:
+            yield self.topic, columns
             return
         named = block.column(TOPIC)
         if named.null_count:
@@ -136,14 +126,14 @@ class BatchPlanner:
 
     def _of_topic(self, topic: str, part: pa.RecordBatch, now_ms: int) -> Iterator[OutgoingBatch]:
         if topic not in self._partitions:
-            self._partitions[topic] = self._ask(topic)
+            self._partitions[topic] = self.ask(topic)
         decoded = record_block(part, now_ms, INT32_MAX)
         columns = decoded.piece(0, part.num_rows).columns
         sizes = decoded.sizes()
         chosen = self._chosen(topic, decoded, columns, sizes)
         # One batch of each partition in turn, so that batches of all of them are in flight at once.
         waiting = [
-            (number, rows, cuts(sizes[rows], self._batch_bytes), 0)
+            (number, rows, cuts(sizes[rows], self.batch_bytes), 0)
             for number, rows in _rows_of_each(chosen)
         ]
         while waiting:
@@ -179,10 +169,10 @@ class BatchPlanner:
         found = self._partitions[topic]
         choice = np.array(found.served or range(found.count), np.int64)
         if topic not in self._keyless_bytes:
-            self._keyless_bytes[topic] = self._random.below(len(choice)) * self._batch_bytes
+            self._keyless_bytes[topic] = self.random.below(len(choice)) * self.batch_bytes
         ends = self._keyless_bytes[topic] + np.cumsum(sizes)
         self._keyless_bytes[topic] = int(ends[-1])
-        picked: Int64s = choice[(ends - sizes) // self._batch_bytes % len(choice)]
+        picked: Int64s = choice[(ends - sizes) // self.batch_bytes % len(choice)]
         return picked
 
 

@@ -280,7 +280,6 @@ class OnWriter(Protocol):
 
     def __call__(self, call: Callable[[], T], /) -> T:
         """See the class."""
-        ...
 
 
 def end_pending_swap(log: UnifiedLog, on_writer: OnWriter, *, operations_max: int) -> None:

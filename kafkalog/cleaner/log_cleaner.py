@@ -78,30 +78,24 @@ class CleanerHost(ServedLogs, Protocol):
         Before a clean: a power cut could otherwise take the record for which an older one of its
         key went.
         """
-        ...
 
     def on_writer(self, log: UnifiedLog, call: Callable[[], T]) -> T:
         """Run a call of a clean on the writer thread of the log and wait for it.
 
         Raises what it raises, or LogCleaningAborted when the log is wanted and no swap has begun.
         """
-        ...
 
     def operator_pauses(self, topic_partition: TopicPartition) -> int:
         """Pauses of the log by operators, who do not work on it: a dry run may ignore them."""
-        ...
 
     def begin_retention(self) -> int:
         """A pass over the compacted logs begins: the argument of ``plan_retention``."""
-        ...
 
     def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
         """What ``retain`` may delete now; None: nothing. Guarded."""
-        ...
 
     def retain(self, log: UnifiedLog, planned: RetentionPlan) -> None:
         """Delete old segments; KafkalogError: the rest is for the next pass."""
-        ...
 
 
 class CleanerLike(Protocol):
@@ -117,7 +111,6 @@ class CleanerLike(Protocol):
         dry_run: bool = False,
     ) -> CleaningResult:
         """See Cleaner."""
-        ...
 
 
 class ThreadObserver(Protocol):
@@ -125,19 +118,15 @@ class ThreadObserver(Protocol):
 
     def beat(self, thread: str, wall_ms: int) -> None:
         """It turned."""
-        ...
 
     def spent(self, thread: str, phase: str, seconds: float) -> None:
         """On what: ``idle``, ``map``, ``copy``, ``swap`` or ``throttled``."""
-        ...
 
     def ended(self, run: CleaningRun) -> None:
         """A clean that is no dry run ended."""
-        ...
 
     def restarted(self, thread: str) -> None:
         """It met a defect and begins afresh."""
-        ...
 
 
 class ThreadStatus(NamedTuple):

@@ -113,19 +113,15 @@ class ServedLogs(Protocol):
 
     def logs(self) -> Iterable[UnifiedLog]:
         """All logs of online directories at this moment."""
-        ...
 
     def is_served(self, log: UnifiedLog) -> bool:
         """Whether this very log still serves its partition."""
-        ...
 
     def guard(self, log: UnifiedLog) -> AbstractContextManager[object]:
         """Around disk work of the log: OSError becomes its StorageFault."""
-        ...
 
     def write_checkpoint(self, log: UnifiedLog) -> None:
         """Replace ``cleaner-offset-checkpoint`` of the log's directory; guarded, durable."""
-        ...
 
 
 class CleaningFailure(NamedTuple):

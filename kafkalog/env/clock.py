@@ -14,15 +14,12 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump either way."""
-        ...
 
     def monotonic_ns(self) -> int:
         """Nanoseconds that never go back; only differences mean anything."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread. Never called on the event loop."""
-        ...
 
 
 class SystemClock:

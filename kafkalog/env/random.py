@@ -12,11 +12,9 @@ class Random(Protocol):
 
     def below(self, bound: int) -> int:
         """Uniform in [0, bound); bound > 0."""
-        ...
 
     def uuid_bytes(self) -> bytes:
         """Sixteen random bytes."""
-        ...
 
 
 class SystemRandom:

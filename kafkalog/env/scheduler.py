@@ -47,7 +47,6 @@ class ScheduledTask(Protocol):
 
     def cancel(self) -> None:
         """Prevent further runs; a running one finishes."""
-        ...
 
 
 class Scheduler(Protocol):
@@ -55,27 +54,22 @@ class Scheduler(Protocol):
 
     def startup(self) -> None:
         """Start the threads. Tasks may be scheduled before."""
-        ...
 
     def shutdown(self) -> None:
         """Stop: pending one-shots are dropped, running tasks finish."""
-        ...
 
     def schedule_once(
         self, name: str, task: Callable[[], None], delay_ms: int = 0
     ) -> ScheduledTask:
         """Run once after delay_ms."""
-        ...
 
     def schedule_periodic(
         self, name: str, task: Callable[[], None], initial_delay_ms: int, period_ms: int
     ) -> ScheduledTask:
         """Run after initial_delay_ms, then period_ms after each end (period_ms > 0)."""
-        ...
 
     def tasks(self) -> list[TaskStatus]:
         """Status by name, sorted: every name with a waiting, running or finished task.
 
         The cost grows with the names, not with the tasks that wait.
         """
-        ...

@@ -15,15 +15,12 @@ class Thread(Protocol):
     @property
     def name(self) -> str:
         """As given."""
-        ...
 
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Whether it has ended."""
-        ...
 
     def is_alive(self) -> bool:
         """Whether it is running."""
-        ...
 
 
 class Signal(Protocol):
@@ -31,11 +28,9 @@ class Signal(Protocol):
 
     def set(self) -> None:
         """Wake the waiter, now or at its next wait."""
-        ...
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until set, then clear; False on time-out."""
-        ...
 
 
 class Mutex(Protocol):
@@ -43,7 +38,6 @@ class Mutex(Protocol):
 
     def __enter__(self) -> object:
         """Acquire."""
-        ...
 
     def __exit__(
         self,
@@ -53,15 +47,12 @@ class Mutex(Protocol):
         /,
     ) -> None:
         """Release."""
-        ...
 
     def acquire(self, *, timeout: float) -> bool:
         """Acquire within the time-out; whether it was acquired."""
-        ...
 
     def release(self) -> None:
         """By the thread that acquired it."""
-        ...
 
 
 class Threads(Protocol):
@@ -69,12 +60,9 @@ class Threads(Protocol):
 
     def start(self, name: str, body: Callable[[], None], *, background: bool = False) -> Thread:
         """Run body on a new daemon thread. background: nice 15 on that thread (design.md 3)."""
-        ...
 
     def signal(self) -> Signal:
         """A new, unset signal."""
-        ...
 
     def mutex(self) -> Mutex:
         """A new lock."""
-        ...

@@ -33,25 +33,20 @@ class Splitter(Protocol):
     @property
     def ends_at_broken(self) -> bool:
         """Whether the documents after one that is no JSON cannot be trusted."""
-        ...
 
     @property
     def pending_bytes(self) -> int:
         """Of the document that has begun and not ended."""
-        ...
 
     @property
     def is_lost(self) -> bool:
         """Something else was between two documents: the rest cannot be split."""
-        ...
 
     def feed(self, data: bytes) -> list[bytes]:
         """The documents that end in data, in order."""
-        ...
 
     def finish(self) -> list[bytes]:
         """The rest at the end of the stream: one document, complete or not, or none."""
-        ...
 
 
 class Lines:

@@ -151,16 +151,13 @@ class RecordWriter(Protocol):
     @property
     def count(self) -> int:
         """Records written so far, of all reads."""
-        ...
 
     @property
     def is_full(self) -> bool:
         """Whether max_records or max_bytes was reached: further reads would give nothing."""
-        ...
 
     def begin(self) -> bytes:
         """The bytes before the first record."""
-        ...
 
     def write(self, read: RecordRead) -> Generator[Chunk, None, None]:
         """The records of a read in chunks of about CHUNK_BYTES; at least one, maybe empty.
@@ -171,11 +168,9 @@ class RecordWriter(Protocol):
         UndecodableRecord after the chunk that ends before that record, and for damaged input
         MalformedBatch, DecompressedTooLarge or UnsupportedCompression (all of the format ring).
         """
-        ...
 
     def end(self) -> bytes:
         """The bytes after the last record."""
-        ...
 
 
 class StreamWriter(RecordWriter, Protocol):
@@ -186,19 +181,15 @@ class StreamWriter(RecordWriter, Protocol):
 
     def caught_up(self, state: Mapping[str, object]) -> bytes:
         """The bytes that say that all records were sent; may be empty."""
-        ...
 
     def keep_alive(self) -> bytes:
         """The bytes that keep an idle connection open; may be empty."""
-        ...
 
     def finish(self, state: Mapping[str, object]) -> bytes:
         """The bytes that say that a bound was reached; may be empty."""
-        ...
 
     def fail(self, error: Mapping[str, object]) -> bytes:
         """The bytes that say why the stream ends before its bound, and where to continue."""
-        ...
 
 
 class WriterFactory(Protocol):
@@ -208,7 +199,6 @@ class WriterFactory(Protocol):
         self, shape: RecordShape, bounds: Bounds, *, max_decompressed_bytes: int
     ) -> RecordWriter:
         """A writer for one answer."""
-        ...
 
 
 Buffer = bytes | bytearray | memoryview

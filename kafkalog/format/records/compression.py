@@ -411,6 +411,7 @@ WINDOW_MAX = 1 << 23
 _WINDOW_LOG_MAX = 23
 _OUTPUT_FULL = "did not decompress full frame"  # tests/unit/test_compression.py pins it
 _MAGIC = 0xFD2FB528
+_HEADER_BYTES_MAX = 18
 _BLOCK_MAX = 1 << 17
 _SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen numbers after it
 
@@ -482,7 +483,7 @@ def _frame(view: memoryview, position: int, room: int, max_bytes: int) -> tuple[
         return 0, position + 8 + length
     if magic != _MAGIC:
         raise undecodable("zstd", f"frame magic {magic:08x} at {position}")
-    window, content_size, has_checksum, first_block = _header(view, position + 4)
+    window, content_size, has_checksum, first_block = _header(view, position)
     if content_size is not None and content_size > room:
         raise too_large(max_bytes)
     block_max = min(window, _BLOCK_MAX)
@@ -502,27 +503,15 @@ def _frame(view: memoryview, position: int, room: int, max_bytes: int) -> tuple[
 
 def _header(view: memoryview, position: int) -> tuple[int, int | None, bool, int]:
     """Window bytes, content size, whether a checksum follows, position of the first block."""
-    descriptor = view[position]
-    position += 1
-    is_single_segment = bool(descriptor & 0x20)
-    dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
-    size_bytes = (1 if is_single_segment else 0, 2, 4, 8)[descriptor >> 6]
-    window_bytes = 0 if is_single_segment else 1
-    if len(view) - position < window_bytes + dictionary_bytes + size_bytes:
-        raise undecodable("zstd", "the frame header is cut short")
-    window = 0
-    if not is_single_segment:
-        exponent, mantissa = view[position] >> 3, view[position] & 0x07
-        window = (1 << (10 + exponent)) // 8 * (8 + mantissa)
-    position += window_bytes + dictionary_bytes
-    content_size: int | None = None
-    if size_bytes:
-        content_size = int.from_bytes(view[position : position + size_bytes], "little")
-        if size_bytes == 2:
-            content_size += 256
-        if is_single_segment:
-            window = content_size
-    return window, content_size, bool(descriptor & 0x04), position + size_bytes
+    head = view[position : position + _HEADER_BYTES_MAX]
+    try:
+        found = zstandard.get_frame_parameters(head)
+        size = zstandard.frame_header_size(head)
+    except zstandard.ZstdError as error:
+        raise undecodable("zstd", str(error)) from error
+    is_known = found.content_size != zstandard.CONTENTSIZE_UNKNOWN
+    content_size = found.content_size if is_known else None
+    return found.window_size, content_size, found.has_checksum, position + size
 
 
 def _blocks(view: memoryview, position: int, block_max: int) -> tuple[int, int]:

@@ -32,9 +32,9 @@ from kafkalog.errors import (
     RecordBatchTooLarge,
     UnsupportedCompression,
 )
-from kafkalog.format.integers import INT64_MAX, INT64_MIN, FormatError
+from kafkalog.format.integers import INT64_MAX, INT64_MIN
 from kafkalog.format.records.compression import compress, decompress
-from kafkalog.format.records.control_record import read_end_transaction_marker
+from kafkalog.format.records.control_record import read_batch_marker
 from kafkalog.format.records.record import renumber_records
 from kafkalog.format.records.record_batch import (
     ATTRIBUTES_AT,
@@ -462,7 +462,9 @@ def _facts(
     control_type: int | None = None
     coordinator_epoch = -1
     if is_control(attributes) and header.record_count:
-        control_type, coordinator_epoch = _marker(data, header)
+        marker = read_batch_marker(data)
+        if marker is not None:
+            control_type, coordinator_epoch = int(marker.control_type), marker.coordinator_epoch
     return BatchFacts(
         data=data,
         record_count=header.record_count,
@@ -478,30 +480,6 @@ def _facts(
         control_type=control_type,
         coordinator_epoch=coordinator_epoch,
     )
-
-
-def _marker(data: bytes | memoryview, header: BatchHeader) -> tuple[int | None, int]:
-    """(control type, coordinator epoch) of an end marker; (None, -1) of other control batches."""
-    table = np.empty((1, RECORD_COLUMN_COUNT), dtype=np.int64)
-    body = memoryview(data)[HEADER_BYTES:]
-    if scan_records(_bytes_array(body), header.record_count, table) < 0:
-        return None, -1
-    row = table[0]
-    key = _span(body, row, RecordColumn.KEY_POSITION, RecordColumn.KEY_LENGTH)
-    value = _span(body, row, RecordColumn.VALUE_POSITION, RecordColumn.VALUE_LENGTH)
-    try:
-        marker = read_end_transaction_marker(key, value)
-    except FormatError:
-        return None, -1
-    return int(marker.control_type), marker.coordinator_epoch
-
-
-def _span(
-    body: memoryview, row: npt.NDArray[np.int64], position: RecordColumn, length: RecordColumn
-) -> memoryview | None:
-    """One field of a record; None when null."""
-    start, size = int(row[position]), int(row[length])
-    return None if size < 0 else body[start : start + size]
 
 
 _KEEPS_PLAIN = ("producer", "uncompressed")

@@ -88,6 +88,15 @@ def read_batch_control_type(batch: Buffer) -> ControlRecordType | None:
     return None if first is None else read_control_type(first.key)
 
 
+def read_batch_marker(batch: Buffer) -> EndTransactionMarker | None:
+    """Of exactly one control batch; None: it ends no transaction, or its record was removed."""
+    try:
+        record = next(iterate_records(batch), None)
+        return None if record is None else read_end_transaction_marker(record.key, record.value)
+    except FormatError:
+        return None
+
+
 def encode_control_key(control_type: ControlRecordType) -> bytes:
     """Key of a control record, version 0."""
     return _KEY.pack(_VERSION, control_type)

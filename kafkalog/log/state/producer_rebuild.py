@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_scan import BatchColumn
-from kafkalog.format.records.control_record import read_end_transaction_marker
-from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.control_record import read_batch_marker
 from kafkalog.format.records.record_batch import (
     NO_SEQUENCE,
     add_to_sequence,
@@ -82,7 +80,7 @@ def _last_rows_of_each(table: Rows, chosen: Rows) -> Rows:
 
 
 def _producer_batch(row: list[int], data: memoryview) -> ProducerBatch | None:
-    """One row as a producer's batch; None for a control batch whose marker was compacted away."""
+    """One row as a producer's batch; None for a control batch without a marker of one."""
     attributes = row[BatchColumn.ATTRIBUTES]
     base_offset, last_offset = row[BatchColumn.BASE_OFFSET], row[BatchColumn.LAST_OFFSET]
     first_sequence = last_sequence = row[BatchColumn.BASE_SEQUENCE]
@@ -92,14 +90,9 @@ def _producer_batch(row: list[int], data: memoryview) -> ProducerBatch | None:
     coordinator_epoch = -1
     if is_control(attributes):
         position = row[BatchColumn.POSITION]
-        batch = data[position : position + row[BatchColumn.SIZE]]
-        try:
-            record = next(iterate_records(batch), None)
-            if record is None:
-                return None
-            marker = read_end_transaction_marker(record.key, record.value)
-        except FormatError:
-            return None  # a control record of another kind: nothing of a producer
+        marker = read_batch_marker(data[position : position + row[BatchColumn.SIZE]])
+        if marker is None:
+            return None
         control_type, coordinator_epoch = int(marker.control_type), marker.coordinator_epoch
     return ProducerBatch(
         producer_id=row[BatchColumn.PRODUCER_ID],

@@ -150,17 +150,9 @@ def preview_clean(
         overlay(directory, LOG_SUFFIX) as (filesystem, shown),
         naming_source(shown, directory, filesystem),
     ):
-        log = load_log(
-            shown,
-            config,
-            tool_environment(clock, filesystem),
-            clean=True,
-            log_start_offset=log_start,
-            may_have_gaps=True,
-            hooks=LoadHooks(note_lost=_refuse_lost),
-        )
+        options = CompactOptions(log_start=log_start, known_end=0)
+        log = load_to_clean(shown, config, options, clock, filesystem)
         try:
-            log.update_high_watermark(log.log_end_offset)
             if log.segments.values[-1].size_bytes:
                 log.roll()
             to_clean = LogToClean.of(log, None, now_ms)

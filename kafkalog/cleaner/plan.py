@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.log.segment.index_repair import floor_entry, floor_timestamp
@@ -251,11 +251,10 @@ def group_segments(
 
 
 @dataclass(frozen=True, slots=True)
-class LogToClean:
+class LogToClean(CleaningPlan):
     """See the module. ``checkpoint_fault``: the checkpoint has to be set to first_dirty_offset."""
 
     log: UnifiedLog
-    plan: CleaningPlan
     checkpoint_fault: CheckpointFault | None = None
 
     @classmethod
@@ -277,42 +276,13 @@ class LogToClean:
             first_dirty_offset=dirty.offset,
             last_stable_offset=log.last_stable_offset,
         )
-        return cls(log, plan_cleaning(facts, config, now_ms), dirty.fault)
-
-    @property
-    def first_dirty_offset(self) -> int:
-        """Everything below was cleaned before."""
-        return self.plan.first_dirty_offset
-
-    @property
-    def first_uncleanable_offset(self) -> int:
-        """Base of the first segment that stays as it is."""
-        return self.plan.first_uncleanable_offset
-
-    @property
-    def clean_bytes(self) -> int:
-        """Of segments that begin below first_dirty_offset."""
-        return self.plan.clean_bytes
-
-    @property
-    def cleanable_bytes(self) -> int:
-        """Of segments from the one that holds first_dirty_offset to first_uncleanable_offset."""
-        return self.plan.cleanable_bytes
-
-    @property
-    def cleanable_ratio(self) -> float:
-        """The filthiest log has the highest."""
-        return self.plan.cleanable_ratio
-
-    @property
-    def needs_compaction_now(self) -> bool:
-        """Whether max.compaction.lag.ms asks for it."""
-        return self.plan.needs_compaction_now
+        plan = plan_cleaning(facts, config, now_ms)
+        return cls(**asdict(plan), log=log, checkpoint_fault=dirty.fault)
 
     @property
     def is_eligible(self) -> bool:
         """Whether it may be picked; not while it is disputed where the log starts."""
-        return self.plan.is_eligible and self.log.disputed_start_offset is None
+        return self.obstacle is None and self.log.disputed_start_offset is None
 
 
 def _facts_of(segment: LogSegment, config: LogConfig, now_ms: int) -> SegmentFacts:

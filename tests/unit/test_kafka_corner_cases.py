@@ -339,7 +339,7 @@ def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
     world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")], [one(10, b"b")], bases=[0, 10]))
     result = world.round()
     assert result.end_offset == 11
-    assert world.look(result.end_offset).plan.obstacle is NotCleanable.NOTHING_CLEANABLE
+    assert world.look(result.end_offset).obstacle is NotCleanable.NOTHING_CLEANABLE
     active = MadeSegment(10, NOW_MS, [one(10, b"b")])
     holed = CleanerWorld([MadeSegment(0, NOW_MS, [one(0, b"a"), one(1, b"a")]), active])
     assert holed.round().end_offset == 10

@@ -596,7 +596,7 @@ class CleaningOperations:
             return WhyNot.WAITS_FOR_RETRY
         if status.to_clean is None:
             return WhyNot.UNREADABLE
-        obstacle = status.to_clean.plan.obstacle
+        obstacle = status.to_clean.obstacle
         return None if obstacle is None else _OBSTACLES[obstacle]
 
 

@@ -192,5 +192,5 @@ def thread_facts(status: ThreadStatus) -> CleanerThreadFacts:
         clean_seconds=stats.seconds,
         map_utilization=stats.buffer_utilization,
         recopy_ratio=stats.bytes_written / max(stats.bytes_read, 1),
-        compaction_delay_seconds=run.to_clean.plan.overdue_ms / 1000,
+        compaction_delay_seconds=run.to_clean.overdue_ms / 1000,
     )

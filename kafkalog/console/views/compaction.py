@@ -240,7 +240,7 @@ def why_of(each: CompactedLog) -> str:
     """Why no thread cleans the log now, or when one does."""
     plan, why_not = each.status.to_clean, each.why_not
     if why_not is None:
-        overdue_ms = plan.plan.overdue_ms if plan is not None else 0
+        overdue_ms = plan.overdue_ms if plan is not None else 0
         due = f", overdue for {span(overdue_ms)}" if overdue_ms > 0 else ""
         return f"waits for its turn: number {each.rank}{due}"
     if why_not is WhyNot.BELOW_RATIO and plan is not None:

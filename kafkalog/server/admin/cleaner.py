@@ -204,7 +204,7 @@ def _log(each: CompactedLog) -> CompactedLogAnswer:
         each,
         log_dir=status.log.parent_dir,
         why_not=each.why_not and each.why_not.value,
-        overdue_ms=None if plan is None else plan.plan.overdue_ms,
+        overdue_ms=None if plan is None else plan.overdue_ms,
         failure=failure
         and CleaningFailureAnswer(
             failure.reason, failure.error_name, failure.attempts, failure.is_uncleanable

@@ -67,7 +67,8 @@ class SkimpyOffsetMap:
         self._inflater = BatchInflater()
         # state of the build at hand
         self._slots: Int64s = np.empty(0, np.int64)
-        self._bits_memory = self._bits = _NO_BITS
+        # the two rows, one after the other; empty when there are none
+        self._bits_memory = self.bits = _NO_BITS
         self._cells = np.zeros(MAP_CELL_COUNT, np.int64)
         self._pending = np.zeros((PENDING_MAX, PENDING_COLUMN_COUNT), np.int64)
         self._scratch = np.zeros(SCRATCH_BYTES, np.uint8)
@@ -92,11 +93,6 @@ class SkimpyOffsetMap:
     def records_read(self) -> int:
         """Records that `index` went through since `clear`, put or not."""
         return int(self._cells[_RECORDS_READ])
-
-    @property
-    def bits(self) -> Bytes:
-        """The two bit rows, one after the other; empty when there are none."""
-        return self._bits
 
     @property
     def bits_first(self) -> int:
@@ -124,12 +120,12 @@ class SkimpyOffsetMap:
         self._cells[_LATEST] = -1
         self._cells[_BITS_FIRST] = first_offset
         if not count or 8 * row_bytes > self._bits_max:
-            self._bits = _NO_BITS
+            self.bits = _NO_BITS
             return
         if len(self._bits_memory) < 2 * row_bytes:
             self._bits_memory = np.zeros(2 * row_bytes, np.uint8)
-        self._bits = self._bits_memory[: 2 * row_bytes]
-        self._bits[:] = 0
+        self.bits = self._bits_memory[: 2 * row_bytes]
+        self.bits[:] = 0
         self._cells[_BITS_COUNT] = count
 
     def note_latest(self, offset: int) -> None:
@@ -163,7 +159,7 @@ class SkimpyOffsetMap:
                 group.end_row,
                 start_offset,
                 self._slots,
-                self._bits,
+                self.bits,
                 self._pending,
                 self._scratch,
                 self._cells,

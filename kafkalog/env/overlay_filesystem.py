@@ -223,7 +223,7 @@ class _LowerFile(SystemFile):
         """Switch to the copy before the first change."""
         if self._below is None:
             return
-        self._path, self._below = self._overlay.copy_up(self._below), None
-        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self.path, self._below = self._overlay.copy_up(self._below), None
+        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         os.dup2(fd, self._fd, inheritable=False)
         os.close(fd)

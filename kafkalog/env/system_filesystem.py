@@ -85,12 +85,12 @@ _FLOCK = struct.Struct("@hhqqi0q")
 class SystemFile:
     """An open descriptor."""
 
-    __slots__ = ("_device", "_fd", "_path", "is_writable")
+    __slots__ = ("_device", "_fd", "is_writable", "path")
 
     def __init__(self, fd: int, path: str, *, is_writable: bool) -> None:
         self._fd = fd
         self.is_writable = is_writable
-        self._path = path
+        self.path = path  # at opening time
         self._device = os.fstat(fd).st_dev
 
     def __del__(self) -> None:
@@ -98,11 +98,6 @@ class SystemFile:
         if fd >= 0:
             with contextlib.suppress(OSError):  # there is no caller that could handle it
                 os.close(fd)
-
-    @property
-    def path(self) -> str:
-        """Name at opening time."""
-        return self._path
 
     def pread(self, size: int, position: int) -> bytes:
         """See File."""

@@ -100,7 +100,7 @@ def check_producers(
         batch = _producer_batch(each)
         info, entry = changes.infos.get(batch.producer_id), producers.entries.get(batch.producer_id)
         if origin is AppendOrigin.CLIENT:
-            producers.check_client(batch, entry if info is None else info.updated)
+            producers.check_producer(batch, entry if info is None else info.updated)
         if origin is AppendOrigin.CLIENT and entry is not None:
             duplicate = entry.find_batch(
                 batch.producer_epoch, batch.first_sequence, batch.last_sequence

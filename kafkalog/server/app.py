@@ -225,7 +225,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
     config = api.config
     filters = Filters.of(api, files)
     context = listening_context(files.tls) if files.tls is not None else None
-    timeout = config.tls_handshake_timeout_seconds if context is not None else None
+    timeout = config.http_tls_handshake_timeout_ms / 1000 if context is not None else None
     places = [
         (ListenerRole.HTTP, config.http_host, config.http_port),
         (ListenerRole.ADMIN, config.admin_host, config.admin_port),

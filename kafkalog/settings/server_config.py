@@ -118,19 +118,9 @@ class ServerConfig:
         return self.connections_max_idle_ms / 1000
 
     @property
-    def header_timeout_seconds(self) -> float:
-        """Time for a request's header: ``http.header.timeout.ms``."""
-        return self.http_header_timeout_ms / 1000
-
-    @property
     def stall_ms(self) -> int:
         """Time in which a client must take a part of its answer: ``http.write.stall.ms``."""
         return self.http_write_stall_ms if self.http_stall_ms is None else self.http_stall_ms
-
-    @property
-    def tls_handshake_timeout_seconds(self) -> float:
-        """Time for a TLS handshake: ``http.tls.handshake.timeout.ms``."""
-        return self.http_tls_handshake_timeout_ms / 1000
 
     def body_timeout_seconds(self, declared_bytes: int) -> float:
         """Time for a body of declared_bytes (0 when unknown): the set time and 1 s per MiB."""

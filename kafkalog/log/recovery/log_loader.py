@@ -626,7 +626,9 @@ class _Loader:
                 reason="none" if result.bad_batch is None else result.bad_batch.value,
             )
         self._ends[segment.base_offset] = result.next_offset
-        self._after_recovery(segment, result.next_offset)
+        # So that the next segment does not scan this one again.
+        self._producers.end_offset = max(result.next_offset, segment.base_offset)
+        self._producers.take_snapshot(sync=False)
         return result.truncated_bytes > 0
 
     def _judge_of(self, segment: LogSegment) -> tuple[Judge, bool]:
@@ -687,11 +689,6 @@ class _Loader:
             self._files.remove_segment(segment.base_offset)
         self._segments = LogSegments()
         self._epochs = LeaderEpochCache(filesystem, self._directory)
-
-    def _after_recovery(self, segment: LogSegment, next_offset: int) -> None:
-        """So that the next segment does not scan this one again."""
-        self._producers.end_offset = max(next_offset, segment.base_offset)
-        self._producers.take_snapshot(sync=False)
 
     def _check_stop(self) -> None:
         """LoadStopped once the load is to end: what it leaves is what a crash leaves.

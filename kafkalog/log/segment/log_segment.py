@@ -100,11 +100,11 @@ class LogSegment(SegmentFiles):
         "_environment",
         "_first_timestamp_ms",
         "_flushed_version",
-        "_is_active",
         "_jitter_ms",
-        "_last_modified_ms",
-        "_version",
+        "is_active",
         "is_broken",
+        "last_modified_ms",
+        "version",
     )
 
     def __init__(
@@ -147,10 +147,10 @@ class LogSegment(SegmentFiles):
         jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
         self._jitter_ms = environment.random.below(jitter_bound) if jitter_bound > 0 else 0
         # owned by the writer thread
-        self._is_active = False
+        self.is_active = False  # whether it can be appended to
         self._bytes_since_index_entry = 0
-        self._last_modified_ms = last_modified_ms
-        self._version = 0  # counts changes of the files
+        self.last_modified_ms = last_modified_ms  # of the listing, or of the last append
+        self.version = 0  # counts changes: a flush plan notes it for ``mark_flushed``
         self._flushed_version = 0
         self.is_broken = False
         # published to readers
@@ -186,22 +186,12 @@ class LogSegment(SegmentFiles):
         segment.offset_index.create()
         segment.time_index.create()
         segment.max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
-        segment._is_active = True
+        segment.is_active = True
         segment.mark_unflushed()
         return segment
 
     def __repr__(self) -> str:
         return f"LogSegment({self.log_file.name}, {self.size_bytes} bytes)"
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it can be appended to."""
-        return self._is_active
-
-    @property
-    def last_modified_ms(self) -> int:
-        """Modification time of the ``.log``: of the listing, or of the last append."""
-        return self._last_modified_ms
 
     # ---- append
 
@@ -211,7 +201,7 @@ class LogSegment(SegmentFiles):
         All or nothing: on OSError the file is cut back and memory is unchanged; when the cut fails
         too, ``is_broken`` is set before the first error is raised.
         """
-        assert self._is_active, "append to a closed segment"
+        assert self.is_active, "append to a closed segment"
         assert not self.is_broken, "append to a segment with a torn tail"
         if not self.log_file.is_pinned:
             self._pin_files()
@@ -235,7 +225,7 @@ class LogSegment(SegmentFiles):
             self._first_timestamp_ms = batches[0].max_timestamp_ms
         self._bytes_since_index_entry = since
         self.max_timestamp = largest
-        self._last_modified_ms = self._environment.clock.wall_ms()
+        self.last_modified_ms = self._environment.clock.wall_ms()
         self.mark_unflushed()
         self.size_bytes = position + size  # last: readers look no further than this
 
@@ -335,7 +325,7 @@ class LogSegment(SegmentFiles):
     def largest_timestamp_ms(self, *, may_block: bool = True) -> int:
         """What time retention compares: the largest record timestamp, else the file's mtime."""
         largest = self.max_timestamp_so_far(may_block=may_block).timestamp_ms
-        return largest if largest >= 0 else self._last_modified_ms
+        return largest if largest >= 0 else self.last_modified_ms
 
     # ---- life
 
@@ -348,7 +338,7 @@ class LogSegment(SegmentFiles):
         except CorruptIndex:
             segment_recovery.rebuild_indexes(self)
             self.mark_unflushed()
-        self._is_active = True
+        self.is_active = True
 
     def on_become_inactive(self) -> None:
         """Close for appending: forced time entry, indexes trimmed, preallocation cut off.
@@ -356,7 +346,7 @@ class LogSegment(SegmentFiles):
         All or nothing: on OSError it can be appended to again, or ``is_broken`` is set. The files
         stay pinned until ``mark_flushed``.
         """
-        if not self._is_active:
+        if not self.is_active:
             return
         self._pin_files()
         times = self.time_index.entry_count()
@@ -371,7 +361,7 @@ class LogSegment(SegmentFiles):
                 self.is_broken = True
                 cause.add_note(f"opening {self.log_file.path} again failed: {error}")
             raise
-        self._is_active = False
+        self.is_active = False
 
     def seal(self) -> None:
         """What roll, close and recovery have in common at their end: forced entry and trims."""
@@ -418,7 +408,7 @@ class LogSegment(SegmentFiles):
         if is_durable:
             for file in self.files:
                 file.datasync()
-            self.mark_flushed(self._version)
+            self.mark_flushed(self.version)
 
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that holds an offset >= ``offset``; returns the bytes removed.
@@ -440,7 +430,7 @@ class LogSegment(SegmentFiles):
             self._first_timestamp_ms = None
         self._bytes_since_index_entry = 0
         self.max_timestamp = self.time_index.last_entry()
-        self._last_modified_ms = self._environment.clock.wall_ms()
+        self.last_modified_ms = self._environment.clock.wall_ms()
         self.mark_unflushed()
         return removed
 
@@ -454,16 +444,11 @@ class LogSegment(SegmentFiles):
 
     def mark_unflushed(self) -> None:
         """Contents may be in the page cache only: the next flush includes them."""
-        self._version += 1
+        self.version += 1
 
     def files_to_flush(self) -> tuple[SegmentFile, ...]:
         """Files whose ``datasync`` makes this segment durable; empty when nothing changed."""
-        return self.files if self._version != self._flushed_version else ()
-
-    @property
-    def version(self) -> int:
-        """Number of changes so far: a flush plan notes it and hands it to ``mark_flushed``."""
-        return self._version
+        return self.files if self.version != self._flushed_version else ()
 
     def mark_flushed(self, version: int) -> None:
         """Changes up to version are durable; when those are all, its descriptors are released."""
@@ -508,7 +493,7 @@ class LogSegment(SegmentFiles):
 
     def close_handles(self) -> None:
         """Drop descriptors and entries without writing anything (failed directory, delete)."""
-        self._is_active = False
+        self.is_active = False
         self.offset_index.release()
         self.time_index.release()
         self.transaction_index.release()

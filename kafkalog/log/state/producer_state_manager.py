@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.segment.segment_file import MovableDirectory
-    from kafkalog.log.state.producer_state import ProducerBatch, ProducerCheck
+    from kafkalog.log.state.producer_state import ProducerCheck
     from kafkalog.log.values import AppendOrigin, CompletedTransaction
 
 _log = structlog.get_logger(__name__)
@@ -35,7 +35,6 @@ class ProducerStateManager:
     """See the module."""
 
     __slots__ = (
-        "_check_producer",
         "_directory",
         "_expiration_ms",
         "_filesystem",
@@ -44,6 +43,7 @@ class ProducerStateManager:
         "_snapshots",
         "_unreplicated",
         "_unsynced",
+        "check_producer",
         "end_offset",
         "entries",
         "last_snapshot_offset",
@@ -61,14 +61,15 @@ class ProducerStateManager:
     ) -> None:
         """``snapshot_offsets``: of the snapshot files in the directory listing.
 
-        ``check_producer`` as LogEnvironment has it. ``forgotten``: deleted snapshots are put here
-        and their files stay, because a name may prove where the log ended.
+        ``check_producer`` as LogEnvironment has it; the entry that it gets knows the batches before
+        it in the same append. ``forgotten``: deleted snapshots are put here and their files stay,
+        because a name may prove where the log ended.
         """
         # constant after construction
         self._filesystem = filesystem
         self._directory = directory
         self._expiration_ms = expiration_ms
-        self._check_producer = check_producer
+        self.check_producer = check_producer
         self._forgotten = forgotten
         # published: written by the writer thread; for others single operations of the dictionary,
         # whose entries are replaced, never changed
@@ -82,13 +83,6 @@ class ProducerStateManager:
         self.last_snapshot_offset = 0  # as in Kafka: an empty log at 0 gets no snapshot
 
     # ---- appends
-
-    def check_client(self, batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:
-        """Raise why those who give ids and epochs out would not have a client's batch appended.
-
-        ``entry``: what is known of its producer, with the batches before it in the same append.
-        """
-        self._check_producer(batch, entry)
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begin the changes of one append to one producer."""

@@ -213,7 +213,7 @@ class Connection(RequestHandler):
         self._is_fresh = True  # no byte has come yet
         self._sends_no_more = False  # its client has closed its half
         self._header_timer: asyncio.TimerHandle | None = None
-        self._header_timeout_seconds = config.header_timeout_seconds
+        self._header_timeout_seconds = config.http_header_timeout_ms / 1000
         self._reader_watch: ReaderWatch | None = None  # once there was something to wait for
         self._stall_seconds = config.stall_ms / 1000
         self.was_cut = False  # it ended before its client had taken everything

@@ -156,20 +156,18 @@ class _Buffers:
             self.kept = np.empty((count, RECORD_COLUMN_COUNT), np.int64)
 
 
+@dataclass(eq=False)
 class _ChunkPass:
     """The state of filtering one chunk."""
 
-    def __init__(
-        self,
-        batches: RecordBatches,
-        orders: Int64Table,
-        cells: Int64s,
-        offset_map: SkimpyOffsetMap,
-        buffers: _Buffers,
-    ) -> None:
-        self._batches, self._map, self._buffers = batches, offset_map, buffers
-        self._table = batches.rows.table
-        self._orders, self._cells = orders, cells
+    _batches: RecordBatches
+    _orders: Int64Table
+    _cells: Int64s
+    _map: SkimpyOffsetMap
+    _buffers: _Buffers
+
+    def __post_init__(self) -> None:
+        self._table = self._batches.rows.table
         self._out_table = np.empty(self._table.shape, np.int64)
         self._outcomes = np.zeros(len(self._table), np.int64)
         self._end = 0  # of what is written to `out`

@@ -160,33 +160,23 @@ def join_reports(
     """
     if log_start_offset is None:
         log_start_offset = small.epochs[0][1] if small.epochs else 0
-    join = _Join(
-        listing, reports, small, log_start_offset, vanished, is_compacted=is_compacted, proof=proof
-    )
+    join = _Join(listing, reports, small, log_start_offset, vanished, is_compacted, proof)
     return join.run()
 
 
+@dataclass(eq=False)
 class _Join:
     """One run over the segments of a partition."""
 
-    def __init__(
-        self,
-        listing: DirectoryListing,
-        reports: Sequence[SegmentReport],
-        small: SmallFiles,
-        log_start_offset: int,
-        vanished: frozenset[int],
-        *,
-        is_compacted: bool,
-        proof: CheckedOffsets,
-    ) -> None:
-        self._proof = proof
-        self._listing = listing
-        self._reports = reports
-        self._small = small
-        self._log_start_offset = log_start_offset
-        self._vanished = vanished
-        self._is_known_compacted = is_compacted
+    _listing: DirectoryListing
+    _reports: Sequence[SegmentReport]
+    _small: SmallFiles
+    _log_start_offset: int
+    _vanished: frozenset[int]
+    _is_known_compacted: bool
+    _proof: CheckedOffsets
+
+    def __post_init__(self) -> None:
         self._findings = Findings()
         self._producers: dict[int, tuple[int, int]] = {}  # epoch, last sequence
 

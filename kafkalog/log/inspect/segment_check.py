@@ -114,28 +114,24 @@ def check_segment(
     ``may_have_gaps``: it was compacted; sequences and offsets may be missing. ``is_gapless``: none
     are, a gap is an error. OSError.
     """
+    may_have_gaps = may_have_gaps and not is_gapless
     check = _SegmentCheck(path, filesystem, base, may_have_gaps, is_gapless)
     return check.run(names, is_last=is_last)
 
 
+@dataclass(eq=False)
 class _SegmentCheck:
     """One run."""
 
-    def __init__(
-        self,
-        path: str,
-        filesystem: ReadFilesystem,
-        base: int,
-        may_have_gaps: bool,
-        is_gapless: bool,
-    ) -> None:
-        self._path = path
-        self._filesystem = filesystem
-        self._base = base
-        self._may_have_gaps = may_have_gaps and not is_gapless
-        self._is_gapless = is_gapless
+    _path: str
+    _filesystem: ReadFilesystem
+    _base: int
+    _may_have_gaps: bool
+    _is_gapless: bool
+
+    def __post_init__(self) -> None:
         self._findings = Findings()
-        self._log = segment_file_name(base, LOG_SUFFIX)
+        self._log = segment_file_name(self._base, LOG_SUFFIX)
 
     def run(self, names: Collection[str], *, is_last: bool) -> SegmentReport:
         """The log first, then each index against it."""

@@ -115,7 +115,7 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     restores the high watermark.
     """
     loader = _Loader(
-        directory,
+        MovableDirectory(directory),
         config,
         environment,
         corruption,
@@ -123,49 +123,38 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
         may_have_gaps,
         proof,
         hooks,
-        is_clean=clean,
-        recovery_point=recovery_point,
+        clean,
+        recovery_point,
     )
     return loader.load(log_start_offset, topic_id)
 
 
+@dataclass(eq=False)
 class _Loader:
     """The state of one load."""
 
-    def __init__(  # noqa: PLR0913 - see load_log
-        self,
-        directory: str,
-        config: LogConfig,
-        environment: LogEnvironment,
-        corruption: Corruption,
-        producer_expiration_ms: int,
-        may_have_gaps: bool,
-        proof: LogProof,
-        hooks: LoadHooks,
-        *,
-        is_clean: bool,
-        recovery_point: int,
-    ) -> None:
-        self._environment = environment
-        self._config = config
-        self._corruption = corruption
-        self._may_have_gaps = may_have_gaps
-        self._proof = proof
-        self._hooks = hooks
-        self._directory = MovableDirectory(directory)
-        self._files = LoaderFiles(environment, self._directory, config)
+    _directory: MovableDirectory
+    _config: LogConfig
+    _environment: LogEnvironment
+    _corruption: Corruption
+    _expiration_ms: int
+    _may_have_gaps: bool
+    _proof: LogProof
+    _hooks: LoadHooks
+    _is_clean: bool
+    _recovery_point: int
+
+    def __post_init__(self) -> None:
+        self._files = LoaderFiles(self._environment, self._directory, self._config)
         self._segments = LogSegments()
-        self._epochs = LeaderEpochCache(environment.filesystem, self._directory)
-        self._expiration_ms = producer_expiration_ms
+        self._epochs = LeaderEpochCache(self._environment.filesystem, self._directory)
         self._forgotten: set[int] = set()  # snapshots whose files are deleted at the end
         self._producers = self._new_producers(())
         self._start = 0
         self._log_start = LogStart(0)
-        self._is_clean = is_clean
-        self._recovery_point = recovery_point
         self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
         # No power cut took what lies below.
-        self._durable_end = INT64_MAX if is_clean else recovery_point
+        self._durable_end = INT64_MAX if self._is_clean else self._recovery_point
         self._known = NO_ENDS  # where the log ended, as others than its batches have it
         self._last_end = 0  # what the log reached when it was last durable; 0: not known
         self._stops: set[int] = set()  # where a clean stop may have left it

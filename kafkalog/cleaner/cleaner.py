@@ -221,22 +221,18 @@ def _may_remove_markers(
     return may_remove
 
 
+@dataclass(eq=False)
 class CleanedGroup:
-    """See the module."""
+    """See the module. Makes the first file at once."""
 
-    def __init__(
-        self,
-        environment: LogEnvironment,
-        directory: MovableDirectory,
-        config: LogConfig,
-        base_offset: int,
-    ) -> None:
-        """Makes the first file."""
-        self._environment = environment
-        self._directory = directory
-        self._config = config
+    _environment: LogEnvironment
+    _directory: MovableDirectory
+    _config: LogConfig
+    _base_offset: int
+
+    def __post_init__(self) -> None:
         self._segments: list[CleanedSegment] = []
-        self._begin_segment(base_offset)
+        self._begin_segment(self._base_offset)
 
     def append(self, chunk: FilteredChunk) -> None:
         """What stays of a chunk; to be discarded after SegmentOffsetOverflow and OSError."""

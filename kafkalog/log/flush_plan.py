@@ -9,6 +9,7 @@ Source: Kafka's LocalLog.flush and UnifiedLog.flushProducerStateSnapshot, log-li
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,38 +22,26 @@ class FailedBeforeSync(OSError):
     """A flush failed while nothing of the log was synced yet: another one may be planned."""
 
 
+@dataclass(eq=False, slots=True)
 class FlushPlan:
-    """Files to sync so that every offset below ``end_offset`` is durable."""
+    """Files to sync so that every offset below ``end_offset`` is durable.
 
-    __slots__ = (
-        "_epochs",
-        "_filesystem",
-        "_has_started",
-        "epoch_entries",
-        "is_done",
-        "local",
-        "snapshots",
-    )
+    snapshots      paths of producer snapshots written since the last flush
+    epoch_entries  None: the file has them
+    """
 
-    def __init__(
-        self,
-        local: LocalFlush,
-        snapshots: tuple[str, ...],
-        epochs: LeaderEpochCache,
-        filesystem: Filesystem,
-    ) -> None:
-        """``snapshots``: paths of producer snapshots written since the last flush."""
-        # constant after construction
-        self.local = local
-        self.snapshots = snapshots
-        self._epochs = epochs
-        self.epoch_entries: tuple[EpochEntry, ...] | None = (
-            epochs.entries if epochs.is_dirty else None
-        )
-        self._filesystem = filesystem
-        # the flusher's, read by the writer once the plan came back
-        self._has_started = False
-        self.is_done = False
+    local: LocalFlush
+    snapshots: tuple[str, ...]
+    _epochs: LeaderEpochCache
+    _filesystem: Filesystem
+    epoch_entries: tuple[EpochEntry, ...] | None = None
+    # the flusher's, read by the writer once the plan came back
+    _has_started: bool = False
+    is_done: bool = False
+
+    def __post_init__(self) -> None:
+        if self._epochs.is_dirty:
+            self.epoch_entries = self._epochs.entries
 
     @property
     def end_offset(self) -> int:

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from kafkalog.cleaner.config import TombstoneHorizon
-from kafkalog.cleaner.plan import aborted_from, source_ends, source_groups
+from kafkalog.cleaner.plan import aborted_from, source_groups
 from kafkalog.cleaner.record_batches import chunks_of
 from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter, TombstoneRule
 from kafkalog.cleaner.stats import CleanerStats
@@ -320,6 +320,12 @@ class _Round:
         """The log that is cleaned."""
         return self.to_clean.log
 
+    def end_of(self, segment: LogSegment) -> int:
+        """Where the next segment begins."""
+        following = self.log.segments.higher(segment.base_offset)
+        assert following is not None, "the active segment is not cleaned"
+        return following.base_offset
+
 
 class Cleaner:
     """See the module. Kept from round to round: its map and buffers are used again."""
@@ -415,12 +421,10 @@ class Cleaner:
         self, round_: _Round, segment: LogSegment, position: int
     ) -> Iterator[RecordBatches]:
         """The batches of a segment; asks and throttles before each chunk is worked on."""
-        following = round_.log.segments.higher(segment.base_offset)
-        assert following is not None, "the active segment is not cleaned"
         for batches in chunks_of(
             segment,
             position,
-            end_offset=following.base_offset,
+            end_offset=round_.end_of(segment),
             chunk_bytes=self.config.io_buffer_bytes,
             max_decompressed_bytes=self.config.max_decompressed_bytes,
         ):
@@ -438,9 +442,10 @@ class Cleaner:
             output = CleanedGroup(log.environment, log.local.directory, log.config, base_offset)
         try:
             last_batches = LastBatches(round_.on_writer(log.producers.last_records))
-            for source, end in zip(sources, source_ends(sources), strict=True):
+            for source in sources:
                 round_.check_done()
-                round_.transactions.add_aborted(aborted_from(log, source, end))
+                aborted = aborted_from(log, source, round_.end_of(source))
+                round_.transactions.add_aborted(aborted)
                 self._filter_source(round_, source, last_batches, output)
             if output is not None:
                 clock = log.environment.clock

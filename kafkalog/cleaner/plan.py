@@ -3,8 +3,8 @@
 ``plan_cleaning`` says from where to where a log is dirty and whether that is worth a round;
 ``group_segments`` says which sources become one cleaned segment. Both are pure: facts in, values
 out. ``LogToClean`` collects the facts of a log: what it published and, where a compaction lag asks
-for timestamps, the heads and indexes of dirty segments; any thread, may read. ``source_groups`` and
-``source_ends`` are the thread's that cleans; they read indexes and the tail of a segment.
+for timestamps, the heads and indexes of dirty segments; any thread, may read. ``source_groups`` is
+the thread's that cleans and reads indexes.
 Source: Kafka's LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegmentsBySize and
 cleanSegments (4.1), log-lifecycle 12.1, 12.5 and 12.6.
 """
@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.log.segment.index_repair import floor_entry, floor_timestamp
-from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
@@ -311,11 +310,6 @@ def source_groups(to_clean: LogToClean, end_offset: int) -> list[list[LogSegment
         to_clean.first_uncleanable_offset,
     )
     return [[sources[place] for place in group] for group in groups]
-
-
-def source_ends(sources: Sequence[LogSegment]) -> list[int]:
-    """Up to which offset aborted transactions are looked for in each source of a group."""
-    return [*(each.base_offset for each in sources[1:]), next_offset(sources[-1])]
 
 
 def aborted_from(log: UnifiedLog, segment: LogSegment, end_offset: int) -> list[AbortedTransaction]:

@@ -624,27 +624,16 @@ class SegmentFiles:
         "transaction_index",
     )
 
-    def __init__(
-        self,
-        base_offset: int,
-        size_bytes: int,
-        log_file: SegmentFile,
-        offset_index: OffsetIndex,
-        time_index: TimeIndex,
-        transaction_index: TransactionIndex,
-        index_interval_bytes: int,
-    ) -> None:
-        """Touches no disk. ``index_interval_bytes``: the distance of index entries."""
-        # constant after construction
-        self.base_offset = base_offset
-        self.log_file = log_file
-        self.offset_index = offset_index
-        self.time_index = time_index
-        self.transaction_index = transaction_index
-        self.index_interval_bytes = index_interval_bytes
-        # published to readers
-        self.size_bytes = size_bytes
-        self.max_timestamp: TimestampOffset | None = None  # None: not known yet
+    # constant after construction
+    base_offset: int
+    log_file: SegmentFile
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    transaction_index: TransactionIndex
+    index_interval_bytes: int  # the distance of index entries
+    # published to readers
+    size_bytes: int
+    max_timestamp: TimestampOffset | None  # None: not known yet
 
     @property
     def files(self) -> tuple[SegmentFile, ...]:

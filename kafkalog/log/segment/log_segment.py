@@ -130,18 +130,15 @@ class LogSegment(SegmentFiles):
         def file(kind: str) -> SegmentFile:
             return SegmentFile(environment, directory, segment_file_name(base_offset, kind, suffix))
 
-        super().__init__(
-            base_offset,
-            size_bytes,
-            file(LOG_SUFFIX),
-            OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes, cache),
-            TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes, cache),
-            TransactionIndex(
-                file(TRANSACTION_INDEX_SUFFIX), base_offset, cache, exists=has_transaction_index
-            ),
-            config.index_interval_bytes,
-        )
         # constant after construction
+        self.base_offset = base_offset
+        self.log_file = file(LOG_SUFFIX)
+        self.offset_index = OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes, cache)
+        self.time_index = TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes, cache)
+        self.transaction_index = TransactionIndex(
+            file(TRANSACTION_INDEX_SUFFIX), base_offset, cache, exists=has_transaction_index
+        )
+        self.index_interval_bytes = config.index_interval_bytes
         self._environment = environment
         self._created_ms = environment.clock.wall_ms()
         jitter_bound = min(config.segment_jitter_ms, config.segment_ms)
@@ -154,6 +151,8 @@ class LogSegment(SegmentFiles):
         self._flushed_version = 0
         self.is_broken = False
         # published to readers
+        self.size_bytes = size_bytes
+        self.max_timestamp: TimestampOffset | None = None
         self._first_timestamp_ms: int | None = None
 
     @classmethod

@@ -192,28 +192,17 @@ BATCHES_MAX = 512  # two buffers each: one system call takes 1024
 BYTES_MAX = 1 << 20  # larger writes gain nothing, and all of a group fail together
 
 
+@dataclass(eq=False, slots=True)
 class AppendGroup:
     """Sets in a row with their offsets; ``answers`` and ``is_synced`` have one entry a set."""
 
-    __slots__ = (
-        "answers",
-        "batches",
-        "buffers",
-        "first_offset",
-        "first_synced",
-        "is_synced",
-        "size_bytes",
-    )
-
-    def __init__(self, first_offset: int) -> None:
-        """Nothing yet; ``first_offset`` is the log end it was planned for."""
-        self.first_offset = first_offset
-        self.first_synced: int | None = None  # base offset of the first set that needs a flush
-        self.size_bytes = 0
-        self.buffers: list[Buffer] = []
-        self.batches: list[AppendedBatch] = []
-        self.answers: list[LogAppendInfo] = []
-        self.is_synced: list[bool] = []
+    first_offset: int  # the log end it was planned for
+    first_synced: int | None = None  # base offset of the first set that needs a flush
+    size_bytes: int = 0
+    buffers: list[Buffer] = field(default_factory=list)
+    batches: list[AppendedBatch] = field(default_factory=list)
+    answers: list[LogAppendInfo] = field(default_factory=list)
+    is_synced: list[bool] = field(default_factory=list)
 
 
 def is_plain(records: ValidatedRecords) -> bool:

@@ -372,10 +372,10 @@ class _Loader:
         return ProducerStateManager(
             self._environment.filesystem,
             self._directory,
-            snapshot_offsets,
-            expiration_ms=self._expiration_ms,
-            check_producer=self._environment.check_producer,
-            forgotten=None if is_last else self._forgotten,
+            self._expiration_ms,
+            self._environment.check_producer,
+            None if is_last else self._forgotten,
+            sorted(snapshot_offsets),
         )
 
     def _successor_of(

@@ -32,6 +32,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -607,22 +608,12 @@ class TransactionIndex(CachedIndex[tuple[AbortedTransaction, ...]]):
         raise CorruptIndex(reason, file=self.file.path, position=position)
 
 
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class SegmentFiles:
     """The ``.log`` of a segment and its indexes; the writer thread alone changes the fields.
 
     What reads, recovery and tools share: they get this, never the ``LogSegment`` that extends it.
     """
-
-    __slots__ = (
-        "base_offset",
-        "index_interval_bytes",
-        "log_file",
-        "max_timestamp",
-        "offset_index",
-        "size_bytes",
-        "time_index",
-        "transaction_index",
-    )
 
     # constant after construction
     base_offset: int

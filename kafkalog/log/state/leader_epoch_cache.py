@@ -12,6 +12,7 @@ written before the bytes, with the log's lock held.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import CorruptCheckpoint
@@ -33,20 +34,17 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+@dataclass(eq=False, slots=True)
 class LeaderEpochCache:
-    """Entries with rising epochs and rising start offsets."""
+    """Entries with rising epochs and rising start offsets; empty until ``load`` reads the file."""
 
-    __slots__ = ("_directory", "_filesystem", "entries", "is_dirty")
-
-    def __init__(self, filesystem: Filesystem, directory: MovableDirectory) -> None:
-        """Empty; ``load`` reads the file."""
-        # constant after construction
-        self._filesystem = filesystem
-        self._directory = directory
-        # owned by the writer thread
-        self.is_dirty = False
-        # published to readers
-        self.entries: tuple[EpochEntry, ...] = ()
+    # constant after construction
+    _filesystem: Filesystem
+    _directory: MovableDirectory
+    # owned by the writer thread
+    is_dirty: bool = False
+    # published to readers
+    entries: tuple[EpochEntry, ...] = ()
 
     @property
     def path(self) -> str:

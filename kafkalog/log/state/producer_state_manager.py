@@ -9,6 +9,7 @@ Source: Kafka's ProducerStateManager, log-lifecycle 2, log-format.md 9.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -31,56 +32,29 @@ _log = structlog.get_logger(__name__)
 DEFAULT_EXPIRATION_MS = 86_400_000
 
 
+@dataclass(eq=False, slots=True)
 class ProducerStateManager:
     """See the module."""
 
-    __slots__ = (
-        "_directory",
-        "_expiration_ms",
-        "_filesystem",
-        "_forgotten",
-        "_ongoing",
-        "_snapshots",
-        "_unreplicated",
-        "_unsynced",
-        "check_producer",
-        "end_offset",
-        "entries",
-        "last_snapshot_offset",
-    )
-
-    def __init__(
-        self,
-        filesystem: Filesystem,
-        directory: MovableDirectory,
-        snapshot_offsets: Iterable[int] = (),
-        *,
-        expiration_ms: int = DEFAULT_EXPIRATION_MS,
-        check_producer: ProducerCheck = lambda *_: None,
-        forgotten: set[int] | None = None,
-    ) -> None:
-        """``snapshot_offsets``: of the snapshot files in the directory listing.
-
-        ``check_producer`` as LogEnvironment has it; the entry that it gets knows the batches before
-        it in the same append. ``forgotten``: deleted snapshots are put here and their files stay,
-        because a name may prove where the log ended.
-        """
-        # constant after construction
-        self._filesystem = filesystem
-        self._directory = directory
-        self._expiration_ms = expiration_ms
-        self.check_producer = check_producer
-        self._forgotten = forgotten
-        # published: written by the writer thread; for others single operations of the dictionary,
-        # whose entries are replaced, never changed
-        self.entries: dict[int, ProducerStateEntry] = {}
-        # owned by the writer thread
-        self._snapshots = sorted(snapshot_offsets)
-        self._ongoing: dict[int, int] = {}  # first offset -> producer id
-        self._unsynced: list[int] = []  # offsets of snapshots that no flush covered yet
-        self._unreplicated: dict[int, int] = {}  # first offset -> the marker's offset
-        self.end_offset = 0  # everything below is reflected in entries
-        self.last_snapshot_offset = 0  # as in Kafka: an empty log at 0 gets no snapshot
+    # constant after construction
+    _filesystem: Filesystem
+    _directory: MovableDirectory
+    _expiration_ms: int
+    # As LogEnvironment has it; the entry that it gets knows the batches before it in the append.
+    check_producer: ProducerCheck
+    # Deleted snapshots are put here and their files stay, because a name may prove where the log
+    # ended; None: they are deleted.
+    _forgotten: set[int] | None
+    # owned by the writer thread
+    _snapshots: list[int]  # offsets of the snapshot files, rising
+    _ongoing: dict[int, int] = field(default_factory=dict)  # first offset -> producer id
+    _unsynced: list[int] = field(default_factory=list)  # snapshots that no flush covered yet
+    _unreplicated: dict[int, int] = field(default_factory=dict)  # first offset -> the marker's
+    end_offset: int = 0  # everything below is reflected in entries
+    last_snapshot_offset: int = 0  # as in Kafka: an empty log at 0 gets no snapshot
+    # published: written by the writer thread; for others single operations of the dictionary,
+    # whose entries are replaced, never changed
+    entries: dict[int, ProducerStateEntry] = field(default_factory=dict)
 
     # ---- appends
 

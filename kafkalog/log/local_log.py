@@ -288,18 +288,14 @@ class LocalLog:
     # ---- flush
 
     def plan_flush(
-        self,
-        end_offset: int | None = None,
-        *,
-        include_active: bool = True,
-        has_other_files: bool = False,
+        self, *, include_active: bool = True, has_other_files: bool = False
     ) -> LocalFlush | None:
-        """Files to sync so that offsets below end_offset (default: log end) are durable.
+        """Files to sync so that offsets below the log end are durable.
 
         include_active False leaves out the active segment (after a roll: flush up to its base).
         None when nothing is dirty, unless the caller ``has_other_files`` to sync. No I/O.
         """
-        end = self.log_end_offset if end_offset is None else end_offset
+        end = self.log_end_offset
         if not include_active:
             end = min(end, self.active_segment.base_offset)
         segments = self._unflushed_segments(end + 1 if include_active else end)

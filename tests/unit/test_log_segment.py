@@ -404,8 +404,8 @@ def test_lookup_is_the_greatest_entry_at_or_below() -> None:
     assert index.lookup(110) == OffsetPosition(110, 50)
     assert index.lookup(129) == OffsetPosition(120, 90)
     assert index.lookup(2**63 - 1) == OffsetPosition(130, 140)
-    assert index.lookup_upper_bound(OffsetPosition(110, 50), 41) == OffsetPosition(130, 140)
-    assert index.lookup_upper_bound(OffsetPosition(110, 50), 91) is None
+    assert index.entry_after(90) == OffsetPosition(130, 140)
+    assert index.entry_after(140) is None
     assert index.last_entry() == OffsetPosition(130, 140)
 
 

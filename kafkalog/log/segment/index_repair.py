@@ -49,12 +49,11 @@ from kafkalog.log.segment.segment_file import (
     scan_chunks,
 )
 from kafkalog.log.segment.segment_recovery import remember_entries
-from kafkalog.log.values import OffsetPosition
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import File
     from kafkalog.log.segment.indexes import SegmentFiles
-    from kafkalog.log.values import TimestampOffset
+    from kafkalog.log.values import OffsetPosition, TimestampOffset
 
 _log = structlog.get_logger(__name__)
 
@@ -284,7 +283,7 @@ def _next_known(
 ) -> BatchStart | None:
     """The batch of the next index entry that leads to its batch."""
     while True:
-        entry = segment.offset_index.lookup_upper_bound(OffsetPosition(0, position), 1)
+        entry = segment.offset_index.entry_after(position)
         if entry is None:
             return None
         position = entry.position

@@ -179,9 +179,9 @@ class AbstractIndex(CachedIndex[IndexEntries], Generic[E]):
         """Entries, without padding."""
         return self.store(may_block=may_block).count
 
-    def size_in_bytes(self, *, may_block: bool = True) -> int:
+    def size_in_bytes(self) -> int:
         """Bytes of the entries, not of the file."""
-        return self.entry_count(may_block=may_block) * self.entry_bytes
+        return self.entry_count() * self.entry_bytes
 
     def last_entry(self, *, may_block: bool = True) -> E:
         """The last entry, when there is none what stands before the first."""
@@ -380,13 +380,10 @@ class OffsetIndex(AbstractIndex[OffsetPosition]):
         slot = bisect_right(store.relative, target_offset - self.base_offset, 0, store.count) - 1
         return self._entry(store, slot)
 
-    def lookup_upper_bound(
-        self, fetch_start: OffsetPosition, size_bytes: int, *, may_block: bool = True
-    ) -> OffsetPosition | None:
-        """First entry at or after ``fetch_start.position + size_bytes``; None without one."""
-        store = self.store(may_block=may_block)
-        end = fetch_start.position + size_bytes
-        slot = bisect_left(store.values, end, 0, store.count)
+    def entry_after(self, position: int) -> OffsetPosition | None:
+        """First entry of a batch that starts after position; None without one."""
+        store = self.store()
+        slot = bisect_right(store.values, position, 0, store.count)
         return self._entry(store, slot) if slot < store.count else None
 
     def entry_before(self, position: int, count: int) -> OffsetPosition:
@@ -468,9 +465,9 @@ class TimeIndex(AbstractIndex[TimestampOffset]):
         store = self.store(may_block=may_block)
         return self._entry(store, bisect_right(store.values, timestamp_ms, 0, store.count) - 1)
 
-    def floor_offset(self, offset: int, *, may_block: bool = True) -> TimestampOffset | None:
+    def floor_offset(self, offset: int) -> TimestampOffset | None:
         """The last entry for an offset that is no higher; None without one."""
-        store = self.store(may_block=may_block)
+        store = self.store()
         slot = bisect_right(store.relative, offset - self.base_offset, 0, store.count) - 1
         return self._entry(store, slot) if slot >= 0 else None
 

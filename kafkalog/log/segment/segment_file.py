@@ -111,16 +111,14 @@ class SegmentFile:
         """
         return self._open_by(self._environment.filesystem.open_scan)
 
-    def pin_for_write(self, *, create: bool = False, exclusive: bool = False) -> File:
+    def pin_for_write(self, *, create: bool = False) -> File:
         """Hold for writing until ``unpin``; a handle that is pinned or cached for it is used."""
         pinned = self._pinned
         if pinned is None:
             open_files = self._environment.open_files
             pinned = open_files.get(self)
-            if pinned is None or not pinned.is_writable or exclusive:
-                pinned = self._environment.filesystem.open_write(
-                    self.path, create=create, exclusive=exclusive
-                )
+            if pinned is None or not pinned.is_writable:
+                pinned = self._environment.filesystem.open_write(self.path, create=create)
             self._pinned = pinned  # before it is forgotten: a reader finds one or the other
             open_files.forget(self)
         return pinned

@@ -206,7 +206,7 @@ class _Walk:
         """Whether so large a batch here would reach over one that the index knows."""
         if size <= LARGEST_UNDOUBTED_BYTES:
             return False
-        entry = self.segment.offset_index.lookup_upper_bound(OffsetPosition(0, self.position), 1)
+        entry = self.segment.offset_index.entry_after(self.position)
         return entry is not None and entry.position < self.position + size
 
 

@@ -134,7 +134,8 @@ def validate(
                 "The record set has more than one batch: one batch per partition is allowed"
             )
         if origin is AppendOrigin.REPLICATION:
-            batches.append(_replicated(batch, topic))
+            header = _checked_header(batch)
+            batches.append(_facts(batch, header, header.max_timestamp, topic))
         else:
             batches.append(_validate_batch(batch, topic))
     if not batches and origin is not AppendOrigin.REPLICATION:
@@ -172,12 +173,6 @@ def _split(records: memoryview, origin: AppendOrigin) -> Iterator[memoryview]:
             raise InvalidRecord(f"The bytes from {position} on are no whole record batch")
         yield records[position : position + size]
         position += size
-
-
-def _replicated(batch: memoryview, topic: _Topic) -> BatchFacts:
-    """Facts of a batch that keeps its offsets."""
-    header = _checked_header(batch)
-    return _facts(batch, header, header.max_timestamp, topic)
 
 
 def _checked_header(batch: memoryview) -> BatchHeader:
@@ -337,17 +332,11 @@ def is_suspect(
     )
 
 
-def _record_table(inflated: bytes | memoryview, header: BatchHeader) -> npt.NDArray[np.int64]:
-    """Spans of all records of a batch that was walked before."""
+def _raise_record_errors(inflated: bytes | memoryview, header: BatchHeader, topic: _Topic) -> None:
+    """Name every bad record, as the produce answer does; returns when only -1 looked too old."""
     table = np.empty((header.record_count, RECORD_COLUMN_COUNT), dtype=np.int64)
     status = scan_records(_bytes_array(inflated), header.record_count, table)
     assert status == 0, "the records were valid a moment ago"
-    return table
-
-
-def _raise_record_errors(inflated: bytes | memoryview, header: BatchHeader, topic: _Topic) -> None:
-    """Name every bad record, as the produce answer does; returns when only -1 looked too old."""
-    table = _record_table(inflated, header)
     deltas = table[:, RecordColumn.TIMESTAMP_DELTA].tolist()
     key_lengths = table[:, RecordColumn.KEY_LENGTH].tolist()
     is_stamped = timestamp_type_of(header.attributes) is TimestampType.LOG_APPEND_TIME

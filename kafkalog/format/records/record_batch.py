@@ -28,7 +28,6 @@ from kafkalog.format.integers import FormatError
 
 Buffer = bytes | bytearray | memoryview
 
-BASE_OFFSET_AT = 0
 LENGTH_AT = 8
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
@@ -37,9 +36,6 @@ ATTRIBUTES_AT = 21
 LAST_OFFSET_DELTA_AT = 23
 BASE_TIMESTAMP_AT = 27
 MAX_TIMESTAMP_AT = 35
-PRODUCER_ID_AT = 43
-PRODUCER_EPOCH_AT = 51
-BASE_SEQUENCE_AT = 53
 RECORD_COUNT_AT = 57
 HEADER_BYTES = 61
 

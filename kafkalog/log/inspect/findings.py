@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 FINDINGS_MAX = 20  # of one file; a zeroed index breaks a rule with each of a million entries
 
@@ -82,14 +82,6 @@ class Findings:
         self._counts[file] += 1
         if self._counts[file] <= FINDINGS_MAX:
             self._shown.append(Finding(file, position, problem, code, severity))
-
-    def add_all(
-        self, code: FindingCode, file: str, positions: Sequence[int], count: int, problem: str
-    ) -> None:
-        """Note ``count`` of one kind; ``positions`` are those of the first FINDINGS_MAX."""
-        for position in positions:
-            self.add(code, file, position, problem)
-        self._counts[file] += count - len(positions)
 
     def count(self, file: str, more: int) -> None:
         """More of a file, which are not shown."""

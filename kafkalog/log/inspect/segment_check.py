@@ -338,9 +338,18 @@ class _SegmentCheck:
             self._findings.add(code, name, len(raw) - torn, problem)
         return unpack(raw)
 
-    def _tell_falls(self, code: FindingCode, name: str, falls: Rows, entry_bytes: int) -> None:
-        shown = [(slot + 1) * entry_bytes for slot in falls[:FINDINGS_MAX].tolist()]
-        self._findings.add_all(code, name, shown, len(falls), "entry does not rise")
+    def _report_entries(
+        self,
+        code: FindingCode,
+        name: str,
+        slots: Rows,
+        entry_bytes: int,
+        problem: Callable[[int], str] = lambda _: "entry does not rise",
+    ) -> None:
+        """The same of some entries, at most FINDINGS_MAX of them; the others are counted."""
+        for slot in slots[:FINDINGS_MAX].tolist():
+            self._findings.add(code, name, slot * entry_bytes, problem(slot))
+        self._findings.count(name, max(len(slots) - FINDINGS_MAX, 0))
 
     def _offset_index(self, name: str, table: Table, is_last: bool) -> None:
         """Every entry is a batch's start with its last offset; both rise."""
@@ -349,16 +358,18 @@ class _SegmentCheck:
         used = len(entries) - _padding(entries[:, 1], is_last=is_last)
         offsets, positions = entries[:used, 0] + self._base, entries[:used, 1]
         falls = np.flatnonzero((np.diff(positions) <= 0) | (np.diff(offsets) <= 0))
-        self._tell_falls(code, name, falls, OFFSET_ENTRY.size)
+        self._report_entries(code, name, falls + 1, OFFSET_ENTRY.size)
         is_wrong = np.ones(len(positions), dtype=np.bool_)
         if len(table):
             rows = np.minimum(np.searchsorted(table[:, _POSITION], positions), len(table) - 1)
             is_wrong = (table[rows, _POSITION] != positions) | (table[rows, _LAST] != offsets)
-        wrong = np.flatnonzero(is_wrong)
-        for slot in wrong[:FINDINGS_MAX].tolist():
-            problem = f"no batch ends with {offsets[slot]} at {positions[slot]}"
-            self._findings.add(code, name, slot * OFFSET_ENTRY.size, problem)
-        self._findings.count(name, max(len(wrong) - FINDINGS_MAX, 0))
+        self._report_entries(
+            code,
+            name,
+            np.flatnonzero(is_wrong),
+            OFFSET_ENTRY.size,
+            lambda slot: f"no batch ends with {offsets[slot]} at {positions[slot]}",
+        )
 
     def _time_index(self, name: str, table: Table, is_last: bool) -> None:
         """Timestamps rise; the last entry is the largest timestamp of a closed segment."""
@@ -367,7 +378,7 @@ class _SegmentCheck:
         used = len(entries) - _padding(entries[:, 0], is_last=is_last)
         timestamps, offsets = entries[:used, 0], entries[:used, 1] + self._base
         falls = np.flatnonzero((np.diff(timestamps) <= 0) | (np.diff(offsets) < 0))
-        self._tell_falls(code, name, falls, TIME_ENTRY.size)
+        self._report_entries(code, name, falls + 1, TIME_ENTRY.size)
         largest = int(table[:, BatchColumn.MAX_TIMESTAMP].max()) if len(table) else -1
         if not is_last and largest >= 0 and (used == 0 or timestamps[-1] != largest):
             at = max(used - 1, 0) * TIME_ENTRY.size

@@ -9,16 +9,7 @@ from __future__ import annotations
 
 import json
 
-from tools.grafana import (
-    Annotation,
-    Dashboard,
-    Limits,
-    Panel,
-    Query,
-    Row,
-    Variable,
-    dashboard_json,
-)
+from tools.grafana import Json, Query, Row, annotation, dashboard, limits, panel, variable
 
 _HERE = 'instance=~"$instance"'
 _DIR = f'{_HERE},log_dir=~"$log_dir"'
@@ -27,18 +18,18 @@ _PARTITION = f'{_TOPIC},partition=~"$partition"'
 _RATE = "[$__rate_interval]"
 _STACKED = {"stacking": {"mode": "normal"}, "fillOpacity": 30}
 _LIMIT_LINES = {"thresholdsStyle": {"mode": "line"}}
-_ANY = Limits(1, 1)  # one is too many
+_ANY = limits(1, 1)  # one is too many
 _FREE = f"kafkalog_log_dir_free_bytes{{{_DIR}}}"
 _CAPACITY = f"kafkalog_log_dir_capacity_bytes{{{_DIR}}}"
 _PHASE = f"kafkalog_cleaner_phase_seconds_total{{{_HERE}}}"
 
 
-def _stat(title: str, query: Query, limits: Limits | None = None, unit: str = "short") -> Panel:
-    return Panel(title, "stat", [query], unit, width=4, height=4, limits=limits)
+def _stat(title: str, query: Query, steps: list[Json] | None = None, unit: str = "short") -> Json:
+    return panel(title, "stat", [query], unit, width=4, height=4, steps=steps)
 
 
-def _line(title: str, unit: str, *queries: Query, stacked: bool = False) -> Panel:
-    return Panel(title, "timeseries", queries, unit, custom=_STACKED if stacked else {})
+def _line(title: str, unit: str, *queries: Query, stacked: bool = False) -> Json:
+    return panel(title, "timeseries", queries, unit, custom=_STACKED if stacked else {})
 
 
 def _quantiles(series: str, labels: str = _HERE) -> list[Query]:
@@ -55,7 +46,7 @@ def _rate(by: str, counter: str, labels: str, legend: str) -> Query:
 
 
 _HEALTH = Row("Health", [
-    Panel("State", "stat", [
+    panel("State", "stat", [
         Query(f"kafkalog_broker_state{{{_HERE}}} == 1", "{{instance}} {{state}}"),
     ], width=4, height=4, options={"textMode": "name"}),
     _stat("Offline directories", Query(f"sum(1 - kafkalog_log_dir_online{{{_DIR}}})"), _ANY),
@@ -63,17 +54,17 @@ _HEALTH = Row("Health", [
     _stat("Quarantined partitions",
           Query(f"sum(kafkalog_cleaner_quarantined{{{_TOPIC}}}) or vector(0)"), _ANY),
     _stat("Overdue bytes", Query(f"sum(kafkalog_log_deletable_bytes{{{_TOPIC}}}) or vector(0)"),
-          Limits(1, 1 << 30), "bytes"),
+          limits(1, 1 << 30), "bytes"),
     _stat("Time until full", Query(
         f"clamp_max(min({_FREE} / clamp_min(-deriv({_FREE}[6h]), 1)), "
         "31536000)"
-    ), Limits(7 * 86_400, 86_400), "s"),
+    ), limits(7 * 86_400, 86_400), "s"),
 ])  # fmt: skip
 
 _DISK = Row("Disk", [
-    Panel("Free", "timeseries", [Query(f"{_FREE} / {_CAPACITY}", "{{log_dir}}")], "percentunit",
-          limits=Limits(0.15, 0.05), custom=_LIMIT_LINES),
-    Panel("Usage", "timeseries", [
+    panel("Free", "timeseries", [Query(f"{_FREE} / {_CAPACITY}", "{{log_dir}}")], "percentunit",
+          steps=limits(0.15, 0.05), custom=_LIMIT_LINES),
+    panel("Usage", "timeseries", [
         Query(f"sum(kafkalog_log_size_bytes{{{_HERE}}})", "segments"),
         Query(f"sum(kafkalog_log_awaiting_delete_bytes{{{_DIR}}})", "awaiting deletion"),
         Query(f"sum(kafkalog_log_reserved_index_bytes{{{_DIR}}})", "reserved for indexes"),
@@ -103,11 +94,11 @@ _RETENTION = Row("Retention", [
           stacked=True),
     _line("Overdue, by topic", "bytes", Query(
         f"sum by (topic) (kafkalog_log_deletable_bytes{{{_TOPIC}}})", "{{topic}}")),
-    Panel("Age of the oldest record", "bargauge", [Query(
+    panel("Age of the oldest record", "bargauge", [Query(
         f"time() - min by (topic) (kafkalog_log_oldest_record_timestamp_seconds{{{_PARTITION}}})",
         "{{topic}}",
     )], "s", options={"orientation": "horizontal"}),
-    Panel("Duration of a check", "timeseries", _quantiles("kafkalog_retention_duration_seconds"),
+    panel("Duration of a check", "timeseries", _quantiles("kafkalog_retention_duration_seconds"),
           "s"),
     _line("Time since the last check", "s", Query(
         f"time() - kafkalog_retention_last_run_timestamp_seconds{{{_HERE}}}", "{{instance}}")),
@@ -119,9 +110,9 @@ _COMPACTION = Row("Compaction", [
     _line("Dirty ratio and threshold", "percentunit",
           Query(f"kafkalog_cleaner_dirty_ratio{{{_PARTITION}}}", "{{topic}}-{{partition}}"),
           Query(f"kafkalog_cleaner_min_cleanable_ratio{{{_TOPIC}}}", "{{topic}} threshold")),
-    Panel("Phases of the threads", "state-timeline", [
+    panel("Phases of the threads", "state-timeline", [
         Query(f"sum by (instance, thread, phase) (rate({_PHASE}{_RATE}))", "{{thread}} {{phase}}"),
-    ], "percentunit", width=16, limits=Limits(0.05, 0.5), options={"mergeValues": True}),
+    ], "percentunit", width=16, steps=limits(0.05, 0.5), options={"mergeValues": True}),
     _line("Read, written, removed", "Bps",
           *(_rate("instance", f"kafkalog_cleaner_{name}_bytes_total", _TOPIC,
                   f"{{{{instance}}}} {name}") for name in ("read", "written", "removed"))),
@@ -132,21 +123,21 @@ _COMPACTION = Row("Compaction", [
     _line("Records removed, by reason", "cps",
           _rate("reason", "kafkalog_cleaner_records_removed_total", _TOPIC, "{{reason}}"),
           stacked=True),
-    Panel("Offset map", "timeseries", [
+    panel("Offset map", "timeseries", [
         Query(f"kafkalog_cleaner_map_utilization_ratio{{{_HERE}}}", "{{thread}}"),
-    ], "percentunit", limits=Limits(0.7, 0.855), custom=_LIMIT_LINES),
+    ], "percentunit", steps=limits(0.7, 0.855), custom=_LIMIT_LINES),
     _line("Batches with retained tombstones", "short", Query(
         f"sum by (topic) (kafkalog_cleaner_tombstone_batches{{{_PARTITION}}})", "{{topic}}")),
     _line("Time until the first tombstones may be deleted", "s", Query(
         f"min by (topic) (kafkalog_cleaner_next_horizon_timestamp_seconds{{{_PARTITION}}})"
         " - time()", "{{topic}}")),
-    Panel("Time since the last clean", "table", [Query(
+    panel("Time since the last clean", "table", [Query(
         "time() - min by (topic, partition)"
         f" (kafkalog_cleaner_last_success_timestamp_seconds{{{_PARTITION}}})")], "s"),
 ])  # fmt: skip
 
 _TOPICS = Row("Topic $topic", [
-    Panel("Log Size", "table", [Query(
+    panel("Log Size", "table", [Query(
         f"sum by (topic, partition) (kafkalog_log_size_bytes{{{_PARTITION}}})")], "bytes"),
     _line("Segments", "short",
           Query(f"kafkalog_log_segments{{{_PARTITION}}}", "{{partition}}"), stacked=True),
@@ -164,25 +155,25 @@ _TOPICS = Row("Topic $topic", [
 
 _OK = f'{_HERE},outcome="ok"'
 _SERVICE = Row("Service", [
-    Panel("Append", "timeseries", _quantiles("kafkalog_append_seconds", _OK), "s"),
-    Panel("Append, distribution", "heatmap", [Query(
+    panel("Append", "timeseries", _quantiles("kafkalog_append_seconds", _OK), "s"),
+    panel("Append, distribution", "heatmap", [Query(
         f"sum by (le) (increase(kafkalog_append_seconds_bucket{{{_OK}}}{_RATE}))", "{{le}}")], "s"),
-    Panel("Fetch", "timeseries", _quantiles("kafkalog_fetch_seconds", _OK), "s"),
-    Panel("Sync", "timeseries", _quantiles("kafkalog_flush_seconds", _OK), "s"),
+    panel("Fetch", "timeseries", _quantiles("kafkalog_fetch_seconds", _OK), "s"),
+    panel("Sync", "timeseries", _quantiles("kafkalog_flush_seconds", _OK), "s"),
     _line("Answers, by status", "reqps",
           _rate("code", "kafkalog_http_requests_total", _HERE, "{{code}}"), stacked=True),
     _line("Requests in progress", "short",
           Query(f"kafkalog_http_in_flight{{{_HERE}}}", "{{instance}}")),
-    Panel("Lag of the event loop", "timeseries", _quantiles("kafkalog_event_loop_lag_seconds"),
-          "s", limits=Limits(0.1, 0.25), custom=_LIMIT_LINES),
+    panel("Lag of the event loop", "timeseries", _quantiles("kafkalog_event_loop_lag_seconds"),
+          "s", steps=limits(0.1, 0.25), custom=_LIMIT_LINES),
     _line("Memory", "bytes", Query(
         f'process_resident_memory_bytes{{{_HERE},job="kafkalog"}}', "{{instance}}")),
     _line("Processor", "percentunit", Query(
         f'rate(process_cpu_seconds_total{{{_HERE},job="kafkalog"}}{_RATE})', "{{instance}}")),
-    Panel("File descriptors", "timeseries", [Query(
+    panel("File descriptors", "timeseries", [Query(
         f'process_open_fds{{{_HERE},job="kafkalog"}} / process_max_fds{{{_HERE},job="kafkalog"}}',
         "{{instance}}",
-    )], "percentunit", limits=Limits(0.7, 0.85), custom=_LIMIT_LINES),
+    )], "percentunit", steps=limits(0.7, 0.85), custom=_LIMIT_LINES),
     _line("Garbage collections", "cps",
           _rate("generation", "python_gc_collections_total", f'{_HERE},job="kafkalog"',
                 "generation {{generation}}")),
@@ -192,24 +183,24 @@ _SERVICE = Row("Service", [
 ])  # fmt: skip
 
 _CONFIG = f"kafkalog_config_info{{{_HERE}}}"
-LOGS = Dashboard(
+LOGS = dashboard(
     uid="kafkalog-logs",
     title="kafkalog",
     description="Logs, retention and compaction of kafkalog.",
     variables=[
-        Variable("instance", "kafkalog_build_info"),
-        Variable("log_dir", f"kafkalog_log_dir_online{{{_HERE}}}"),
-        Variable("topic", f"kafkalog_log_end_offset{{{_HERE}}}"),
-        Variable("partition", f"kafkalog_log_end_offset{{{_TOPIC}}}"),
+        variable("instance", "kafkalog_build_info"),
+        variable("log_dir", f"kafkalog_log_dir_online{{{_HERE}}}"),
+        variable("topic", f"kafkalog_log_end_offset{{{_HERE}}}"),
+        variable("partition", f"kafkalog_log_end_offset{{{_TOPIC}}}"),
     ],
     rows=[_HEALTH, _DISK, _RETENTION, _COMPACTION, _TOPICS, _SERVICE],
     annotations=[
-        Annotation("Starts", f'1000 * process_start_time_seconds{{{_HERE},job="kafkalog"}}',
+        annotation("Starts", f'1000 * process_start_time_seconds{{{_HERE},job="kafkalog"}}',
                    "{{instance}} started", "blue", is_time=True),
-        Annotation("Changed configuration",
+        annotation("Changed configuration",
                    f"{_CONFIG} unless on (instance, config_sha256) {_CONFIG} offset 5m",
                    "{{instance}} has a changed configuration", "purple"),
-        Annotation("Deletions", "sum by (topic, reason) (increase("
+        annotation("Deletions", "sum by (topic, reason) (increase("
                    f"kafkalog_retention_deleted_segments_total{{{_TOPIC}}}[$__interval])) > 0",
                    "{{topic}}: segments deleted by {{reason}}", "orange"),
     ],
@@ -257,7 +248,7 @@ _TRAFFIC = Row("Traffic", [
 ])  # fmt: skip
 
 _ALIAS_LOGS = Row("Logs", [
-    Panel("Log Size", "table", [Query(
+    panel("Log Size", "table", [Query(
         f"sum by (topic, partition) (kafka_log_log_size{{{_PARTITION}}})")], "bytes"),
     _line("Log size by topic", "bytes",
           Query(f"sum by (topic) (kafka_log_log_size{{{_TOPIC}}})", "{{topic}}")),
@@ -281,10 +272,10 @@ _ALIAS_LOGS = Row("Logs", [
 ])  # fmt: skip
 
 _ALIAS_CLEANER = Row("Log cleaner", [
-    *(_stat(title, Query(f"{name}{{{_HERE}}}", "{{instance}}"), limits, unit)
-      for title, name, limits, unit in (
+    *(_stat(title, Query(f"{name}{{{_HERE}}}", "{{instance}}"), steps, unit)
+      for title, name, steps, unit in (
           ("Dead threads", f"{_CLEANER}deadthreadcount", _ANY, "short"),
-          ("Offset map", f"{_CLEANER}max_buffer_utilization_percent", Limits(70, 86), "percent"),
+          ("Offset map", f"{_CLEANER}max_buffer_utilization_percent", limits(70, 86), "percent"),
           ("Recopied", f"{_CLEANER}cleaner_recopy_percent", None, "percent"),
           ("Longest clean", f"{_CLEANER}max_clean_time_secs", None, "s"),
           ("Beyond max.compaction.lag.ms", f"{_CLEANER}max_compaction_delay_secs", _ANY, "s"),
@@ -298,14 +289,14 @@ _ALIAS_CLEANER = Row("Log cleaner", [
           Query(f"{_MANAGER}uncleanable_bytes{{{_HERE}}}", "{{logDirectory}}")),
 ])  # fmt: skip
 
-ALIASES = Dashboard(
+ALIASES = dashboard(
     uid="kafkalog-strimzi-compat",
     title="kafkalog by Kafka's metric names",
     description="Panels of common Kafka dashboards, with the series kafka_* only.",
     variables=[
-        Variable("instance", "kafka_server_kafkaserver_brokerstate"),
-        Variable("topic", f"kafka_log_log_size{{{_HERE}}}"),
-        Variable("partition", f"kafka_log_log_size{{{_TOPIC}}}"),
+        variable("instance", "kafka_server_kafkaserver_brokerstate"),
+        variable("topic", f"kafka_log_log_size{{{_HERE}}}"),
+        variable("partition", f"kafka_log_log_size{{{_TOPIC}}}"),
     ],
     rows=[_BROKERS, _TRAFFIC, _ALIAS_LOGS, _ALIAS_CLEANER],
 )
@@ -313,6 +304,6 @@ ALIASES = Dashboard(
 FILES = {"kafkalog.json": LOGS, "kafkalog-strimzi-compat.json": ALIASES}
 
 
-def text_of(dashboard: Dashboard) -> str:
+def text_of(document: Json) -> str:
     """The content of its file."""
-    return json.dumps(dashboard_json(dashboard), indent=1) + "\n"
+    return json.dumps(document, indent=1) + "\n"

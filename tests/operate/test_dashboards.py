@@ -14,7 +14,7 @@ import yaml
 from tests.integration.daemon import ROOT
 from tests.operate.deployed import DASHBOARDS, GRAFANA, dashboard, panel_expressions
 from tools.dashboards import FILES, text_of
-from tools.grafana import Limits
+from tools.grafana import limits
 
 BUILT_IN = {"__rate_interval", "__range", "__interval"}
 
@@ -89,12 +89,12 @@ def test_aliases_alone() -> None:
 def test_limits() -> None:
     """The colours say which side is bad."""
 
-    def steps(limits: Limits) -> list[tuple[float | None, str]]:
-        return [(step["value"], step["color"]) for step in limits.steps()]
+    def steps(found: list[dict[str, Any]]) -> list[tuple[float | None, str]]:
+        return [(step["value"], step["color"]) for step in found]
 
-    assert steps(Limits(0.15, 0.05)) == [(None, "red"), (0.05, "orange"), (0.15, "green")]
-    assert steps(Limits(0.7, 0.9)) == [(None, "green"), (0.7, "orange"), (0.9, "red")]
-    assert steps(Limits(1, 1)) == [(None, "green"), (1, "red")]
+    assert steps(limits(0.15, 0.05)) == [(None, "red"), (0.05, "orange"), (0.15, "green")]
+    assert steps(limits(0.7, 0.9)) == [(None, "green"), (0.7, "orange"), (0.9, "red")]
+    assert steps(limits(1, 1)) == [(None, "green"), (1, "red")]
 
 
 def test_they_are_provisioned() -> None:

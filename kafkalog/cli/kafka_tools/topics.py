@@ -8,7 +8,6 @@ Differs from Kafka: no stack trace follows a message, and some reasons are in th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,28 +45,12 @@ _REPORTS = (
     "under-min-isr-partitions",
     "at-min-isr-partitions",
 )
-_VALUES = (
-    "topic", "topic_id", "partitions", "replication_factor", "replica_assignment", "config"
-)  # fmt: skip
 _REPLICATION_MAX = 32767
 _DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The options; ``given`` are the names of those that were typed."""
-
-    action: str
-    given: frozenset[str]
-    topic: str | None
-    topic_id: str | None
-    partitions: int | None
-    replication_factor: int | None
-    replica_assignment: str | None
-    config: tuple[str, ...]
-
-    def has(self, option: str) -> bool:
-        return option in self.given
+Given = dict[str, Any]
+"""The options that were typed, by their names."""
 
 
 def _flag(name: str, text: str) -> Callable[[Command], Command]:
@@ -106,7 +89,9 @@ def topics(
     Example: kafkalog compat kafka-topics --bootstrap-server localhost:8082 --list
     """
     given = {
-        name.replace("_", "-") for name, value in options.items() if value not in (None, (), False)
+        name.replace("_", "-"): value
+        for name, value in options.items()
+        if not (value is None or value is False or value == ())
     }
     actions = [name for name in _ACTIONS if name in given]
     if len(actions) != 1:
@@ -120,15 +105,11 @@ def topics(
             " config will be fully removed in future releases.",
             err=True,
         )
-    asked = _Asked(
-        actions[0],
-        frozenset(given),
-        **{field: options[field] for field in _VALUES},
-    )
-    _check(asked)
+    (action,) = actions
+    _check(action, given)
     run = {"list": _list, "describe": _describe, "create": _create, "alter": _alter}
     try:
-        run.get(asked.action, _delete)(client, asked)
+        run.get(action, _delete)(client, given)
     except ToolFailed as error:
         raise _failed(error.message) from error
     except ClientError as error:
@@ -139,30 +120,30 @@ def _failed(reason: str) -> ToolFailedOnStdout:
     return ToolFailedOnStdout(f"Error while executing topic command : {reason}")
 
 
-def _check(asked: _Asked) -> None:
+def _check(action: str, given: Given) -> None:
     """Check the combination of options. Raises ToolFailed."""
-    is_described_if_there = asked.action == "describe" and asked.has("if-exists")
-    if is_described_if_there and asked.topic is None and asked.topic_id is None:
+    is_described_if_there = action == "describe" and "if-exists" in given
+    if is_described_if_there and "topic" not in given and "topic-id" not in given:
         raise ToolFailed("--topic or --topic-id is required to describe a topic")
-    if asked.action not in ("list", "describe") and asked.topic is None:
+    if action not in ("list", "describe") and "topic" not in given:
         raise ToolFailed('Missing required argument "[topic]"')
-    if asked.action == "alter" and asked.has("config"):
+    if action == "alter" and "config" in given:
         raise ToolFailed(
             'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]"'
             " (To alter topic configurations, the kafka-configs tool can be used.)"
         )
-    if asked.action == "alter" and asked.partitions is None:
+    if action == "alter" and "partitions" not in given:
         raise ToolFailed('Missing required argument "[partitions]"')
     for option, actions in _ALLOWED.items():
-        if asked.has(option) and asked.action not in actions:
-            raise ToolFailed(f'Option "[{option}]" can\'t be used with option "[{asked.action}]"')
+        if option in given and action not in actions:
+            raise ToolFailed(f'Option "[{option}]" can\'t be used with option "[{action}]"')
     for option in ("partitions", "replication-factor"):
-        if asked.action == "create" and asked.has("replica-assignment") and asked.has(option):
+        if action == "create" and "replica-assignment" in given and option in given:
             raise ToolFailed(
                 f'Option "[replica-assignment]" can\'t be used with option "[{option}]"'
             )
-    reports = [name for name in _REPORTS if asked.has(name)]
-    if reports and asked.has("topics-with-overrides"):
+    reports = [name for name in _REPORTS if name in given]
+    if reports and "topics-with-overrides" in given:
         other = "topics-with-overrides"
         raise ToolFailed(f'Option "[{reports[0]}]" can\'t be used with option "[{other}]"')
     if len(reports) > 1:
@@ -172,23 +153,22 @@ def _check(asked: _Asked) -> None:
 # ---- the actions
 
 
-def _found(client: Client, asked: _Asked) -> list[str]:
+def _found(client: Client, given: Given) -> list[str]:
     """The topics that --topic matches, sorted. Raises ToolFailed for none, as the tool does."""
-    with_internal = not asked.has("exclude-internal")
-    names = matching(client.list_topics(), asked.topic, with_internal=with_internal)
-    if asked.action != "list" and asked.topic and not names and not asked.has("if-exists"):
-        raise ToolFailed(f"Topic '{asked.topic}' does not exist as expected")
+    topic, with_internal = given.get("topic"), "exclude-internal" not in given
+    names = matching(client.list_topics(), topic, with_internal=with_internal)
+    if "list" not in given and topic and not names and "if-exists" not in given:
+        raise ToolFailed(f"Topic '{topic}' does not exist as expected")
     return names
 
 
-def _list(client: Client, asked: _Asked) -> None:
-    click.echo("\n".join(_found(client, asked)))
+def _list(client: Client, given: Given) -> None:
+    click.echo("\n".join(_found(client, given)))
 
 
-def _create(client: Client, asked: _Asked) -> None:
-    assert asked.topic is not None
-    name = asked.topic
-    pairs = [re.split(r"\s*=\s*", text.rstrip("=")) for text in asked.config]
+def _create(client: Client, given: Given) -> None:
+    name = given["topic"]
+    pairs = [re.split(r"\s*=\s*", text.rstrip("=")) for text in given.get("config", ())]
     if not all(len(pair) == 2 for pair in pairs):
         raise ToolFailed(
             "requirement failed: Invalid topic config: all configs to be added must be in the"
@@ -197,11 +177,11 @@ def _create(client: Client, asked: _Asked) -> None:
     configs = {key.strip(): value.strip() for key, value in pairs}
     warning = COLLISION_WARNING if "." in name or "_" in name else None
     try:
-        partitions = _partitions_asked(client, asked)
+        partitions = _partitions_asked(client, given)
         client.create_topic(name, partitions=partitions, configs=configs)
     except TopicExists as error:
         _warn(warning)
-        if not asked.has("if-not-exists"):
+        if "if-not-exists" not in given:
             raise ToolFailed(f"Topic '{name}' already exists.") from error
         return
     except ClientError as error:
@@ -220,23 +200,23 @@ def _warn(line: str | None) -> None:
         click.echo(line)
 
 
-def _partitions_asked(client: Client, asked: _Asked) -> int | None:
+def _partitions_asked(client: Client, given: Given) -> int | None:
     """The number; None: the daemon's default. Raises ToolFailed for what one broker cannot do."""
-    factor = asked.replication_factor
+    factor = given.get("replication-factor")
     if factor is not None and not 1 <= factor <= _REPLICATION_MAX:
         raise ToolFailed(
             f"The replication factor must be between 1 and {_REPLICATION_MAX} inclusive"
         )
-    if asked.partitions is not None and asked.partitions < 1:
+    if given.get("partitions", 1) < 1:
         raise ToolFailed("The partitions must be greater than 0")
     if factor is not None and factor > 1:
         raise ToolFailed(
             f"Unable to replicate the partition {factor} time(s): The target replication factor of"
             f" {factor} cannot be reached because only 1 broker(s) are registered."
         )
-    if asked.replica_assignment is None:
-        return asked.partitions
-    return len(_assigned(client, asked.replica_assignment))
+    if "replica-assignment" not in given:
+        return given.get("partitions")
+    return len(_assigned(client, given["replica-assignment"]))
 
 
 def _assigned(client: Client, text: str) -> list[str]:
@@ -252,34 +232,35 @@ def _assigned(client: Client, text: str) -> list[str]:
     return brokers
 
 
-def _alter(client: Client, asked: _Asked) -> None:
-    assert asked.partitions is not None
-    for name in _found(client, asked):
-        if asked.replica_assignment is not None:
-            _assigned(client, asked.replica_assignment)
-        client.grow_topic(name, asked.partitions)
+def _alter(client: Client, given: Given) -> None:
+    for name in _found(client, given):
+        if "replica-assignment" in given:
+            _assigned(client, given["replica-assignment"])
+        client.grow_topic(name, given["partitions"])
 
 
-def _delete(client: Client, asked: _Asked) -> None:
-    for name in _found(client, asked):
+def _delete(client: Client, given: Given) -> None:
+    for name in _found(client, given):
         client.delete_topic(name)
 
 
 # ---- describe
 
 
-def _describe(client: Client, asked: _Asked) -> None:
-    if asked.has("if-exists") and asked.topic is not None and asked.topic_id is not None:
+def _describe(client: Client, given: Given) -> None:
+    if "if-exists" in given and "topic" in given and "topic-id" in given:
         click.echo(
             "Only topic id will be used when both --topic and --topic-id are specified and topicId"
             " is not Uuid.ZERO_UUID"
         )
-    if asked.topic_id is not None:
-        entities = [each for each in client.describe_topics() if each["topic_id"] == asked.topic_id]
-        if not entities and not asked.has("if-exists"):
-            raise ToolFailed(f"TopicId '{asked.topic_id}' does not exist as expected")
+    if "topic-id" in given:
+        entities = [
+            each for each in client.describe_topics() if each["topic_id"] == given["topic-id"]
+        ]
+        if not entities and "if-exists" not in given:
+            raise ToolFailed(f"TopicId '{given['topic-id']}' does not exist as expected")
     else:
-        names = _found(client, asked)
+        names = _found(client, given)
         by_name = {each["topic_name"]: each for each in client.describe_topics()}
         entities = [
             by_name[name] for name in names if name in by_name
@@ -287,21 +268,21 @@ def _describe(client: Client, asked: _Asked) -> None:
     node = client.broker_id()
     for entity in entities:
         entries = client.topic_configs(entity["topic_name"])
-        for line in _lines(asked, entity, entries, node):
+        for line in _lines(given, entity, entries, node):
             click.echo(line)
 
 
 def _lines(
-    asked: _Asked, entity: dict[str, Any], entries: list[dict[str, Any]], node: int
+    given: Given, entity: dict[str, Any], entries: list[dict[str, Any]], node: int
 ) -> list[str]:
     """The lines of one topic and its partitions that the options ask for."""
     by_name = {entry["name"]: entry for entry in entries}
     shown = sorted(name for name in by_name if by_name[name]["source"] != _DEFAULT_SOURCE)
     configs = ",".join(f"{name}={by_name[name]['value']}" for name in shown)
     head, *partitions = description_lines(entity, configs, node)
-    if asked.has("topics-with-overrides"):
+    if "topics-with-overrides" in given:
         return [head] if shown else []
-    reports = [name for name in _REPORTS if asked.has(name)]
+    reports = [name for name in _REPORTS if name in given]
     if not reports:
         return [head, *partitions]
     offline = {fault["partition_id"] for fault in entity["offline_partitions"]}

@@ -8,9 +8,15 @@ from urllib.parse import urlencode
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import form, page, partition_field
+from kafkalog.server.console.pages import form, page
 from kafkalog.server.protocol.endpoint import Access, Routes
-from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.parameters import (
+    NO_PARTITION,
+    IntegerParameter,
+    TextParameter,
+    partition_number,
+)
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
@@ -91,6 +97,8 @@ async def retry_clean(request: web.Request, fields: dict[str, str]) -> str:
 
 def _partition_named(request: web.Request, fields: dict[str, str]) -> tuple[str, int]:
     """By the form's fields."""
-    topic, partition = fields["topic"], partition_field(fields["partition"])
+    topic, partition = fields["topic"], partition_number(fields["partition"])
+    if partition is None:
+        raise ApiError(40002, NO_PARTITION)
     note_subject(request, topic=topic, partition=partition)
     return topic, partition

@@ -37,9 +37,7 @@ from kafkalog.server.protocol.media_types import (
 )
 from kafkalog.server.protocol.origin import is_of_other_page
 from kafkalog.server.protocol.parameters import (
-    NO_PARTITION,
     FlagParameter,
-    partition_number,
     partition_of,
     topic_of,
 )
@@ -275,11 +273,3 @@ async def _form_fields(request: web.Request, api: Api, names: tuple[str, ...]) -
     if len(fields) < len(pairs) or fields.keys() != set(names):
         raise ApiError(40002, f"The form has the fields {', '.join(names)}, each of them once.")
     return fields
-
-
-def partition_field(text: str) -> int:
-    """The number of a partition; ApiError 40002."""
-    number = partition_number(text)
-    if number is None:
-        raise ApiError(40002, NO_PARTITION)
-    return number

@@ -6,8 +6,6 @@ inspection. One thread.
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -16,15 +14,12 @@ from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.offline import CompactOptions, clean_directory
 from kafkalog.cli.offline.load import (
     OFFSET,
-    checked_target,
     high_watermark_option,
     log_start_option,
     sets_option,
     topic_config,
+    work_on_copy,
 )
-from kafkalog.env.system_filesystem import copy_files
-from kafkalog.errors import KafkalogError, LogCleaningAborted
-from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -91,16 +86,6 @@ def compact(
     Example: kafkalog offline compact ./data/orders-0 /tmp/check/orders-0 --roll
     """
     config = topic_config(sets, cleanup_policy="compact")
-    directory = checked_target(source, target)
     horizon = TombstoneHorizon(tombstone_horizon)
-    configure_logging(sys.stderr, log_format="console", level="warning")
-    try:
-        copy_files(source, directory)
-        result = clean_directory(
-            directory, config, CompactOptions(tombstone_horizon=horizon, **options)
-        )
-    except KafkalogError as error:
-        raise click.ClickException(error.message) from error
-    except (LogCleaningAborted, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(json.dumps(result, indent=2))
+    given = CompactOptions(tombstone_horizon=horizon, **options)
+    work_on_copy(source, target, lambda out: clean_directory(out, config, given))

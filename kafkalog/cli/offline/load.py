@@ -19,7 +19,7 @@ import click
 
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.system_filesystem import copy_files
-from kafkalog.errors import InvalidTopicConfig, KafkalogError
+from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogCleaningAborted
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.inspect.offline_log import (
@@ -103,6 +103,20 @@ def checked_target(source: str, target: str) -> str:
     if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
         raise click.BadParameter("must not be inside SRC, which is only read", param_hint="OUT")
     return path
+
+
+def work_on_copy(source: str, target: str, work: Callable[[str], dict[str, Any]]) -> None:
+    """Copy SRC to OUT, work there, and print the result as JSON; errors leave as click's."""
+    directory = checked_target(source, target)
+    configure_logging(sys.stderr, log_format="console", level="warning")
+    try:
+        copy_files(source, directory)
+        result = work(directory)
+    except KafkalogError as error:
+        raise click.ClickException(error.message) from error
+    except (LogCleaningAborted, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(json.dumps(result, indent=2))
 
 
 # ---- load
@@ -198,13 +212,4 @@ def load(
     Example: kafkalog offline load ./data/orders-0 /tmp/check/orders-0
     """
     config = topic_config(sets)
-    directory = checked_target(source, target)
-    configure_logging(sys.stderr, log_format="console", level="warning")
-    try:
-        copy_files(source, directory)
-        result = load_copy(directory, config, LoadOptions(**options))
-    except KafkalogError as error:
-        raise click.ClickException(error.message) from error
-    except OSError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(json.dumps(result, indent=2))
+    work_on_copy(source, target, lambda out: load_copy(out, config, LoadOptions(**options)))

@@ -38,8 +38,8 @@ from kafkalog.format.records.control_record import ControlRecordType, build_end_
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
 from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC
 from kafkalog.log.inspect import segment_listing
+from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.index_repair import floor_entry
-from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.values import AbortedTransaction, FetchDataInfo
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.open_transactions import left_open, marker_of, replicate
@@ -524,7 +524,7 @@ def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
         sim.clock.advance_ms(10 * MINUTE)
         assert bases(sim)[0] == 2
 
-    once_before(LogSegment, "find_offset_by_timestamp", overtake)
+    once_before(segment_reader, "find_offset_by_timestamp", overtake)
     view = seen_deletion(sim, Question(timestamp_ms=listed[1].facts.largest_timestamp_ms))
     assert view.preview is not None
     assert view.preview.offset == 2

@@ -118,6 +118,14 @@ def restore(
     return Restore(disk, SimClock(), SimRandom(1), directory, targets).run()
 
 
+def backed_up() -> tuple[SimFilesystem, dict[str, tuple[int, int, Batches]]]:
+    """A disk with a backup, its daemon gone, and what is in it."""
+    sim = with_data(new_disk())
+    before = snapshot(sim)
+    assert back_up(sim).error is None
+    return sim.stop(), before
+
+
 def restored(sim: SimManager) -> SimManager:
     """A daemon on what a restore makes of the backup, which is whole; the other one was killed."""
     disk = sim.kill()

@@ -49,6 +49,12 @@ class Fault:
     times: int = 1
     seen: int = field(default=0, init=False)
 
+    @classmethod
+    def no_space(cls, path_contains: str, *, nth: int = 1, times: int = 99) -> Fault:
+        """Nothing is made or written there any more."""
+        kinds = frozenset({"create", "write"})
+        return cls(Effect.RAISE, errno.ENOSPC, kinds, path_contains, nth, times)
+
     def matches(self, kind: str, path: str) -> bool:
         """Count the call; True when the fault strikes it."""
         if (self.kinds and kind not in self.kinds) or self.path_contains not in path:

@@ -4,7 +4,6 @@ Method: a whole manager on the simulated disk and clock; archived offsets are ra
 
 from __future__ import annotations
 
-import errno
 from typing import cast
 
 import pytest
@@ -275,13 +274,7 @@ def test_a_registry_that_cannot_be_written_changes_nothing() -> None:
     """M14: DiskFull: the offsets of before are in force, also after a restart."""
     sim = filled()
     raised(sim, 1)
-    fault = Fault(
-        error=errno.ENOSPC,
-        kinds=frozenset({"create", "write"}),
-        path_contains=REGISTRY_FILE,
-        times=99,
-    )
-    sim.disk.faults.add(fault)
+    sim.disk.faults.add(Fault.no_space(REGISTRY_FILE))
     with pytest.raises(DiskFull):
         raised(sim, 3)
     assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [1]

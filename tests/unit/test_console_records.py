@@ -211,28 +211,37 @@ def rotten() -> SimManager:
     return sim
 
 
+def forwards(sim: SimManager, count: int) -> list[RecordRow]:
+    """Page by page from offset 0 on."""
+    view, found = seen(sim, Place(offset=0), count), list[RecordRow]()
+    while True:
+        found += view.records
+        if view.later_offset is None:
+            return found
+        view = seen(sim, Place(offset=view.later_offset), count)
+
+
+def backwards(sim: SimManager, count: int) -> list[int]:
+    """Offsets, page by page from the end; every page but the first has so many records."""
+    view, found = seen(sim, count=count), list[int]()
+    while True:
+        found = offsets_of(view) + found
+        page_of(view)
+        if view.earlier_before is None:
+            return found
+        assert len(view.records) == count
+        view = seen(sim, Place(before=view.earlier_before), count)
+
+
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_pages_lead_past_a_rotten_batch(count: int) -> None:
     """Who looks at damage sees it as one row, and every record before and behind it."""
     sim = rotten()
-    every = list(range(12))
-    view, forwards = seen(sim, Place(offset=0), count), list[RecordRow]()
-    while True:
-        forwards += view.records
-        if view.later_offset is None:
-            break
-        view = seen(sim, Place(offset=view.later_offset), count)
-    assert [each.offset for each in forwards] == every
-    assert [each.offset for each in forwards if each.kind is RecordKind.UNREADABLE] == [5]
-    assert forwards[5].fault == "A stored record batch is corrupt and is not served."
-    view, backwards = seen(sim, count=count), list[int]()
-    while True:
-        backwards = offsets_of(view) + backwards
-        page_of(view)
-        if view.earlier_before is None:
-            break
-        view = seen(sim, Place(before=view.earlier_before), count)
-    assert backwards == every
+    rows = forwards(sim, count)
+    assert [each.offset for each in rows] == list(range(12))
+    assert [each.offset for each in rows if each.kind is RecordKind.UNREADABLE] == [5]
+    assert rows[5].fault == "A stored record batch is corrupt and is not served."
+    assert backwards(sim, count) == list(range(12))
 
 
 def test_a_time_behind_a_rotten_batch() -> None:
@@ -265,22 +274,8 @@ def test_pages_meet(count: int) -> None:
     sim, every = holed()
     assert every[-1] == 23
     assert len(every) < 24
-    view, forwards = seen(sim, Place(offset=0), count), list[int]()
-    while True:
-        forwards += offsets_of(view)
-        if view.later_offset is None:
-            break
-        view = seen(sim, Place(offset=view.later_offset), count)
-    assert forwards == every
-    view, backwards = seen(sim, count=count), list[int]()
-    while True:
-        backwards = offsets_of(view) + backwards
-        if view.earlier_before is None:
-            break
-        assert len(view.records) == count
-        view = seen(sim, Place(before=view.earlier_before), count)
-    assert backwards == every
-    page_of(view)
+    assert [each.offset for each in forwards(sim, count)] == every
+    assert backwards(sim, count) == every
 
 
 def test_places() -> None:

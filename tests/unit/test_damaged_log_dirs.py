@@ -28,7 +28,7 @@ from kafkalog.format.disk.properties import decode_meta_properties, encode_meta_
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import encode_id
 from kafkalog.log.inspect.directory_facts import check_apart, lies_in
-from tests.backup_world import back_up, new_disk, restore, with_data
+from tests.backup_world import backed_up, new_disk, restore, with_data
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
@@ -578,17 +578,10 @@ def test_links_do_not_hide_it(tmp_path: Path) -> None:
             check_apart(SystemFilesystem(), paths)
 
 
-def backed_up() -> SimFilesystem:
-    """Log directories in DIRS, a backup of them, nobody that serves."""
-    sim = with_data(new_disk())
-    assert back_up(sim).error is None
-    return sim.stop()
-
-
 @pytest.mark.parametrize("target", [f"{DIRS[0]}/new", f"{DIRS[1]}/orders-0/new"])
 def test_no_restore_into_a_log_directory(target: str) -> None:
     """A restore does not put directories where a daemon, or Kafka, meets them."""
-    disk = backed_up()
+    disk, _ = backed_up()
     disk.make_dir(target.rpartition("/")[0])
     with pytest.raises(InvalidBackupTarget, match="which is a log directory"):
         restore(disk, [target])
@@ -597,7 +590,7 @@ def test_no_restore_into_a_log_directory(target: str) -> None:
 
 def test_no_restore_into_a_half_restored_directory() -> None:
     """What another restore fills is a log directory already."""
-    disk = backed_up()
+    disk, _ = backed_up()
     disk.make_dir("/new/a")
     disk.write_file_atomically(f"/new/a/{RESTORE_MARKER}", b"")
     with pytest.raises(InvalidBackupTarget, match="lies in /new/a, which is a log directory"):
@@ -607,7 +600,7 @@ def test_no_restore_into_a_half_restored_directory() -> None:
 @pytest.mark.parametrize("targets", [("/new/a/b", "/new/a"), ("/new/a", "/new/a/b")])
 def test_targets_of_a_restore_are_apart(targets: tuple[str, ...]) -> None:
     """A restore makes no log directories that a start refuses."""
-    disk = backed_up()
+    disk, _ = backed_up()
     disk.make_dir("/new/a")
     with pytest.raises(InvalidBackupTarget, match=r"/new/a/b lies in /new/a$"):
         restore(disk, targets)

@@ -96,6 +96,21 @@ def log_end(sim: SimManager, topic: str = "t") -> int:
     return sim.operations.partition_log(topic, 0).log_end_offset
 
 
+def start_without_t(disk: SimFilesystem, why: str) -> tuple[SimManager, Any]:
+    """The daemon that serves u alone, and the line that says of t-0 why."""
+    sim = manager_on(disk)
+    with capture_logs() as lines:
+        sim.start()
+    with pytest.raises(LogDirOffline, match=f"t-0 is out of service: .*{why}"):
+        sim.operations.partition_log("t", 0)
+    assert log_end(sim, "u") == RECORDS
+    (line,) = lines_of(lines, "partition_offline")
+    assert (line["partition"], line["directory"]) == ("t-0", HOME)
+    assert not lines_of(lines, "directory_set_aside")
+    assert not lines_of(lines, "partition_missing_created_empty")
+    return sim, line
+
+
 def closed_indexes(disk: SimFilesystem) -> dict[str, int]:
     """Sizes of the index files of all segments of t but the last."""
     stats = sorted(disk.list_dir_stats(HOME), key=lambda stat: stat.name)
@@ -301,20 +316,11 @@ def test_another_id_keeps_the_partition_offline(other: str) -> None:
     expected.stop()
     wrong = STRANGER if other == "unknown" else decode_id(ids["u"])
     with_another_id(disk, wrong)
-    sim = manager_on(disk)
-    with capture_logs() as lines:
-        sim.start()
-    with pytest.raises(LogDirOffline, match=f"t-0 is out of service: .*{encode_id(wrong)}"):
-        sim.operations.partition_log("t", 0)
-    assert log_end(sim, "u") == RECORDS
-    (line,) = lines_of(lines, "partition_offline")
-    assert (line["partition"], line["directory"]) == ("t-0", HOME)
+    sim, line = start_without_t(disk, encode_id(wrong))
     assert encode_id(wrong) in line["reason"]
     assert ids["t"] in line["reason"]
     assert METADATA in line["reason"]
     assert "restore the file" in line["remedy"]
-    assert not lines_of(lines, "directory_set_aside")
-    assert not lines_of(lines, "partition_missing_created_empty")
     disk = sim.stop()
     assert not disk.exists(MARKER)
     assert not [name for name in disk.list_dir("/data/a") if name.endswith("-stray")]
@@ -392,18 +398,10 @@ def test_a_config_of_another_version_keeps_its_topic_offline() -> None:
     """M14 M15: A topic whose config is not understood is not served by a guess, the rest is.
     Nothing is damaged, so nobody is told to move records away, and no client that it is at fault.
     """
-    sim = manager_on(with_foreign_config(stopped_with_segments()))
-    with capture_logs() as lines:
-        sim.start()
-    with pytest.raises(LogDirOffline, match=f"t-0 is out of service: .*{FOREIGN_KEY}"):
-        sim.operations.partition_log("t", 0)
-    assert log_end(sim, "u") == RECORDS
-    (line,) = lines_of(lines, "partition_offline")
-    assert (line["partition"], line["directory"]) == ("t-0", HOME)
+    sim, line = start_without_t(with_foreign_config(stopped_with_segments()), FOREIGN_KEY)
     assert FOREIGN_KEY in line["reason"]
     assert f"kafkalog configs alter --topic t --delete-config {FOREIGN_KEY}" in line["remedy"]
     assert "move" not in line["remedy"]
-    assert not lines_of(lines, "partition_missing_created_empty")
     disk = sim.stop()
     assert not disk.exists(MARKER)
     assert disk.exists(f"{HOME}/{0:020d}{LOG_SUFFIX}")

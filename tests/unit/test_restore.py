@@ -23,31 +23,18 @@ from kafkalog.format.topic_names import TopicPartition
 from tests.backup_world import (
     BACKUP,
     NEW_DIRS,
-    Batches,
-    back_up,
+    backed_up,
     check_restored,
     check_sound,
     manifest_of,
-    new_disk,
     restore,
     snapshot,
     started,
-    with_data,
 )
 from tests.sim.sim_faults import Effect, Fault
 
 if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
-
-
-def backed_up(
-    *, may_link: bool = True
-) -> tuple[SimFilesystem, dict[str, tuple[int, int, Batches]]]:
-    """A disk with a backup, its daemon gone, and what is in it."""
-    sim = with_data(new_disk())
-    before = snapshot(sim)
-    assert back_up(sim).error is None
-    return sim.stop(), before
 
 
 def path_of(disk: SimFilesystem, name: str, *, topic: str = "orders") -> str:

@@ -333,49 +333,60 @@ def test_nobody_sees_a_partition_before_all_are_there() -> None:
     assert seen == {(1, 0), (4, 3)}
 
 
-def calls_of_a_growth() -> int:
-    sim = started().with_topic("t", 1)
+def make(sim: SimManager, before: int, after: int) -> None:
+    """The partitions of t behind those that it has."""
+    if before:
+        sim.operations.topics.create_partitions("t", after)
+    else:
+        sim.operations.topics.create("t", after)
+
+
+def calls_of(before: int, after: int) -> int:
+    """Calls of the disk in that."""
+    sim = started()
+    if before:
+        sim.with_topic("t", before)
     counter = sim.disk.faults.add(Fault(kinds=CALLS, path_contains="/t-", nth=10**9))
-    sim.operations.topics.create_partitions("t", 4)
+    make(sim, before, after)
     return counter.seen
 
 
 PREALLOCATED = {"preallocate": "true", "segment.bytes": "1048576"}
 
 
-@pytest.mark.parametrize("configs", [{}, PREALLOCATED])
+@pytest.mark.parametrize(
+    ("before", "after", "configs"), [(0, 2, {}), (1, 4, {}), (1, 4, PREALLOCATED)]
+)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_a_directory_that_fails_in_a_growth_is_left_out(
-    error: int, configs: dict[str, str]
+def test_the_next_directory_takes_the_partitions(
+    error: int, before: int, after: int, configs: dict[str, str]
 ) -> None:
-    """M15: the others take its partitions; its left-overs go when it comes back."""
-    count = calls_of_a_growth()
+    """M15: of a new topic and of one that grows; left-overs go when the directory comes back."""
+    count = calls_of(before, after)
     assert count > 10
     for nth in range(1, count + 1, 2):
-        sim = started().with_topic("t", 1, configs)
+        sim = started()
+        if before:
+            sim.with_topic("t", before, configs)
         sim.disk.faults.add(Fault(error=error, kinds=CALLS, path_contains="/t-", nth=nth))
-        sim.operations.topics.create_partitions("t", 4)
-        for number in (1, 2, 3):
+        make(sim, before, after)
+        new = range(before, after)
+        for number in new:
             assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
+        if not before:
+            assert sim.operations.readiness().offline_dirs == (1 if error == errno.EIO else 0)
         sim.disk.faults.clear()
         again = started(sim.stop())
-        ends = [again.manager.logs.log_of("t", number).log_end_offset for number in (1, 2, 3)]
-        assert ends == [1, 1, 1], f"call {nth}"
-        assert [len(homes(again, number)) for number in range(4)] == [1] * 4, f"call {nth}"
+        ends = [again.manager.logs.log_of("t", number).log_end_offset for number in new]
+        assert ends == [1] * len(new), f"call {nth}"
+        assert [len(homes(again, number)) for number in range(after)] == [1] * after, f"call {nth}"
 
 
 def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
     """M15: full disks: the count stays, what was made goes, the next try succeeds."""
-    for nth in range(1, calls_of_a_growth() + 1, 2):
+    for nth in range(1, calls_of(1, 4) + 1, 2):
         sim = started().with_topic("t", 1)
-        full = Fault(
-            error=errno.ENOSPC,
-            kinds=frozenset({"create", "write"}),
-            path_contains="/t-",
-            nth=nth,
-            times=99,
-        )
-        sim.disk.faults.add(full)
+        sim.disk.faults.add(Fault.no_space("/t-", nth=nth))
         try:
             sim.operations.topics.create_partitions("t", 4)
         except StorageFault:
@@ -395,12 +406,7 @@ def test_a_growth_that_fails_everywhere_leaves_nothing() -> None:
 def test_a_start_does_not_need_room_for_the_registry() -> None:
     """M15: a directory that took no change for want of space is behind, serves, and catches up."""
     sim = started().with_topic("t", 4)
-    full = Fault(
-        error=errno.ENOSPC,
-        kinds=frozenset({"create", "write"}),
-        path_contains=f"{DIRS[1]}/{REGISTRY_FILE}",
-        times=99,
-    )
+    full = Fault.no_space(f"{DIRS[1]}/{REGISTRY_FILE}")
     sim.disk.faults.add(full)
     change = [ConfigChange("retention.ms", "7")]
     with pytest.raises(StorageFault):
@@ -420,13 +426,7 @@ def test_a_start_does_not_need_room_for_the_registry() -> None:
 def test_a_registry_that_cannot_grow_keeps_the_old_count() -> None:
     """M15: partitions that were made for nothing are removed."""
     sim = started().with_topic("t", 1)
-    fault = Fault(
-        error=errno.ENOSPC,
-        kinds=frozenset({"create", "write"}),
-        path_contains=REGISTRY_FILE,
-        times=99,
-    )
-    sim.disk.faults.add(fault)
+    sim.disk.faults.add(Fault.no_space(REGISTRY_FILE))
     with pytest.raises(StorageFault):
         sim.operations.topics.create_partitions("t", 3)
     sim.disk.faults.clear()
@@ -436,41 +436,13 @@ def test_a_registry_that_cannot_grow_keeps_the_old_count() -> None:
     assert again.operations.partition_count("t") == 1
 
 
-def calls_of_a_creation() -> int:
-    sim = SimManager().start()
-    counter = sim.disk.faults.add(Fault(kinds=CALLS, path_contains="/t-", nth=10**9))
-    sim.operations.topics.create("t", 2)
-    return counter.seen
-
-
 def served(sim: SimManager) -> list[int]:
     return [sim.operations.partition_log("t", number).log_end_offset for number in (0, 1)]
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_the_next_directory_takes_the_partitions(error: int) -> None:
-    """M15: the topic is made all the same; no left-over is in the way of the next start."""
-    count = calls_of_a_creation()
-    assert count > 10
-    for nth in range(1, count + 1, 2):
-        sim = SimManager().start()
-        sim.disk.faults.add(Fault(error=error, kinds=CALLS, path_contains="/t-", nth=nth))
-        sim.operations.topics.create("t", 2)
-        for number in (0, 1):
-            assert sim.produce("t", batch_of("a"), partition=number).error is None, f"call {nth}"
-        assert sim.operations.readiness().offline_dirs == (1 if error == errno.EIO else 0)
-        sim.disk.faults.clear()
-        again = SimManager(sim.stop()).start()
-        assert served(again) == [1, 1], f"call {nth}"
-        homes = [
-            path for path in DIRS for name in ("t-0", "t-1") if sim.disk.exists(f"{path}/{name}")
-        ]
-        assert len(homes) == 2
-
-
 def test_a_second_try_does_not_inherit_the_first_ones_id() -> None:
     """M15: else the next start would take the new records for those of a dead topic."""
-    count = calls_of_a_creation()
+    count = calls_of(0, 2)
     for nth in range(1, count + 1, 2):
         sim = SimManager(config=BrokerConfig(log_dirs=DIRS[:1])).start()
         fault = Fault(error=errno.ENOSPC, kinds=CALLS, path_contains="/t-", nth=nth, times=3)
@@ -545,12 +517,6 @@ def test_what_somebody_put_into_the_place_of_a_new_partition_is_kept() -> None:
 THREE = (*DIRS, "/data/c")
 
 
-def full(path: str) -> Fault:
-    """Nothing is made or written there any more."""
-    kinds = frozenset({"create", "write"})
-    return Fault(error=errno.ENOSPC, kinds=kinds, path_contains=f"{path}/", times=10**6)
-
-
 def managed(disk: SimFilesystem | None = None, log_dirs: tuple[str, ...] = THREE) -> SimManager:
     config = BrokerConfig(log_dirs=log_dirs, log_dir_min_free_bytes=0)
     return SimManager(disk, config=config).start()
@@ -569,7 +535,7 @@ def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
     """
     sim = managed()
     sim.operations.topics.create("t", 1)
-    fault = sim.disk.faults.add(full(THREE[2]))
+    fault = sim.disk.faults.add(Fault.no_space(f"{THREE[2]}/", times=10**6))
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "7")])
     sim.operations.topics.create("u", 4)
     sim.operations.topics.create_partitions("t", 2)
@@ -594,11 +560,11 @@ def test_one_directory_with_room_is_too_few() -> None:
     sim = managed()
     sim.operations.topics.create("t", 1)
     for path in THREE[1:]:
-        sim.disk.faults.add(full(path))
+        sim.disk.faults.add(Fault.no_space(f"{path}/", times=10**6))
     with pytest.raises(DiskFull):
         sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "7")])
     assert "retention.ms" not in sim.operations.topics.describe("t").overrides
     sim.disk.faults.clear()
-    sim.disk.faults.add(full(THREE[2]))
+    sim.disk.faults.add(Fault.no_space(f"{THREE[2]}/", times=10**6))
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "8")])
     assert [retention_in(sim, path) for path in THREE[:2]] == ["8", "8"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkalog.env.clock import Clock
     from kafkalog.env.threads import Mutex
 
 _JUMP_MS = 1_000  # less is the slewing of a clock, or rounding
@@ -19,9 +18,8 @@ _JUMP_MS = 1_000  # less is the slewing of a clock, or rounding
 class ClockGuard:
     """See the module."""
 
-    def __init__(self, clock: Clock, mutex: Mutex, hold_ms: int = 0) -> None:
+    def __init__(self, mutex: Mutex, hold_ms: int = 0) -> None:
         # constant after construction
-        self._clock = clock
         self._mutex = mutex
         self._hold_ns = hold_ms * 1_000_000
         # under the mutex
@@ -30,10 +28,12 @@ class ClockGuard:
         self._jump_ms = 0
         self._held_until_ns = 0
 
-    def check(self) -> int:
-        """A check begins: milliseconds that the wall clock ran ahead; 0 for none worth a word."""
+    def check(self, wall_ms: int, monotonic_ns: int) -> int:
+        """A check begins now: milliseconds that the wall clock ran ahead; 0 for none worth a word.
+
+        Both clocks are read one right after the other.
+        """
         with self._mutex:
-            wall_ms, monotonic_ns = self._clock.wall_ms(), self._clock.monotonic_ns()
             before, self._last_wall_ms = self._last_wall_ms, wall_ms
             passed_ms = (monotonic_ns - self._last_monotonic_ns) // 1_000_000
             self._last_monotonic_ns = monotonic_ns

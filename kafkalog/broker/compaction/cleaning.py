@@ -154,7 +154,7 @@ class Cleaning(CleanerLogs):
             self.observer,
         )
         self._clock_guard = ClockGuard(
-            runtime.clock, runtime.threads.mutex(), runtime.config.log_retention_check_interval_ms
+            runtime.threads.mutex(), runtime.config.log_retention_check_interval_ms
         )
         self._mutex = runtime.threads.mutex()
         # under the mutex
@@ -282,7 +282,7 @@ class Cleaning(CleanerLogs):
 
     def begin_retention(self) -> int:
         """See CleanerHost."""
-        return self._clock_guard.check()
+        return self._clock_guard.check(self._clock.wall_ms(), self._clock.monotonic_ns())
 
     def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:
         """See CleanerHost."""

@@ -164,7 +164,7 @@ class Retention:
         # single dictionary operations by any thread
         self._held: dict[TopicPartition, RetainedByHold] = {}
         # owned by the task
-        self._clock_guard = ClockGuard(self._clock, runtime.threads.mutex())
+        self._clock_guard = ClockGuard(runtime.threads.mutex())
 
     # ---- any thread
 
@@ -275,7 +275,7 @@ class Retention:
         hold up the others; the first fault is raised after the last one.
         """
         started_ns = self._clock.monotonic_ns()
-        jump_ms = self._clock_guard.check()
+        jump_ms = self._clock_guard.check(self._clock.wall_ms(), started_ns)
         count, faults, time_slice = 0, list[KafkalogError](), TimeSlice(self._clock)
         for unit in self._logs.online_units:
             count += self._run_unit(unit, jump_ms, faults, time_slice)

@@ -163,16 +163,17 @@ class SinkExpiry:
         self._reconcile = reconcile
         self._clock = runtime.clock
         self._expiration_ms = expiration_ms
-        self._clock_guard = ClockGuard(self._clock, runtime.threads.mutex(), expiration_ms)
+        self._clock_guard = ClockGuard(runtime.threads.mutex(), expiration_ms)
 
     def start(self) -> None:
         """From now on a jump of the clock is seen."""
-        self._clock_guard.check()
+        self._clock_guard.check(self._clock.wall_ms(), self._clock.monotonic_ns())
 
     def works_of_age(self) -> list[Callable[[], None]]:
         """What is to be forgotten by now, each piece for itself."""
         sinks = self._table.all()
-        now_ms = self._clock.wall_ms() - self._clock_guard.check()
+        now_ms = self._clock.wall_ms()
+        now_ms -= self._clock_guard.check(now_ms, self._clock.monotonic_ns())
         expired_ms = now_ms - self._expiration_ms
         queries = expired_queries(sinks, now_ms, self._expiration_ms)
         others = set(sinks).difference(queries)

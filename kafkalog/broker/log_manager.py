@@ -327,7 +327,8 @@ class LogManager:
         if not self.logs.online_units:
             raise LogDirOffline("Shutdown broker because none of the log dirs can be used")
         for unit in self.logs.online_units:
-            unit.start()
+            unit.flusher.start()
+            unit.writer.start()
         if is_whole:
             self._tasks.start()
             self.log_stats.start(self.runtime.config.log_initial_task_delay_ms)

@@ -8,6 +8,7 @@ Source: log-lifecycle 11.1.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,7 +18,7 @@ from kafkalog.broker.directory.storage_fault import remedy_of
 from kafkalog.broker.groups.offsets import EXPIRY_TASK
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.transactions import coordinator
-from kafkalog.errors import first_fault, work_on_each
+from kafkalog.errors import KafkalogError, work_on_each
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.observe.metrics import TaskSample
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.startup.load import PartitionReload
     from kafkalog.broker.transactions.coordinator import Sinks
     from kafkalog.env.scheduler import ScheduledTask
-    from kafkalog.errors import KafkalogError
     from kafkalog.log.unified_log import UnifiedLog
 
 HIGH_WATERMARK_TASK = "highwatermark-checkpoint"
@@ -91,8 +91,11 @@ class PeriodicTasks:
                 for each in self._scheduler.tasks()
             ]
         )
-        # Now, so that their space is known right after the start.
-        self._first_fault(LOG_DIR_METRICS_TASK, self._measure)
+        for unit in self._logs.online_units:  # now: their space is known right after the start
+            try:
+                self._measure(unit.log_dir)
+            except KafkalogError as fault:
+                self._log_fault(LOG_DIR_METRICS_TASK, unit.log_dir, fault)
         delay_ms = config.log_initial_task_delay_ms
         self._every(
             HIGH_WATERMARK_TASK,
@@ -102,7 +105,7 @@ class PeriodicTasks:
         )
         period_ms = config.log_retention_check_interval_ms
         _log.info(f"Starting log cleanup with a period of {period_ms} ms.")
-        self._every(RETENTION_TASK, self.retain_once, delay_ms, period_ms)
+        self._every(RETENTION_TASK, self._retention.run_once, delay_ms, period_ms)
         self._every(
             RECOVERY_POINT_TASK,
             lambda: self.for_each_dir(RECOVERY_POINT_TASK, checkpoints.write_recovery_points),
@@ -164,31 +167,23 @@ class PeriodicTasks:
 
     def for_each_dir(self, task: str, work: Callable[[LogDir], None]) -> None:
         """A task's work on every online directory; raises the first fault after the last."""
-        fault = self._first_fault(task, work)
-        if fault is not None:
-            raise fault
+        log_dirs = [unit.log_dir for unit in self._logs.online_units]
+        work_on_each(log_dirs, work, functools.partial(self._log_fault, task))
 
-    def _first_fault(self, task: str, work: Callable[[LogDir], None]) -> KafkalogError | None:
-        """Work on every online directory; each fault is its directory's alone.
-
-        It is logged, the same one a minute later again: some tasks run every few seconds.
-        """
-
-        def tell(log_dir: LogDir, fault: KafkalogError) -> None:
-            key, now_ns = (task, log_dir.path), self._clock.monotonic_ns()
-            reason, told_ns = self._told.get(key, ("", 0))
-            if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
-                return
-            self._told[key] = fault.message, now_ns
-            _log.error(
-                "task_failed",
-                task=task,
-                log_dir=log_dir.path,
-                reason=fault.message,
-                remedy=remedy_of(fault),
-            )
-
-        return first_fault((unit.log_dir for unit in self._logs.online_units), work, tell)
+    def _log_fault(self, task: str, log_dir: LogDir, fault: KafkalogError) -> None:
+        """The same one a minute later again: some tasks run every few seconds."""
+        key, now_ns = (task, log_dir.path), self._clock.monotonic_ns()
+        reason, told_ns = self._told.get(key, ("", 0))
+        if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
+            return
+        self._told[key] = fault.message, now_ns
+        _log.error(
+            "task_failed",
+            task=task,
+            log_dir=log_dir.path,
+            reason=fault.message,
+            remedy=remedy_of(fault),
+        )
 
     def flush_due_once(self) -> None:
         """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
@@ -198,10 +193,6 @@ class PeriodicTasks:
             lambda log: self._logs.unit_of(log).writer.submit(FlushCommand(log)),
             _log_unflushed,
         )
-
-    def retain_once(self) -> None:
-        """A retention check over all logs. Loop body."""
-        self._retention.run_once()
 
     def expire_producers_once(self) -> None:
         """Ask the writers to forget idle producers; does not wait. Loop body."""
@@ -235,7 +226,7 @@ class PeriodicTasks:
         """Load partitions again whose fault has passed. Loop body."""
         self.for_each_dir(RELOAD_TASK, self._reload.run_once)
 
-    def _every(self, name: str, task: Callable[[], None], first_ms: int, period_ms: int) -> None:
+    def _every(self, name: str, task: Callable[[], object], first_ms: int, period_ms: int) -> None:
         """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""
         scheduler = self._scheduler
         if period_ms > 0:

@@ -59,12 +59,12 @@ class Scheduler(Protocol):
         """Stop: pending one-shots are dropped, running tasks finish."""
 
     def schedule_once(
-        self, name: str, task: Callable[[], None], delay_ms: int = 0
+        self, name: str, task: Callable[[], object], delay_ms: int = 0
     ) -> ScheduledTask:
         """Run once after delay_ms."""
 
     def schedule_periodic(
-        self, name: str, task: Callable[[], None], initial_delay_ms: int, period_ms: int
+        self, name: str, task: Callable[[], object], initial_delay_ms: int, period_ms: int
     ) -> ScheduledTask:
         """Run after initial_delay_ms, then period_ms after each end (period_ms > 0)."""
 

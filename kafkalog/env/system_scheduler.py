@@ -31,7 +31,7 @@ class ScheduledBody:
     """One scheduled task; a handle, see ScheduledTask."""
 
     name: str
-    body: Callable[[], None]
+    body: Callable[[], object]
     is_cancelled: bool = False
     started_ns: int = -1  # monotonic
 
@@ -74,7 +74,7 @@ class TaskTable:
         self._is_closed = False
 
     def add(
-        self, name: str, body: Callable[[], None], delay_ms: int, period_ms: int = -1
+        self, name: str, body: Callable[[], object], delay_ms: int, period_ms: int = -1
     ) -> ScheduledBody:
         """Schedule; a negative delay counts as 0. After ``close`` the task is not kept."""
         task = ScheduledBody(name, body)
@@ -194,7 +194,7 @@ class SystemScheduler:
             worker.join()
 
     def schedule_once(
-        self, name: str, task: Callable[[], None], delay_ms: int = 0
+        self, name: str, task: Callable[[], object], delay_ms: int = 0
     ) -> ScheduledBody:
         """See Scheduler."""
         with self._changed:
@@ -202,7 +202,7 @@ class SystemScheduler:
             return self._table.add(name, task, delay_ms)
 
     def schedule_periodic(
-        self, name: str, task: Callable[[], None], initial_delay_ms: int, period_ms: int
+        self, name: str, task: Callable[[], object], initial_delay_ms: int, period_ms: int
     ) -> ScheduledBody:
         """See Scheduler."""
         assert period_ms > 0

@@ -32,12 +32,12 @@ class SimScheduler:
         self._table.close()
 
     def schedule_once(
-        self, name: str, task: Callable[[], None], delay_ms: int = 0
+        self, name: str, task: Callable[[], object], delay_ms: int = 0
     ) -> ScheduledBody:
         return self._table.add(name, task, delay_ms)
 
     def schedule_periodic(
-        self, name: str, task: Callable[[], None], initial_delay_ms: int, period_ms: int
+        self, name: str, task: Callable[[], object], initial_delay_ms: int, period_ms: int
     ) -> ScheduledBody:
         assert period_ms > 0
         return self._table.add(name, task, initial_delay_ms, period_ms)

@@ -45,8 +45,6 @@ class FreeSpace:
 
     __slots__ = (
         "_clock",
-        "_full_reason",
-        "_known",
         "_measure",
         "_min_free_bytes",
         "_mutex",
@@ -58,19 +56,21 @@ class FreeSpace:
         "_tight_reason",
         "_unmeasured_bytes",
         "_wait_ns",
+        "full_reason",
+        "known",
     )
 
     def __init__(
         self,
         path: str,
         min_free_bytes: int,
-        measure: Callable[[], tuple[int, int]],
+        measure: Callable[[], object],
         clock: Clock,
         mutex: Mutex,
     ) -> None:
         """``min_free_bytes``: the reserve; 0: only a disk that is really full refuses appends.
 
-        ``measure`` gives (total, usable) bytes of the file system now and raises StorageFault.
+        ``measure`` asks the file system and gives the answer to ``note``; raises StorageFault.
         """
         # constant after construction
         self._path = path
@@ -80,31 +80,21 @@ class FreeSpace:
         self._clock = clock
         self._mutex = mutex
         # published; changed under the mutex
-        self._full_reason: str | None = None
+        self.full_reason: str | None = None  # why appends are refused; None: they are not
         self._tight_reason: str | None = None
         self._next_look_ns = 0
         self._resumed_ns: int | None = None
         self._retry_ns = 0  # appends do not come back before
         self._wait_ns = 0
-        self._known = UNKNOWN_SPACE
+        self.known = UNKNOWN_SPACE  # (total, usable) bytes when they were last measured
         # counted down by the writer thread, set by the threads that measure; the half that is left
         # covers an append between them
         self._unmeasured_bytes = 0
 
     @property
-    def known(self) -> tuple[int, int]:
-        """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before."""
-        return self._known
-
-    @property
-    def full_reason(self) -> str | None:
-        """Why appends are refused until there is space again; None: they are not."""
-        return self._full_reason
-
-    @property
     def shown_reason(self) -> str | None:
         """Why all or the larger appends are refused until there is space again."""
-        return self._full_reason or self._tight_reason
+        return self.full_reason or self._tight_reason
 
     def take(self, size_bytes: int) -> None:
         """Before an append of so many bytes: DiskFull when the directory takes none, or not it.
@@ -112,31 +102,30 @@ class FreeSpace:
         Costs a subtraction and two comparisons while nothing is wrong.
         """
         left = self._unmeasured_bytes = self._unmeasured_bytes - size_bytes
-        if left < 0 or self._full_reason is not None:
+        if left < 0 or self.full_reason is not None:
             self._look(size_bytes)
 
-    def measure(self) -> tuple[int, int]:
-        """(total, usable) bytes now, and what follows from them for appends; StorageFault."""
-        self._known = space = self._measure()
+    def note(self, space: tuple[int, int]) -> None:
+        """(total, usable) bytes now, and what follows from them for appends."""
+        self.known = space
         free_bytes = space[1]
         with self._mutex:
             self._unmeasured_bytes = max((free_bytes - self._min_free_bytes) // 2, _STEP_BYTES)
             if free_bytes > self._resume_above_bytes:
                 self._tight_reason = None
-            if self._full_reason is not None:
+            if self.full_reason is not None:
                 self._resume_appends(free_bytes)
             elif free_bytes < self._min_free_bytes:
                 self._refuse_appends(
                     f"Log directory {self._path} has {free_bytes} bytes free, fewer than "
                     f"log.dir.min.free.bytes ({self._min_free_bytes})"
                 )
-        return space
 
     def note_full(self, reason: str) -> None:
         """The disk refused a write for want of space."""
         with self._mutex:
             now_ns = self._clock.monotonic_ns()
-            if self._full_reason is None:
+            if self.full_reason is None:
                 self._wait_longer(now_ns)
                 self._retry_ns = now_ns + self._wait_ns
                 self._refuse_appends(reason)
@@ -154,11 +143,11 @@ class FreeSpace:
         now_ns = self._clock.monotonic_ns()
         self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
         if free_bytes > self._resume_above_bytes and now_ns >= self._retry_ns:
-            self._full_reason, self._resumed_ns = None, now_ns
+            self.full_reason, self._resumed_ns = None, now_ns
             _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
 
     def _refuse_appends(self, reason: str) -> None:
-        self._full_reason = reason
+        self.full_reason = reason
         self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
         _log.error(
             "log_dir_full",
@@ -177,16 +166,16 @@ class FreeSpace:
 
     def _look(self, size_bytes: int) -> None:
         """The careful way of ``take``."""
-        reason = self._full_reason
+        reason = self.full_reason
         if reason is None or self._clock.monotonic_ns() >= self._next_look_ns:
-            self.measure()
-            reason = self._full_reason
+            self._measure()
+            reason = self.full_reason
         if reason is not None:
             raise DiskFull(reason, log_dir=self._path)
         self._unmeasured_bytes -= size_bytes
-        if self._min_free_bytes and self._known[1] - size_bytes < self._min_free_bytes:
+        if self._min_free_bytes and self.known[1] - size_bytes < self._min_free_bytes:
             reason = (
-                f"Log directory {self._path} has {self._known[1]} bytes free; {size_bytes} more "
+                f"Log directory {self._path} has {self.known[1]} bytes free; {size_bytes} more "
                 f"would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})"
             )
             with self._mutex:

@@ -157,7 +157,7 @@ class LogDir:
         self._mutex = threads.mutex()
         self._checkpoint_mutex = threads.mutex()
         self._free_space = FreeSpace(
-            path, min_free_bytes, self._guarded_space, clock, threads.mutex()
+            path, min_free_bytes, self.measure_space, clock, threads.mutex()
         )
         # replaced by any thread
         self._logged_damage: dict[str, list[DamagedLine]] = {}  # by checkpoint file
@@ -174,26 +174,18 @@ class LogDir:
         # published; changed by LogDirChanges
         self.is_cordoned = False  # takes no new partitions
         # published; changed under the mutex
-        self._offline_reason: str | None = None
+        self.offline_reason: str | None = None  # None: online; stays until a restart
+        # False after the first I/O error that is neither a full disk nor a shortage
+        self.is_online = True
         self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
 
     # ---- fate
 
     @property
-    def is_online(self) -> bool:
-        """False for good after the first I/O error that is neither a full disk nor a shortage."""
-        return self._offline_reason is None
-
-    @property
-    def offline_reason(self) -> str | None:
-        """Why it is offline; None while online."""
-        return self._offline_reason
-
-    @property
     def shown_fault(self) -> LogDirFault | None:
         """For people and probes: what keeps the directory from full service, if anything."""
-        if self._offline_reason is not None:
-            return LogDirFault(self.path, "offline", self._offline_reason)
+        if self.offline_reason is not None:
+            return LogDirFault(self.path, "offline", self.offline_reason)
         reason = self._free_space.shown_reason
         return None if reason is None else LogDirFault(self.path, "full", reason)
 
@@ -204,8 +196,8 @@ class LogDir:
 
     def check_online(self) -> None:
         """Raise LogDirOffline when it is not online."""
-        if self._offline_reason is not None:
-            raise LogDirOffline(self._offline_reason, log_dir=self.path)
+        if self.offline_reason is not None:
+            raise LogDirOffline(self.offline_reason, log_dir=self.path)
 
     def take_offline(self, reason: str, file: str | None = None) -> None:
         """Mark it offline; the first call logs and calls the listeners, later ones do nothing.
@@ -213,9 +205,10 @@ class LogDir:
         ``file``: what the failed call named, for the log alone; None when it named nothing.
         """
         with self._mutex:
-            if self._offline_reason is not None:
+            if self.offline_reason is not None:
                 return
-            self._offline_reason = reason
+            self.offline_reason = reason  # first: who sees the end finds it
+            self.is_online = False
             listeners = self._on_offline
         _log.error("log_dir_offline", log_dir=self.path, reason=reason, file=file)
         for listener in listeners:
@@ -248,11 +241,10 @@ class LogDir:
 
         Whether appends are taken follows from them, see ``FreeSpace``.
         """
-        return self._free_space.measure()
-
-    def _guarded_space(self) -> tuple[int, int]:
         with self.guard():
-            return self._filesystem.space(self.path)
+            space = self._filesystem.space(self.path)
+        self._free_space.note(space)
+        return space
 
     @property
     def space(self) -> tuple[int, int]:

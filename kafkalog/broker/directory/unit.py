@@ -32,11 +32,6 @@ class LogDirUnit:
     writer: LogDirWriter
     flusher: LogDirFlusher
 
-    def start(self) -> None:
-        """Start writer and flusher."""
-        self.flusher.start()
-        self.writer.start()
-
     def wake(self) -> None:
         """Let both threads turn once, so that their heartbeats show."""
         self.writer.wake()

@@ -4,19 +4,15 @@ Method: a whole manager on the simulated disk and clock; archived offsets are ra
 
 from __future__ import annotations
 
-from typing import cast
+from functools import partial
 
 import pytest
 import structlog
 
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.commands import Until
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
-from kafkalog.broker.retention.retention import (
-    BeginCommand,
-    FinishCommand,
-    RaiseStartCommand,
-    RetainedByHold,
-)
+from kafkalog.broker.retention.retention import FinishCommand, RetainedByHold
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.errors import (
     DiskFull,
@@ -27,6 +23,7 @@ from kafkalog.errors import (
     UnknownTopic,
 )
 from kafkalog.format.topic_names import encode_id
+from kafkalog.log.retention import execute
 from kafkalog.log.retention.plan import Keeper, Rule
 from tests.backup_world import NEW_DIRS, back_up, new_disk, restore
 from tests.backup_world import started as backup_started
@@ -90,9 +87,11 @@ def test_a_hold_that_is_set_during_a_pass_counts() -> None:
     log = sim.operations.partition_log("t", 0)
     writer, hold_of = sim.manager.logs.unit_of(log).writer, sim.manager.archived_offsets.hold_of
     now_ms = sim.clock.wall_ms()
-    base = cast("int", writer.run(BeginCommand(log, sim.manager.retention.plan_of(log))))
+    planned = sim.manager.retention.plan_of(log)
+    base = writer.change(log, lambda: execute.begin(log, planned), Until.FLUSHED)
     sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
-    assert writer.run(RaiseStartCommand(log, now_ms, base, hold_of)) == ()
+    raise_start = partial(execute.raise_start, log, now_ms, base)
+    assert writer.change(log, lambda: raise_start(hold_of(log)), Until.CHECKPOINTED) == ()
     assert writer.run(FinishCommand(log)) == []
     assert bases(sim) == [0, 1, 2, 3]
 

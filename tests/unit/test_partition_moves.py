@@ -6,18 +6,19 @@ Method: managers over two simulated disks; stops, kills and failing calls.
 from __future__ import annotations
 
 import errno
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.broker.broker_config import BrokerConfig
-from kafkalog.broker.directory.commands import AppendCommand, FlushCommand
+from kafkalog.broker.directory.commands import AppendCommand, FlushCommand, Until
 from kafkalog.broker.moves.partition_move import (
     SLICE_BYTES,
     UNFLUSHED_BYTES_MAX,
-    HoldCommand,
     MoveFacts,
     MoveStep,
+    hold_appends,
     next_step,
 )
 from kafkalog.broker.values import Acks, ConfigChange, MoveState
@@ -279,7 +280,7 @@ def test_appends_at_the_very_moment_are_refused_and_nothing_is_appended() -> Non
     sim = world(1)
     log = sim.manager.logs.log_of("t", 0)
     writer = sim.manager.logs.unit_at(A).writer
-    writer.run(HoldCommand(log))
+    writer.change(log, partial(hold_appends, log), Until.FLUSHED)
     end = log.log_end_offset
     refused = sim.produce("t", batch_of("too early"))
     assert isinstance(refused.error, PartitionMoving)

@@ -18,17 +18,18 @@ Crash rule: the manifest is there first and says ``complete`` only after everyth
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import structlog
 
 from kafkalog.broker.backup.files import BackupFiles, SourceGone, copied_bytes
 from kafkalog.broker.backup.partition_backup import (
-    CaptureCommand,
-    CapturedPartition,
     PartitionBackup,
+    capture,
 )
+from kafkalog.broker.directory.commands import Until
 from kafkalog.broker.directory.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -264,7 +265,7 @@ class Backup:
                     taker.discard()  # the partition has moved
                 taker = self._taker(topic_partition, target)
             try:
-                captured = cast("CapturedPartition", target.unit.writer.run(CaptureCommand(log)))
+                captured = target.unit.writer.change(log, partial(capture, log), Until.FLUSHED)
             except PartitionMoving:
                 with self._registry.lock:
                     continue  # the swap held it: from now on the partition is elsewhere

@@ -1,7 +1,7 @@
 """PartitionBackup: one partition of a backup, taken while it is written, rolled, cleaned and cut.
 
 Theory. The writer thread notes segments, bytes, offsets and epochs of one moment
-(``CaptureCommand``, no disk) and answers after a flush of what it noted: all of it is then durable
+(``capture``, no disk) and answers after a flush of what it noted: all of it is then durable
 and below the high watermark, and neither a power cut nor a recovery of the source changes a byte of
 it. The files are taken after that, by another thread, under the names that the segments say they
 have. Meanwhile
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.backup.files import How, PartitionState, SourceGone, plan_partition
-from kafkalog.broker.directory.commands import COMMAND_OVERHEAD_BYTES, Command, Step
 from kafkalog.format.disk.backup_manifest import BackupFile, BackupPartition
 from kafkalog.format.disk.checkpoints import encode_leader_epochs
 from kafkalog.format.disk.file_names import (
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.broker.backup.files import BackupFiles, PlannedFile
-    from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.segment.log_segment import LogSegment
@@ -59,38 +57,25 @@ class CapturedPartition:
             end_offset = segment.base_offset
 
 
-class CaptureCommand(Command):
-    """Note a log as it is now; result: CapturedPartition, all of it durable and visible."""
-
-    __slots__ = ("_log",)
-
-    def __init__(self, log: UnifiedLog) -> None:
-        super().__init__(None, COMMAND_OVERHEAD_BYTES)
-        self._log = log
-
-    def run(self, writer: WriterContext) -> Step:
-        """No disk; ends with the flush of what was noted."""
-        log = self._log
-        writer.refuse_retired(log)
-        segments = log.segments.values
-        active = segments[-1]
-        self.result = CapturedPartition(
-            log=log,
-            segments=segments,
-            state=PartitionState(
-                segments=tuple((each.base_offset, each.size_bytes) for each in segments),
-                active_index_bytes=(
-                    active.offset_index.size_in_bytes(),
-                    active.time_index.size_in_bytes(),
-                ),
-                log_start_offset=log.log_start_offset,
-                end_offset=log.log_end_offset,
-                snapshot_offsets=log.producers.snapshot_offsets,
+def capture(log: UnifiedLog) -> CapturedPartition:
+    """On the writer: note the log as it is now. No disk."""
+    segments = log.segments.values
+    active = segments[-1]
+    return CapturedPartition(
+        log=log,
+        segments=segments,
+        state=PartitionState(
+            segments=tuple((each.base_offset, each.size_bytes) for each in segments),
+            active_index_bytes=(
+                active.offset_index.size_in_bytes(),
+                active.time_index.size_in_bytes(),
             ),
-            epochs=log.epochs.entries,
-        )
-        writer.wait_for_flush(log, self)
-        return Step.WAIT
+            log_start_offset=log.log_start_offset,
+            end_offset=log.log_end_offset,
+            snapshot_offsets=log.producers.snapshot_offsets,
+        ),
+        epochs=log.epochs.entries,
+    )
 
 
 class PartitionBackup:

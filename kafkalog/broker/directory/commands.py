@@ -280,6 +280,36 @@ class CallCommand(Command, Generic[T]):
         return Step.DONE
 
 
+class Until(enum.Enum):
+    """What has to be durable before a change of a log is answered."""
+
+    DONE = "done"  # nothing
+    FLUSHED = "flushed"  # all that the log holds then
+    CHECKPOINTED = "checkpointed"  # ``kafkalog.checkpoint``
+
+
+class LogCommand(Command):
+    """Change one log by a function, unless it was retired; the function's value is the result."""
+
+    __slots__ = ("_change", "_log", "_until")
+
+    def __init__(self, log: UnifiedLog, change: Callable[[], object], until: Until) -> None:
+        super().__init__(None, COMMAND_OVERHEAD_BYTES)
+        self._log = log
+        self._change = change
+        self._until = until
+
+    def run(self, writer: WriterContext) -> Step:
+        """Ends when that is durable."""
+        writer.refuse_retired(self._log)
+        self.result = self._change()
+        if self._until is Until.FLUSHED:
+            writer.wait_for_flush(self._log, self)
+        elif self._until is Until.CHECKPOINTED:
+            writer.wait_for_proofs(self)
+        return Step.DONE if self._until is Until.DONE else Step.WAIT
+
+
 class EachCommand(Command):
     """Run many pieces of work with a few directory operations each, in slices; no result.
 

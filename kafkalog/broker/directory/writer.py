@@ -30,7 +30,9 @@ from kafkalog.broker.directory.commands import (
     AppendCommand,
     CallCommand,
     Command,
+    LogCommand,
     Step,
+    Until,
     fault_of_write,
 )
 from kafkalog.broker.directory.flusher import SyncJob
@@ -296,6 +298,13 @@ class LogDirWriter:
         For control-plane threads and tasks; never on the event loop or on a writer thread.
         """
         return cast("T", self.run(CallCommand(work)))
+
+    def change(self, log: UnifiedLog, change: Callable[[], T], until: Until = Until.DONE) -> T:
+        """As ``call``, for a change of one log: UnknownTopic, PartitionMoving when it is retired.
+
+        Returns when what ``until`` names is durable.
+        """
+        return cast("T", self.run(LogCommand(log, change, until)))
 
     def run(self, command: Command) -> object:
         """Submit a command that has no receiver and wait for its result or error.

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.broker.directory.commands import COMMAND_OVERHEAD_BYTES, Command, FlushCommand, Step
+from kafkalog.broker.directory.commands import FlushCommand, Until
 from kafkalog.broker.values import MoveState, MoveStatus
 from kafkalog.errors import OffsetBelowLogStart, PartitionMoving, StorageFault
 from kafkalog.format.topic_names import DirectoryState, directory_name
@@ -38,7 +38,6 @@ from kafkalog.log import future_log
 if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.checkpoints import Checkpoints
-    from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.load import DirectoryLoading
@@ -91,46 +90,9 @@ def next_step(facts: MoveFacts) -> MoveStep:
 _log = structlog.get_logger(__name__)
 
 
-class FillCommand(Command):
-    """Append a slice to the copy; no result."""
-
-    __slots__ = ("_future", "_piece")
-
-    def __init__(self, future: UnifiedLog, piece: Slice) -> None:
-        super().__init__(None, COMMAND_OVERHEAD_BYTES)
-        self._future = future
-        self._piece = piece
-
-    def run(self, writer: WriterContext) -> Step:
-        """Closed segments of the copy become durable soon, as after any roll."""
-        log = self._future
-        writer.refuse_retired(log)
-        records = self._piece.records
-        writer.log_dir.check_space(0 if records is None else records.size_bytes)
-        active = log.segments.active
-        try:
-            future_log.fill(log, self._piece)
-        finally:
-            if log.segments.active is not active:
-                writer.request_flush_after_roll(log)
-        return Step.DONE
-
-
-class HoldCommand(Command):
-    """Refuse what is queued after this; ends when all that was appended is durable."""
-
-    __slots__ = ("_log",)
-
-    def __init__(self, log: UnifiedLog) -> None:
-        super().__init__(None, COMMAND_OVERHEAD_BYTES)
-        self._log = log
-
-    def run(self, writer: WriterContext) -> Step:
-        """Commands that wait for a flush are answered before the log is retired."""
-        writer.refuse_retired(self._log)
-        self._log.refusal = partial(_moving, self._log.topic_partition)
-        writer.wait_for_flush(self._log, self)
-        return Step.WAIT
+def hold_appends(log: UnifiedLog) -> None:
+    """On the writer: refuse what is queued after this."""
+    log.refusal = partial(_moving, log.topic_partition)
 
 
 def _moving(topic_partition: TopicPartition) -> PartitionMoving:
@@ -319,11 +281,21 @@ class PartitionMove:
             return 0  # just deleted: the next step begins after it
         if future.log_end_offset < current.log_start_offset != log_start_offset:
             return 0  # too: the slice may begin after what the copy would have to hold
-        self.target.writer.run(FillCommand(future, piece))
+        self.target.writer.change(future, partial(self._fill, future, piece))
         size_bytes = 0 if piece.records is None else piece.records.size_bytes
         self._unflushed_bytes += size_bytes
         self._is_near = future.log_end_offset >= current.log_end_offset or piece.records is None
         return size_bytes
+
+    def _fill(self, future: UnifiedLog, piece: Slice) -> None:
+        """On the writer. Closed segments of the copy become durable soon, as after any roll."""
+        writer, active = self.target.writer, future.segments.active
+        writer.log_dir.check_space(0 if piece.records is None else piece.records.size_bytes)
+        try:
+            future_log.fill(future, piece)
+        finally:
+            if future.segments.active is not active:
+                writer.request_flush_after_roll(future)
 
     # ---- the swap
 
@@ -341,7 +313,9 @@ class PartitionMove:
             held_ns = self._clock.monotonic_ns()
             is_swapped = False
             try:
-                self.source.writer.run(HoldCommand(current))
+                # Commands that wait for a flush are answered before the log is retired.
+                hold = partial(hold_appends, current)
+                self.source.writer.change(current, hold, Until.FLUSHED)
                 self._complete(current, future)
                 self._rename(current, future)
                 is_swapped = True

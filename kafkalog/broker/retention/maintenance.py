@@ -6,26 +6,20 @@ and is not for the event loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from kafkalog.broker.directory.commands import (
-    COMMAND_OVERHEAD_BYTES,
-    Command,
-    FlushCommand,
-    Step,
-)
+from kafkalog.broker.directory.commands import FlushCommand, Until
 from kafkalog.broker.log_stats import MeasuredLog
 from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
 from kafkalog.format.offset_ranges import LostRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.checkpoints import Checkpoints
-    from kafkalog.broker.directory.commands import WriterContext
     from kafkalog.broker.log_stats import LogStats
     from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.log.unified_log import UnifiedLog
@@ -71,31 +65,6 @@ class Rolled(NamedTuple):
     active_base_offset: int
 
 
-class RollCommand(Command):
-    """Close the active segment and begin another; result: Rolled, durable.
-
-    A crash leaves the log with or without the new, empty segment. OSError as UnifiedLog.roll has
-    it.
-    """
-
-    __slots__ = ("_log",)
-
-    def __init__(self, log: UnifiedLog) -> None:
-        super().__init__(None, COMMAND_OVERHEAD_BYTES)
-        self._log = log
-
-    def run(self, writer: WriterContext) -> Step:
-        """Ends with the flush of what was closed."""
-        log = self._log
-        writer.refuse_retired(log)
-        has_records = log.segments.active.base_offset < log.log_end_offset
-        if has_records:
-            log.roll()
-        self.result = Rolled(has_records, log.segments.active.base_offset)
-        writer.wait_for_flush(log, self)
-        return Step.WAIT
-
-
 class LogMaintenance:
     """See the module."""
 
@@ -131,8 +100,18 @@ class LogMaintenance:
         )
 
     def roll(self, log: UnifiedLog) -> Rolled:
-        """Roll now, whatever the segment's size and age. KafkalogError."""
-        return cast("Rolled", self._logs.unit_of(log).writer.run(RollCommand(log)))
+        """Roll now, whatever the segment's size and age; durable on return. KafkalogError.
+
+        A crash leaves the log with or without the new, empty segment.
+        """
+
+        def roll() -> Rolled:
+            has_records = log.segments.active.base_offset < log.log_end_offset
+            if has_records:
+                log.roll()
+            return Rolled(has_records, log.segments.active.base_offset)
+
+        return self._logs.unit_of(log).writer.change(log, roll, Until.FLUSHED)
 
     def flush(self, log: UnifiedLog) -> int:
         """Make everything appended so far durable; the recovery point after it. KafkalogError."""
@@ -176,13 +155,13 @@ class LogMaintenance:
                 "daemon, then accept what is lost."
             )
         unit = self._logs.unit_of(log)
-        self._on_writer(log, lambda: log.losses.accept(lost))
+        unit.writer.change(log, lambda: log.losses.accept(lost))
         try:
             self._checkpoints.write_proofs(unit.log_dir)
         except StorageFault:
-            self._on_writer(log, lambda: log.losses.withdraw(lost))
+            unit.writer.change(log, lambda: log.losses.withdraw(lost))
             raise
-        self._on_writer(log, lambda: log.pass_accepted(lost))
+        unit.writer.change(log, lambda: log.pass_accepted(lost))
         self._states.retry(log.topic_partition)
         _log.warning(
             "loss_accepted",
@@ -191,15 +170,6 @@ class LogMaintenance:
             last_offset=lost.last_offset,
         )
         return self.losses(log)
-
-    def _on_writer(self, log: UnifiedLog, change: Callable[[], None]) -> None:
-        writer = self._logs.unit_of(log).writer
-
-        def work() -> None:
-            writer.refuse_retired(log)
-            change()
-
-        writer.call(work)
 
 
 def _no_such_loss(log: UnifiedLog, wanted: LostRange, lost: Sequence[LostRange]) -> str:

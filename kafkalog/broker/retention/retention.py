@@ -16,7 +16,6 @@ Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
@@ -27,6 +26,7 @@ from kafkalog.broker.directory.commands import (
     DIRECTORY_OPERATIONS_MAX,
     Command,
     Step,
+    Until,
 )
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
@@ -71,53 +71,6 @@ class RetainedByHold(NamedTuple):
 
 
 NOTHING_HELD = RetainedByHold(0, 0)
-
-
-class BeginCommand(Command):
-    """The first step of a pass: a roll when all are to go, and a flush; result: the flushed base.
-
-    Ends with the flush of what the log holds now.
-    """
-
-    __slots__ = ("_log", "_planned")
-
-    def __init__(self, log: UnifiedLog, planned: RetentionPlan) -> None:
-        super().__init__(None, COMMAND_OVERHEAD_BYTES)
-        self._log = log
-        self._planned = planned
-
-    def run(self, writer: WriterContext) -> Step:
-        """The plan may be of an earlier moment: the second step plans on what the log holds."""
-        log = self._log
-        writer.refuse_retired(log)
-        self.result = execute.begin(log, self._planned)
-        writer.wait_for_flush(log, self)
-        return Step.WAIT
-
-
-class RaiseStartCommand(Command):
-    """The second step: the log start moves; result: what is to go, once that is durable.
-
-    The hold is asked for here again: one that was set meanwhile is in force when that is answered.
-    """
-
-    __slots__ = ("_flushed_base", "_hold_of", "_log", "_now_ms")
-
-    def __init__(self, log: UnifiedLog, now_ms: int, flushed_base: int, hold_of: HoldOf) -> None:
-        super().__init__(None, COMMAND_OVERHEAD_BYTES)
-        self._log = log
-        self._now_ms = now_ms
-        self._flushed_base = flushed_base
-        self._hold_of = hold_of
-
-    def run(self, writer: WriterContext) -> Step:
-        """Ends with the checkpoint."""
-        writer.refuse_retired(self._log)
-        self.result = execute.raise_start(
-            self._log, self._now_ms, self._flushed_base, self._hold_of(self._log)
-        )
-        writer.wait_for_proofs(self)
-        return Step.WAIT
 
 
 class FinishCommand(Command):
@@ -213,15 +166,21 @@ class Retention:
             return ()
         if log.local.pending_swap is not None:
             self._end_swap(log)  # old names would outlive their segments
-        run = unit.writer.run
+        writer, hold_of = unit.writer, self._hold_of
         try:
-            base = cast("int", run(BeginCommand(log, planned)))
-            start = RaiseStartCommand(log, now_ms, base, self._hold_of)
-            deletions = cast("tuple[Deletion, ...]", run(start))
-            deleted = cast("Sequence[Deleted]", run(FinishCommand(log)))
+            # The plan may be of an earlier moment: the second step plans on what the log holds.
+            base = writer.change(log, lambda: execute.begin(log, planned), Until.FLUSHED)
+            # A hold that was set meanwhile is in force when that is answered.
+            deletions = writer.change(
+                log,
+                lambda: execute.raise_start(log, now_ms, base, hold_of(log)),
+                Until.CHECKPOINTED,
+            )
+            deleted = cast("Sequence[Deleted]", writer.run(FinishCommand(log)))
         except DiskFull:  # others filled it: what frees space may not wait for space
-            take = functools.partial(self._take_oldest, unit.writer, log, now_ms)
-            deletions, deleted = unit.writer.call(take)
+            deletions, deleted = writer.change(
+                log, lambda: execute.take_oldest(log, now_ms, hold_of(log))
+            )
             if not deleted:
                 raise
         # A log start that moved meanwhile may have let more go than was planned.
@@ -258,13 +217,6 @@ class Retention:
             bytes=sum(sizes),
             what_to_do="let the archive catch up, or raise archive.hold.max.bytes",
         )
-
-    def _take_oldest(
-        self, writer: WriterContext, log: UnifiedLog, now_ms: int
-    ) -> tuple[tuple[Deletion, ...], Sequence[Deleted]]:
-        """Writer thread: the pass on a disk without room for the checkpoint."""
-        writer.refuse_retired(log)
-        return execute.take_oldest(log, now_ms, self._hold_of(log))
 
     # ---- the task
 

@@ -286,13 +286,17 @@ class Logs:
             )
         return log
 
-    def served(self, topic: str, partition: int) -> UnifiedLog:
+    def served(self, topic: str, partition: int, topic_id: str | None = None) -> UnifiedLog:
         """``log_of`` for requests: UnknownTopic, and NotReady as ``registered`` has it."""
         try:
-            return self.log_of(topic, partition)
+            log = self.log_of(topic, partition)
         except UnknownPartition:
             self.registered(topic)
             raise
+        if topic_id is not None:
+            # After the log was found: no id comes back, so a log of an older topic is never passed.
+            self.registered(topic, topic_id)
+        return log
 
     def is_online(self, log: UnifiedLog) -> bool:
         """Whether the log's directory serves."""

@@ -19,8 +19,8 @@ from kafkalog.broker.directory.cordon import LogDirOperations
 from kafkalog.broker.groups.consumers import ConsumerGroups
 from kafkalog.broker.groups.groups import GroupOperations
 from kafkalog.broker.log_stats import LogSnapshots
-from kafkalog.broker.retention.maintenance import LogMaintenance
-from kafkalog.broker.retention.report import RetentionReport
+from kafkalog.broker.retention.maintenance import LogOperations
+from kafkalog.broker.retention.report import RetentionOperations
 from kafkalog.broker.topics.topics import (
     TopicOperations,
     altered,
@@ -35,27 +35,16 @@ from kafkalog.broker.values import (
     Readiness,
 )
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
-from kafkalog.log.inspect import segment_listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kafkalog.broker.background import BackgroundOperation, OperationKind
     from kafkalog.broker.directory.commands import Command
     from kafkalog.broker.log_manager import LogManager
-    from kafkalog.broker.retention.archive_hold import ArchivedPartition
-    from kafkalog.broker.retention.maintenance import LogDescription, Losses, Rolled
-    from kafkalog.broker.retention.report import (
-        RetentionOutcome,
-        RetentionSimulation,
-        SegmentReport,
-    )
     from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.broker.values import ConfigEntry
     from kafkalog.env.scheduler import TaskStatus
-    from kafkalog.format.offset_ranges import LostRange
-    from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment, OffsetPlace
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import (
         FetchDataInfo,
@@ -83,7 +72,6 @@ class Operations:
         self._registry = logs.registry
         self._runtime = runtime
         self._background = background
-        self._archived_offsets = manager.archived_offsets
         self.topics = TopicOperations(logs, runtime, manager.topics, manager.group_offsets)
         self.cleaning = CleaningOperations(logs, runtime, manager.cleaning, background)
         members = ConsumerGroups(logs, runtime, manager.group_offsets)
@@ -97,7 +85,7 @@ class Operations:
         )
         self.log_dirs = LogDirOperations(logs, manager.moves)
         self.sinks = manager.sinks
-        self._retention = RetentionReport(
+        self.retention = RetentionOperations(
             logs,
             runtime,
             manager.retention,
@@ -105,7 +93,7 @@ class Operations:
             manager.archived_offsets,
             background,
         )
-        self._maintenance = LogMaintenance(
+        self.logs = LogOperations(
             logs, manager.log_stats, manager.checkpoints, manager.cleaning.states
         )
         self._snapshots = LogSnapshots(
@@ -139,11 +127,7 @@ class Operations:
         ``topic_id``: UnknownTopic for the log of another topic of that name. A partition that could
         not be loaded raises its reason.
         """
-        log = self._logs.served(topic, partition)
-        if topic_id is not None:
-            # After the log was found: no id comes back, so a log of an older topic is never passed.
-            self._logs.registered(topic, topic_id)
-        return log
+        return self._logs.served(topic, partition, topic_id)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def open_topic(self, topic: str) -> OpenTopic:
@@ -390,114 +374,3 @@ class Operations:
     def background_operations(self) -> list[BackgroundOperation]:
         """All that are known, in the order in which they were begun."""
         return self._background.known()
-
-    # ---- one log, blocking but for its description
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def describe_log(self, topic: str, partition: int) -> LogDescription:
-        """Offsets, sizes and durability of one log; no disk."""
-        return self._maintenance.describe(self.partition_log(topic, partition))
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def locate(self, topic: str, partition: int, offset: int) -> OffsetPlace:
-        """Segment, index entries and position of an offset; errors: ``offset_place.locate``."""
-        log = self.partition_log(topic, partition)
-        with self._logs.unit_of(log).log_dir.guard():
-            return segment_listing.locate(log, offset)
-
-    @requires(Action.ALTER, Resource.TOPIC, "topic")
-    def roll(self, topic: str, partition: int) -> Rolled:
-        """Close the active segment, durable on return; an empty one is kept."""
-        return self._maintenance.roll(self.partition_log(topic, partition))
-
-    @requires(Action.ALTER, Resource.TOPIC, "topic")
-    def flush(self, topic: str, partition: int) -> int:
-        """Everything appended so far is durable on return; the recovery point."""
-        return self._maintenance.flush(self.partition_log(topic, partition))
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def losses(self, topic: str, partition: int) -> Losses:
-        """The lost ranges of one log, and those that were accepted."""
-        return self._maintenance.losses(self.partition_log(topic, partition))
-
-    @requires(Action.ALTER, Resource.TOPIC, "topic")
-    def accept_loss(self, topic: str, partition: int, lost: LostRange) -> Losses:
-        """Give up a lost range by its name; errors: ``LogMaintenance.accept_loss``."""
-        return self._maintenance.accept_loss(self.partition_log(topic, partition), lost)
-
-    @requires(Action.READ, Resource.TOPIC, "topic")
-    def segment_path(self, topic: str, partition: int, base_offset: int) -> str:
-        """The ``.log`` file of a segment, for who dumps it; UnknownSegment."""
-        return self._maintenance.segment_path(self.partition_log(topic, partition), base_offset)
-
-    # ---- retention, blocking
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def describe_segments(self, topic: str, partition: int) -> SegmentReport:
-        """Every segment of a partition, why it is retained and when it is deleted."""
-        return self._retention.describe(self.partition_log(topic, partition))
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def count_index_entries(
-        self, topic: str, partition: int, listed: Sequence[ListedSegment]
-    ) -> list[IndexEntries]:
-        """Of segments that ``describe_segments`` listed; costs two files a segment."""
-        return self._retention.count_index_entries(self.partition_log(topic, partition), listed)
-
-    @requires(Action.DELETE, Resource.TOPIC, "topic")
-    def retain(
-        self, topic: str, partition: int, *, dry_run: bool, topic_id: str | None = None
-    ) -> RetentionOutcome:
-        """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
-
-        InvalidTopicName for internal topics unless it is a dry run. ``topic_id``: of no other topic
-        of that name; errors: ``partition_log``.
-        """
-        if not dry_run:
-            refuse_internal(topic, "deleted from")
-        log = self.partition_log(topic, partition, topic_id)
-        return self._retention.preview(log) if dry_run else self._retention.run(log)
-
-    @requires(Action.CLUSTER, Resource.CLUSTER)
-    def retain_all(
-        self, *, dry_run: bool
-    ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
-        """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry."""
-        self._logs.check_ready()
-        return self._retention.over_all(dry_run=dry_run)
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def archived_offsets(self, topic: str) -> list[ArchivedPartition]:
-        """How far each served partition of a topic is archived, by number; no disk."""
-        self._logs.registered(topic)
-        logs = sorted(self._logs.table.logs_of(topic), key=lambda log: log.topic_partition)
-        held_of = self._manager.retention.held_of
-        return [self._archived_offsets.describe(log, held_of(log.topic_partition)) for log in logs]
-
-    @requires(Action.DELETE, Resource.TOPIC, "topic")
-    def raise_archived_offsets(
-        self, topic: str, offsets: Mapping[int, int], topic_id: str | None = None
-    ) -> dict[int, int]:
-        """Let retention delete what is below; errors: ``ArchivedOffsets.raise_to``.
-
-        InvalidTopicName for internal topics.
-        """
-        refuse_internal(topic, "archived")
-        return self._archived_offsets.raise_to(topic, offsets, topic_id)
-
-    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
-    def simulate_retention(
-        self,
-        topic: str,
-        partition: int,
-        configs: Mapping[str, str],
-        *,
-        start_ms: int | None,
-        horizon_ms: int,
-        most: int | None = None,
-    ) -> RetentionSimulation:
-        """What these configs over its own would delete, ``most`` segments; InvalidTopicConfig."""
-        registered = self._logs.registered(topic)
-        config = self._logs.validate_overrides({**registered.overrides, **configs})
-        log = self.partition_log(topic, partition)
-        return self._retention.simulate(log, config, start_ms, horizon_ms, most)

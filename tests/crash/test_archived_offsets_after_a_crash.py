@@ -38,14 +38,14 @@ def archives(sim: SimManager, told: Told) -> None:
     for end in (2, 4):
         assert sim.produce("t", batch_of("a", "b"), Acks.LEADER).error is None
         told.asked = end
-        told.answered = sim.operations.raise_archived_offsets("t", {0: end})[0]
+        told.answered = sim.operations.retention.raise_archived_offsets("t", {0: end})[0]
 
 
 def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
     """Also when the offset was noted though nobody was told."""
     for _ in range(2):
         sim = SimManager(disk, seed=2).start()
-        (archived,) = sim.operations.archived_offsets("t")
+        (archived,) = sim.operations.retention.archived_offsets("t")
         assert told.answered <= archived.archived_offset <= told.asked
         log = sim.operations.partition_log("t", 0)
         assert archived.archived_offset <= log.log_end_offset

@@ -61,9 +61,9 @@ def roll_by_hand(run: DaemonRun) -> None:
     run.produce("orders", 0, Acks.LEADER, client=1)
     run.produce("orders", 1, Acks.LEADER, client=1)
     run.run_until_idle()
-    assert run.life.operations.roll("orders", 0).is_rolled
-    assert not run.life.operations.roll("orders", 0).is_rolled
-    run.life.operations.flush("orders", 1)
+    assert run.life.operations.logs.roll("orders", 0).is_rolled
+    assert not run.life.operations.logs.roll("orders", 0).is_rolled
+    run.life.operations.logs.flush("orders", 1)
     run.produce("orders", 0, Acks.ALL, client=1)
     run.run_until_idle()
 

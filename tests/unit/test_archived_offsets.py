@@ -45,7 +45,7 @@ def filled(segments: int = 4, **configs: str) -> SimManager:
 
 
 def raised(sim: SimManager, offset: int) -> int:
-    return sim.operations.raise_archived_offsets("t", {0: offset})[0]
+    return sim.operations.retention.raise_archived_offsets("t", {0: offset})[0]
 
 
 def test_nothing_goes_before_it_is_archived() -> None:
@@ -100,7 +100,7 @@ def test_records_that_a_user_deletes_are_not_held() -> None:
     """M09 M10: delete-records moves the log start, and its segments go."""
     sim = filled()
     assert sim.delete_records("t", 3).error is None
-    outcome = sim.operations.retain("t", 0, dry_run=False)
+    outcome = sim.operations.retention.retain("t", 0, dry_run=False)
     assert [each.rule for each in outcome.deleted] == [Rule.START_OFFSET] * 3
     assert bases(sim) == [3, 4]
     assert sim.manager.retention.run_once() == 0
@@ -129,7 +129,7 @@ def test_everybody_sees_what_is_held() -> None:
     """M28: fates, the hold beside them, a dry run, a simulation, the metrics."""
     sim = filled()
     raised(sim, 1)
-    report = sim.operations.describe_segments("t", 0)
+    report = sim.operations.retention.describe("t", 0)
     size = report.segments[1].facts.size_bytes
     assert report.facts.hold is not None
     assert (report.facts.hold.offset, report.facts.hold.max_bytes) == (1, -1)
@@ -138,18 +138,18 @@ def test_everybody_sees_what_is_held() -> None:
     keepers = [each.keeper for each in report.fates]
     assert keepers == [None, *[Keeper.HOLD] * 3, Keeper.OLDER_SEGMENT]
     assert [each.due for each in report.fates[1:]] == [None] * 4
-    preview = sim.operations.retain("t", 0, dry_run=True)
+    preview = sim.operations.retention.retain("t", 0, dry_run=True)
     assert [each.base_offset for each in preview.deleted] == [0]
 
     def simulated(configs: dict[str, str]) -> list[int]:
-        found = sim.operations.simulate_retention("t", 0, configs, start_ms=None, horizon_ms=NEVER)
+        found = sim.operations.retention.simulate("t", 0, configs, start_ms=None, horizon_ms=NEVER)
         return [each.facts.base_offset for each in found.departures]
 
     assert simulated({}) == [0]
     assert simulated({"archive.hold": "false"}) == [0, 1, 2, 3]
     assert simulated({"archive.hold.max.bytes": str(size)}) == [0, 1, 2]
     sim.manager.retention.run_once()
-    (archived,) = sim.operations.archived_offsets("t")
+    (archived,) = sim.operations.retention.archived_offsets("t")
     assert (archived.archived_offset, archived.lag) == (1, 3)
     assert archived.held == RetainedByHold(3, 3 * size)
     (sample,) = sim.operations.metrics_snapshot().samples()
@@ -166,27 +166,30 @@ def test_an_archived_offset_only_rises() -> None:
     with pytest.raises(OffsetAboveHighWatermark):
         raised(sim, 4)
     with pytest.raises(OffsetAboveHighWatermark):
-        sim.operations.raise_archived_offsets("t", {0: 3, 1: 1})
+        sim.operations.retention.raise_archived_offsets("t", {0: 3, 1: 1})
     with pytest.raises(UnknownPartition):
-        sim.operations.raise_archived_offsets("t", {0: 3, 2: 0})
+        sim.operations.retention.raise_archived_offsets("t", {0: 3, 2: 0})
     with pytest.raises(UnknownTopic):
-        sim.operations.raise_archived_offsets("u", {0: 3})
+        sim.operations.retention.raise_archived_offsets("u", {0: 3})
     with pytest.raises(InvalidTopicName):
-        sim.operations.raise_archived_offsets("__consumer_offsets", {0: 0})
-    assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [2, 0]
+        sim.operations.retention.raise_archived_offsets("__consumer_offsets", {0: 0})
+    assert [each.archived_offset for each in sim.operations.retention.archived_offsets("t")] == [
+        2,
+        0,
+    ]
 
 
 def test_another_topic_of_the_name_hears_nothing() -> None:
     """What a deleted topic's archive has lets nothing of its namesake go."""
     sim = filled(3)
     topic_id = encode_id(sim.manager.logs.registered("t").topic_id)
-    assert sim.operations.raise_archived_offsets("t", {0: 1}, topic_id) == {0: 1}
+    assert sim.operations.retention.raise_archived_offsets("t", {0: 1}, topic_id) == {0: 1}
     sim.operations.topics.delete("t")
     sim.operations.topics.create("t", 1, HELD)
     fill(sim, 3)
     with pytest.raises(UnknownTopic, match=topic_id):
-        sim.operations.raise_archived_offsets("t", {0: 2}, topic_id)
-    assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [0]
+        sim.operations.retention.raise_archived_offsets("t", {0: 2}, topic_id)
+    assert [each.archived_offset for each in sim.operations.retention.archived_offsets("t")] == [0]
 
 
 @pytest.mark.parametrize("value", ["yes", "1", ""])
@@ -206,12 +209,22 @@ def test_it_is_kept_with_the_topic() -> None:
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "2")])
     sim.operations.topics.create_partitions("t", 3)
     again = SimManager(sim.stop(), config=sim.config).start()
-    assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2, 0, 0]
+    assert [each.archived_offset for each in again.operations.retention.archived_offsets("t")] == [
+        2,
+        0,
+        0,
+    ]
     killed = SimManager(again.kill(), config=sim.config).start()
-    assert [each.archived_offset for each in killed.operations.archived_offsets("t")] == [2, 0, 0]
+    assert [each.archived_offset for each in killed.operations.retention.archived_offsets("t")] == [
+        2,
+        0,
+        0,
+    ]
     killed.operations.topics.delete("t")
     killed.operations.topics.create("t", 1, HELD)
-    assert [each.archived_offset for each in killed.operations.archived_offsets("t")] == [0]
+    assert [each.archived_offset for each in killed.operations.retention.archived_offsets("t")] == [
+        0
+    ]
 
 
 def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
@@ -235,7 +248,9 @@ def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
     disk = sim.stop()
     restore(disk, NEW_DIRS)
     again = backup_started(disk, NEW_DIRS)
-    assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2]
+    assert [each.archived_offset for each in again.operations.retention.archived_offsets("t")] == [
+        2
+    ]
 
 
 def test_what_is_archived_is_durable() -> None:
@@ -264,9 +279,13 @@ def test_a_log_that_lost_its_end_lowers_the_archived_offset() -> None:
     told = [each for each in logs if each["event"] == "archive_ahead_of_log"]
     assert [(each["archived_offset"], each["log_end_offset"]) for each in told] == [(3, 2)]
     assert log.log_end_offset == 2
-    assert [each.archived_offset for each in again.operations.archived_offsets("t")] == [2]
+    assert [each.archived_offset for each in again.operations.retention.archived_offsets("t")] == [
+        2
+    ]
     third = SimManager(again.stop(), config=sim.config).start()
-    assert [each.archived_offset for each in third.operations.archived_offsets("t")] == [2]
+    assert [each.archived_offset for each in third.operations.retention.archived_offsets("t")] == [
+        2
+    ]
 
 
 def test_a_registry_that_cannot_be_written_changes_nothing() -> None:
@@ -276,7 +295,7 @@ def test_a_registry_that_cannot_be_written_changes_nothing() -> None:
     sim.disk.faults.add(Fault.no_space(REGISTRY_FILE))
     with pytest.raises(DiskFull):
         raised(sim, 3)
-    assert [each.archived_offset for each in sim.operations.archived_offsets("t")] == [1]
+    assert [each.archived_offset for each in sim.operations.retention.archived_offsets("t")] == [1]
     sim.disk.faults.clear()
     assert raised(sim, 3) == 3
 

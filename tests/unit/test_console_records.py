@@ -204,7 +204,7 @@ def rotten() -> SimManager:
     for number in range(12):
         columns = RecordColumns.of([b"k"], [b"%04d" % number], NOW_MS + number)
         sim.produce("t", build_batch(columns))
-    directory = sim.operations.describe_log("t", 0).directory
+    directory = sim.operations.logs.describe("t", 0).directory
     file = sim.disk.open_write(f"{directory}/{0:020d}.log")
     at = file.size() * 5 // 12 + HEADER_BYTES
     file.pwrite(bytes((file.pread(1, at)[0] ^ 1,)), at)
@@ -459,7 +459,7 @@ def test_a_segment_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(segment_listing, "position_of", gone)
     with pytest.raises(UnknownSegment):
-        sim.operations.locate("t", 0, 0)
+        sim.operations.logs.locate("t", 0, 0)
     assert sim.operations.readiness().offline_dirs == 0
 
 
@@ -485,11 +485,11 @@ def test_what_is_shown_is_what_happens(offset: int) -> None:
     assert preview is not None
     assert view.refusal is None
     assert preview.offsets_going == offset
-    before, size_bytes = bases(sim), sim.operations.describe_log("t", 0).size_bytes
+    before, size_bytes = bases(sim), sim.operations.logs.describe("t", 0).size_bytes
     assert f"Delete {offset} offset" in page_of(view)
     sim.delete_records("t", offset)
     sim.clock.advance_ms(5 * MINUTE)
-    log = sim.operations.describe_log("t", 0)
+    log = sim.operations.logs.describe("t", 0)
     gone = [each for each in before if each not in bases(sim)]
     assert [each.base_offset for each in preview.segments if each.is_whole] == gone
     assert preview.segments_going == len(gone)
@@ -500,7 +500,7 @@ def test_what_is_shown_is_what_happens(offset: int) -> None:
 def test_a_time() -> None:
     """A time stands for its first record, and one behind all for the high watermark."""
     sim = filled()
-    start_ms = sim.operations.describe_segments("t", 0).segments[2].facts.largest_timestamp_ms
+    start_ms = sim.operations.retention.describe("t", 0).segments[2].facts.largest_timestamp_ms
     by_time = seen_deletion(sim, Question(timestamp_ms=start_ms)).preview
     assert by_time is not None
     assert by_time.offset == 2
@@ -512,7 +512,7 @@ def test_a_time() -> None:
 def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
     """A race with retention never turns "older than" into everything."""
     sim = filled()
-    listed = sim.operations.describe_segments("t", 0).segments
+    listed = sim.operations.retention.describe("t", 0).segments
 
     def overtake() -> None:
         sim.delete_records("t", 2)
@@ -546,7 +546,7 @@ def test_what_stays_is_called_by_its_name() -> None:
 def test_records_that_no_archive_has() -> None:
     """Who deletes what a hold keeps from retention is told before."""
     sim = held()
-    sim.operations.raise_archived_offsets("t", {0: 3})
+    sim.operations.retention.raise_archived_offsets("t", {0: 3})
     expected = {3: 0, 4: 1}
     for offset, unarchived in expected.items():
         view = seen_deletion(sim, Question(offset=offset))

@@ -400,7 +400,7 @@ def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
 def test_a_trial_changes_nothing() -> None:
     """The page shows what a dry run found, and the log is as it was."""
     sim = begun()
-    size_bytes = sim.operations.describe_log("t", 0).size_bytes
+    size_bytes = sim.operations.logs.describe("t", 0).size_bytes
     operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_result)
     running = seen(sim, operation_id=operation.operation_id)
     assert running.trial is not None
@@ -415,7 +415,7 @@ def test_a_trial_changes_nothing() -> None:
     assert ended.trial.result.records_before > ended.trial.result.records_after
     assert " superseded)" in ended.trial.result.sentence
     assert "would be removed." in page_of(ended)
-    assert sim.operations.describe_log("t", 0).size_bytes == size_bytes
+    assert sim.operations.logs.describe("t", 0).size_bytes == size_bytes
     assert seen(sim).cleans == []
     assert seen(sim, operation_id="none").trial is None
 
@@ -429,6 +429,7 @@ class Simulated:
 
     def __init__(self, partitions: int, segments: int) -> None:
         self.partitions = partitions
+        self.retention = self
         self.departures = [self._departure(number) for number in range(segments)]
 
     @staticmethod
@@ -443,7 +444,7 @@ class Simulated:
     def partition_count(self, _: str) -> int:
         return self.partitions
 
-    def simulate_retention(self, topic: str, partition: int, *_: object, **__: object) -> object:
+    def simulate(self, topic: str, partition: int, *_: object, **__: object) -> object:
         if partition == 1:
             raise LogDirOffline(f"{topic}-{partition} is offline")
         return RetentionSimulation(

@@ -122,7 +122,7 @@ def test_a_partition_is_its_segment_report() -> None:
     """The strip's facts are those of the segments API, word for word the planner's."""
     sim = filled(retention_ms="600000", retention_bytes="200")
     view = partition_view(sim.operations, "t", 0, 1)
-    report, log = sim.operations.describe_segments("t", 0), sim.operations.describe_log("t", 0)
+    report, log = sim.operations.retention.describe("t", 0), sim.operations.logs.describe("t", 0)
     assert (view.now_ms, view.size_bytes) == (report.now_ms, report.facts.size_bytes)
     assert (view.log_end_offset, view.recovery_point) == (log.log_end_offset, log.recovery_point)
     assert [each.base_offset for each in view.segments] == [
@@ -151,7 +151,7 @@ def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
         put(sim)  # the first batch of a segment has no entry by offset
         fill(sim, 1, age_ms=1)
     sim = SimManager(sim.stop(), config=sim.config).start()
-    sim.operations.describe_segments("t", 0)  # the last moment of each segment is read once
+    sim.operations.retention.describe("t", 0)  # the last moment of each segment is read once
     reads = sim.disk.faults.add(
         Fault(kinds=frozenset({"read"}), path_contains="index", nth=1_000_000)
     )
@@ -171,7 +171,7 @@ def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
     """The words "goes next" of a hundred partitions does not cost thirty days of passes of each."""
     sim = started(check_ms=MINUTE).with_topic("t", 1, {"retention.ms": str(24 * 60 * MINUTE)})
     fill(sim, 30)
-    simulation = sim.operations.simulate_retention("t", 0, {}, start_ms=None, horizon_ms=NEVER)
+    simulation = sim.operations.retention.simulate("t", 0, {}, start_ms=None, horizon_ms=NEVER)
     assert len(simulation.departures) == 30
     assert calls_of(plan.__code__, lambda: topic_view(sim.operations, "t", 1)) <= 2
     (row,) = topic_view(sim.operations, "t", 1).partitions
@@ -194,7 +194,7 @@ def test_a_compacted_log_shows_how_clean_it_is() -> None:
 def test_what_waits_for_its_deletion_is_shown_first() -> None:
     """Files that are gone for readers are not forgotten."""
     sim = filled(retention_ms="60000", file_delete_delay_ms="10000")
-    sim.operations.retain("t", 0, dry_run=False)
+    sim.operations.retention.retain("t", 0, dry_run=False)
     view = partition_view(sim.operations, "t", 0, 1)
     gone = [each for each in view.segments if each.letter == "W"]
     assert gone
@@ -242,7 +242,7 @@ def test_topics_and_a_topic() -> None:
     assert [each.name for each in view.topics] == ["other", "t"]
     assert (view.page, view.pages, view.total) == (1, 1, 2)
     row = view.topics[1]
-    assert row.size_bytes == sim.operations.describe_log("t", 0).size_bytes > 0
+    assert row.size_bytes == sim.operations.logs.describe("t", 0).size_bytes > 0
     assert (row.retention_ms, row.retention_bytes) == (600_000, -1)
     assert [
         each.name for each in topics_view(sim.operations, "oth", TopicOrder.SIZE, 1).topics
@@ -292,13 +292,13 @@ def test_topics_stand_in_the_order_asked_for(
     assert [each.name for each in view.topics] == names
     assert {each.name: each.records for each in view.topics} == {"t": 2, "old": 1, "none": 0}
     assert page_of(view).count("aria-sort=") == 1
-    described = sim.operations.describe_log
+    described = sim.operations.logs.describe
 
     def uncounted(topic: str, partition: int) -> LogDescription:
         log = described(topic, partition)
         return log._replace(records=None) if (topic, partition) == ("none", 1) else log
 
-    monkeypatch.setattr(sim.operations, "describe_log", uncounted)
+    monkeypatch.setattr(sim.operations.logs, "describe", uncounted)
     rows = topics_view(sim.operations, "", sort, 1).topics
     assert {each.name: each.records for each in rows} == {"t": 2, "old": 1, "none": None}
 

@@ -100,7 +100,7 @@ def test_retention_and_cleaning_of_one_log_never_overlap(seed: int) -> None:
 
 def _retain(world: CleaningDaemon) -> None:
     """An operator's order."""
-    world.sim.operations.retain("t", 0, dry_run=False)
+    world.sim.operations.retention.retain("t", 0, dry_run=False)
 
 
 def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
@@ -111,7 +111,7 @@ def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
         batch = keyed_batch((f"k{number}", "v" * 40), timestamp_ms=NOW_MS - 30 * DAY)
         world.sim.produce("t", batch)
     world.sim.threads.run_until_idle()
-    report = world.sim.operations.describe_segments("t", 0)
+    report = world.sim.operations.retention.describe("t", 0)
     assert report.schedule is not None
     assert report.schedule.is_cleaners
     assert report.schedule.check_interval_ms == 15_000
@@ -141,7 +141,7 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
     stopped = log.local.pending_swap
     assert stopped is not None
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "1")])
-    sim.operations.retain("t", 0, dry_run=False)
+    sim.operations.retention.retain("t", 0, dry_run=False)
     active = log.segments.active.base_offset
     assert log.log_start_offset == active
     assert log.local.pending_swap is None

@@ -95,7 +95,7 @@ def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
     for start, left in ((2, 1), (3, 0)):
         sim.delete_records("t", start)
         assert sample_of(sim, "t").records == left
-        assert sim.operations.describe_log("t", 0).records == left
+        assert sim.operations.logs.describe("t", 0).records == left
     sim.clock.advance_ms(10_000)
     assert sim.produce("t", batch_of("d")).error is None
     assert sample_of(sim, "t").records == 0
@@ -167,7 +167,7 @@ def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
         assert sim.produce("t", batch_of("v" * 20)).error is None
     sim.clock.advance_ms(20_000)
     assert sample_of(sim, "t").archive_held_segments == 4
-    sim.operations.raise_archived_offsets("t", {0: 6})
+    sim.operations.retention.raise_archived_offsets("t", {0: 6})
     sim.clock.advance_ms(20_000)
     assert sample_of(sim, "t").archive_held_segments == 0
 

@@ -424,11 +424,11 @@ def test_a_log_with_a_loss_is_not_cleaned_before_it_is_accepted(suffixes: tuple[
         world.sim.threads.run_until_idle()
         assert isinstance(run[0].error, CorruptBatch)
         assert (world.cleaners.cleaned, world.checkpoint()) == ([], None)
-        assert world.sim.operations.losses("t", 0) == ((lost,), ())
+        assert world.sim.operations.logs.losses("t", 0) == ((lost,), ())
         with pytest.raises(CorruptBatch):
             first_offset(world, lost.first_offset)
         world = CleaningDaemon(world.sim.stop())
-    assert world.sim.operations.accept_loss("t", 0, lost) == ((), (lost,))
+    assert world.sim.operations.logs.accept_loss("t", 0, lost) == ((), (lost,))
     world.turn()
     assert world.checkpoint()
     assert not world.log().losses.proof.is_gapless
@@ -441,11 +441,11 @@ def test_only_a_lost_range_can_be_accepted() -> None:
     """Nobody gives up what is there."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
-    accept = world.sim.operations.accept_loss
+    accept = world.sim.operations.logs.accept_loss
     with pytest.raises(InvalidRequest, match="nothing of it is lost"):
         accept("t", 0, LostRange(0, 1))
     world, lost = damaged(world, "log")
-    accept = world.sim.operations.accept_loss
+    accept = world.sim.operations.logs.accept_loss
     first, last = lost
     for wrong in ((0, 0), (first, last + 1), (first + 1, last), (first - 1, last), (last, first)):
         with pytest.raises(InvalidRequest, match=f"lost and not accepted: {first} to {last}"):
@@ -462,12 +462,12 @@ def test_an_acceptance_that_is_not_durable_is_none() -> None:
         Fault(path_contains="kafkalog.checkpoint", error=errno.ENOSPC, times=10**9)
     )
     with pytest.raises(StorageFault):
-        world.sim.operations.accept_loss("t", 0, lost)
+        world.sim.operations.logs.accept_loss("t", 0, lost)
     with pytest.raises(CorruptBatch):
         first_offset(world, lost.first_offset)
-    assert world.sim.operations.losses("t", 0) == ((lost,), ())
+    assert world.sim.operations.logs.losses("t", 0) == ((lost,), ())
     world.sim.disk.faults.clear()
-    assert world.sim.operations.accept_loss("t", 0, lost) == ((), (lost,))
+    assert world.sim.operations.logs.accept_loss("t", 0, lost) == ((), (lost,))
     world = CleaningDaemon(world.sim.kill())
     assert first_offset(world, lost.first_offset) == lost.last_offset + 1
 
@@ -479,7 +479,7 @@ def test_a_log_that_goes_while_it_is_served_costs_its_offsets_alone() -> None:
     bases = [segment.base_offset for segment in log.segments]
     lost = LostRange(bases[1], bases[2] - 1)
     world.sim.disk.unlink(f"{log.directory}/{bases[1]:020d}.log")
-    assert world.sim.operations.losses("t", 0) == ((lost,), ())
+    assert world.sim.operations.logs.losses("t", 0) == ((lost,), ())
     log.segments.values[1].close_handles()
     for _ in range(2):
         with pytest.raises(CorruptBatch):
@@ -487,7 +487,7 @@ def test_a_log_that_goes_while_it_is_served_costs_its_offsets_alone() -> None:
     assert world.sim.manager.logs.unit_of(log).log_dir.is_online
     sample = next(each for each in world.sim.operations.metrics_snapshot().samples())
     assert sample.lost_offsets == bases[2] - bases[1]
-    world.sim.operations.accept_loss("t", 0, lost)
+    world.sim.operations.logs.accept_loss("t", 0, lost)
     assert first_offset(world, lost.first_offset) == bases[2]
     assert bases[1] not in [segment.base_offset for segment in log.segments]
     world = CleaningDaemon(world.sim.stop())

@@ -302,10 +302,10 @@ def with_records(count: int = 3, acks: Acks = Acks.LEADER) -> SimManager:
 def test_a_log_is_described_with_what_the_metrics_found() -> None:
     """Records and their times are told once they were looked at, and nothing is made up."""
     sim = with_records()
-    before = sim.operations.describe_log("t", 0)
+    before = sim.operations.logs.describe("t", 0)
     assert (before.records, before.oldest_timestamp_ms, before.newest_timestamp_ms) == (None,) * 3
     sim.clock.advance_ms(60_000)
-    after = sim.operations.describe_log("t", 0)
+    after = sim.operations.logs.describe("t", 0)
     assert after.records == 3
     assert after.oldest_timestamp_ms is not None
     assert after.oldest_timestamp_ms <= (after.newest_timestamp_ms or 0)
@@ -318,7 +318,7 @@ def test_a_roll_that_was_answered_is_durable(mode: CrashMode) -> None:
     A power cut right after the answer, in every mode.
     """
     sim = with_records()
-    rolled = sim.operations.roll("t", 0)
+    rolled = sim.operations.logs.roll("t", 0)
     assert (rolled.is_rolled, rolled.active_base_offset) == (True, 3)
     sim.threads.kill_all()
     again = SimManager(sim.disk.crash(mode)).start()
@@ -332,31 +332,31 @@ def test_a_roll_that_was_answered_is_durable(mode: CrashMode) -> None:
 def test_a_flush_that_was_answered_is_durable(mode: CrashMode) -> None:
     """M14: the recovery point is the end, and everything below it is kept."""
     sim = with_records()
-    assert sim.operations.describe_log("t", 0).unflushed_records == 3
-    assert sim.operations.flush("t", 0) == 3
-    assert sim.operations.describe_log("t", 0).unflushed_records == 0
+    assert sim.operations.logs.describe("t", 0).unflushed_records == 3
+    assert sim.operations.logs.flush("t", 0) == 3
+    assert sim.operations.logs.describe("t", 0).unflushed_records == 0
     sim.threads.kill_all()
     again = SimManager(sim.disk.crash(mode)).start()
-    assert again.operations.describe_log("t", 0).log_end_offset == 3
+    assert again.operations.logs.describe("t", 0).log_end_offset == 3
 
 
 def test_an_empty_segment_stays() -> None:
     """Neither a fresh log nor one that was just rolled gets another empty segment."""
     sim = with_records(count=0)
-    assert not sim.operations.roll("t", 0).is_rolled
+    assert not sim.operations.logs.roll("t", 0).is_rolled
     assert sim.produce("t", batch_of("x")).error is None
-    assert sim.operations.roll("t", 0).is_rolled
-    assert not sim.operations.roll("t", 0).is_rolled
-    assert sim.operations.describe_log("t", 0).segments == 2
+    assert sim.operations.logs.roll("t", 0).is_rolled
+    assert not sim.operations.logs.roll("t", 0).is_rolled
+    assert sim.operations.logs.describe("t", 0).segments == 2
 
 
 def test_what_is_not_there() -> None:
     """Each has its own name."""
     sim = with_records()
-    assert sim.operations.segment_path("t", 0, 0).endswith("/t-0/00000000000000000000.log")
+    assert sim.operations.logs.segment_path("t", 0, 0).endswith("/t-0/00000000000000000000.log")
     with pytest.raises(UnknownSegment):
-        sim.operations.segment_path("t", 0, 1)
+        sim.operations.logs.segment_path("t", 0, 1)
     with pytest.raises(UnknownPartition):
-        sim.operations.roll("t", 1)
+        sim.operations.logs.roll("t", 1)
     with pytest.raises(UnknownTopic):
-        sim.operations.flush("u", 0)
+        sim.operations.logs.flush("u", 0)

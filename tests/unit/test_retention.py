@@ -6,7 +6,7 @@ Method: logs on a simulated disk and clock; reports beside later passes.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -261,7 +261,7 @@ def test_a_check_ends_with_the_daemon() -> None:
     for topic in ("t", "u"):
         sim.operations.topics.create(topic, 1, {"retention.ms": "1"})
         fill(sim, 2, topic=topic)
-    ordered = sim.operations.retain_all(dry_run=False)
+    ordered = sim.operations.retention.retain_all(dry_run=False)
     assert isinstance(next(ordered)[1], RetentionOutcome)
     sim.manager.shutdown()
     with capture_logs() as lines:
@@ -322,7 +322,7 @@ DAY = 86_400_000
 
 
 def described(sim: SimManager, topic: str = "t") -> SegmentReport:
-    return sim.operations.describe_segments(topic, 0)
+    return sim.operations.retention.describe(topic, 0)
 
 
 def test_explain_is_the_planner_on_the_same_facts() -> None:
@@ -331,7 +331,7 @@ def test_explain_is_the_planner_on_the_same_facts() -> None:
     configs = {"retention.ms": "600000", "retention.bytes": "200", "file.delete.delay.ms": "7000"}
     sim.operations.topics.create("t", 1, {**configs, "archive.hold": "true"})
     fill(sim, 4)
-    sim.operations.raise_archived_offsets("t", {0: 3})
+    sim.operations.retention.raise_archived_offsets("t", {0: 3})
     sim.clock.advance_ms(1234)
     report, log = described(sim), sim.operations.partition_log("t", 0)
     (task,) = [each for each in sim.scheduler.tasks() if each.name == RETENTION_TASK]
@@ -347,7 +347,7 @@ def test_explain_is_the_planner_on_the_same_facts() -> None:
     assert [each.next_offset for each in report.segments] == [1, 2, 3, 4, 4]
     assert [each.is_active for each in report.segments] == [False] * 4 + [True]
     assert [each.has_record_timestamp for each in report.segments] == [True] * 4 + [False]
-    entries = sim.operations.count_index_entries("t", 0, report.segments)
+    entries = sim.operations.retention.count_index_entries("t", 0, report.segments)
     assert [each.time_index_entries for each in entries] == [1] * 4 + [0]
     assert [each.time_index_bytes for each in entries] == [12] * 4 + [0]
     assert [each.facts for each in report.segments] == list(facts.segments)
@@ -390,16 +390,16 @@ def test_checks_that_last_come_later_than_expected_and_not_too_late() -> None:
     fill(sim, 12, age_ms=7 * MINUTE)
     said = {each.facts.base_offset: each.due for each in described(sim).fates}
     went: dict[int, int] = {}
-    task = sim.manager.retention.run_once
+    retention = sim.manager.retention
+    note_run = retention._note_run
 
-    def slow() -> int:
-        now_ms, before = sim.clock.wall_ms(), bases(sim)
-        count = task()
-        went.update((base, now_ms) for base in before if base not in bases(sim))
+    def slow(count: int, run_ns: int) -> None:
+        now_ms, left = sim.clock.wall_ms(), bases(sim)
+        went.update((base, now_ms) for base in range(12) if base not in {*left, *went})
+        note_run(count, run_ns)
         sim.clock.advance_ms(lasts_ms)
-        return count
 
-    sim.manager.retention.run_once = slow  # type: ignore[method-assign] # as long as a big one
+    retention._note_run = slow  # type: ignore[method-assign] # as long as a big one
     sim.clock.advance_ms(6 * 3_600_000)
     assert sorted(went) == list(range(12))
     late = 0
@@ -428,23 +428,23 @@ def test_the_dry_run_is_what_the_run_deletes(configs: dict[str, str]) -> None:
     fill(sim, 5)
     put(sim)
     assert sim.delete_records("t", 2).error is None
-    told = sim.operations.retain("t", 0, dry_run=True)
+    told = sim.operations.retention.retain("t", 0, dry_run=True)
     before = {
         each.base_offset: each.size_bytes for each in sim.manager.logs.table.logs()[0].segments
     }
     assert sorted(before) == bases(sim)
-    assert sim.operations.retain("t", 0, dry_run=False) == told
+    assert sim.operations.retention.retain("t", 0, dry_run=False) == told
     assert told.deleted
     for each in told.deleted:
         assert before.pop(each.base_offset) == each.size_bytes
     left = bases(sim)
     assert left == (sorted(before) or [6])
     assert left[0] <= told.log_start_offset
-    assert sim.operations.retain("t", 0, dry_run=False).deleted == ()
+    assert sim.operations.retention.retain("t", 0, dry_run=False).deleted == ()
 
 
 def outcomes(sim: SimManager, *, dry_run: bool) -> dict[str, RetentionOutcome | KafkalogError]:
-    return {str(key): what for key, what in sim.operations.retain_all(dry_run=dry_run)}
+    return {str(key): what for key, what in sim.operations.retention.retain_all(dry_run=dry_run)}
 
 
 def test_a_run_over_all_is_the_task_s_pass() -> None:
@@ -481,7 +481,7 @@ def test_what_if() -> None:
 
     def what_if(start_ms: int | None = None, horizon_ms: int = DAY, **configs: str) -> list[int]:
         named = {key.replace("_", "."): value for key, value in configs.items()}
-        simulation = sim.operations.simulate_retention(
+        simulation = sim.operations.retention.simulate(
             "t", 0, named, start_ms=start_ms, horizon_ms=horizon_ms
         )
         assert simulation.start_ms == (now_ms if start_ms is None else start_ms)
@@ -497,7 +497,7 @@ def test_what_if() -> None:
     with pytest.raises(InvalidTopicConfig):
         what_if(retention_ms="soon")
     with pytest.raises(UnknownPartition):
-        sim.operations.simulate_retention("t", 1, {}, start_ms=None, horizon_ms=1)
+        sim.operations.retention.simulate("t", 1, {}, start_ms=None, horizon_ms=1)
     assert bases(sim) == [0, 1, 2, 3, 4]
 
 
@@ -515,23 +515,23 @@ def test_nobody_looks_at_a_compacted_log_while_the_cleaner_is_off() -> None:
     assert report.schedule is None
     assert [each.due for each in report.fates] == [None] * 3
     assert [each.rule for each in report.fates] == [Rule.TIME, Rule.TIME, None]
-    told = sim.operations.retain("t", 0, dry_run=True)
+    told = sim.operations.retention.retain("t", 0, dry_run=True)
     assert len(told.deleted) == 2
-    assert sim.operations.retain("t", 0, dry_run=False) == told
+    assert sim.operations.retention.retain("t", 0, dry_run=False) == told
 
 
 def test_while_a_check_runs_the_next_one_is_not_known() -> None:
     """M28: the period begins at its end."""
     sim = started()
     seen: list[Schedule | None] = []
-    task = sim.manager.retention.run_once
-    retention, report = sim.manager.retention, sim.operations._retention
+    retention, report = sim.manager.retention, sim.operations.retention
+    run_unit = retention._run_unit
 
-    def look() -> int:
+    def look(*arguments: Any) -> int:
         seen.append(report.schedule_of(LogConfig()))
-        return task()
+        return run_unit(*arguments)
 
-    retention.run_once = look  # type: ignore[method-assign] # a look from inside the task
+    retention._run_unit = look  # type: ignore[assignment] # a look from inside the task
     sim.clock.advance_ms(5 * MINUTE)
     assert seen
     assert {each and each.next_check_ms for each in seen} == {None}
@@ -544,7 +544,7 @@ def test_internal_topics_are_shown_and_not_run() -> None:
     """M28: as delete-records: InvalidTopicName; a dry run changes nothing and is answered."""
     sim = started(check_ms=NEVER)
     with pytest.raises(InvalidTopicName):
-        sim.operations.retain("__consumer_offsets", 0, dry_run=False)
+        sim.operations.retention.retain("__consumer_offsets", 0, dry_run=False)
 
 
 @pytest.mark.parametrize("damage", [b"torn", bytes(24), b""], ids=["torn", "zeros", "none"])
@@ -563,14 +563,14 @@ def test_a_damaged_index_is_counted_from_the_log(kind: str, damage: bytes) -> No
             sim.clock.advance_ms(1000)
         sim.manager.logs.unit_of(log).writer.call(log.roll)
     before = described(sim)
-    entries = sim.operations.count_index_entries("t", 0, before.segments)
+    entries = sim.operations.retention.count_index_entries("t", 0, before.segments)
     assert entries == [(3, 3), (3, 3), (0, 0)]
     path = f"{log.directory}/{0:020}{kind}"
     disk = sim.stop()
     disk.write_file_atomically(path, disk.read_file(path) + damage)
     again = SimManager(disk, config=sim.config).start()
     after = described(again)
-    assert again.operations.count_index_entries("t", 0, after.segments) == entries
+    assert again.operations.retention.count_index_entries("t", 0, after.segments) == entries
     assert [each.facts for each in after.segments[:2]] == [
         each.facts for each in before.segments[:2]
     ]

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import operation_class, requires
 from kafkalog.broker.directory.commands import FlushCommand, Until
 from kafkalog.broker.log_stats import MeasuredLog
 from kafkalog.errors import InvalidRequest, StorageFault, UnknownSegment
 from kafkalog.format.offset_ranges import LostRange
+from kafkalog.log.inspect import segment_listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.log_stats import LogStats
     from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
+    from kafkalog.log.inspect.segment_listing import OffsetPlace
     from kafkalog.log.unified_log import UnifiedLog
 
 _log = structlog.get_logger(__name__)
@@ -65,7 +69,8 @@ class Rolled(NamedTuple):
     active_base_offset: int
 
 
-class LogMaintenance:
+@operation_class()
+class LogOperations:
     """See the module."""
 
     def __init__(
@@ -77,8 +82,10 @@ class LogMaintenance:
         self._checkpoints = checkpoints
         self._states = states
 
-    def describe(self, log: UnifiedLog) -> LogDescription:
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def describe(self, topic: str, partition: int) -> LogDescription:
         """The log as it is published now; no disk, any thread."""
+        log = self._logs.served(topic, partition)
         recovery_point, end = log.recovery_point, log.log_end_offset
         measured = self._stats.find(log) or MeasuredLog(log)
         return LogDescription(
@@ -99,11 +106,20 @@ class LogMaintenance:
             newest_timestamp_ms=measured.newest_ms,
         )
 
-    def roll(self, log: UnifiedLog) -> Rolled:
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def locate(self, topic: str, partition: int, offset: int) -> OffsetPlace:
+        """Segment, index entries and position of an offset; errors: ``segment_listing.locate``."""
+        log = self._logs.served(topic, partition)
+        with self._logs.unit_of(log).log_dir.guard():
+            return segment_listing.locate(log, offset)
+
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def roll(self, topic: str, partition: int) -> Rolled:
         """Roll now, whatever the segment's size and age; durable on return. KafkalogError.
 
         A crash leaves the log with or without the new, empty segment.
         """
+        log = self._logs.served(topic, partition)
 
         def roll() -> Rolled:
             has_records = log.segments.active.base_offset < log.log_end_offset
@@ -113,38 +129,48 @@ class LogMaintenance:
 
         return self._logs.unit_of(log).writer.change(log, roll, Until.FLUSHED)
 
-    def flush(self, log: UnifiedLog) -> int:
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def flush(self, topic: str, partition: int) -> int:
         """Make everything appended so far durable; the recovery point after it. KafkalogError."""
+        log = self._logs.served(topic, partition)
         self._logs.unit_of(log).writer.run(FlushCommand(log))
         return log.recovery_point
 
-    def segment_path(self, log: UnifiedLog, base_offset: int) -> str:
+    @requires(Action.READ, Resource.TOPIC, "topic")
+    def segment_path(self, topic: str, partition: int, base_offset: int) -> str:
         """The ``.log`` file of the segment with this base offset; UnknownSegment.
 
         Deletion may rename it at any time.
         """
+        log = self._logs.served(topic, partition)
         segment = log.segments.get(base_offset)
         if segment is None:
             name = log.topic_partition
             raise UnknownSegment(f"{name} has no segment {base_offset}", base_offset=base_offset)
         return segment.log_file.path
 
-    def losses(self, log: UnifiedLog) -> Losses:
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def losses(self, topic: str, partition: int) -> Losses:
         """What is lost of the log: a small read a segment. KafkalogError."""
+        return self._losses(self._logs.served(topic, partition))
+
+    def _losses(self, log: UnifiedLog) -> Losses:
         with self._logs.unit_of(log).log_dir.guard():
             lost = log.losses.search()
         start = log.log_start_offset
         accepted = sorted(LostRange(*each) for each in log.losses.proof.accepted_losses)
         return Losses(lost, tuple(each for each in accepted if each.last_offset >= start))
 
-    def accept_loss(self, log: UnifiedLog, lost: LostRange) -> Losses:
+    @requires(Action.ALTER, Resource.TOPIC, "topic")
+    def accept_loss(self, topic: str, partition: int, lost: LostRange) -> Losses:
         """Make a lost range a gap like any other, durable on return; again changes nothing.
 
         InvalidRequest for what is not one of the lost ranges, or is in the active segment, which
         the next start has to end; StorageFault: nothing was accepted.
         Crash: it is accepted or not.
         """
-        known = self.losses(log)
+        log = self._logs.served(topic, partition)
+        known = self._losses(log)
         if lost in known.accepted:
             return known
         if lost not in known.lost:
@@ -169,7 +195,7 @@ class LogMaintenance:
             first_offset=lost.first_offset,
             last_offset=lost.last_offset,
         )
-        return self.losses(log)
+        return self._losses(log)
 
 
 def _no_such_loss(log: UnifiedLog, wanted: LostRange, lost: Sequence[LostRange]) -> str:

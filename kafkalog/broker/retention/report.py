@@ -9,11 +9,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.broker.access_rules import Action, Resource
+from kafkalog.broker.authorized import internal, operation_class, requires
 from kafkalog.broker.retention.retention import (
     RETENTION_TASK,
     DeletedSegment,
     RetainedByHold,
 )
+from kafkalog.broker.topics.topics import refuse_internal
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log.inspect.segment_listing import count_index_entries, list_segments
@@ -22,12 +25,12 @@ from kafkalog.log.retention.forecast import Schedule, departures, explain
 from kafkalog.log.retention.plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkalog.broker.background import BackgroundOperations
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
-    from kafkalog.broker.retention.archive_hold import ArchivedOffsets
+    from kafkalog.broker.retention.archive_hold import ArchivedOffsets, ArchivedPartition
     from kafkalog.broker.retention.retention import Retention
     from kafkalog.broker.runtime import Runtime
     from kafkalog.format.topic_names import TopicPartition
@@ -82,7 +85,8 @@ class RetentionSimulation(NamedTuple):
     bytes_left: int
 
 
-class RetentionReport:
+@operation_class()
+class RetentionOperations:
     """See the module."""
 
     def __init__(
@@ -99,13 +103,16 @@ class RetentionReport:
         self._config = runtime.config
         self._retention = retention
         self._cleaning = cleaning
+        self._archived_offsets = archived_offsets
         self._hold_of = archived_offsets.hold_of
         self._background = background
         self._scheduler = runtime.scheduler
         self._clock = runtime.clock
 
-    def describe(self, log: UnifiedLog) -> SegmentReport:
-        """Every segment of the log with its fate."""
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def describe(self, topic: str, partition: int) -> SegmentReport:
+        """Every segment of a partition, why it is retained and when it is deleted."""
+        log = self._logs.served(topic, partition)
         hold = self._hold_of(log)
         policy = execute.policy_of(log.config)
         schedule = self.schedule_of(log.config)
@@ -128,6 +135,7 @@ class RetentionReport:
             deleting=log.local.deleting,
         )
 
+    @internal
     def schedule_of(self, config: LogConfig) -> Schedule | None:
         """When the task, or a cleaner thread, checks logs of this configuration; None: never.
 
@@ -145,15 +153,31 @@ class RetentionReport:
             delete_delay_ms=config.file_delete_delay_ms,
         )
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def count_index_entries(
-        self, log: UnifiedLog, listed: Sequence[ListedSegment]
+        self, topic: str, partition: int, listed: Sequence[ListedSegment]
     ) -> list[IndexEntries]:
-        """Of each of some segments that were listed."""
+        """Of segments that ``describe`` listed; costs two files a segment."""
+        log = self._logs.served(topic, partition)
         with self._logs.unit_of(log).log_dir.guard():
             return count_index_entries(listed)
 
-    def preview(self, log: UnifiedLog) -> RetentionOutcome:
-        """What ``run`` would do now."""
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
+    def retain(
+        self, topic: str, partition: int, *, dry_run: bool, topic_id: str | None = None
+    ) -> RetentionOutcome:
+        """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
+
+        InvalidTopicName for internal topics unless it is a dry run. ``topic_id``: of no other topic
+        of that name; errors: ``Logs.served``. The clock guard does not hold it back.
+        """
+        if not dry_run:
+            refuse_internal(topic, "deleted from")
+        log = self._logs.served(topic, partition, topic_id)
+        return self._preview(log) if dry_run else self._run(log)
+
+    def _preview(self, log: UnifiedLog) -> RetentionOutcome:
+        """What ``_run`` would do now."""
         hold = self._hold_of(log)
         with self._logs.unit_of(log).log_dir.guard():
             facts = execute.facts_of(log, hold)
@@ -169,18 +193,24 @@ class RetentionReport:
             planned.log_start_offset,
         )
 
-    def run(self, log: UnifiedLog) -> RetentionOutcome:
-        """One pass over the log now, whatever its policy; the clock guard does not hold it back."""
+    def _run(self, log: UnifiedLog) -> RetentionOutcome:
         deleted = self._retention.retain_by_order(log)
         return RetentionOutcome(deleted, log.log_start_offset)
 
-    def over_all(
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def retain_all(
         self, *, dry_run: bool
     ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
-        """The logs that the task looks at, one after the other; a failure is that log's alone.
+        """The pass of the task ``kafka-log-retention`` as it is iterated; a failure is an entry.
 
-        NotReady between two of them when the daemon stops.
+        NotReady between two logs when the daemon stops.
         """
+        self._logs.check_ready()
+        return self._over_all(dry_run=dry_run)
+
+    def _over_all(
+        self, *, dry_run: bool
+    ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
         time_slice = TimeSlice(self._clock)
         for log in self._logs.table.logs():
             time_slice.maybe_yield()
@@ -188,7 +218,7 @@ class RetentionReport:
             if log.config.is_compacted:
                 continue
             try:
-                outcome = self.preview(log) if dry_run else self.run(log)
+                outcome = self._preview(log) if dry_run else self._run(log)
             except UnknownTopic:
                 continue  # deleted since the list was taken
             except KafkalogError as error:
@@ -196,19 +226,46 @@ class RetentionReport:
             else:
                 yield log.topic_partition, outcome
 
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def archived_offsets(self, topic: str) -> list[ArchivedPartition]:
+        """How far each served partition of a topic is archived, by number; no disk."""
+        self._logs.registered(topic)
+        logs = sorted(self._logs.table.logs_of(topic), key=lambda log: log.topic_partition)
+        held_of = self._retention.held_of
+        return [self._archived_offsets.describe(log, held_of(log.topic_partition)) for log in logs]
+
+    @requires(Action.DELETE, Resource.TOPIC, "topic")
+    def raise_archived_offsets(
+        self, topic: str, offsets: Mapping[int, int], topic_id: str | None = None
+    ) -> dict[int, int]:
+        """Let retention delete what is below; errors: ``ArchivedOffsets.raise_to``.
+
+        InvalidTopicName for internal topics.
+        """
+        refuse_internal(topic, "archived")
+        return self._archived_offsets.raise_to(topic, offsets, topic_id)
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def simulate(
         self,
-        log: UnifiedLog,
-        config: LogConfig,
+        topic: str,
+        partition: int,
+        configs: Mapping[str, str],
+        *,
         start_ms: int | None,
         horizon_ms: int,
         most: int | None = None,
     ) -> RetentionSimulation:
-        """The segments of now under ``config`` from start_ms (None: now) on; no append.
+        """What is deleted under ``configs`` over its own from start_ms (None: now) on; no append.
+
+        InvalidTopicConfig.
 
         most    the oldest that are deleted, at most: no pass after these is planned, and what is
                 left is what they leave; None: all
         """
+        registered = self._logs.registered(topic)
+        config = self._logs.validate_overrides({**registered.overrides, **configs})
+        log = self._logs.served(topic, partition)
         now_ms = self._clock.wall_ms()
         start = now_ms if start_ms is None else start_ms
         with self._logs.unit_of(log).log_dir.guard():

@@ -87,7 +87,7 @@ def delete_records_view(
     """Blocks: may read indexes. Raises UnknownTopic, UnknownPartition, or why it is not served."""
     # First, so that the id is not that of a topic recreated meanwhile.
     topic_id = operations.topics.describe(topic).topic_id
-    report = operations.describe_segments(topic, partition)
+    report = operations.retention.describe(topic, partition)
     target = _target(operations, topic, partition, question, report)
     refusal = None if target is None else _refusal(report, topic, target)
     return DeleteRecordsView.of(

@@ -104,7 +104,7 @@ def offsets_view(
     operations: Operations, topic: str, partition: int, question: Question
 ) -> OffsetsView:
     """Blocks. Raises UnknownTopic, UnknownPartition, CorruptBatch, or why it is not served."""
-    log = operations.describe_log(topic, partition)
+    log = operations.logs.describe(topic, partition)
     note, found = _answer(operations, topic, partition, question)
     return OffsetsView.of(
         log,
@@ -132,7 +132,7 @@ def _answer(
     if offset is None:
         return None, None
     try:
-        place = operations.locate(topic, partition, offset)
+        place = operations.logs.locate(topic, partition, offset)
     except OffsetOutOfRange as outside:
         details = outside.details
         low, end = details["log_start_offset"], details["log_end_offset"]
@@ -161,7 +161,7 @@ def _points(
     if found is not None:
         asked = NamedOffset(name="asked", offset=found.offset, timestamp_ms=found.timestamp_ms)
         points.append(asked)
-    segments = operations.describe_segments(topic, partition).segments
+    segments = operations.retention.describe(topic, partition).segments
     step = -(-len(segments) // SEGMENT_TICKS)
     points += [
         NamedOffset(

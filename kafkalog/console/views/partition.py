@@ -174,9 +174,9 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     """
     # First, so that the id is not that of a topic recreated meanwhile.
     topic_id = operations.topics.describe(topic).topic_id
-    described = operations.describe_log(topic, partition)
+    described = operations.logs.describe(topic, partition)
     status = operations.cleaning.inspect(topic, partition)
-    report = operations.describe_segments(topic, partition)
+    report = operations.retention.describe(topic, partition)
     states = _states_of(report, clean_range(status))
     shown = page_of(len(states), SEGMENTS_A_PAGE, page)
     deleting = len(report.deleting)
@@ -186,7 +186,7 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     served = zip(
         listed,
         report.fates[of_page],
-        operations.count_index_entries(topic, partition, listed),
+        operations.retention.count_index_entries(topic, partition, listed),
         states[deleting:][of_page],
         strict=True,
     )

@@ -444,7 +444,7 @@ def records_view(
 
     An offset outside the log is moved to the nearer end of the log; a note says so.
     """
-    log = operations.describe_log(topic, partition)
+    log = operations.logs.describe(topic, partition)
     note, start, before = _resolved(operations, topic, partition, place, log)
     reader = _Reader(operations, topic, partition, log)
     if start is not None:

@@ -113,7 +113,7 @@ def retention_view(
     for number in range(operations.partition_count(topic)):
         sums.partitions += 1
         try:
-            simulation = operations.simulate_retention(
+            simulation = operations.retention.simulate(
                 topic, number, configs, start_ms=None, horizon_ms=horizon_days * DAY_MS
             )
         except InvalidRequest:

@@ -136,7 +136,7 @@ def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
 def _log(operations: Operations, topic: str, partition: int) -> LogDescription | None:
     """None of a partition that went out of service meanwhile."""
     try:
-        return operations.describe_log(topic, partition)
+        return operations.logs.describe(topic, partition)
     except KafkalogError:
         return None
 
@@ -204,7 +204,7 @@ def topic_view(operations: Operations, name: str, page: int) -> TopicView:
 
 def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
     try:
-        log = operations.describe_log(topic, number)
+        log = operations.logs.describe(topic, number)
         departure = _next_departure(operations, topic, number)
     except InvalidRequest:
         raise  # the topic was deleted
@@ -214,7 +214,7 @@ def _partition(operations: Operations, topic: str, number: int) -> PartitionRow:
 
 
 def _next_departure(operations: Operations, topic: str, number: int) -> NextDeparture | None:
-    simulation = operations.simulate_retention(
+    simulation = operations.retention.simulate(
         topic, number, {}, start_ms=None, horizon_ms=_HORIZON_MS, most=1
     )
     first = next(iter(simulation.departures), None)

@@ -122,7 +122,7 @@ class FlushAnswer(AnswerBody):
 def log(request: web.Request, operations: Operations) -> LogAnswer:
     """Offsets, durability and size of one log; of a compacted one how clean it is."""
     topic, partition = topic_of(request), partition_of(request)
-    described = operations.describe_log(topic, partition)
+    described = operations.logs.describe(topic, partition)
     status = operations.cleaning.inspect(topic, partition)
     cleaning = None if status is None else standing_answer(status)
     return LogAnswer(topic, partition, **described._asdict(), cleaning=cleaning)
@@ -139,7 +139,7 @@ async def roll(request: web.Request) -> web.Response:
     topic, partition, roll = (
         topic_of(request),
         partition_of(request),
-        api_of(request).operations.roll,
+        api_of(request).operations.logs.roll,
     )
     return await now_or_later(
         request, "log-roll", lambda: RollAnswer(topic, partition, *roll(topic, partition))
@@ -157,7 +157,7 @@ async def flush(request: web.Request) -> web.Response:
     topic, partition, flush = (
         topic_of(request),
         partition_of(request),
-        api_of(request).operations.flush,
+        api_of(request).operations.logs.flush,
     )
     return await now_or_later(
         request, "log-flush", lambda: FlushAnswer(topic, partition, flush(topic, partition))
@@ -170,7 +170,7 @@ async def flush(request: web.Request) -> web.Response:
 def losses(request: web.Request, operations: Operations) -> LossesAnswer:
     """Offsets that were acknowledged and are gone: not accepted yet, and accepted."""
     topic, partition = topic_of(request), partition_of(request)
-    return _losses(topic, partition, operations.losses(topic, partition))
+    return _losses(topic, partition, operations.logs.losses(topic, partition))
 
 
 @ROUTES.endpoint(
@@ -189,7 +189,7 @@ def accept_loss(request: web.Request, operations: Operations, wanted: LossToAcce
     topic, partition = topic_of(request), partition_of(request)
     lost = LostRange(wanted.first_offset, wanted.last_offset)
     note_subject(request, **lost._asdict())
-    return _losses(topic, partition, operations.accept_loss(topic, partition, lost))
+    return _losses(topic, partition, operations.logs.accept_loss(topic, partition, lost))
 
 
 def _losses(topic: str, partition: int, found: Losses) -> LossesAnswer:
@@ -207,7 +207,7 @@ def _losses(topic: str, partition: int, found: Losses) -> LossesAnswer:
 )
 async def dump(request: web.Request) -> web.StreamResponse:
     """What kafka-dump-log.sh prints of a segment; a damaged one ends with what was found."""
-    path = api_of(request).operations.segment_path(
+    path = api_of(request).operations.logs.segment_path(
         topic_of(request), partition_of(request), base_offset_of(request)
     )
     flags = [

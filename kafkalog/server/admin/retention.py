@@ -154,10 +154,10 @@ def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
         partition_of(request),
         base_offset_of(request),
     )
-    report = operations.describe_segments(topic, partition)
+    report = operations.retention.describe(topic, partition)
     for listed, fate in zip(report.segments, report.fates, strict=True):
         if listed.facts.base_offset == base_offset:
-            (entries,) = operations.count_index_entries(topic, partition, [listed])
+            (entries,) = operations.retention.count_index_entries(topic, partition, [listed])
             served = structs.asdict(_served_segment(listed, entries, fate))
             return SegmentAnswer(topic=topic, partition=partition, now_ms=report.now_ms, **served)
     raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
@@ -172,8 +172,8 @@ def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
 def segments(request: web.Request, operations: Operations) -> SegmentsAnswer:
     """Every segment with the rule that deletes it or what retains it, and its deletion time."""
     topic, partition = topic_of(request), partition_of(request)
-    report = operations.describe_segments(topic, partition)
-    entries = operations.count_index_entries(topic, partition, report.segments)
+    report = operations.retention.describe(topic, partition)
+    entries = operations.retention.count_index_entries(topic, partition, report.segments)
     hold = report.facts.hold
     deleting = [
         DeletingSegmentAnswer(
@@ -292,7 +292,7 @@ async def retain(request: web.Request) -> web.Response:
     note_subject(request, dry_run=wanted.dry_run)
 
     def work() -> RetainAnswer:
-        outcome = api.operations.retain(key.topic, key.partition, dry_run=wanted.dry_run)
+        outcome = api.operations.retention.retain(key.topic, key.partition, dry_run=wanted.dry_run)
         return RetainAnswer(dry_run=wanted.dry_run, **structs.asdict(_retained(key, outcome)))
 
     return await now_or_later(request, "log-retain", work)
@@ -355,12 +355,14 @@ def _outcomes(
     operations: Operations, wanted: RetentionRunRequest
 ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
     if wanted.partitions is None:
-        yield from operations.retain_all(dry_run=wanted.dry_run)
+        yield from operations.retention.retain_all(dry_run=wanted.dry_run)
         return
     for name in wanted.partitions:
         key = TopicPartition(name.topic, name.partition)
         try:
-            outcome = operations.retain(name.topic, name.partition, dry_run=wanted.dry_run)
+            outcome = operations.retention.retain(
+                name.topic, name.partition, dry_run=wanted.dry_run
+            )
         except KafkalogError as error:
             yield key, error
         else:
@@ -445,7 +447,7 @@ def simulate(
     entries: list[SimulatedPartition | UnservedPartition] = []
     for number in numbers:
         try:
-            simulation = operations.simulate_retention(
+            simulation = operations.retention.simulate(
                 wanted.topic,
                 number,
                 wanted.configs,
@@ -539,7 +541,7 @@ def archived_offsets(request: web.Request, operations: Operations) -> ArchivedOf
             held_segments=each.held.segments,
             held_bytes=each.held.size_bytes,
         )
-        for each in operations.archived_offsets(topic)
+        for each in operations.retention.archived_offsets(topic)
     ]
     return ArchivedOffsetsAnswer(topic, entries)
 
@@ -566,5 +568,5 @@ def raise_archived_offsets(
     offsets = {each.partition: each.offset for each in wanted.partitions}
     if len(offsets) < len(wanted.partitions):
         raise ApiError(40002, "Name each partition once.")
-    risen = operations.raise_archived_offsets(topic, offsets, wanted.topic_id)
+    risen = operations.retention.raise_archived_offsets(topic, offsets, wanted.topic_id)
     return RaisedOffsetsAnswer(topic, [RaisedOffset(*each) for each in sorted(risen.items())])

@@ -173,7 +173,9 @@ async def retain(request: web.Request, fields: dict[str, str]) -> str:
     """
     api, topic_id = api_of(request), fields["topic_id"]
     name, number = topic_of(request), partition_of(request)
-    await api.blocking(api.operations.retain, name, number, dry_run=False, topic_id=topic_id)
+    await api.blocking(
+        api.operations.retention.retain, name, number, dry_run=False, topic_id=topic_id
+    )
     return f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}"
 
 

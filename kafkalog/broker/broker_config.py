@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.cleaner.config import LogCleanerConfig, TombstoneHorizon
-from kafkalog.errors import InvalidConfig, InvalidRequest
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 
@@ -55,17 +54,6 @@ class ConfigRules(Protocol):
 
 
 OPEN_FILES_MIN = 16
-
-
-def check_stored(rules: ConfigRules, dynamic: Mapping[str, str]) -> None:
-    """What the registry holds must still be valid: InvalidConfig."""
-    try:
-        rules.topic_defaults(dynamic)
-        rules.cleaner_config(dynamic)
-        rules.log_dir_config(dynamic)
-    except InvalidRequest as error:
-        message = f"The topic registry has a wrong dynamic broker config: {error.message}"
-        raise InvalidConfig(message, **error.details) from error
 
 
 def cordoned_fault(log_dirs: Collection[str], cordoned: Sequence[str]) -> str | None:

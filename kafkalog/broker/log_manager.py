@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.broker.background import BackgroundOperations
-from kafkalog.broker.broker_config import check_stored
 from kafkalog.broker.catalog import Logs, PartitionTable
 from kafkalog.broker.compaction.cleaning import CleanerLogs, Cleaning, end_swap
 from kafkalog.broker.directory.checkpoints import Checkpoints
@@ -73,12 +72,19 @@ from kafkalog.broker.transactions.producer_ids import ProducerIds
 from kafkalog.broker.transactions.sink_table import SinkLog
 from kafkalog.cleaner.log_cleaner import make_cleaner
 from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
-from kafkalog.errors import KafkalogError, LogDirOffline, StorageFault, UnusableLogDirs
+from kafkalog.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    KafkalogError,
+    LogDirOffline,
+    StorageFault,
+    UnusableLogDirs,
+)
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, encode_id, new_id
 from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.broker.broker_config import ConfigRules
     from kafkalog.broker.directory.unit import LogDirUnit
@@ -365,9 +371,19 @@ class LogManager:
         cluster_id = self._identify([unit.log_dir for unit in self.logs.online_units])
         self.cluster_id = cluster_id or encode_id(new_id(self.runtime.random.uuid_bytes))
         self.registry.choose()
-        check_stored(self._rules, self.registry.state.broker_configs)
+        self._check_stored(self.registry.state.broker_configs)
         self.log_dir_changes.apply(self.registry.state.broker_configs)
         return self._plan()
+
+    def _check_stored(self, dynamic: Mapping[str, str]) -> None:
+        """What the registry holds must still be valid: InvalidConfig."""
+        try:
+            self._rules.topic_defaults(dynamic)
+            self._rules.cleaner_config(dynamic)
+            self._rules.log_dir_config(dynamic)
+        except InvalidRequest as error:
+            message = f"The topic registry has a wrong dynamic broker config: {error.message}"
+            raise InvalidConfig(message, **error.details) from error
 
     def _identify(self, log_dirs: Sequence[LogDir]) -> str | None:
         """The cluster.id of the directories, None when none has one; those in doubt go offline.
@@ -407,22 +423,18 @@ class LogManager:
     def _unknown_partitions(self, path: str, state: RegistryState) -> Iterator[str]:
         """Partition directories that a registry does not explain; none when the disk fails."""
         unit = self.logs.unit_at(path)
-        try:
+        found: list[FoundPartition] = []
+        with unit.log_dir.or_offline():
             found = find_partitions(unit.log_dir, self.runtime.filesystem, state)
-        except StorageFault as fault:
-            unit.log_dir.take_offline(fault.message)
-            return
         yield from unexplained(state, found)
 
     def _claim(self) -> None:
         """Fresh directories join the cluster, those of an old Kafka get what they lack."""
         repaired = []
         for unit in self.logs.online_units:
-            try:
+            with unit.log_dir.or_offline():
                 if unit.log_dir.claim(self.cluster_id, self.runtime.config.node_id):
                     repaired.append(unit.log_dir)
-            except StorageFault as fault:
-                unit.log_dir.take_offline(fault.message)
         self._count_repairs(META_PROPERTIES, repaired)
 
     def _count_repairs(self, file: str, log_dirs: Iterable[LogDir]) -> None:
@@ -432,22 +444,16 @@ class LogManager:
     def _take_markers(self) -> None:
         """Right before the logs are opened: from here on a stop is unclean until it is complete."""
         for unit in self.logs.online_units:
-            try:
+            with unit.log_dir.or_offline():
                 if not unit.log_dir.take_clean_shutdown_marker() and not unit.log_dir.is_fresh:
                     self.runtime.metrics.unclean_starts.labels(unit.log_dir.path).inc()
-            except StorageFault as fault:
-                unit.log_dir.take_offline(fault.message)
 
     def _plan(self) -> StartupPlan:
         """Scan all directories and decide."""
         found: list[FoundPartition] = []
         for unit in self.logs.online_units:
-            try:
-                found.extend(
-                    find_partitions(unit.log_dir, self.runtime.filesystem, self.registry.state)
-                )
-            except StorageFault as fault:
-                unit.log_dir.take_offline(fault.message)
+            with unit.log_dir.or_offline():
+                found += find_partitions(unit.log_dir, self.runtime.filesystem, self.registry.state)
         adopt = self.runtime.config.adopt_unknown_topics
         plan = plan_startup(
             self.registry.state,
@@ -467,12 +473,9 @@ class LogManager:
         unused = []
         for partition in partitions:
             log_dir = self.logs.unit_at(partition.log_dir).log_dir
-            try:
-                with log_dir.guard():
-                    if is_unused(self.runtime.filesystem, partition.path):
-                        unused.append(partition.path)
-            except StorageFault as fault:
-                log_dir.take_offline(fault.message)
+            with log_dir.or_offline(), log_dir.guard():
+                if is_unused(self.runtime.filesystem, partition.path):
+                    unused.append(partition.path)
         return frozenset(unused)
 
     def _set_aside(self, plan: StartupPlan) -> None:
@@ -487,33 +490,27 @@ class LogManager:
         ):
             for partition in partitions:
                 unit = self.logs.unit_at(partition.log_dir)
-                try:
+                with unit.log_dir.or_offline():
                     path = rename_with_suffix(
                         unit, runtime.filesystem, runtime.random, partition, state
                     )
-                except StorageFault as fault:
-                    unit.log_dir.take_offline(fault.message)
-                    continue
-                _log.warning(
-                    "directory_set_aside",
-                    directory=partition.path,
-                    now=path,
-                    reason=reason_of(self.registry.state, partition),
-                )
-                if state is DirectoryState.DELETE:
-                    self.deletion.add(unit.log_dir, path)
+                    _log.warning(
+                        "directory_set_aside",
+                        directory=partition.path,
+                        now=path,
+                        reason=reason_of(self.registry.state, partition),
+                    )
+                    if state is DirectoryState.DELETE:
+                        self.deletion.add(unit.log_dir, path)
 
     def _finish_moves(self, plan: StartupPlan) -> None:
         """Give the copies that a crash left complete their partition's name."""
         for move in plan.committed:
             unit = self.logs.unit_at(move.future.log_dir)
-            try:
+            with unit.log_dir.or_offline():
                 live = rename_to_live(unit, self.runtime.filesystem, move.future)
-            except StorageFault as fault:
-                unit.log_dir.take_offline(fault.message)
-                continue
-            plan.load.append((live, move.topic))
-            plan.remove.append(move.doomed)
+                plan.load.append((live, move.topic))
+                plan.remove.append(move.doomed)
 
     def _load(self, plan: StartupPlan) -> None:
         for partition, topic in plan.contradicted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,47 +23,38 @@ class Acks(enum.Enum):
     __hash__ = object.__hash__  # enum's is Python code that runs for each request
 
 
-class ConfigSynonym(Protocol):
-    """One link of a config's chain of sources."""
-
-    @property
-    def name(self) -> str:
-        """Key at that level."""
-        ...
-
-    @property
-    def value(self) -> str | None:
-        """As text, in the unit of its own key."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Who set it, in Kafka's words."""
-        ...
+DEFAULT_SOURCE = "DEFAULT_CONFIG"
 
 
-class ConfigEntry(ConfigSynonym, Protocol):
-    """One effective config; the settings' description of a key satisfies it."""
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One source of a value, the one with precedence first; value is in the unit of its key."""
 
-    @property
-    def synonyms(self) -> Sequence[ConfigSynonym]:
-        """Strongest first."""
-        ...
+    name: str
+    value: str | None
+    source: str
 
-    @property
-    def default(self) -> str | None:
-        """The value of the key where it is not set."""
-        ...
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key as the admin API describes it; source uses Kafka's words.
+
+    default     the default of the key itself, whatever is configured
+    """
+
+    name: str
+    value: str | None
+    default: str | None
+    source: str
+    type: str
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+    is_read_only: bool = False
 
     @property
     def is_default(self) -> bool:
-        """Whether it is not set."""
-        ...
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether it changes with a restart only."""
-        ...
+        """Whether it is not configured at any level."""
+        return self.source == DEFAULT_SOURCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.settings import Notice, ResolvedValue, Settings, Source, load_settings
-from kafkalog.settings.topic_configs import ConfigEntry, ConfigSynonym
 
 __all__ = [
-    "ConfigEntry",
-    "ConfigSynonym",
     "Notice",
     "ResolvedValue",
     "ServerConfig",

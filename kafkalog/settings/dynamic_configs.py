@@ -16,7 +16,6 @@ from kafkalog.format.suggestions import did_you_mean
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
     BROKER_SOURCE,
-    ConfigEntry,
     checked,
     described,
     inward,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kafkalog.broker.broker_config import BrokerConfig, LogDirConfig
+    from kafkalog.broker.values import ConfigEntry
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
     from kafkalog.settings.setting import Setting, Value

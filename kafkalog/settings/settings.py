@@ -41,7 +41,6 @@ from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, NOT_APPLICABLE_PREFIXES, TOPIC_LEVEL
 from kafkalog.settings.topic_configs import (
-    ConfigEntry,
     describe_topic_config,
     parse_topic_config,
     topic_default,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog.broker.broker_config import LogDirConfig
+    from kafkalog.broker.values import ConfigEntry
     from kafkalog.cleaner.config import LogCleanerConfig
     from kafkalog.log.log_config import LogConfig
 

@@ -8,9 +8,10 @@ Kafka's default. Pure; any thread. Source: Kafka 4.1 ``LogConfig``, ``ServerTopi
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.broker.values import DEFAULT_SOURCE, ConfigEntry, ConfigSynonym
 from kafkalog.errors import InvalidTopicConfig
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.log.log_config import LogConfig
@@ -23,38 +24,6 @@ if TYPE_CHECKING:
 TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
 DYNAMIC_BROKER_SOURCE = "DYNAMIC_BROKER_CONFIG"
 BROKER_SOURCE = "STATIC_BROKER_CONFIG"
-DEFAULT_SOURCE = "DEFAULT_CONFIG"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
-    """One source of a value, the one with precedence first; value is in the unit of its key."""
-
-    name: str
-    value: str | None
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One key as the admin API describes it; source uses Kafka's words.
-
-    default     the default of the key itself, whatever is configured
-    """
-
-    name: str
-    value: str | None
-    default: str | None
-    source: str
-    type: str
-    documentation: str
-    synonyms: tuple[ConfigSynonym, ...]
-    is_read_only: bool = False
-
-    @property
-    def is_default(self) -> bool:
-        """Whether it is not configured at any level."""
-        return self.source == DEFAULT_SOURCE
 
 
 def parse_topic_config(overrides: Mapping[str, str], defaults: LogConfig) -> LogConfig:

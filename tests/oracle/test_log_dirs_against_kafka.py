@@ -16,7 +16,7 @@ import pytest
 
 from kafkalog.cli.configs import pairs_of, print_configs
 from kafkalog.errors import InvalidRequest
-from kafkalog.settings import ConfigEntry, Settings, load_settings
+from kafkalog.settings import Settings, load_settings
 from kafkalog.settings.tables import TOPIC_LEVEL
 from tests.integration.daemon import Daemon
 from tests.integration.test_cli_over_http import done, run
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from kafkalog.broker.values import ConfigEntry
     from tests.oracle.kafka import Broker, Output
 
 

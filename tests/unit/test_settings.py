@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +16,15 @@ from kafkalog.errors import InvalidConfig, InvalidRequest, InvalidTopicConfig
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.metrics_options import PartitionLevel
-from kafkalog.settings import ConfigEntry, ServerConfig, Settings, Source, load_settings
+from kafkalog.settings import ServerConfig, Settings, Source, load_settings
 from kafkalog.settings.dynamic_configs import DYNAMIC_KEYS
 from kafkalog.settings.setting import Scope, format_value
 from kafkalog.settings.settings import key_of_variable
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
 from tools.settings_page import configuration_page
+
+if TYPE_CHECKING:
+    from kafkalog.broker.values import ConfigEntry
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -234,6 +234,14 @@ class LogDir:
         except OSError as error:
             raise self.fault(error) from error
 
+    @contextmanager
+    def or_offline(self) -> Iterator[None]:
+        """Around a step of the start: its StorageFault takes the directory offline."""
+        try:
+            yield
+        except StorageFault as fault:
+            self.take_offline(fault.message)
+
     # ---- space
 
     def measure_space(self) -> tuple[int, int]:

@@ -100,16 +100,19 @@ class DirectoryLoading:
         started = []
         for unit, partitions in jobs:
             try:
-                loader = _UnitLoader(self, unit, partitions)
+                self._checkpoints.read(unit.log_dir)
             except StorageFault as fault:
                 # Also where it would live: what it holds must not count as missing.
                 _log.error("log_dir_not_loaded", log_dir=unit.log_dir.path, reason=fault.message)
                 unit.log_dir.take_offline(fault.message)
                 continue
+            names = [found.topic_partition for found, _ in partitions]
+            self._checkpoints.expect(unit.log_dir, names)
+            load = partial(self._load_each, unit, deque(partitions))
             pool = min(self._config.num_recovery_threads_per_data_dir, len(partitions))
             for number in range(pool):
                 name = f"log-recovery-{unit.log_dir.path}-{number}"
-                started.append(self._threads.start(name, loader.run, background=True))
+                started.append(self._threads.start(name, load, background=True))
         for thread in started:
             thread.join()
         if self._crashes:
@@ -127,6 +130,24 @@ class DirectoryLoading:
                         "checkpoints_not_renewed", log_dir=unit.log_dir.path, reason=fault.message
                     )
                 unit.log_dir.is_loaded = unit.log_dir.is_online
+
+    def _load_each(self, unit: LogDirUnit, jobs: deque[Job]) -> None:
+        """Body of the recovery threads of a directory: load what is left of its jobs."""
+        log_dir = unit.log_dir
+        try:
+            while log_dir.is_online and not self.is_stopped:
+                try:
+                    partition, topic = jobs.popleft()
+                except IndexError:
+                    return  # there is none, or another thread took the last one
+                started_ns, name = self._clock.monotonic_ns(), partition.topic_partition
+                log = self.load(unit, name, topic, partition.path, was_clean=log_dir.was_clean)
+                self._checkpoints.settle(log_dir, name)
+                self._progress.log_done(log_dir, log, started_ns)
+        except LoadStopped:
+            return  # not settled: its checkpoint entries are kept
+        except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
+            self._crashes.append(error)
 
     def load(
         self,
@@ -421,41 +442,6 @@ class DirectoryLoading:
         log.update_high_watermark(log.log_end_offset)
         log.local.active_segment.release_files()
         return log
-
-
-class _UnitLoader:
-    """The jobs of one directory, popped by its recovery threads."""
-
-    def __init__(self, loading: DirectoryLoading, unit: LogDirUnit, jobs: list[Job]) -> None:
-        self._loading = loading
-        self._unit = unit
-        self._jobs = deque(jobs)
-        log_dir = unit.log_dir
-        loading._checkpoints.read(log_dir)
-        loading._checkpoints.expect(log_dir, (found.topic_partition for found, _ in jobs))
-
-    def run(self) -> None:
-        """Thread body."""
-        try:
-            while self._jobs and self._unit.log_dir.is_online and not self._loading.is_stopped:
-                try:
-                    partition, topic = self._jobs.popleft()
-                except IndexError:
-                    return  # another thread took the last one
-                started_ns = self._loading._clock.monotonic_ns()
-                log = self._loading.load(
-                    self._unit,
-                    partition.topic_partition,
-                    topic,
-                    partition.path,
-                    was_clean=self._unit.log_dir.was_clean,
-                )
-                self._loading._checkpoints.settle(self._unit.log_dir, partition.topic_partition)
-                self._loading._progress.log_done(self._unit.log_dir, log, started_ns)
-        except LoadStopped:
-            return  # not settled: its checkpoint entries are kept
-        except BaseException as error:  # noqa: BLE001 - a thread body: the start re-raises it
-            self._loading._crashes.append(error)
 
 
 class PartitionReload:

@@ -22,9 +22,9 @@ import json
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import msgspec
 import structlog
 
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE, read_root_file, replace_damaged
@@ -63,14 +63,18 @@ class RegisteredTopic:
     topic_id: UUID
     name: str
     partition_count: int
-    overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    archived_offsets: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    archived_offsets: Mapping[int, int] = field(default_factory=dict)
+
+
+_NaturalNumber = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=RETIRED)]
 
 
 class ProducerEpoch(NamedTuple):
     """The epoch that a producer was given last, and when: older ones are fenced."""
 
-    epoch: int  # or RETIRED
+    epoch: _Epoch  # RETIRED: none is left
     since_ms: int  # wall clock
 
 
@@ -87,15 +91,13 @@ class RegistryState:
     """
 
     generation: int = 0
-    topics: Mapping[str, RegisteredTopic] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, RegisteredTopic] = field(default_factory=dict)
     deleted: frozenset[UUID] = frozenset()
-    broker_configs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    log_dirs: Mapping[UUID, str] = field(default_factory=lambda: MappingProxyType({}))
-    in_making: Mapping[UUID, int] = field(default_factory=lambda: MappingProxyType({}))
+    broker_configs: Mapping[str, str] = field(default_factory=dict)
+    log_dirs: Mapping[UUID, str] = field(default_factory=dict)
+    in_making: Mapping[UUID, int] = field(default_factory=dict)
     next_producer_id: int = 0
-    producer_epochs: Mapping[int, ProducerEpoch] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    producer_epochs: Mapping[int, ProducerEpoch] = field(default_factory=dict)
     forgotten_epoch: int = 0
     cluster_id: str | None = None
     node_id: int | None = None
@@ -103,20 +105,20 @@ class RegistryState:
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
         topics = {**self.topics, **{topic.name: topic for topic in added}}
-        return replace(self, generation=self.generation + 1, topics=MappingProxyType(topics))
+        return replace(self, generation=self.generation + 1, topics=topics)
 
     def with_new_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics whose partitions are still to be made or found."""
         added = tuple(added)
         in_making = {**self.in_making, **{topic.topic_id: 0 for topic in added}}
-        return replace(self.with_topics(added), in_making=MappingProxyType(in_making))
+        return replace(self.with_topics(added), in_making=in_making)
 
     def with_grown_topic(self, grown: RegisteredTopic) -> RegistryState:
         """The next generation with a topic whose new partitions may have been taken back."""
         first = self.topics[grown.name].partition_count
         first = min(first, self.in_making.get(grown.topic_id, first))
         in_making = {**self.in_making, grown.topic_id: first}
-        return replace(self.with_topics([grown]), in_making=MappingProxyType(in_making))
+        return replace(self.with_topics([grown]), in_making=in_making)
 
     def with_partitions_made(self, topic_id: UUID, first: int) -> RegistryState:
         """The next generation, in which the topic has had its partitions from ``first`` on.
@@ -127,16 +129,16 @@ class RegistryState:
         in_making = dict(self.in_making)
         if in_making.get(topic_id, first) >= first:
             in_making.pop(topic_id, None)
-        return replace(self, generation=self.generation + 1, in_making=MappingProxyType(in_making))
+        return replace(self, generation=self.generation + 1, in_making=in_making)
 
     def with_all_partitions_made(self) -> RegistryState:
         """The next generation, in which every topic has had all its partitions."""
-        return replace(self, generation=self.generation + 1, in_making=MappingProxyType({}))
+        return replace(self, generation=self.generation + 1, in_making={})
 
     def without_log_dirs(self, absent: Collection[UUID]) -> RegistryState:
         """The same generation without directories that are gone for good."""
         left = {each: path for each, path in self.log_dirs.items() if each not in absent}
-        return replace(self, log_dirs=MappingProxyType(left))
+        return replace(self, log_dirs=left)
 
     def without_topic(self, name: str) -> RegistryState:
         """The next generation without the topic, its id deleted."""
@@ -146,16 +148,14 @@ class RegistryState:
         return replace(
             self,
             generation=self.generation + 1,
-            topics=MappingProxyType(topics),
+            topics=topics,
             deleted=self.deleted | {topic_id},
-            in_making=MappingProxyType(in_making),
+            in_making=in_making,
         )
 
     def with_broker_configs(self, configs: Mapping[str, str]) -> RegistryState:
         """The next generation with these dynamic broker configs instead of the former ones."""
-        return replace(
-            self, generation=self.generation + 1, broker_configs=MappingProxyType(dict(configs))
-        )
+        return replace(self, generation=self.generation + 1, broker_configs=dict(configs))
 
     def with_next_producer_id(self, producer_id: int) -> RegistryState:
         """The next generation, in which the ids below are given."""
@@ -172,7 +172,7 @@ class RegistryState:
         return replace(
             self,
             generation=self.generation + 1,
-            producer_epochs=MappingProxyType(dict(epochs)),
+            producer_epochs=dict(epochs),
             forgotten_epoch=max(self.forgotten_epoch, *dropped, 0),
         )
 
@@ -181,61 +181,67 @@ class NewerRegistryFormat(FormatError):
     """A later version of kafkalog wrote it: not damaged, but not for this one."""
 
 
+class _TopicBody(msgspec.Struct, omit_defaults=True):
+    """Archived offsets need no new format: a version that drops them knows no hold either."""
+
+    name: str
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=PARTITION_MAX)]
+    configs: dict[str, str]
+    archived: dict[_NaturalNumber, Annotated[int, msgspec.Meta(ge=1, le=INT64_MAX)]] = {}
+
+
+class _ProducersBody(msgspec.Struct):
+    next_id: _NaturalNumber
+    epochs: dict[_NaturalNumber, ProducerEpoch]
+    forgotten_epoch: _Epoch
+
+
+class _Body(msgspec.Struct, omit_defaults=True):
+    """The JSON object, without its checksum; ids are texts."""
+
+    format: int
+    generation: int
+    topics: dict[str, _TopicBody]
+    deleted: list[str]
+    broker_configs: dict[str, str] = {}
+    producers: _ProducersBody | None = None
+    # No new format: older versions pass over these, and do what they did without them.
+    log_dirs: dict[str, str] = {}
+    cluster_id: str | None = None
+    node_id: Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)] | None = None
+    in_making: dict[str, int] = {}
+
+
 def encode_registry(state: RegistryState) -> bytes:
     """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
-    body: dict[str, Any] = {
-        "format": _format_of(state),
-        "generation": state.generation,
-        "topics": {encode_id(each.topic_id): _topic_body(each) for each in state.topics.values()},
-        "deleted": sorted(map(encode_id, state.deleted)),
+    topics = {
+        encode_id(each.topic_id): _TopicBody(
+            each.name, each.partition_count, dict(each.overrides), dict(each.archived_offsets)
+        )
+        for each in state.topics.values()
     }
-    if state.broker_configs:
-        body["broker_configs"] = dict(state.broker_configs)
-    if _has_producers(state):
-        epochs = {str(each): list(epoch) for each, epoch in state.producer_epochs.items()}
-        body["producers"] = {
-            "next_id": state.next_producer_id,
-            "epochs": epochs,
-            "forgotten_epoch": state.forgotten_epoch,
-        }
-    # No new format: older versions pass over these, and do what they did without them.
-    if state.log_dirs:
-        body["log_dirs"] = {encode_id(each): path for each, path in state.log_dirs.items()}
-    if state.cluster_id is not None:
-        body["cluster_id"] = state.cluster_id
-    if state.node_id is not None:
-        body["node_id"] = state.node_id
-    if state.in_making:
-        body["in_making"] = {encode_id(each): first for each, first in state.in_making.items()}
-    body["checksum"] = _checksum(body)
-    return json.dumps(body, indent=1, sort_keys=True).encode() + b"\n"
-
-
-def _topic_body(topic: RegisteredTopic) -> dict[str, Any]:
-    """Archived offsets need no new format: a version that drops them knows no hold either."""
-    body: dict[str, Any] = {
-        "name": topic.name,
-        "partitions": topic.partition_count,
-        "configs": dict(topic.overrides),
-    }
-    if topic.archived_offsets:
-        body["archived"] = {str(number): at for number, at in topic.archived_offsets.items()}
-    return body
-
-
-def _format_of(state: RegistryState) -> int:
-    """The oldest that holds the state.
-
-    A version that knows no producers would drop them with its next change, and ids would be given
-    twice after it: it must not read such a file.
-    """
-    if _has_producers(state):
-        return FORMAT
-    return _FORMAT_WITH_BROKER_CONFIGS if state.broker_configs else _PLAIN_FORMAT
-
-
-def _has_producers(state: RegistryState) -> bool:
-    return bool(state.next_producer_id or state.producer_epochs or state.forgotten_epoch)
+    producers = _ProducersBody(
+        state.next_producer_id, dict(state.producer_epochs), state.forgotten_epoch
+    )
+    has_producers = producers != _ProducersBody(0, {}, 0)
+    # The oldest format that holds the state. A version that knows no producers would drop them with
+    # its next change, and ids would be given twice after it: it must not read such a file.
+    plain_format = _FORMAT_WITH_BROKER_CONFIGS if state.broker_configs else _PLAIN_FORMAT
+    body = _Body(
+        FORMAT if has_producers else plain_format,
+        state.generation,
+        topics,
+        sorted(map(encode_id, state.deleted)),
+        dict(state.broker_configs),
+        producers if has_producers else None,
+        {encode_id(each): path for each, path in state.log_dirs.items()},
+        state.cluster_id,
+        state.node_id,
+        {encode_id(each): first for each, first in state.in_making.items()},
+    )
+    content: dict[str, Any] = msgspec.to_builtins(body, str_keys=True)
+    content["checksum"] = _checksum(content)
+    return json.dumps(content, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def decode_registry(data: bytes) -> RegistryState:
@@ -256,41 +262,38 @@ def decode_registry(data: bytes) -> RegistryState:
     if checksum != _checksum(body):
         raise FormatError("The topic registry does not match its checksum")
     try:
+        found = msgspec.convert(body, _Body, str_keys=True)
         topics = [
             RegisteredTopic(
-                decode_id(topic_id),
-                topic["name"],
-                int(topic["partitions"]),
-                _texts(topic["configs"]),
-                _archived_offsets(topic),
+                decode_id(topic_id), each.name, each.partitions, each.configs, each.archived
             )
-            for topic_id, topic in body["topics"].items()
+            for topic_id, each in found.topics.items()
         ]
-        deleted = frozenset(map(decode_id, body["deleted"]))
-        generation = int(body["generation"])
-        broker_configs = _texts(body.get("broker_configs", {}))
-        log_dirs = {decode_id(key): path for key, path in _texts(body.get("log_dirs", {})).items()}
-        in_making = {decode_id(key): int(first) for key, first in body.get("in_making", {}).items()}
-        producers = _producers(body.get("producers"))
-        owner = _owner(body)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        deleted = frozenset(map(decode_id, found.deleted))
+        log_dirs = {decode_id(key): path for key, path in found.log_dirs.items()}
+        in_making = {decode_id(key): first for key, first in found.in_making.items()}
+    except (msgspec.ValidationError, ValueError) as error:
         raise FormatError(f"The topic registry is malformed: {error}") from error
     by_name = {topic.name: topic for topic in topics}
     if len(by_name) != len(topics):
         raise FormatError("The topic registry names a topic twice")
     for topic in topics:
-        fault = topic_name_fault(topic.name)
-        if fault or not 1 <= topic.partition_count <= PARTITION_MAX or topic.topic_id in deleted:
+        has_others = any(number >= topic.partition_count for number in topic.archived_offsets)
+        if topic_name_fault(topic.name) or has_others or topic.topic_id in deleted:
             raise FormatError(f"The topic registry has an impossible topic {topic.name!r}")
+    producers = found.producers or _ProducersBody(0, {}, 0)
     return RegistryState(
-        generation,
-        MappingProxyType(by_name),
+        found.generation,
+        by_name,
         deleted,
-        broker_configs,
-        MappingProxyType(log_dirs),
-        MappingProxyType(in_making),
-        *producers,
-        *owner,
+        found.broker_configs,
+        log_dirs,
+        in_making,
+        producers.next_id,
+        producers.epochs,
+        producers.forgotten_epoch,
+        found.cluster_id,
+        found.node_id,
     )
 
 
@@ -301,46 +304,6 @@ def _has_rotten_format(body: Mapping[str, Any]) -> bool:
         body.get("checksum") == _checksum({**content, "format": known})
         for known in range(1, FORMAT + 1)
     )
-
-
-def _owner(body: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """Cluster and node; ValueError, and whatever a wrong shape raises."""
-    cluster_id, node_id = body.get("cluster_id"), body.get("node_id")
-    if cluster_id is not None and not isinstance(cluster_id, str):
-        raise ValueError("cluster_id is no text")
-    if node_id is not None and not INT32_MIN <= node_id <= INT32_MAX:
-        raise ValueError("node_id is out of range")
-    return cluster_id, node_id
-
-
-def _archived_offsets(topic: Mapping[str, Any]) -> Mapping[int, int]:
-    """By partition; ValueError, and whatever a wrong shape raises."""
-    offsets = {int(number): int(offset) for number, offset in topic.get("archived", {}).items()}
-    if not all(0 < offset <= INT64_MAX for offset in offsets.values()) or not all(
-        0 <= number < int(topic["partitions"]) for number in offsets
-    ):
-        raise ValueError("an archived offset is out of range")
-    return MappingProxyType(offsets)
-
-
-def _producers(section: Mapping[str, Any] | None) -> tuple[int, Mapping[int, ProducerEpoch], int]:
-    """The last three fields of the state; ValueError, and whatever a wrong shape raises."""
-    if section is None:
-        return 0, MappingProxyType({}), 0
-    next_id, forgotten_epoch = int(section["next_id"]), int(section["forgotten_epoch"])
-    epochs: dict[int, ProducerEpoch] = {}
-    for producer_id, (epoch, since_ms) in section["epochs"].items():
-        epochs[int(producer_id)] = ProducerEpoch(int(epoch), int(since_ms))
-    ids, numbers = (next_id, *epochs), (forgotten_epoch, *(each.epoch for each in epochs.values()))
-    if not all(0 <= each <= INT64_MAX for each in ids) or not all(
-        0 <= each <= RETIRED for each in numbers
-    ):
-        raise ValueError("a producer id or epoch is out of range")
-    return next_id, MappingProxyType(epochs), forgotten_epoch
-
-
-def _texts(configs: Mapping[str, object]) -> Mapping[str, str]:
-    return MappingProxyType({str(key): str(value) for key, value in configs.items()})
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
@@ -453,7 +416,7 @@ class TopicRegistry:
         A registry that was never written stays so, and its first change takes them along: there is
         no topic yet that one of them could hold. Raises as ``change``.
         """
-        known = MappingProxyType({**self.state.log_dirs, **present})
+        known = {**self.state.log_dirs, **present}
         state = replace(self.state, log_dirs=known, cluster_id=cluster_id, node_id=node_id)
         if state == self.state:
             return

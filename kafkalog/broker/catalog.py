@@ -166,27 +166,23 @@ class _Resolved:
     config: LogConfig
 
 
+@dataclass(slots=True, eq=False)
 class OpenTopic:
     """A topic that a request has looked up, for all that it asks of it."""
 
-    __slots__ = ("_logs", "default_acks", "name", "partition_count")
-
-    def __init__(self, logs: Logs, topic: RegisteredTopic, default_acks: Acks) -> None:
-        """``default_acks``: of a produce that names none."""
-        # constant after construction
-        self._logs = logs
-        self.name = topic.name
-        self.partition_count = topic.partition_count
-        self.default_acks = default_acks
+    logs: Logs
+    name: str
+    partition_count: int
+    default_acks: Acks  # of a produce that names none
 
     def log_of(self, partition: int) -> UnifiedLog:
         """The log of a partition; errors as ``Logs.served``."""
-        return self._logs.served(self.name, partition)
+        return self.logs.served(self.name, partition)
 
     def serves(self, partition: int) -> bool:
         """Whether an append would find a log in an online directory."""
-        log = self._logs.table.find_log(self.name, partition)
-        return log is not None and self._logs.is_online(log)
+        log = self.logs.table.find_log(self.name, partition)
+        return log is not None and self.logs.is_online(log)
 
 
 class Logs:

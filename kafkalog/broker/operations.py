@@ -133,7 +133,8 @@ class Operations:
     def open_topic(self, topic: str) -> OpenTopic:
         """The topic for all that a request asks of it; UnknownTopic, NotReady."""
         registered = self._logs.registered(topic)
-        return OpenTopic(self._logs, registered, self._acks_of(registered))
+        acks = self._acks_of(registered)
+        return OpenTopic(self._logs, registered.name, registered.partition_count, acks)
 
     @requires(Action.WRITE, Resource.TOPIC, "log")
     def submit_produce(

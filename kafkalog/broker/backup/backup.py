@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import structlog
@@ -355,4 +354,4 @@ def _comes_later(topic: RegisteredTopic) -> bool:
 def _only(state: RegistryState, topics: Collection[str]) -> RegistryState:
     """The same generation with some of its topics."""
     kept = {name: topic for name, topic in state.topics.items() if name in topics}
-    return replace(state, topics=MappingProxyType(kept))
+    return replace(state, topics=kept)

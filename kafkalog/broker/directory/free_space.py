@@ -43,23 +43,6 @@ _log = structlog.get_logger(__name__)
 class FreeSpace:
     """See the module."""
 
-    __slots__ = (
-        "_clock",
-        "_measure",
-        "_min_free_bytes",
-        "_mutex",
-        "_next_look_ns",
-        "_path",
-        "_resume_above_bytes",
-        "_resumed_ns",
-        "_retry_ns",
-        "_tight_reason",
-        "_unmeasured_bytes",
-        "_wait_ns",
-        "full_reason",
-        "known",
-    )
-
     def __init__(
         self,
         path: str,

@@ -14,6 +14,7 @@ topic may pass its quota by one write for each further directory.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -34,25 +35,16 @@ _LOOK_INTERVAL_NS = 250_000_000
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
 class _Usage:
     """Of one topic, since its quota was last changed."""
 
-    __slots__ = (
-        "has_outsized",
-        "is_reached",
-        "left_bytes",
-        "next_look_ns",
-        "quota_bytes",
-        "used_bytes",
-    )
-
-    def __init__(self, quota_bytes: int) -> None:
-        self.quota_bytes = quota_bytes
-        self.used_bytes = 0  # at the last sum
-        self.left_bytes = -1  # counted down since then; below 0 before the first one
-        self.is_reached = False  # an append was refused, and nothing went since
-        self.has_outsized = False  # an append larger than the quota was refused
-        self.next_look_ns = 0
+    quota_bytes: int
+    used_bytes: int = 0  # at the last sum
+    left_bytes: int = -1  # counted down since then; below 0 before the first one
+    is_reached: bool = False  # an append was refused, and nothing went since
+    has_outsized: bool = False  # an append larger than the quota was refused
+    next_look_ns: int = 0
 
 
 class TopicQuotas:

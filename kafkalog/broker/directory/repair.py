@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.directory.identity import IdentityFiles, plan_identities, read_identity_files
@@ -215,7 +214,7 @@ def _rebuilt(repair: LogDirRepair, base: RegistryState | None) -> tuple[Registry
     rebuilt = replace(
         past_backup(state.with_topics([*grown.values(), *plan.adopted])),
         generation=max(state.generation, *shown, 0) + 1,
-        log_dirs=MappingProxyType({**state.log_dirs, **paths}),
+        log_dirs={**state.log_dirs, **paths},
         cluster_id=state.cluster_id or (clusters.pop() if len(clusters) == 1 else None),
         node_id=repair.node_id,
     )

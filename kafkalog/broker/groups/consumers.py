@@ -17,7 +17,7 @@ Owned by the event loop, but for ``used_ms``. Never blocks. Source: Kafka 4.1 ``
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -369,15 +369,13 @@ def _sees_all(_topic: str) -> bool:
     return True
 
 
+@dataclass(slots=True)
 class Group:
     """The members of one group; none of them: it is forgotten."""
 
-    __slots__ = ("members", "name", "seen")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.members: dict[str, Consumer] = {}
-        self.seen: RegistryState | None = None  # topics as of the last rebalance
+    name: str
+    members: dict[str, Consumer] = field(default_factory=dict)
+    seen: RegistryState | None = None  # topics as of the last rebalance
 
 
 @operation_class()

@@ -15,7 +15,6 @@ Has no counterpart in Kafka; its remote log manager keeps the highest copied off
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
@@ -168,7 +167,7 @@ class ArchivedOffsets:
     def _change(self, topic: RegisteredTopic, offsets: Mapping[int, int]) -> None:
         """Durable on return; under the lock of the registry. StorageFault."""
         merged = {**topic.archived_offsets, **offsets}
-        told = MappingProxyType({number: at for number, at in merged.items() if at > 0})
+        told = {number: at for number, at in merged.items() if at > 0}
         archived = replace(topic, archived_offsets=told)
         self._registry.change(self._registry.state.with_topics([archived]))
 

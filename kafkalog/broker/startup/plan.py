@@ -10,7 +10,6 @@ that was never deleted and is not the topic's, keeps its place and its partition
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.topics.registry import RegisteredTopic
@@ -33,25 +32,21 @@ if TYPE_CHECKING:
 
 # What Kafka's brokers set on the topics that hold their own state. The overrides of an adopted
 # topic are lost with Kafka's metadata; without these, retention would eat committed offsets.
-_COMPACTED = MappingProxyType({"cleanup.policy": "compact", "segment.bytes": "104857600"})
+_COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 _OF_MOVES = (DirectoryState.FUTURE, DirectoryState.DELETE)
-COMPACTED_OVERRIDES: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact"})
+COMPACTED_OVERRIDES: Mapping[str, str] = {"cleanup.policy": "compact"}
 # What any other topic was configured to keep is unknown: nothing is deleted until it is set.
-KEPT_OVERRIDES: Mapping[str, str] = MappingProxyType(
-    {"retention.ms": "-1", "retention.bytes": "-1"}
-)
-INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "__consumer_offsets": _COMPACTED,
-        "__transaction_state": _COMPACTED,
-        SINK_STATE_TOPIC: MappingProxyType(
-            {**_COMPACTED, "max.message.bytes": str(MAX_MESSAGE_BYTES)}
-        ),
-        "__share_group_state": MappingProxyType(
-            {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
-        ),
-    }
-)
+KEPT_OVERRIDES: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1"}
+INTERNAL_OVERRIDES: Mapping[str, Mapping[str, str]] = {
+    "__consumer_offsets": _COMPACTED,
+    "__transaction_state": _COMPACTED,
+    SINK_STATE_TOPIC: {**_COMPACTED, "max.message.bytes": str(MAX_MESSAGE_BYTES)},
+    "__share_group_state": {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "segment.bytes": "104857600",
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import structlog
@@ -233,7 +232,7 @@ class TopicChanges:
         Crash: the old ones or the new ones, whole.
         """
         topic = self._registry.state.topics[name]
-        altered = replace(topic, overrides=MappingProxyType(dict(overrides)))
+        altered = replace(topic, overrides=dict(overrides))
         if altered == topic:
             return topic
         self._registry.change(self._registry.state.with_topics([altered]))

@@ -14,7 +14,7 @@ them: no call is under way then, and the first run that begins is taken for the 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kafkalog.errors import (
@@ -140,35 +140,24 @@ class SinkDescription:
     pending: tuple[TopicPartition, ...]  # whose commit is decided, the marker perhaps not written
 
 
+@dataclass(slots=True, eq=False)
 class Sink:
     """See the module."""
 
-    __slots__ = (
-        "lock",
-        "name",
-        "open",
-        "open_batch_id",
-        "producers",
-        "query",
-        "runs",
-        "unsettled",
-        "used_ns",
-    )
-
-    def __init__(self, name: str, lock: Mutex, now_ns: int) -> None:
-        # constant after construction
-        self.name = name
-        self.lock = lock  # held over every change, and over its waits
-        # published; single operations under the lock
-        self.query: QueryValue | None = None  # the newest record
-        self.producers: dict[ProducerKey, ProducerValue] = {}
-        self.open: dict[int, ProducerValue] = {}  # by producer id: of the batch that is open
-        self.open_batch_id: int | None = None
-        # Written, but it is not known yet whether it is durable; under the lock.
-        self.unsettled: tuple[Entry, ...] = ()
-        self.runs = SinkRuns()
-        # monotonic, of the last begin or append; any thread
-        self.used_ns = now_ns
+    # constant after construction
+    name: str
+    lock: Mutex  # held over every change, and over its waits
+    # monotonic, of the last begin or append; any thread
+    used_ns: int
+    # published; single operations under the lock
+    query: QueryValue | None = None  # the newest record
+    producers: dict[ProducerKey, ProducerValue] = field(default_factory=dict)
+    # by producer id: of the batch that is open
+    open: dict[int, ProducerValue] = field(default_factory=dict)
+    open_batch_id: int | None = None
+    # Written, but it is not known yet whether it is durable; under the lock.
+    unsettled: tuple[Entry, ...] = ()
+    runs: SinkRuns = field(default_factory=SinkRuns)
 
     @property
     def is_empty(self) -> bool:

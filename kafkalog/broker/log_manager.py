@@ -38,7 +38,7 @@ from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, LogDir
 from kafkalog.broker.directory.unit import make_unit
 from kafkalog.broker.groups.offsets import GroupOffsets
-from kafkalog.broker.log_stats import LogStats
+from kafkalog.broker.log_stats import LOG_METRICS_TASK, LogStats
 from kafkalog.broker.moves.partition_move import MoveContext
 from kafkalog.broker.moves.partition_moves import PartitionMoves
 from kafkalog.broker.retention.archive_hold import ArchivedOffsets
@@ -63,7 +63,7 @@ from kafkalog.broker.startup.scan import (
 )
 from kafkalog.broker.tasks import PeriodicTasks
 from kafkalog.broker.topics.changes import BrokerConfigChanges, TopicChanges
-from kafkalog.broker.topics.deletion import LogDeletion
+from kafkalog.broker.topics.deletion import DELETE_LOGS_TASK, LogDeletion
 from kafkalog.broker.topics.registry import TopicRegistry
 from kafkalog.broker.transactions.append_checks import SinkProducers, check_producer
 from kafkalog.broker.transactions.coordinator import Sinks
@@ -337,8 +337,10 @@ class LogManager:
             unit.writer.start()
         if is_whole:
             self._tasks.start()
-            self.log_stats.start(self.runtime.config.log_initial_task_delay_ms)
-            self.deletion.schedule(self.runtime.config.log_initial_task_delay_ms)
+            schedule_once = self.runtime.scheduler.schedule_once
+            schedule_once(LOG_METRICS_TASK, self.log_stats.run)
+            delay_ms = self.runtime.config.log_initial_task_delay_ms
+            schedule_once(DELETE_LOGS_TASK, self.deletion.run, delay_ms)
             self.cleaning.startup(self.registry.state.broker_configs)
             self.registry.is_ready = True
             self.moves.resume()

@@ -107,12 +107,13 @@ class LogStats:
         self._metrics = runtime.metrics
         self._bytes_per_second = runtime.config.metrics_records_max_bytes_per_second
         self._clock = runtime.clock
+        self._read_delay_ns = runtime.config.log_initial_task_delay_ms * 1_000_000
         # published
         self._is_stopped = False  # a run ends soon
-        # owned by who starts and stops, then by the task
+        # owned by the task
         self._task: ScheduledTask | None = None
         self._inspection_ns = 0  # when the next one is due
-        self._read_ns = 0  # when the next slice may read
+        self._read_ns = -1  # when the next slice may read; -1: the task did not run yet
         self._slice_ns = 0  # what the reads of this slice count so far
         self._time_slice = TimeSlice(self._clock)  # of the interpreter, in this slice
         self._inspections = 0
@@ -126,12 +127,6 @@ class LogStats:
         found = self._measured.get(log.topic_partition)
         return found if found is not None and found.log is log else None
 
-    def start(self, read_delay_ms: int) -> None:
-        """Inspect from now on, read from ``read_delay_ms`` on."""
-        self._inspection_ns = self._clock.monotonic_ns()
-        self._read_ns = self._inspection_ns + read_delay_ms * 1_000_000
-        self._schedule(0)
-
     def stop(self) -> None:
         """No further runs; one that is under way ends soon."""
         self._is_stopped = True
@@ -143,6 +138,8 @@ class LogStats:
     def run_once(self) -> None:
         """The inspection if it is due, and a slice of reads. Loop body."""
         now_ns = self._clock.monotonic_ns()
+        if self._read_ns < 0:
+            self._read_ns = now_ns + self._read_delay_ns
         if now_ns >= self._inspection_ns:
             self._inspection_ns = now_ns + _INSPECTION_PERIOD_NS
             self._inspect()
@@ -155,18 +152,19 @@ class LogStats:
                     self._waiting.append(known)
             self._read_ns = self._clock.monotonic_ns() + self._slice_ns
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """The task, which schedules itself again for when something is due."""
+        if self._is_stopped:
+            return
         try:
             self.run_once()
         finally:
             due_ns = (
                 min(self._inspection_ns, self._read_ns) if self._waiting else self._inspection_ns
             )
-            self._schedule(max(-((self._clock.monotonic_ns() - due_ns) // 1_000_000), 0))
-
-    def _schedule(self, delay_ms: int) -> None:
-        if not self._is_stopped:
-            self._task = self._scheduler.schedule_once(LOG_METRICS_TASK, self._run, delay_ms)
+            delay_ms = max(-((self._clock.monotonic_ns() - due_ns) // 1_000_000), 0)
+            if not self._is_stopped:
+                self._task = self._scheduler.schedule_once(LOG_METRICS_TASK, self.run, delay_ms)
 
     # ---- what is published
 

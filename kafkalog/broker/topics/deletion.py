@@ -69,11 +69,6 @@ class LogDeletion:
         due_ns = self._clock.monotonic_ns() + self._delay_ms() * 1_000_000
         self._queue.append(_DeletedDirectory(log_dir, path, log, due_ns))
 
-    def schedule(self, delay_ms: int) -> None:
-        """Run the task after delay_ms; it schedules itself from then on."""
-        if not self._is_stopped:
-            self._task = self._scheduler.schedule_once(DELETE_LOGS_TASK, self._run, delay_ms)
-
     def stop(self) -> None:
         """No further runs."""
         self._is_stopped = True
@@ -102,12 +97,16 @@ class LogDeletion:
         partition = "" if doomed.log is None else f" for partition {doomed.log.topic_partition}"
         _log.info(f"Deleted log{partition} in {doomed.path}.")
 
-    def _run(self) -> None:
+    def run(self) -> None:
         """The task: as Kafka's, due again when the head of the queue is."""
+        if self._is_stopped:
+            return
         try:
             self.delete_due_once()
         finally:
-            self.schedule(self._next_delay_ms())
+            if not self._is_stopped:
+                delay_ms = self._next_delay_ms()
+                self._task = self._scheduler.schedule_once(DELETE_LOGS_TASK, self.run, delay_ms)
 
     def _next_delay_ms(self) -> int:
         if not self._queue:

@@ -93,7 +93,7 @@ class SinkLog:
     @property
     def exists(self) -> bool:
         """Whether anything was ever written."""
-        return self._logs.exists(SINK_STATE_TOPIC)
+        return SINK_STATE_TOPIC in self._registry.state.topics
 
     def check(self) -> None:
         """What keeps the partition from being served; nothing when there is none yet."""

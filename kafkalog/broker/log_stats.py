@@ -238,7 +238,7 @@ class LogStats:
         for reason in reasons:
             sums.setdefault((topic, reason), 0)
         # Without the guard of the directory, as every read here.
-        hold, now_ms = self._hold_of(log), self._clock.wall_ms()
+        hold, now_ms = self._hold_of(log, config), self._clock.wall_ms()
         planned = execute.plan_of(log, now_ms, hold, may_block=False)
         self._retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:

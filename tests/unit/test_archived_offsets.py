@@ -91,7 +91,9 @@ def test_a_hold_that_is_set_during_a_pass_counts() -> None:
     base = writer.change(log, lambda: execute.begin(log, planned), Until.FLUSHED)
     sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
     raise_start = partial(execute.raise_start, log, now_ms, base)
-    assert writer.change(log, lambda: raise_start(hold_of(log)), Until.CHECKPOINTED) == ()
+    assert (
+        writer.change(log, lambda: raise_start(hold_of(log, log.config)), Until.CHECKPOINTED) == ()
+    )
     assert writer.run(FinishCommand(log)) == []
     assert bases(sim) == [0, 1, 2, 3]
 
@@ -240,7 +242,7 @@ def test_it_goes_with_a_move_a_backup_and_a_restore() -> None:
     sim.threads.run_until(lambda: not sim.manager.logs.table.futures())
     moved = sim.operations.partition_log("t", 0)
     assert moved.directory.startswith(target)
-    hold = sim.manager.archived_offsets.hold_of(moved)
+    hold = sim.manager.archived_offsets.hold_of(moved, moved.config)
     assert hold is not None
     assert hold.offset == 2
     assert back_up(sim).error is None

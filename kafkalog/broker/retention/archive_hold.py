@@ -71,13 +71,12 @@ class ArchivedOffsets:
         offset = 0 if topic is None else topic.archived_offsets.get(topic_partition.partition, 0)
         return min(offset, self._lowered.get(topic_partition, offset))
 
-    def hold_of(self, log: UnifiedLog, config: LogConfig | None = None) -> Hold | None:
-        """What retention has to leave to the archive, under ``config`` instead of the log's own.
+    def hold_of(self, log: UnifiedLog, config: LogConfig) -> Hold | None:
+        """What retention has to leave to the archive, under the log's configuration or another.
 
         None: nothing. While the directory refuses appends a hold keeps no byte, if the broker's
         ``archive.hold.gives.way.when.full`` says so.
         """
-        config = log.config if config is None else config
         if not config.archive_hold:
             return None
         gives_way = self._config.archive_hold_gives_way_when_full

@@ -113,7 +113,7 @@ class RetentionOperations:
     def describe(self, topic: str, partition: int) -> SegmentReport:
         """Every segment of a partition, why it is retained and when it is deleted."""
         log = self._logs.served(topic, partition)
-        hold = self._hold_of(log)
+        hold = self._hold_of(log, log.config)
         policy = execute.policy_of(log.config)
         schedule = self.schedule_of(log.config)
         with self._logs.unit_of(log).log_dir.guard():
@@ -178,7 +178,7 @@ class RetentionOperations:
 
     def _preview(self, log: UnifiedLog) -> RetentionOutcome:
         """What ``_run`` would do now."""
-        hold = self._hold_of(log)
+        hold = self._hold_of(log, log.config)
         with self._logs.unit_of(log).log_dir.guard():
             facts = execute.facts_of(log, hold)
             policy = execute.policy_of(log.config)

@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.cleaner.log_cleaner_manager import LogCleanerManager
     from kafkalog.format.topic_names import TopicPartition
+    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.retention.execute import Deleted
     from kafkalog.log.retention.plan import Deletion, Hold, RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
 
-    HoldOf = Callable[[UnifiedLog], Hold | None]
+    HoldOf = Callable[[UnifiedLog, LogConfig], Hold | None]
 
 RETENTION_TASK = "kafka-log-retention"
 _SLICE = DIRECTORY_OPERATIONS_MAX // execute.DIRECTORY_OPERATIONS_PER_SEGMENT
@@ -127,7 +128,7 @@ class Retention:
 
     def plan_of(self, log: UnifiedLog) -> RetentionPlan:
         """What a pass would delete now, and what a hold keeps from it; StorageFault."""
-        now_ms, hold = self._clock.wall_ms(), self._hold_of(log)
+        now_ms, hold = self._clock.wall_ms(), self._hold_of(log, log.config)
         with self._logs.unit_of(log).log_dir.guard():
             planned = execute.plan_of(log, now_ms, hold)
         self.note_held(log, planned)
@@ -173,13 +174,13 @@ class Retention:
             # A hold that was set meanwhile is in force when that is answered.
             deletions = writer.change(
                 log,
-                lambda: execute.raise_start(log, now_ms, base, hold_of(log)),
+                lambda: execute.raise_start(log, now_ms, base, hold_of(log, log.config)),
                 Until.CHECKPOINTED,
             )
             deleted = cast("Sequence[Deleted]", writer.run(FinishCommand(log)))
         except DiskFull:  # others filled it: what frees space may not wait for space
             deletions, deleted = writer.change(
-                log, lambda: execute.take_oldest(log, now_ms, hold_of(log))
+                log, lambda: execute.take_oldest(log, now_ms, hold_of(log, log.config))
             )
             if not deleted:
                 raise
@@ -206,7 +207,7 @@ class Retention:
         sizes = [each.size_bytes for each in taken if each.base_offset in yielded]
         if not sizes:
             return
-        hold = self._hold_of(log)
+        hold = self._hold_of(log, log.config)
         self._metrics.observe_yielded(log.topic_partition.topic, sizes)
         _log.warning(
             "archive_hold_gave_way",

@@ -146,7 +146,7 @@ class ProducerStateManager:
         offset = self.end_offset
         if offset <= self.last_snapshot_offset:
             return None
-        data = encode_snapshot(entry.to_snapshot() for entry in self.entries.values())
+        data = encode_snapshot([entry.to_snapshot() for entry in self.entries.values()])
         try:
             file = self._filesystem.open_write(self.snapshot_path(offset))
             file.truncate(0)

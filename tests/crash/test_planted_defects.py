@@ -185,8 +185,7 @@ def recovery_point_raised_by_a_failed_flush(patch: pytest.MonkeyPatch) -> None:
     real = LogDirWriter._finish_sync
 
     def finish_sync(self: LogDirWriter, done: Any) -> None:
-        state = self._syncs.get(done.key)
-        plan = None if state is None else getattr(state.sync, "_plan", None)
+        plan = getattr(self._syncs.get(done.key), "_plan", None)
         if plan is not None:
             done.key.local.recovery_point = plan.end_offset
         real(self, done)

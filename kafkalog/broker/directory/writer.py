@@ -17,6 +17,7 @@ Threads: ``submit``, ``call`` and ``start`` on any thread; all else on the write
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -79,44 +80,6 @@ def take_runs(
     return runs
 
 
-class AppendPlans:
-    """The groups of one run: each is planned when the one before it has been written."""
-
-    __slots__ = ("_log", "_records", "_run", "_start", "_synced")
-
-    def __init__(self, log: UnifiedLog, run: list[AppendCommand]) -> None:
-        """``run``: plain appends to the log in queue order."""
-        # constant after construction
-        self._log = log
-        self._run = run
-        self._records = [command.records for command in run]
-        self._synced = [command.acks is Acks.ALL for command in run]
-        # owned by the writer thread
-        self._start = 0
-
-    def next(self) -> tuple[list[AppendCommand], AppendGroup | None]:
-        """The next commands and their group; None: one to be run alone. Empty at the end."""
-        start = self._start
-        if start == len(self._run):
-            return [], None
-        group = self._log.plan_group(self._records, self._synced, start)
-        is_group = len(group.answers) > 1
-        self._start += len(group.answers) if is_group else 1
-        return self._run[start : self._start], group if is_group else None
-
-
-class Sync(Protocol):
-    """Something that can be made durable together for many waiters."""
-
-    def plan(self) -> Callable[[], None] | None:
-        """The blocking work for the flusher, None when nothing is dirty; no I/O."""
-        ...
-
-    def completed(self, writer: LogDirWriter) -> None:
-        """The planned work succeeded."""
-        ...
-
-
 class StartOffsetFiles(Protocol):
     """What keeps the log starts of a directory; each durable on return, guarded."""
 
@@ -129,10 +92,31 @@ class StartOffsetFiles(Protocol):
         ...
 
 
-class LogSync:
+@dataclass(slots=True, eq=False)
+class Sync(ABC):
+    """Something that is made durable together for many waiters, once at a time."""
+
+    waiting: list[Command] = field(default_factory=list)
+    covered: list[Command] = field(default_factory=list)  # by the sync under way
+    is_under_way: bool = False
+    is_wanted_again: bool = False
+
+    @abstractmethod
+    def plan(self) -> Callable[[], None] | None:
+        """The blocking work for the flusher, None when nothing is dirty; no I/O."""
+
+    @abstractmethod
+    def completed(self, writer: LogDirWriter) -> None:
+        """The planned work succeeded."""
+
+
+class LogSync(Sync):
     """The files of one log."""
 
+    __slots__ = ("_log", "_plan", "include_active")
+
     def __init__(self, log: UnifiedLog) -> None:
+        super().__init__()
         self._log = log
         self._plan: FlushPlan | None = None
         self.include_active = False
@@ -153,10 +137,13 @@ class LogSync:
             writer.note_advanced(self._log)
 
 
-class CheckpointSync:
+class CheckpointSync(Sync):
     """A checkpoint of the directory."""
 
+    __slots__ = ("_write",)
+
     def __init__(self, write: Callable[[], None]) -> None:
+        super().__init__()
         self._write = write
 
     def plan(self) -> Callable[[], None] | None:
@@ -165,17 +152,6 @@ class CheckpointSync:
 
     def completed(self, writer: LogDirWriter) -> None:
         """Nothing to move."""
-
-
-@dataclass(slots=True)
-class SyncState:
-    """One sync with its waiters; ``covered`` are those of the sync under way."""
-
-    sync: Sync
-    waiting: list[Command] = field(default_factory=list)
-    covered: list[Command] = field(default_factory=list)
-    is_under_way: bool = False
-    is_wanted_again: bool = False
 
 
 T = TypeVar("T")
@@ -239,8 +215,8 @@ class LogDirWriter:
         self._quotas = quotas
         self._sink = sink
         self._checkpoints = {
-            _START_OFFSETS: CheckpointSync(lambda: checkpoints.write_start_offsets(log_dir)),
-            _PROOFS: CheckpointSync(lambda: checkpoints.write_proofs(log_dir)),
+            _START_OFFSETS: partial(checkpoints.write_start_offsets, log_dir),
+            _PROOFS: partial(checkpoints.write_proofs, log_dir),
         }
         self._logs_here = logs_here
         self._meter = meter
@@ -251,8 +227,8 @@ class LogDirWriter:
         self._has_ended = False  # the thread looks into the queue no more
         self._thread: Thread | None = None
         # owned by the writer thread
-        self._syncs: dict[Hashable, SyncState] = {}
-        self._wanted: dict[Hashable, SyncState] = {}  # to be planned at the end of this drain
+        self._syncs: dict[Hashable, Sync] = {}
+        self._wanted: dict[Hashable, Sync] = {}  # to be planned at the end of this drain
         self._finished: list[Command] = []
         self._advanced: set[TopicPartition] = set()
         self._has_internal = False
@@ -353,13 +329,13 @@ class LogDirWriter:
 
     def wait_for_flush(self, log: UnifiedLog, command: Command) -> None:
         """End command when everything the log holds now is durable."""
-        state = self._log_state(log)
-        cast("LogSync", state.sync).include_active = True
-        self._wait(log, state, command)
+        sync = self._log_sync(log)
+        sync.include_active = True
+        self._wait(log, sync, command)
 
     def request_flush_after_roll(self, log: UnifiedLog) -> None:
         """The ``flush-log`` of a roll: closed segments become durable soon; no command waits."""
-        self._wanted[log] = self._log_state(log)
+        self._wanted[log] = self._log_sync(log)
 
     def wait_for_start_offsets(self, command: Command) -> None:
         """End command when both files with log starts hold what is true now."""
@@ -370,10 +346,10 @@ class LogDirWriter:
         self._wait_for_checkpoint(_PROOFS, command)
 
     def _wait_for_checkpoint(self, key: str, command: Command) -> None:
-        state = self._syncs.get(key)
-        if state is None:
-            state = self._syncs[key] = SyncState(self._checkpoints[key])
-        self._wait(key, state, command)
+        sync = self._syncs.get(key)
+        if sync is None:
+            sync = self._syncs[key] = CheckpointSync(self._checkpoints[key])
+        self._wait(key, sync, command)
 
     # ---- the loop
 
@@ -426,15 +402,18 @@ class LogDirWriter:
 
     def _append_run(self, log: UnifiedLog, run: list[AppendCommand]) -> int:
         """Append plain commands of one log in as few writes as they fit; their queue bytes."""
-        plans = AppendPlans(log, run)
-        while True:
-            commands, group = plans.next()
-            if group is not None:
-                self._append_group(log, commands, group)
-            elif commands:
-                self._append_each(commands)
+        records = [command.records for command in run]
+        synced = [command.acks is Acks.ALL for command in run]
+        start = 0
+        while start < len(run):  # each group is planned when the one before it has been written
+            group = log.plan_group(records, synced, start)
+            end = start + max(len(group.answers), 1)
+            if len(group.answers) > 1:
+                self._append_group(log, run[start:end], group)
             else:
-                return sum(map(_SIZE_BYTES, run))
+                self._append_each(run[start:end])
+            start = end
+        return sum(map(_SIZE_BYTES, run))
 
     def _append_each(self, commands: list[AppendCommand]) -> None:
         """One write for each of them."""
@@ -473,49 +452,49 @@ class LogDirWriter:
             else:
                 self._finished.append(command)
 
-    def _log_state(self, log: UnifiedLog) -> SyncState:
-        state = self._syncs.get(log)
-        if state is None:
-            state = self._syncs[log] = SyncState(LogSync(log))
-        return state
+    def _log_sync(self, log: UnifiedLog) -> LogSync:
+        sync = self._syncs.get(log)
+        if sync is None:
+            sync = self._syncs[log] = LogSync(log)
+        return cast("LogSync", sync)
 
-    def _wait(self, key: Hashable, state: SyncState, command: Command) -> None:
-        state.waiting.append(command)
-        self._wanted[key] = state
+    def _wait(self, key: Hashable, sync: Sync, command: Command) -> None:
+        sync.waiting.append(command)
+        self._wanted[key] = sync
 
     def _start_syncs(self) -> None:
         """Plan every sync that is wanted and not under way; no I/O here."""
         wanted, self._wanted = self._wanted, {}
-        for key, state in wanted.items():
-            if state.is_under_way:
-                state.is_wanted_again = True  # planned when that one is done
+        for key, sync in wanted.items():
+            if sync.is_under_way:
+                sync.is_wanted_again = True  # planned when that one is done
                 continue
-            state.is_wanted_again = False
-            work = state.sync.plan()
+            sync.is_wanted_again = False
+            work = sync.plan()
             if work is None:
-                self._end(state.waiting, None)
+                self._end(sync.waiting, None)
                 del self._syncs[key]
                 continue
-            state.covered, state.waiting = state.waiting, []
-            state.is_under_way = True
-            self._flusher.submit(SyncJob(work, self._answer_to(key)))
+            sync.covered, sync.waiting = sync.waiting, []
+            sync.is_under_way = True
+            self._flusher.submit(SyncJob(work, partial(self._sync_ended, key)))
 
-    def _answer_to(self, key: Hashable) -> Callable[[KafkalogError | None], None]:
-        """What the flusher calls when the sync of key has ended."""
-        return lambda outcome: self._enqueue(_SyncDone(key, outcome))
+    def _sync_ended(self, key: Hashable, outcome: KafkalogError | None) -> None:
+        """On the flusher's thread, when it has run the sync of ``key``."""
+        self._enqueue(_SyncDone(key, outcome))
 
     def _finish_sync(self, done: _SyncDone) -> None:
         """Back from the flusher: end what it covered, in this very drain."""
-        state = self._syncs.get(done.key)
-        if state is None:
+        sync = self._syncs.get(done.key)
+        if sync is None:
             return  # the directory went offline meanwhile
-        state.is_under_way = False
-        covered, state.covered = state.covered, []
+        sync.is_under_way = False
+        covered, sync.covered = sync.covered, []
         if done.outcome is None:
-            state.sync.completed(self)
+            sync.completed(self)
         self._end_waiters(covered, done.outcome)
-        if state.is_wanted_again:
-            self._wanted[done.key] = state
+        if sync.is_wanted_again:
+            self._wanted[done.key] = sync
         elif done.key not in self._wanted:
             del self._syncs[done.key]
 
@@ -565,9 +544,9 @@ class LogDirWriter:
     def _fail_everything(self) -> None:
         """The directory is offline: no command waits for a sync any more, handles are dropped."""
         error = LogDirOffline(str(self.log_dir.offline_reason), log_dir=self.log_dir.path)
-        for state in self._syncs.values():
-            self._end_waiters(state.covered, error)
-            self._end_waiters(state.waiting, error)
+        for sync in self._syncs.values():
+            self._end_waiters(sync.covered, error)
+            self._end_waiters(sync.waiting, error)
         self._syncs.clear()
         self._wanted.clear()
         if not self._has_dropped_logs:

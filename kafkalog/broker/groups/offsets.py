@@ -255,18 +255,12 @@ class GroupOffsets:
 
         NotReady while they are loaded, else what keeps their partition from being served.
         """
-        if not self.has_topic:
-            self._logs.check_ready()
-            return {}
-        return dict(self._shard_at(self._number_of(group)).groups.get(group, {}))
+        return dict(self._commits_of(group))
 
     @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def committed_of(self, group: str, at: TopicPartition) -> CommittedOffset | None:
         """One of the group's commits; errors as ``committed``."""
-        if not self.has_topic:
-            self._logs.check_ready()
-            return None
-        return self._shard_at(self._number_of(group)).groups.get(group, {}).get(at)
+        return self._commits_of(group).get(at)
 
     @lists(Action.DESCRIBE, Resource.GROUP)
     def groups(self) -> list[str]:
@@ -389,6 +383,12 @@ class GroupOffsets:
     def _partition_count(self) -> int:
         topic = self._registry.state.topics.get(GROUP_OFFSETS_TOPIC)
         return 0 if topic is None else topic.partition_count
+
+    def _commits_of(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        if not self.has_topic:
+            self._logs.check_ready()
+            return {}
+        return self._shard_at(self._number_of(group)).groups.get(group, {})
 
     def _number_of(self, group: str) -> int:
         return partition_of_group(group, self._partition_count())

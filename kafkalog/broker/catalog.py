@@ -222,10 +222,6 @@ class Logs:
 
     # ---- topics and partitions
 
-    def check_ready(self) -> None:
-        """NotReady unless everything is loaded."""
-        self.registry.check_ready()
-
     def registered(self, topic: str, topic_id: str | None = None) -> RegisteredTopic:
         """The topic; UnknownTopic, or NotReady while it may still be found.
 
@@ -233,7 +229,7 @@ class Logs:
         """
         registered = self.registry.state.topics.get(topic)
         if registered is None:
-            self.check_ready()
+            self.registry.check_ready()
             raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
         if topic_id is not None and encode_id(registered.topic_id) != topic_id:
             raise UnknownTopic(
@@ -242,10 +238,6 @@ class Logs:
                 topic=topic,
             )
         return registered
-
-    def exists(self, topic: str) -> bool:
-        """Whether the registry has the topic."""
-        return topic in self.registry.state.topics
 
     def log_of(self, topic: str, partition: int) -> UnifiedLog:
         """The log that serves a partition of an existing topic.

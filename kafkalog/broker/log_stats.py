@@ -441,15 +441,13 @@ class LogSnapshots:
         self, sample: PartitionSample, topic_partition: TopicPartition
     ) -> PartitionSample:
         """With what the last clean since the start left for later."""
-        observer = self._cleaning.observer
-        success_ms = observer.last_success_ms(topic_partition)
-        waiting = observer.horizons_of(topic_partition)
-        if success_ms is None or waiting is None:
+        last = self._cleaning.observer.last_cleans.get(topic_partition)
+        if last is None:
             return sample
         return sample._replace(
-            last_success_s=success_ms / 1000,
-            tombstone_batches=waiting.batches,
-            next_horizon_s=_seconds(waiting.next_ms),
+            last_success_s=last.ended_ms / 1000,
+            tombstone_batches=last.waiting_batches,
+            next_horizon_s=_seconds(last.next_horizon_ms),
         )
 
 

@@ -344,7 +344,7 @@ class Operations:
         InvalidBackupTarget, BackupRunning, UnknownTopic, DiskFull, and the reason of a partition
         that is not served: nothing was begun.
         """
-        self._logs.check_ready()
+        self._registry.check_ready()
         min_free_bytes = self._runtime.config.log_dir_min_free_bytes
         wanted = BackupRequest(directory, topics, may_link, self.cluster_id, min_free_bytes)
         with self._backup_mutex:
@@ -368,7 +368,7 @@ class Operations:
         def run(operation: BackgroundOperation) -> None:
             operation.result = work()
 
-        self._logs.check_ready()
+        self._registry.check_ready()
         return self._background.begin(kind, details, run)
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)

@@ -313,7 +313,7 @@ def test_a_full_disk_ends_a_hold_only_if_the_broker_says_so(gives_way: bool) -> 
     sim = SimManager(config=config).start().with_topic("t", 1, HELD)
     fill(sim, 3)
     assert sim.manager.retention.run_once() == 0
-    sim.manager.logs.unit_of(sim.operations.partition_log("t", 0)).log_dir._free_space.note_full(
+    sim.manager.logs.unit_of(sim.operations.partition_log("t", 0)).log_dir.free_space.note_full(
         "full"
     )
     assert sim.manager.retention.run_once() == (3 if gives_way else 0)

@@ -417,7 +417,7 @@ class CleaningOperations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def describe(self, topic: str | None = None) -> CleanerReport:
         """Threads and every compacted log, or those of a topic: UnknownTopic; dirtiest first."""
-        self._logs.check_ready()
+        self._logs.registry.check_ready()
         if topic is not None:
             self._logs.registered(topic)
         cleaning, now_ms = self._cleaning, self._clock.wall_ms()
@@ -426,13 +426,14 @@ class CleaningOperations:
         for status in statuses:
             key, why_not = status.log.topic_partition, self._why_not(status)
             rank += why_not is None
+            last = cleaning.observer.last_cleans.get(key)
             logs.append(
                 CompactedLog(
                     status,
                     rank if why_not is None else None,
                     why_not,
                     cleaning.operator_pauses(key),
-                    cleaning.observer.last_success_ms(key),
+                    None if last is None else last.ended_ms,
                 )
             )
         return CleanerReport(
@@ -560,7 +561,7 @@ class CleaningOperations:
         result: Callable[[Sequence[CleanEnd]], dict[str, object]],
     ) -> BackgroundOperation:
         """``submit_all`` as an operation that outlasts its request."""
-        self._logs.check_ready()
+        self._logs.registry.check_ready()
         background = self._background
         operation = background.begin_elsewhere("cleaner-run", {})
 

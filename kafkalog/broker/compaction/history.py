@@ -97,11 +97,12 @@ def past_clean(run: CleaningRun) -> PastClean:
     )
 
 
-class Horizons(NamedTuple):
-    """Batches that the last clean of a log kept until later, and when the first is deleted."""
+class LastClean(NamedTuple):
+    """When a log was last cleaned well, and which batches that clean kept until later."""
 
-    batches: int
-    next_ms: int | None  # wall clock; None: none waits
+    ended_ms: int  # wall clock
+    waiting_batches: int
+    next_horizon_ms: int | None  # when the first of them is deleted; None: none waits
 
 
 class CleaningObserver:
@@ -112,9 +113,8 @@ class CleaningObserver:
         self._metrics = runtime.metrics.cleaner
         self.beat = self._metrics.beat
         self.history = CleaningHistory(runtime.threads.mutex())
-        # written by cleaner threads
-        self._last_success_ms: dict[TopicPartition, int] = {}
-        self._horizons: dict[TopicPartition, Horizons] = {}
+        # written by cleaner threads, published: of logs that were cleaned since the start
+        self.last_cleans: dict[TopicPartition, LastClean] = {}
 
     # ---- ThreadObserver
 
@@ -139,9 +139,8 @@ class CleaningObserver:
                 "invalid": stats.invalid_messages_read,
             }
             self._metrics.observe_clean(topic, stats.bytes_read, stats.bytes_written, removed)
-            self._last_success_ms[run.topic_partition] = run.ended_ms
-            waiting = Horizons(stats.waiting_batches, stats.next_horizon_ms)
-            self._horizons[run.topic_partition] = waiting
+            last = LastClean(run.ended_ms, stats.waiting_batches, stats.next_horizon_ms)
+            self.last_cleans[run.topic_partition] = last
             name = thread_name(run.thread_id)
             self.spent(name, "map", stats.map_seconds)
             self.spent(name, "copy", stats.seconds - stats.map_seconds - stats.swap_seconds)
@@ -151,18 +150,7 @@ class CleaningObserver:
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """The partition is gone."""
-        self._last_success_ms.pop(topic_partition, None)
-        self._horizons.pop(topic_partition, None)
-
-    # ---- for the scrape
-
-    def last_success_ms(self, topic_partition: TopicPartition) -> int | None:
-        """When the log was last cleaned well, since the start."""
-        return self._last_success_ms.get(topic_partition)
-
-    def horizons_of(self, topic_partition: TopicPartition) -> Horizons | None:
-        """What the last clean of the log left for later; None: there was none since the start."""
-        return self._horizons.get(topic_partition)
+        self.last_cleans.pop(topic_partition, None)
 
 
 def log_facts(status: CleaningStatus, failure: CleaningFailure | None) -> CompactedLogFacts:

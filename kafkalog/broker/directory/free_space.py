@@ -80,7 +80,7 @@ class FreeSpace:
         return self.full_reason or self._tight_reason
 
     def take(self, size_bytes: int) -> None:
-        """Before an append of so many bytes: DiskFull when the directory takes none, or not it.
+        """Before an append of so many bytes, writer thread: DiskFull when there is no room for it.
 
         Costs a subtraction and two comparisons while nothing is wrong.
         """

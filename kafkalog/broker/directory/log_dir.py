@@ -156,7 +156,7 @@ class LogDir:
         self._random = random
         self._mutex = threads.mutex()
         self._checkpoint_mutex = threads.mutex()
-        self._free_space = FreeSpace(
+        self.free_space = FreeSpace(
             path, min_free_bytes, self.measure_space, clock, threads.mutex()
         )
         # replaced by any thread
@@ -186,7 +186,7 @@ class LogDir:
         """For people and probes: what keeps the directory from full service, if anything."""
         if self.offline_reason is not None:
             return LogDirFault(self.path, "offline", self.offline_reason)
-        reason = self._free_space.shown_reason
+        reason = self.free_space.shown_reason
         return None if reason is None else LogDirFault(self.path, "full", reason)
 
     def when_offline(self, callback: Callable[[LogDir], None]) -> None:
@@ -220,7 +220,7 @@ class LogDir:
         if isinstance(fault, LogDirOffline):
             self.take_offline(fault.message, error.filename)
         elif isinstance(fault, DiskFull):
-            self._free_space.note_full(fault.message)
+            self.free_space.note_full(fault.message)
         else:
             _log.error("descriptors_short", log_dir=self.path, reason=fault.message)
         return fault
@@ -251,25 +251,18 @@ class LogDir:
         """
         with self.guard():
             space = self._filesystem.space(self.path)
-        self._free_space.note(space)
+        self.free_space.note(space)
         return space
 
     @property
     def space(self) -> tuple[int, int]:
         """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before and offline."""
-        return self._free_space.known if self.is_online else UNKNOWN_SPACE
-
-    def check_space(self, size_bytes: int) -> None:
-        """Before an append of so many bytes, writer thread: DiskFull when there is no room for it.
-
-        ``log.dir.min.free.bytes`` stay free for all else.
-        """
-        self._free_space.take(size_bytes)
+        return self.free_space.known if self.is_online else UNKNOWN_SPACE
 
     @property
     def is_full(self) -> bool:
         """Whether appends are refused until there is space again."""
-        return self._free_space.full_reason is not None
+        return self.free_space.full_reason is not None
 
     # ---- start and stop
 

@@ -50,13 +50,9 @@ def drain_barrier(units: Iterable[LogDirUnit]) -> None:
     """
     for unit in units:
         try:
-            unit.writer.call(_do_nothing)
+            unit.writer.call(lambda: None)
         except StorageFault:
             continue
-
-
-def _do_nothing() -> None:
-    """The last command of a writer's queue at that time."""
 
 
 def make_unit(

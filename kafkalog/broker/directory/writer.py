@@ -319,7 +319,7 @@ class LogDirWriter:
     def admit(self, log: UnifiedLog, size_bytes: int) -> None:
         """Before an append: UnknownTopic, DiskFull or QuotaExceeded when it may not be written."""
         self.refuse_retired(log)
-        self.log_dir.check_space(size_bytes)
+        self.log_dir.free_space.take(size_bytes)
         if log.config.quota_bytes >= 0:
             self._quotas.take(log, size_bytes)
 

@@ -254,10 +254,11 @@ class Consumer:
 
     def positions(self) -> dict[TopicPartition, int]:
         """Of assigned partitions that exist, as far as they are known: what may be committed."""
+        topics = self._logs.registry.state.topics
         return {
             at: known
             for at, known in self._positions.items()
-            if known is not None and self._logs.exists(at.topic)
+            if known is not None and at.topic in topics
         }
 
     def check_assigned(self, partitions: Collection[TopicPartition]) -> None:

@@ -267,7 +267,7 @@ class GroupOffsets:
         """Names of all groups that have commits, sorted; errors as ``committed``."""
         count = self._partition_count()
         if not count:
-            self._logs.check_ready()
+            self._registry.check_ready()
         return sorted(name for n in range(count) for name in list(self._shard_at(n).groups))
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "at")
@@ -386,7 +386,7 @@ class GroupOffsets:
 
     def _commits_of(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         if not self.has_topic:
-            self._logs.check_ready()
+            self._registry.check_ready()
             return {}
         return self._shard_at(self._number_of(group)).groups.get(group, {})
 

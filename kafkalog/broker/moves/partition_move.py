@@ -290,7 +290,8 @@ class PartitionMove:
     def _fill(self, future: UnifiedLog, piece: Slice) -> None:
         """On the writer. Closed segments of the copy become durable soon, as after any roll."""
         writer, active = self.target.writer, future.segments.active
-        writer.log_dir.check_space(0 if piece.records is None else piece.records.size_bytes)
+        size_bytes = 0 if piece.records is None else piece.records.size_bytes
+        writer.log_dir.free_space.take(size_bytes)
         try:
             future_log.fill(future, piece)
         finally:

@@ -205,7 +205,7 @@ class RetentionOperations:
 
         NotReady between two logs when the daemon stops.
         """
-        self._logs.check_ready()
+        self._logs.registry.check_ready()
         return self._over_all(dry_run=dry_run)
 
     def _over_all(

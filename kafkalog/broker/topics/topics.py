@@ -107,7 +107,7 @@ class TopicOperations:
     @requires(Action.CREATE, Resource.TOPIC, "name")
     def ensure(self, name: str) -> None:
         """Create the topic with the defaults unless it exists (``auto.create.topics.enable``)."""
-        if self._logs.exists(name):
+        if name in self._registry.state.topics:
             return
         if not self._config.auto_create_topics_enable:
             raise UnknownTopic(f"Topic {name} does not exist", topic=name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, UnknownPartition, UnknownTopic
-from kafkalog.format.topic_names import TopicPartition, encode_id
+from kafkalog.format.topic_names import encode_id
 from kafkalog.log.inspect.directory_facts import absolute_log_dir
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.broker.topics.registry import RegisteredTopic, TopicRegistry
     from kafkalog.broker.values import Acks
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
 
@@ -72,6 +73,10 @@ class PartitionTable:
     def find(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """The log; None when there is none, whatever the reason."""
         return self._logs.get(_key(topic_partition))
+
+    def find_log(self, topic: str, partition: int) -> UnifiedLog | None:
+        """As ``find``."""
+        return self._logs.get((topic, partition))
 
     def serves(self, log: UnifiedLog) -> bool:
         """Whether this very log serves its partition."""
@@ -176,7 +181,7 @@ class OpenTopic:
 
     def serves(self, partition: int) -> bool:
         """Whether an append would find a log in an online directory."""
-        log = self.logs.table.find(TopicPartition(self.name, partition))
+        log = self.logs.table.find_log(self.name, partition)
         return log is not None and self.logs.is_online(log)
 
 

@@ -97,31 +97,31 @@ class PeriodicTasks:
             except KafkalogError as fault:
                 self._log_fault(LOG_DIR_METRICS_TASK, unit.log_dir, fault)
         delay_ms = config.log_initial_task_delay_ms
-        self._every(
+        self._every_dir(
             HIGH_WATERMARK_TASK,
-            lambda: self.for_each_dir(HIGH_WATERMARK_TASK, checkpoints.write_high_watermarks),
+            checkpoints.write_high_watermarks,
             0,
             config.replica_high_watermark_checkpoint_interval_ms,
         )
         period_ms = config.log_retention_check_interval_ms
         _log.info(f"Starting log cleanup with a period of {period_ms} ms.")
         self._every(RETENTION_TASK, self._retention.run_once, delay_ms, period_ms)
-        self._every(
+        self._every_dir(
             RECOVERY_POINT_TASK,
-            lambda: self.for_each_dir(RECOVERY_POINT_TASK, checkpoints.write_recovery_points),
+            checkpoints.write_recovery_points,
             delay_ms,
             config.log_flush_offset_checkpoint_interval_ms,
         )
-        self._every(
+        self._every_dir(
             START_OFFSET_TASK,
-            lambda: self.for_each_dir(START_OFFSET_TASK, checkpoints.write_start_offsets),
+            checkpoints.write_start_offsets,
             delay_ms,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
         self._start_flusher()
-        self._every(
+        self._every_dir(
             PRODUCER_EXPIRATION_TASK,
-            self.expire_producers_once,
+            self._expire_producers,
             config.producer_id_expiration_check_interval_ms,
             config.producer_id_expiration_check_interval_ms,
         )
@@ -134,7 +134,7 @@ class PeriodicTasks:
         )
         self._start_sinks()
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
-        self._every(RELOAD_TASK, self.reload_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
+        self._every_dir(RELOAD_TASK, self._reload.run_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
 
     def _start_flusher(self) -> None:
         """Kafka's scheduler interval is "never" by default, which makes flush.ms of a topic void.
@@ -194,11 +194,8 @@ class PeriodicTasks:
             _log_unflushed,
         )
 
-    def expire_producers_once(self) -> None:
-        """Ask the writers to forget idle producers; does not wait. Loop body."""
-        self.for_each_dir(PRODUCER_EXPIRATION_TASK, self._expire_producers)
-
     def _expire_producers(self, log_dir: LogDir) -> None:
+        """Ask the writer to forget idle producers; does not wait."""
         logs = self._logs.table.logs_in(log_dir.path)
         if logs:
             works = [log.remove_expired_producers for log in logs]
@@ -222,9 +219,10 @@ class PeriodicTasks:
         disputed = sum(log.disputed_start_offset is not None for log in logs)
         metrics.log_starts_disputed.labels(path).set(disputed)
 
-    def reload_once(self) -> None:
-        """Load partitions again whose fault has passed. Loop body."""
-        self.for_each_dir(RELOAD_TASK, self._reload.run_once)
+    def _every_dir(
+        self, name: str, work: Callable[[LogDir], None], first_ms: int, period_ms: int
+    ) -> None:
+        self._every(name, functools.partial(self.for_each_dir, name, work), first_ms, period_ms)
 
     def _every(self, name: str, task: Callable[[], object], first_ms: int, period_ms: int) -> None:
         """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""

@@ -25,9 +25,9 @@ class Budget(NamedTuple):
 BUDGETS = {
     "JSON produce": Budget(28, 28),
     "raw fetch": Budget(16, 16),
-    "retention check": Budget(16, 24),
+    "retention check": Budget(16, 19),
     "compaction": Budget(26, 35),
-    START: Budget(32, 53),
+    START: Budget(32, 44),
 }
 # Of the same kind: how often the flow does what it shall do less often.
 PLANS = Budget(2, 2)  # of two logs: one of them deletes nothing

@@ -9,15 +9,13 @@ import time
 from typing import TYPE_CHECKING
 
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
-from kafkalog.format.records.record import iterate_records
-from kafkalog.format.records.record_batch import Codec, read_header
+from kafkalog.format.records.record_batch import Codec
 from kafkalog.server.protocol.errors import REGISTER
 from tests.integration.daemon import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Daemon
 
 BATCHES = "application/vnd.kafkalog.record-batches"
@@ -96,22 +94,6 @@ def batch_of(
         base_offset=base_offset,
         is_transactional=is_transactional,
     )
-
-
-def split_batches(data: bytes) -> list[bytes]:
-    """Whole batches back to back."""
-    batches = []
-    position = 0
-    while position < len(data):
-        size = read_header(data, position).size_bytes
-        batches.append(data[position : position + size])
-        position += size
-    return batches
-
-
-def records_of(data: bytes) -> list[Record]:
-    """All records of whole batches."""
-    return [record for batch in split_batches(data) for record in iterate_records(batch)]
 
 
 def append(

@@ -17,15 +17,8 @@ import pytest
 from kafkalog.__main__ import UNUSABLE_LOG_DIRS_EXIT
 from kafkalog.client import Client, InvalidRequest
 from tests.integration.daemon import BINARY, ROOT, START_SECONDS, Daemon
-from tests.integration.http_world import (
-    append,
-    batch_of,
-    end_offset,
-    read_batches,
-    records_of,
-    refused,
-    until,
-)
+from tests.integration.http_world import append, batch_of, end_offset, read_batches, refused, until
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from pathlib import Path

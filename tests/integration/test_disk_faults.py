@@ -20,15 +20,8 @@ import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from tests.integration.daemon import Daemon, ReservedPort
-from tests.integration.http_world import (
-    Wire,
-    append,
-    batch_of,
-    end_offset,
-    read_batches,
-    records_of,
-    refused,
-)
+from tests.integration.http_world import Wire, append, batch_of, end_offset, read_batches, refused
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     import socket

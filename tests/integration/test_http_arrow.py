@@ -16,9 +16,10 @@ from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record_batch import Codec
 from kafkalog.format.wire.arrow_columns import SCHEMA
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.http_world import append, now_ms, records_of, refused
+from tests.integration.http_world import append, now_ms, refused
 from tests.integration.stream_world import NDJSON, Duplex
 from tests.naive.records import partition_of
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,17 +11,9 @@ import pytest
 
 from kafkalog.format.records.record_batch import Codec, compute_crc, is_crc_valid, read_header
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import (
-    append,
-    batch_of,
-    end_offset,
-    now_ms,
-    read_batches,
-    records_of,
-    refused,
-    split_batches,
-)
+from tests.integration.http_world import append, batch_of, end_offset, now_ms, read_batches, refused
 from tests.integration.test_cli_over_http import done, run
+from tests.partition_world import records_of, split_batches
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,11 +19,10 @@ from tests.integration.http_world import (
     batch_of,
     others_in_work,
     read_batches,
-    records_of,
     refused,
-    split_batches,
     until,
 )
+from tests.partition_world import records_of, split_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,10 @@ from tests.integration.http_world import (
     end_offset,
     now_ms,
     read_batches,
-    records_of,
     refused,
-    split_batches,
 )
 from tests.integration.stream_world import NDJSON, Duplex, lines
+from tests.partition_world import records_of, split_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,15 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import (
-    append,
-    batch_of,
-    check_sealed,
-    read_batches,
-    records_of,
-    refused,
-)
+from tests.integration.http_world import append, batch_of, check_sealed, read_batches, refused
 from tests.integration.test_cli_over_http import done, run
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,15 +16,9 @@ from typing import Any
 import pytest
 
 from tests.integration.daemon import BINARY, TEXT, V2, Answer, Daemon
-from tests.integration.http_world import (
-    end_offset,
-    now_ms,
-    read_batches,
-    records_of,
-    refused,
-    split_batches,
-)
+from tests.integration.http_world import end_offset, now_ms, read_batches, refused
 from tests.integration.stream_world import NDJSON, lines
+from tests.partition_world import records_of, split_batches
 
 JSON = "application/vnd.kafka.json.v2+json"
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import Wire, end_offset, read_batches, records_of, refused
+from tests.integration.http_world import Wire, end_offset, read_batches, refused
 from tests.integration.stream_world import NDJSON, Duplex
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from pathlib import Path

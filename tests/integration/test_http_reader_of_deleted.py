@@ -9,15 +9,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from tests.integration.http_world import (
-    Wire,
-    append,
-    batch_of,
-    now_ms,
-    read_batches,
-    records_of,
-    refused,
-)
+from tests.integration.http_world import Wire, append, batch_of, now_ms, read_batches, refused
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Answer, Daemon

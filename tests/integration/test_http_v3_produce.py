@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.http_world import (
-    check_sealed,
-    end_offset,
-    read_batches,
-    records_of,
-    refused,
-)
+from tests.integration.http_world import check_sealed, end_offset, read_batches, refused
 from tests.integration.stream_world import Duplex
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from kafkalog.format.records.record import Record

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.integration.http_world import append, batch_of, read_batches, records_of, until
+from tests.integration.http_world import append, batch_of, read_batches, until
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from kafkalog.format.records.record_batch import Codec

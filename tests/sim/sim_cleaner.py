@@ -32,12 +32,10 @@ class SimCleaners:
         self.on_chunk: Callable[[TopicPartition], None] = lambda _: None
         self.at_work: set[TopicPartition] = set()
         self.cleaned: list[tuple[TopicPartition, int, int, bool]] = []  # from, to, dry
-        self.maps = 0  # made
 
     def make(self, config: LogCleanerConfig, throttle: Callable[[int], None]) -> SimCleaner:
         """As LogCleaner wants it."""
         del config
-        self.maps += 1
         return SimCleaner(self, throttle)
 
 

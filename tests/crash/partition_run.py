@@ -177,7 +177,7 @@ class PartitionRun:
         base = execute.begin(self.log, planned)
         self.flush()
         self.ledger.start_asked = max(self.ledger.start_asked, planned.log_start_offset)
-        execute.raise_start(self.log, planned, base)
+        execute.raise_start(self.log, NOW_MS, base)
         self.checkpoint_start()
         assert len(execute.finish(self.log)) == len(planned.deletions)
 

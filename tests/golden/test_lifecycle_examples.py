@@ -50,7 +50,7 @@ def run_pass(world: PartitionWorld) -> int:
         return 0
     base = execute.begin(world.log, planned)
     world.flush()
-    execute.raise_start(world.log, planned, base)
+    execute.raise_start(world.log, NOW_MS, base)
     return len(execute.finish(world.log))
 
 
@@ -122,7 +122,7 @@ def test_segments_of_700_megabytes(tmp_path: Path, limit: int, count: int) -> No
     if plan is not None:
         plan.run()
         log.mark_flushed(plan)
-    execute.raise_start(log, planned, base)
+    execute.raise_start(log, NOW_MS, base)
     assert len(execute.finish(log)) == count
     assert log.log_start_offset == [0, 10, 20, 30, 31][count]
     assert len(log.segments) == (4 - count or 1)

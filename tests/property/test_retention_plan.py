@@ -88,31 +88,12 @@ def test_what_never_happens(facts: LogFacts, policy: RetentionPolicy) -> None:
 
 
 @given(facts=logs(), policy=POLICIES)
-def test_an_append_keeps_the_active_segment_alone(facts: LogFacts, policy: RetentionPolicy) -> None:
-    """M09: what was planned of the others goes as well when a record came since, or more does."""
+def test_a_pass_takes_what_was_planned(facts: LogFacts, policy: RetentionPolicy) -> None:
+    """M09: over what is flushed, without the active segment, the plan is the same."""
     planned = plan(facts, policy, NOW)
-    *closed, active = facts.segments
-    if closed and planned.deletions:
-        more = active._replace(size_bytes=active.size_bytes + 1, largest_timestamp_ms=NOW)
-        left = facts._replace(
-            segments=(*closed, more),
-            size_bytes=facts.size_bytes + 1,
-            log_end_offset=facts.log_end_offset + 1,
-        )
-        due = [each.base_offset for each in planned.deletions[: len(closed)]]
-        assert [each.base_offset for each in plan(left, policy, NOW).deletions][: len(due)] == due
-
-
-@given(facts=logs(), policy=POLICIES, offset=st.integers(0, 60), most=st.integers(-1, 40))
-def test_a_hold_that_keeps_no_more_lets_all_go_that_was_planned(
-    facts: LogFacts, policy: RetentionPolicy, offset: int, most: int
-) -> None:
-    """M09: one that was set or grew since the plan ends the pass, no other one does."""
-    hold = Hold(offset, most)
-    if not hold.keeps_more_than(facts.hold):
-        due = [each.base_offset for each in plan(facts, policy, NOW).deletions]
-        found = plan(facts._replace(hold=hold), policy, NOW).deletions
-        assert [each.base_offset for each in found][: len(due)] == due
+    if not planned.is_rolled:
+        flushed = facts._replace(flushed_base=facts.segments[-1].base_offset)
+        assert plan(flushed, policy, NOW).deletions == planned.deletions
 
 
 @given(facts=logs(), policy=POLICIES, interval=st.integers(1, 30), first=st.integers(0, 30))
@@ -217,7 +198,7 @@ def test_the_pass_is_its_simulation(
         return
     base = execute.begin(log, planned)
     world.flush()
-    execute.raise_start(log, planned, base)
+    execute.raise_start(log, NOW_MS, base)
     taken = [each.base_offset for each in execute.finish(log)]
     assert taken == expected
     has_rolled = len(expected) == len(bases)

@@ -86,10 +86,11 @@ def test_a_hold_that_is_set_during_a_pass_counts() -> None:
     fill(sim, 3)
     log = sim.operations.partition_log("t", 0)
     writer, hold_of = sim.manager.logs.unit_of(log).writer, sim.manager.archived_offsets.hold_of
+    now_ms = sim.clock.wall_ms()
     planned = sim.manager.retention.plan_of(log)
     base = writer.change(log, lambda: execute.begin(log, planned), Until.FLUSHED)
     sim.operations.topics.alter_configs("t", [ConfigChange("archive.hold", "true")])
-    raise_start = partial(execute.raise_start, log, planned, base)
+    raise_start = partial(execute.raise_start, log, now_ms, base)
     assert (
         writer.change(log, lambda: raise_start(hold_of(log, log.config)), Until.CHECKPOINTED) == ()
     )

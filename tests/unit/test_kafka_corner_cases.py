@@ -304,7 +304,7 @@ def test_kafka_12177_one_pass_takes_what_every_rule_takes() -> None:
     assert len(rules) > 3, "and more by size or time"
     base = execute.begin(world.log, planned)
     world.flush()
-    execute.raise_start(world.log, planned, base)
+    execute.raise_start(world.log, NOW_MS, base)
     assert len(execute.finish(world.log)) == len(rules)
     assert execute.plan_of(world.log, NOW_MS).deletions == ()
 

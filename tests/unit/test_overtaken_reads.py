@@ -339,7 +339,7 @@ def delete_everything(world: PartitionWorld) -> None:
     planned = execute.plan_of(world.log, NOW_MS)
     base = execute.begin(world.log, planned)
     world.flush()
-    execute.raise_start(world.log, planned, base)
+    execute.raise_start(world.log, NOW_MS, base)
     assert execute.finish(world.log)
     world.clock.advance_ms(DELETED_CONFIG.file_delete_delay_ms)
     assert not [name for name in world.names() if name.endswith(".deleted")]

@@ -175,6 +175,24 @@ def test_all_go_after_a_roll() -> None:
     check_invariants(log)
 
 
+def test_a_plan_of_an_earlier_moment_takes_no_later_record() -> None:
+    """M09: the segment that was active when it was planned got a fresh record and was rolled."""
+    configs = {"retention.ms": str(MINUTE), "file.delete.delay.ms": "0"}
+    sim = started(check_ms=10**12).with_topic("t", 1, configs)
+    fill(sim, 2)
+    put(sim)
+    sim.clock.advance_ms(2 * MINUTE)
+    log = sim.operations.partition_log("t", 0)
+    planned = sim.manager.retention.plan_of(log)
+    assert planned.is_rolled
+    put(sim)
+    sim.manager.logs.unit_of(log).writer.call(log.roll)
+    deleted = sim.manager.retention.retain(log, planned)
+    assert [each.base_offset for each in deleted] == [0, 1]
+    assert (bases(sim), log.log_start_offset, log.log_end_offset) == ([2, 4], 2, 4)
+    check_invariants(log)
+
+
 def test_compacted_logs_are_left_to_the_cleaner() -> None:
     """M09: with compact in its policy the task does not touch a log; ``retain`` does."""
     sim = started(check_ms=10**12)

@@ -53,7 +53,7 @@ def retain(world: CleanerWorld) -> None:
     planned = execute.plan_of(world.log, NOW_MS)
     base = execute.begin(world.log, planned)
     world.flush()
-    execute.raise_start(world.log, planned, base)
+    execute.raise_start(world.log, NOW_MS, base)
     assert execute.finish(world.log)
     world.clock.advance_ms(world.config.file_delete_delay_ms)
 

@@ -3,10 +3,10 @@
 Owns when a pass runs and what holds it back; what is deleted is decided by ``log/retention/plan``.
 The task plans on its own thread from published facts, so that a pass with nothing to do costs the
 writers nothing. Where something is to be deleted, the log's writer takes the three steps of
-``log/retention/execute``, each as a command, and deletes a slice of segments at a time. Nothing is
-planned there again: a step leaves what an append, a config or a hold has kept since. Logs with
-``compact`` in their policy are left to the cleaner's threads, as in Kafka; the others are paused
-for those threads during their pass, because a change of the policy could let them in.
+``log/retention/execute``, each as a command, and deletes a slice of segments at a time. A deletion
+is planned twice: before, and by the second step on what the log holds then. Logs with ``compact``
+in their policy are left to the cleaner's threads, as in Kafka; the others are paused for those
+threads during their pass, because a change of the policy could let them in.
 
 Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
 ``retention.ms`` since the check before, nothing of that log is deleted in this check. The cleaner's
@@ -161,6 +161,7 @@ class Retention:
         KafkalogError: the rest is for the next pass.
         """
         unit = self._logs.unit_of(log)
+        now_ms = self._clock.wall_ms()
         planned = self.plan_of(log) if planned is None else planned
         if not planned.deletions:
             return ()
@@ -168,17 +169,18 @@ class Retention:
             self._end_swap(log)  # old names would outlive their segments
         writer, hold_of = unit.writer, self._hold_of
         try:
+            # The plan may be of an earlier moment: the second step plans on what the log holds.
             base = writer.change(log, lambda: execute.begin(log, planned), Until.FLUSHED)
             # A hold that was set meanwhile is in force when that is answered.
             deletions = writer.change(
                 log,
-                lambda: execute.raise_start(log, planned, base, hold_of(log, log.config)),
+                lambda: execute.raise_start(log, now_ms, base, hold_of(log, log.config)),
                 Until.CHECKPOINTED,
             )
             deleted = cast("Sequence[Deleted]", writer.run(FinishCommand(log)))
         except DiskFull:  # others filled it: what frees space may not wait for space
             deletions, deleted = writer.change(
-                log, lambda: execute.take_oldest(log, planned, hold_of(log, log.config))
+                log, lambda: execute.take_oldest(log, now_ms, hold_of(log, log.config))
             )
             if not deleted:
                 raise

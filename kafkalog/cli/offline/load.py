@@ -164,8 +164,8 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
         log.roll()
     if options.retention:
         # No flush between the steps: this is a copy, and the recovery point stays comparable.
-        planned = execute.plan_of(log, clock.wall_ms())
-        execute.raise_start(log, planned, execute.begin(log, planned))
+        base = execute.begin(log, execute.plan_of(log, clock.wall_ms()))
+        execute.raise_start(log, clock.wall_ms(), base)
         result["deletedSegments"] = len(execute.finish(log))
     if options.delete_records is not None or options.roll or options.retention:
         result["after"] = log_state(log)

@@ -127,30 +127,27 @@ class Deleted(NamedTuple):
 def begin(log: UnifiedLog, planned: RetentionPlan) -> int:
     """Roll when all are to go; the active segment's base offset, for ``raise_start``.
 
-    The plan may be of an earlier moment. An active segment that was appended to since stays: what
-    came is not too old. So does an empty one, which a roll has made since.
+    The plan may be of an earlier moment: an append may have rolled since.
     """
     active_base = log.local.active_segment.base_offset
-    is_as_planned = log.log_end_offset == planned.log_end_offset
-    if planned.is_rolled and is_as_planned and planned.deletions[-1].base_offset == active_base:
+    if planned.is_rolled and planned.deletions[-1].base_offset == active_base:
         log.roll()
     return log.local.active_segment.base_offset
 
 
 def raise_start(
-    log: UnifiedLog, planned: RetentionPlan, flushed_base: int, hold: Hold | None = None
+    log: UnifiedLog, now_ms: int, flushed_base: int, hold: Hold | None = None
 ) -> tuple[Deletion, ...]:
     """Move the log start after what a pass deletes, and say why; what ``finish`` will delete.
 
     flushed_base    from ``begin``; segments above it, which appends may have rolled since, stay
-    hold            of now
     """
-    deletions = _still_due(log, planned, flushed_base, hold)
-    _log_deletions(log, deletions)
-    if deletions:
-        start = log.segments.values[len(deletions)].base_offset
-        log.increment_log_start_offset(start, "segment deletion")
-    return deletions
+    planned = _plan_below(log, now_ms, flushed_base, hold)
+    assert not planned.is_rolled, "the active segment lies above its own base"
+    _log_deletions(log, planned.deletions)
+    if planned.deletions:
+        log.increment_log_start_offset(planned.log_start_offset, "segment deletion")
+    return planned.deletions
 
 
 def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
@@ -170,34 +167,26 @@ def finish(log: UnifiedLog, most: int | None = None) -> tuple[Deleted, ...]:
 
 
 def take_oldest(
-    log: UnifiedLog, planned: RetentionPlan, hold: Hold | None = None
+    log: UnifiedLog, now_ms: int, hold: Hold | None = None
 ) -> tuple[tuple[Deletion, ...], tuple[Deleted, ...]]:
     """Delete the oldest segment that a pass deletes, and say why; empty when there is none.
 
     The segment after it, with its name, is durable already: nothing has to be waited for.
     """
     flushed_base = min(log.local.recovery_point, log.local.active_segment.base_offset)
-    oldest = _still_due(log, planned, flushed_base, hold)[:1]
+    oldest = _plan_below(log, now_ms, flushed_base, hold).deletions[:1]
     _log_deletions(log, oldest)
     gone = log.segments.values[: len(oldest)]
     log.delete_segments(gone, "segment deletion")
     return oldest, tuple(Deleted(each.base_offset, each.size_bytes) for each in gone)
 
 
-def _still_due(
-    log: UnifiedLog, planned: RetentionPlan, flushed_base: int, hold: Hold | None
-) -> tuple[Deletion, ...]:
-    """Of what was planned, what is durable whatever happens: nothing above flushed_base goes.
-
-    Nothing is due any more under another policy or a hold that keeps more, nor when another pass
-    was faster: the next one plans anew. All else that may have changed lets more go, never less.
-    """
-    keeps_more = hold is not None and hold.keeps_more_than(planned.hold)
-    first, *others = log.segments.values[: len(planned.deletions) + 1]
-    is_first = any(each.base_offset == first.base_offset for each in planned.deletions[:1])
-    if keeps_more or not is_first or policy_of(log.config) != planned.policy:
-        return ()
-    return planned.deletions[: sum(each.base_offset <= flushed_base for each in others)]
+def _plan_below(
+    log: UnifiedLog, now_ms: int, flushed_base: int, hold: Hold | None
+) -> RetentionPlan:
+    """The plan over what is durable whatever happens: nothing above flushed_base goes."""
+    facts = facts_of(log, hold)._replace(flushed_base=flushed_base)
+    return plan(facts, policy_of(log.config), now_ms)
 
 
 def _log_deletions(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:

@@ -59,18 +59,13 @@ class Hold(NamedTuple):
     offset: int
     max_bytes: int = -1
 
-    def keeps_more_than(self, other: Hold | None) -> bool:
-        """Whether it may keep what was to go under the other one; None: under none."""
-        if other is None or self.offset < other.offset:
-            return True
-        return other.max_bytes >= 0 and not 0 <= self.max_bytes <= other.max_bytes
-
 
 class LogFacts(NamedTuple):
     """One log at one moment.
 
     segments            oldest first, the last one is active; looked at only as far as it is needed
     size_bytes          of all of them
+    flushed_base        None, or above it nothing goes by any rule: it may not be durable yet
     is_start_disputed   nothing goes by any rule: it may be wrong where the log starts
     """
 
@@ -80,6 +75,7 @@ class LogFacts(NamedTuple):
     high_watermark: int
     log_end_offset: int
     hold: Hold | None = None
+    flushed_base: int | None = None
     is_start_disputed: bool = False
 
 
@@ -105,21 +101,17 @@ class RetentionPlan(NamedTuple):
     is_rolled           the active segment goes too: a new one is rolled at the log end first
     log_start_offset    of the log afterwards
     held                after the deletions: what would go as well, and a hold keeps
-    log_end_offset      of the facts, as ``hold`` is
     """
 
     deletions: tuple[Deletion, ...]
     is_rolled: bool
     log_start_offset: int
-    held: tuple[Deletion, ...]
-    policy: RetentionPolicy
-    hold: Hold | None
-    log_end_offset: int
+    held: tuple[Deletion, ...] = ()
 
 
 def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan:
     """What a pass at ``now_ms`` deletes."""
-    walk = _Walk(facts, policy)
+    walk = _Walk(facts)
     walk.take(Rule.START_OFFSET, lambda _, following: _is_below(following, facts.log_start_offset))
     if policy.is_deleted:
         excess = walk.size_bytes - policy.retention_bytes
@@ -154,9 +146,11 @@ def keeper_of(facts: LogFacts, policy: RetentionPolicy, index: int) -> Keeper:
 class _Walk:
     """The rules in turn, each from where the one before stopped."""
 
-    def __init__(self, facts: LogFacts, policy: RetentionPolicy) -> None:
+    def __init__(self, facts: LogFacts) -> None:
         self._facts = facts
-        self._policy = policy
+        self._bound = facts.high_watermark
+        if facts.flushed_base is not None:
+            self._bound = min(self._bound, facts.flushed_base)
         self._deletions: list[Deletion] = []
         self.size_bytes = facts.size_bytes
 
@@ -170,7 +164,7 @@ class _Walk:
             is_active = index == len(segments) - 1
             if is_active and segment.size_bytes == 0:
                 return
-            if _upper_offset(self._facts, index) > self._facts.high_watermark:
+            if _upper_offset(self._facts, index) > self._bound:
                 return
             if not goes(segment, None if is_active else segments[index + 1].base_offset):
                 return
@@ -183,13 +177,13 @@ class _Walk:
         count = self._first_kept(first_held)
         yielded = [each._replace(is_yielded=True) for each in self._deletions[first_held:count]]
         deletions = (*self._deletions[:first_held], *yielded)
-        is_rolled, start = 0 < count == len(facts.segments), facts.log_start_offset
-        if count:
-            first = facts.log_end_offset if is_rolled else facts.segments[count].base_offset
-            start = max(start, first)
         held = tuple(self._deletions[count:])
-        end = facts.log_end_offset
-        return RetentionPlan(deletions, is_rolled, start, held, self._policy, facts.hold, end)
+        if count == 0:
+            return RetentionPlan((), False, facts.log_start_offset, held)
+        is_rolled = count == len(facts.segments)
+        first = facts.log_end_offset if is_rolled else facts.segments[count].base_offset
+        start = max(facts.log_start_offset, first)
+        return RetentionPlan(deletions, is_rolled, start, held)
 
     def _first_held(self) -> int:
         """Of the deletions: those from here on are by a limit and reach above the hold."""
@@ -205,8 +199,8 @@ class _Walk:
     def _first_kept(self, first_held: int) -> int:
         """Where the hold begins that is within its limit.
 
-        The active segment counts only alone: it cannot go before the others, and what a pass does
-        with them must not depend on it, since an append may keep it.
+        The active segment counts only alone: it cannot go before the others, and a pass that
+        leaves it must decide on them as one that does not see it (``flushed_base``).
         """
         facts, count = self._facts, len(self._deletions)
         if facts.hold is None or facts.hold.max_bytes < 0:

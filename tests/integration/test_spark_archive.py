@@ -519,6 +519,7 @@ def test_a_position_that_is_damaged(tmp_path: Path, logs: GrowingLogs) -> None:
         [],
         {"orders": 1},
         {"orders": {"id": "x"}},
+        {"orders": {"id": None}},
         {"orders": {"last": {"0": [1]}}},
     ]
     for topics in damaged:

@@ -176,3 +176,10 @@ def test_markers_of_a_coordinator() -> None:
         marker, config, NOW_MS, AppendOrigin.COORDINATOR, max_decompressed_bytes=100
     ).batches[0]
     assert (facts.control_type, facts.coordinator_epoch, bytes(facts.data)) == (1, 3, marker)
+
+
+def test_a_marker_that_says_it_is_compressed_ends_no_transaction() -> None:
+    """A follower's copy is taken as it is: Kafka compresses no control batch."""
+    marker = build_end_transaction_marker(7, 0, 3, ControlRecordType.COMMIT, timestamp_ms=NOW_MS)
+    data = patched(marker, 21, ">h", 0x31)  # gzip, transactional, control
+    assert checked(data, origin=AppendOrigin.REPLICATION).batches[0].control_type is None

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
 from kafkalog.format.field_reader import encode_varint
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.record import iterate_records
@@ -93,8 +94,8 @@ def read_batch_marker(batch: Buffer) -> EndTransactionMarker | None:
     try:
         record = next(iterate_records(batch), None)
         return None if record is None else read_end_transaction_marker(record.key, record.value)
-    except FormatError:
-        return None
+    except (FormatError, UnsupportedCompression, DecompressedTooLarge):
+        return None  # Kafka compresses no control batch
 
 
 def encode_control_key(control_type: ControlRecordType) -> bytes:

@@ -169,7 +169,7 @@ def position_of(offsets: object, topics: object, place: str) -> Position:
         ids = {
             topic: encode_id(decode_id(each.id))
             for topic, each in rest.items()
-            if each.id is not None
+            if each.id is not msgspec.UNSET
         }
     except ValueError as error:
         raise UnusableTable(
@@ -181,7 +181,7 @@ def position_of(offsets: object, topics: object, place: str) -> Position:
 class _TopicEntry(msgspec.Struct):
     """A topic in ``topics_text``."""
 
-    id: str | None = None
+    id: str | msgspec.UnsetType = msgspec.UNSET
     last: dict[int, LastRecord] = {}
 
 

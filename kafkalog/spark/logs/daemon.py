@@ -142,8 +142,9 @@ class DaemonLogs:
     @contextlib.contextmanager
     def _asked(self, topic: str) -> Iterator[daemons.Client]:
         """The client of the topic's daemon. After its 404, the next call looks for it again."""
+        client = self._clients[self._home(topic)]
         try:
-            yield self._clients[self._home(topic)]
+            yield client
         except daemons.NotFound as failure:
             self._homes.pop(topic, None)
             is_partition = isinstance(failure, daemons.UnknownPartition)

@@ -26,7 +26,7 @@ BUDGETS = {
     "JSON produce": Budget(28, 28),
     "raw fetch": Budget(16, 16),
     "retention check": Budget(16, 19),
-    "compaction": Budget(26, 35),
+    "compaction": Budget(26, 34),
     START: Budget(32, 44),
 }
 # Of the same kind: how often the flow does what it shall do less often.

@@ -1,4 +1,4 @@
-"""The three indexes of a segment, and SegmentFiles: its ``.log`` with them.
+"""The three indexes of a segment, SegmentFiles (its ``.log`` with them) and their cadence.
 
 OffsetIndex and TimeIndex lead from offsets and timestamps to places in the ``.log``.
 
@@ -52,6 +52,7 @@ from kafkalog.format.disk.index_entries import (
     unpack_time_entries,
 )
 from kafkalog.format.integers import FormatError
+from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
 from kafkalog.log.environment import ENTRY_OVERHEAD_BYTES
 from kafkalog.log.values import (
     MAX_RELATIVE_OFFSET,
@@ -63,8 +64,11 @@ from kafkalog.log.values import (
 )
 
 if TYPE_CHECKING:
+    from kafkalog.format.records.batch_scan import BatchRows
     from kafkalog.log.environment import IndexCache
     from kafkalog.log.segment.segment_file import SegmentFile
+
+    Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 class IndexEntries:
@@ -630,3 +634,53 @@ class SegmentFiles:
         if self.transaction_index.exists:
             return (*files, self.transaction_index.file)
         return files
+
+
+class IndexCadence:
+    """Which entries the batches of a segment lead to. Feed it their rows in order."""
+
+    __slots__ = ("_interval_bytes", "_offset_tables", "_state", "_time_tables")
+
+    def __init__(self, interval_bytes: int) -> None:
+        """``interval_bytes``: index.interval.bytes."""
+        self._interval_bytes = interval_bytes
+        self._state = np.array(EMPTY_STATE, dtype=np.int64)
+        self._offset_tables: list[Table] = []
+        self._time_tables: list[Table] = []
+
+    def add(self, rows: BatchRows, chunk_position: int) -> None:
+        """The batches of a chunk that starts at chunk_position of the segment; one kernel call."""
+        offsets = np.empty((rows.count, 2), dtype=np.int64)
+        times = np.empty((rows.count, 2), dtype=np.int64)
+        taken = index_entries(
+            rows.table, 0, chunk_position, self._interval_bytes, self._state, offsets, times
+        )
+        assert taken == rows.count, "a batch gives at most one entry in each index"
+        self._offset_tables.append(offsets[: self._state[IndexState.OFFSET_ENTRIES]].copy())
+        self._time_tables.append(times[: self._state[IndexState.TIME_ENTRIES]].copy())
+
+    @property
+    def largest(self) -> TimestampOffset | None:
+        """Largest timestamp and the last offset of its batch; None without any timestamp."""
+        timestamp_ms = int(self._state[IndexState.MAX_TIMESTAMP])
+        if timestamp_ms <= NO_TIMESTAMP:
+            return None
+        return TimestampOffset(timestamp_ms, int(self._state[IndexState.OFFSET_OF_MAX]))
+
+    def entries(self, segment: SegmentFiles) -> tuple[IndexEntries, IndexEntries]:
+        """Of both indexes, at most as many as the files hold; without the forced last entry.
+
+        An index file smaller than the entries (the topic's index size was lowered) stays sparse at
+        the end of the segment; look-ups then walk further.
+        """
+        base = segment.base_offset
+        offsets = _joined(self._offset_tables)[: segment.offset_index.max_entries]
+        times = _joined(self._time_tables)[: max(segment.time_index.max_entries - 1, 0)]
+        return (
+            offset_entries(offsets[:, 0] - base, offsets[:, 1]),
+            time_entries(times[:, 0], times[:, 1] - base),
+        )
+
+
+def _joined(tables: list[Table]) -> Table:
+    return np.concatenate(tables) if tables else np.empty((0, 2), dtype=np.int64)

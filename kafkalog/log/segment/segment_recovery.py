@@ -21,67 +21,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kafkalog.errors import CorruptIndex
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, base_offset_at
-from kafkalog.kernels.records.index_build import EMPTY_STATE, IndexState, index_entries
-from kafkalog.log.segment.indexes import IndexEntries, offset_entries, time_entries
+from kafkalog.log.segment.indexes import IndexCadence
 from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
     from kafkalog.format.records.batch_scan import ScannedChunk
-    from kafkalog.log.segment.indexes import SegmentFiles
-
-
-Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-
-
-class IndexCadence:
-    """Feed it the rows of a segment in order."""
-
-    __slots__ = ("_interval_bytes", "_offset_tables", "_state", "_time_tables")
-
-    def __init__(self, interval_bytes: int) -> None:
-        """``interval_bytes``: index.interval.bytes."""
-        self._interval_bytes = interval_bytes
-        self._state = np.array(EMPTY_STATE, dtype=np.int64)
-        self._offset_tables: list[Table] = []
-        self._time_tables: list[Table] = []
-
-    def add(self, rows: BatchRows, chunk_position: int) -> None:
-        """The batches of a chunk that starts at chunk_position of the segment."""
-        offsets = np.empty((rows.count, 2), dtype=np.int64)
-        times = np.empty((rows.count, 2), dtype=np.int64)
-        taken = index_entries(
-            rows.table, 0, chunk_position, self._interval_bytes, self._state, offsets, times
-        )
-        assert taken == rows.count, "a batch gives at most one entry in each index"
-        self._offset_tables.append(offsets[: self._state[IndexState.OFFSET_ENTRIES]].copy())
-        self._time_tables.append(times[: self._state[IndexState.TIME_ENTRIES]].copy())
-
-    @property
-    def largest(self) -> TimestampOffset | None:
-        """Largest timestamp and the last offset of its batch; None without any timestamp."""
-        timestamp_ms = int(self._state[IndexState.MAX_TIMESTAMP])
-        if timestamp_ms <= NO_TIMESTAMP:
-            return None
-        return TimestampOffset(timestamp_ms, int(self._state[IndexState.OFFSET_OF_MAX]))
-
-    def offset_entries(self) -> Table:
-        """int64[n, 2]: last offset, position in the segment."""
-        return _joined(self._offset_tables)
-
-    def time_entries(self) -> Table:
-        """int64[n, 2]: timestamp, offset; without the forced last entry."""
-        return _joined(self._time_tables)
-
-
-def _joined(tables: list[Table]) -> Table:
-    """One table of all."""
-    return np.concatenate(tables) if tables else np.empty((0, 2), dtype=np.int64)
+    from kafkalog.log.segment.indexes import IndexEntries, SegmentFiles
 
 
 OnBatches = Callable[[BatchRows, memoryview], None]
@@ -238,7 +187,7 @@ def _walk(
         if over.size_bytes:
             steps.step_over(over)
         bad = steps.take(on_batches)
-    offsets, times = entries_of(segment, steps.cadence)
+    offsets, times = steps.cadence.entries(segment)
     return RecoveryResult(
         valid_bytes=steps.position,
         truncated_bytes=size_bytes - steps.position,
@@ -339,18 +288,3 @@ class _Steps:
             raise SegmentOffsetOverflow(self._segment.base_offset, self.next_offset - 1)
         self.cadence.add(rows, chunk_position)
         self.position = chunk_position + rows.consumed_bytes
-
-
-def entries_of(segment: SegmentFiles, cadence: IndexCadence) -> tuple[IndexEntries, IndexEntries]:
-    """Stores of the entries the cadence gave, at most as many as the files hold.
-
-    An index file smaller than the entries (the topic's index size was lowered) stays sparse at the
-    end of the segment; look-ups then walk further.
-    """
-    base = segment.base_offset
-    offsets = cadence.offset_entries()[: segment.offset_index.max_entries]
-    times = cadence.time_entries()[: max(segment.time_index.max_entries - 1, 0)]
-    return (
-        offset_entries(offsets[:, 0] - base, offsets[:, 1]),
-        time_entries(times[:, 0], times[:, 1] - base),
-    )

@@ -41,10 +41,11 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.log.segment.indexes import IndexCadence
 from kafkalog.log.segment.log_segment import MAX_SEGMENT_BYTES, LogSegment
 from kafkalog.log.segment.segment_file import SegmentFile
 from kafkalog.log.segment.segment_reader import next_offset
-from kafkalog.log.segment.segment_recovery import IndexCadence, SegmentOffsetOverflow, entries_of
+from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class CleanedSegment:
     def finish(self, last_modified_ms: int) -> LogSegment:
         """Write the indexes, set the modification times; the closed ``.cleaned`` segment."""
         segment = self._segment
-        offsets, times = entries_of(segment, self._cadence)
+        offsets, times = self._cadence.entries(segment)
         segment.offset_index.replace_entries(offsets)
         segment.time_index.replace_entries(times)
         nothing = TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -156,23 +156,19 @@ class TaskTable:
 _WAIT_SECONDS_MAX = 3600.0  # a wait cannot take a period of Long.MAX ms
 
 
+@dataclass(eq=False)
 class SystemScheduler:
     """See Scheduler. ``on_error`` gets the error of a task, which keeps its schedule."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        threads: Threads,
-        pool_size: int,
-        on_error: Callable[[str, Exception], None],
-    ) -> None:
-        self._clock = clock
-        self._threads = threads
-        self._pool_size = pool_size
-        self._on_error = on_error
+    _clock: Clock
+    _threads: Threads
+    _pool_size: int
+    _on_error: Callable[[str, Exception], None]
+
+    def __post_init__(self) -> None:
         # guarded by the condition
         self._changed = threading.Condition()
-        self._table = TaskTable(clock)
+        self._table = TaskTable(self._clock)
         self._is_stopping = False
         # owned by the thread that starts and stops
         self._workers: list[Thread] = []

@@ -19,7 +19,7 @@ begins at a batch. Changes no file.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -47,27 +47,19 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class LostRanges:
-    """The lost ranges of one served log, and what proves them."""
+    """The lost ranges of one served log, and what proves them. At first nothing is known."""
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        local: LocalLog,
-        filesystem: Filesystem,
-        proof: LogProof,
-        log_start_offset: int,
-    ) -> None:
-        """Nothing is known to be lost yet."""
-        # constant after construction
-        self._topic_partition = topic_partition
-        self._local = local
-        self._filesystem = filesystem
-        # published
-        self.proof = proof
-        self.ranges: tuple[LostRange, ...] = ()  # that were not accepted
-        self._log_start_offset = log_start_offset
-        self._holes: dict[int, int] = {}  # first to last offset of all that are known
+    # constant after construction
+    _topic_partition: TopicPartition
+    _local: LocalLog
+    _filesystem: Filesystem
+    # published
+    proof: LogProof
+    _log_start_offset: int
+    ranges: tuple[LostRange, ...] = ()  # that were not accepted
+    _holes: dict[int, int] = field(default_factory=dict)  # first to last offset of all known ones
 
     # ---- what is known
 

@@ -11,6 +11,7 @@ Differs from Kafka: a ``.swap`` log that fails its check is dropped while its or
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -58,15 +59,15 @@ _TEMPORARY_FILES = frozenset(
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class LoaderFiles:
     """The files of one partition directory during a load."""
 
-    def __init__(
-        self, environment: LogEnvironment, directory: MovableDirectory, config: LogConfig
-    ) -> None:
-        self._environment = environment
-        self._directory = directory
-        self._config = config
+    _environment: LogEnvironment
+    _directory: MovableDirectory
+    _config: LogConfig
+
+    def __post_init__(self) -> None:
         self._has_changed = False
         self._bases: list[int] | None = None  # of all segments, rising, once asked for
         self.orphans: set[int] = set()  # bases of indexes whose log is gone and was not deleted

@@ -30,7 +30,7 @@ BUDGETS = {
     START: Budget(32, 44),
 }
 # Of the same kind: how often the flow does what it shall do less often.
-PLANS = Budget(2, 3)  # of two logs: one of them deletes nothing
+PLANS = Budget(3, 3)  # one of the log that keeps all, two of the one that deletes
 TOPIC_LOOK_UPS = Budget(1, 1)
 PATH_CUTS = Budget(0, 0)
 

@@ -32,7 +32,7 @@ from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody
-from kafkalog.server.protocol.replies import bytes_reply, json_reply
+from kafkalog.server.protocol.replies import bytes_reply
 from kafkalog.server.protocol.schemas import LogLevelRequest, read_body
 from kafkalog.server.security.audit import note_subject
 from kafkalog.settings.server_config import is_loopback
@@ -264,30 +264,30 @@ async def stacks(request: web.Request) -> web.Response:
 @ROUTES.endpoint(
     "GET /debug/tasks", "debugTasks", Access.OPERATE_CLUSTER, Answer("By name.", InsideTasks)
 )
-async def tasks(request: web.Request) -> web.Response:
+async def tasks(request: web.Request) -> InsideTasks:
     """Coroutines of the event loop with the lines they wait at, and threads."""
     _diagnostics_of(request)
-    return json_reply(running_tasks())
+    return running_tasks()
 
 
 @ROUTES.endpoint(
     "GET /debug/config", "debugConfig", Access.OPERATE_CLUSTER, Answer("By name.", InsideConfig)
 )
-async def config(request: web.Request) -> web.Response:
+async def config(request: web.Request) -> InsideConfig:
     """What the start resolved: every key with its value, source, and the variable or file.
 
     Values that came by a ``..._FILE`` variable are ``***``. ``/v1/configs`` has what changed since.
     """
-    return json_reply(resolved_config(_diagnostics_of(request).settings))
+    return resolved_config(_diagnostics_of(request).settings)
 
 
 @ROUTES.endpoint(
     "GET /debug/log-level", "debugLogLevels", Access.OPERATE_CLUSTER, Answer("Levels.", LogLevels)
 )
-async def levels(request: web.Request) -> web.Response:
+async def levels(request: web.Request) -> LogLevels:
     """The level of log lines, and of the loggers that have one of their own."""
     _diagnostics_of(request)
-    return _levels_reply()
+    return _levels()
 
 
 @ROUTES.endpoint(
@@ -298,7 +298,7 @@ async def levels(request: web.Request) -> web.Response:
     body=LogLevelRequest,
     errors=(404,),
 )
-async def set_level(request: web.Request) -> web.Response:
+async def set_level(request: web.Request) -> LogLevels:
     """Change the level of all lines, or of one logger, until the daemon ends.
 
     Level null: that of ``log.level``, or of a logger that of the one above it. Lines of the audit
@@ -310,12 +310,12 @@ async def set_level(request: web.Request) -> web.Response:
     level = wanted.level if wanted.level or wanted.logger else api.config.log_level
     if not set_log_level(wanted.logger, level):
         raise ApiError(404, "No logger of that name has written or been asked for yet.")
-    return _levels_reply()
+    return _levels()
 
 
-def _levels_reply() -> web.Response:
+def _levels() -> LogLevels:
     found = log_levels()
-    return json_reply(LogLevels(found.pop(""), found))
+    return LogLevels(found.pop(""), found)
 
 
 @ROUTES.endpoint(
@@ -324,12 +324,12 @@ def _levels_reply() -> web.Response:
     Access.OPERATE_CLUSTER,
     Answer("Largest first.", MetricsCardinality),
 )
-async def cardinality(request: web.Request) -> web.Response:
+async def cardinality(request: web.Request) -> MetricsCardinality:
     """How many samples a scrape has, by family and label."""
     api = _diagnostics_of(request)
     async with _alone(request):
         page = await metrics_text(api, Question())
-        return json_reply(await metrics_cardinality(page))
+        return await metrics_cardinality(page)
 
 
 @ROUTES.endpoint(

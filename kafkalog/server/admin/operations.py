@@ -69,10 +69,10 @@ BEGUN = Answer(
     Access.DESCRIBE_CLUSTER,
     Answer("All known.", OperationsAnswer),
 )
-async def operations(request: web.Request) -> web.Response:
+async def operations(request: web.Request) -> OperationsAnswer:
     """What runs in the background, and the latest that ended. Forgotten at a restart."""
     known = api_of(request).operations.background_operations()
-    return json_reply(OperationsAnswer([_operation(each) for each in known]))
+    return OperationsAnswer([_operation(each) for each in known])
 
 
 @ROUTES.endpoint(
@@ -82,13 +82,13 @@ async def operations(request: web.Request) -> web.Response:
     Answer("As far as it has come.", OperationAnswer),
     errors=(404,),
 )
-async def describe(request: web.Request) -> web.Response:
+async def describe(request: web.Request) -> OperationAnswer:
     """State, progress and result. Forgotten when the daemon restarts."""
     operation_id = request.match_info["operation_id"]
     operation = api_of(request).operations.background_operation(operation_id)
     if operation is None:
         raise ApiError(404, "No such operation: it is forgotten, or the daemon was restarted.")
-    return json_reply(_operation(operation))
+    return _operation(operation)
 
 
 def begun(operation: BackgroundOperation) -> web.Response:
@@ -208,9 +208,9 @@ class TasksAnswer(AnswerBody):
 @ROUTES.endpoint(
     "GET /v1/tasks", "listTasks", Access.DESCRIBE_CLUSTER, Answer("By name.", TasksAnswer)
 )
-async def tasks(request: web.Request) -> web.Response:
+async def tasks(request: web.Request) -> TasksAnswer:
     """What the background tasks do and did; one-shots of a name are counted together."""
-    return json_reply(tasks_answer(api_of(request).operations))
+    return tasks_answer(api_of(request).operations)
 
 
 def tasks_answer(operations: Operations) -> TasksAnswer:

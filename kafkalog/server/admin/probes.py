@@ -65,9 +65,9 @@ class Readiness(AnswerBody, kw_only=True):
 
 
 @ROUTES.endpoint("GET /livez", "live", Access.OPEN, Answer("It runs.", Status))
-async def live(_: web.Request) -> web.Response:
+async def live(_: web.Request) -> Status:
     """200 while the event loop runs."""
-    return json_reply(Status("ok"))
+    return Status("ok")
 
 
 @ROUTES.endpoint(

@@ -15,9 +15,8 @@ from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError, entry_error
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
-from kafkalog.server.protocol.media_types import JSON, V2_JSON, metadata_type
+from kafkalog.server.protocol.media_types import JSON, V2_JSON
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
-from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import AdminTopic, read_body
 from kafkalog.server.security.audit import note_subject
 
@@ -94,11 +93,6 @@ class OffsetRange(AnswerBody):
     end_offset: int
 
 
-def _reply(request: web.Request, value: object, status: int = 200) -> web.Response:
-    accept = request.headers.get("Accept", "")
-    return json_reply(value, content_type=metadata_type(accept), status=status)
-
-
 def _partition(broker_id: int, partition: int, fault: KafkalogError | None) -> TopicPartitionAnswer:
     """One replica, which leads and is in sync: this is a single node. Not served: no leader."""
     is_served = fault is None
@@ -120,17 +114,17 @@ def _partitions(broker_id: int, description: TopicDescription) -> list[TopicPart
 @ROUTES.endpoint(
     "GET /", "about", Access.OPEN, Answer("Name and version.", in_v2(About)), errors=(406,)
 )
-async def root(request: web.Request) -> web.Response:
+async def root(request: web.Request) -> About:
     """Who answers here; the Bridge's clients read bridge_version."""
-    return _reply(request, About("1.2.0", "kafkalog", __version__))
+    return About("1.2.0", "kafkalog", __version__)
 
 
 @ROUTES.endpoint(
     "POST /", "nothing", Access.OPEN, Answer("It answers.", in_v2(EmptyObject)), errors=(406,)
 )
-async def nothing(request: web.Request) -> web.Response:
+async def nothing(request: web.Request) -> EmptyObject:
     """The REST Proxy's sign of life; the body is not read."""
-    return _reply(request, EmptyObject())
+    return EmptyObject()
 
 
 @ROUTES.endpoint(
@@ -140,9 +134,9 @@ async def nothing(request: web.Request) -> web.Response:
     Answer("One.", in_v2(BrokerIds)),
     errors=(406,),
 )
-async def brokers(request: web.Request) -> web.Response:
+async def brokers(request: web.Request) -> BrokerIds:
     """The one node."""
-    return _reply(request, BrokerIds([api_of(request).operations.node_id]))
+    return BrokerIds([api_of(request).operations.node_id])
 
 
 @ROUTES.endpoint(
@@ -152,9 +146,9 @@ async def brokers(request: web.Request) -> web.Response:
     Answer("Names.", in_v2(TopicNames)),
     errors=(406,),
 )
-async def topics(request: web.Request) -> web.Response:
+async def topics(request: web.Request) -> list[str]:
     """Names of all topics, internal ones too."""
-    return _reply(request, api_of(request).operations.topic_names())
+    return api_of(request).operations.topic_names()
 
 
 @ROUTES.endpoint(
@@ -164,13 +158,13 @@ async def topics(request: web.Request) -> web.Response:
     Answer("The topic.", in_v2(TopicAnswer)),
     errors=(406,),
 )
-async def topic(request: web.Request) -> web.Response:
+async def topic(request: web.Request) -> TopicAnswer:
     """Name, effective configs as strings, partitions."""
     operations = api_of(request).operations
     description = operations.topics.describe(topic_of(request))
     configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
     partitions = _partitions(operations.node_id, description)
-    return _reply(request, TopicAnswer(description.name, configs, partitions))
+    return TopicAnswer(description.name, configs, partitions)
 
 
 @ROUTES.endpoint(
@@ -180,11 +174,11 @@ async def topic(request: web.Request) -> web.Response:
     Answer("By number.", in_v2(TopicPartitions)),
     errors=(406,),
 )
-async def partitions(request: web.Request) -> web.Response:
+async def partitions(request: web.Request) -> list[TopicPartitionAnswer]:
     """All partitions of a topic."""
     operations = api_of(request).operations
     description = operations.topics.describe(topic_of(request))
-    return _reply(request, _partitions(operations.node_id, description))
+    return _partitions(operations.node_id, description)
 
 
 @ROUTES.endpoint(
@@ -194,7 +188,7 @@ async def partitions(request: web.Request) -> web.Response:
     Answer("The partition.", in_v2(TopicPartitionAnswer)),
     errors=(406,),
 )
-async def partition(request: web.Request) -> web.Response:
+async def partition(request: web.Request) -> TopicPartitionAnswer:
     """One partition, also one that is not served."""
     operations = api_of(request).operations
     name, number = topic_of(request), partition_of(request)
@@ -203,8 +197,8 @@ async def partition(request: web.Request) -> web.Response:
     except InvalidRequest:
         raise  # there is none
     except KafkalogError as fault:
-        return _reply(request, _partition(operations.node_id, number, fault))
-    return _reply(request, _partition(operations.node_id, number, None))
+        return _partition(operations.node_id, number, fault)
+    return _partition(operations.node_id, number, None)
 
 
 @ROUTES.endpoint(
@@ -214,10 +208,10 @@ async def partition(request: web.Request) -> web.Response:
     Answer("Where the log begins and ends.", in_v2(OffsetRange)),
     errors=(406,),
 )
-async def offsets(request: web.Request) -> web.Response:
+async def offsets(request: web.Request) -> OffsetRange:
     """Log start offset and the next offset a reader has not seen (the high watermark)."""
     log = api_of(request).operations.partition_log(topic_of(request), partition_of(request))
-    return _reply(request, OffsetRange(log.log_start_offset, log.high_watermark))
+    return OffsetRange(log.log_start_offset, log.high_watermark)
 
 
 @ROUTES.endpoint(
@@ -229,7 +223,7 @@ async def offsets(request: web.Request) -> web.Response:
     body=AdminTopic,
     errors=(406, 40002, 40904, 50302, 50303, 50701),
 )
-async def create_topic(request: web.Request) -> web.Response:
+async def create_topic(request: web.Request) -> EmptyObject:
     """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""
     api = api_of(request)
     wanted = await read_body(AdminTopic, request, api)
@@ -239,7 +233,7 @@ async def create_topic(request: web.Request) -> web.Response:
     await api.blocking(
         api.operations.topics.create, wanted.topic_name, wanted.partitions_count, wanted.configs
     )
-    return _reply(request, EmptyObject(), status=201)
+    return EmptyObject()
 
 
 _EXPLAIN = TextParameter("explain", "Only the config of this name.")
@@ -292,21 +286,19 @@ class InfoAnswer(AnswerBody):
     Answer("Who runs here.", InfoAnswer),
     tag="operation",
 )
-async def info(request: web.Request) -> web.Response:
+async def info(request: web.Request) -> InfoAnswer:
     """Version, cluster, listeners, limits and features."""
     api = api_of(request)
     config = api.config
-    return json_reply(
-        InfoAnswer(
-            name="kafkalog",
-            version=__version__,
-            cluster_id=api.cluster_id,
-            node_id=api.operations.node_id,
-            phase=api.state.phase.value,
-            listeners={"http": f"http://{config.http_host}:{config.http_port}"},
-            limits={name.replace("_", "."): getattr(config, name) for name in _LIMITS},
-            features=list(_FEATURES),
-        )
+    return InfoAnswer(
+        name="kafkalog",
+        version=__version__,
+        cluster_id=api.cluster_id,
+        node_id=api.operations.node_id,
+        phase=api.state.phase.value,
+        listeners={"http": f"http://{config.http_host}:{config.http_port}"},
+        limits={name.replace("_", "."): getattr(config, name) for name in _LIMITS},
+        features=list(_FEATURES),
     )
 
 
@@ -341,14 +333,14 @@ class ConfigsAnswer(AnswerBody):
     parameters=(_EXPLAIN,),
     errors=(404,),
 )
-async def configs(request: web.Request) -> web.Response:
+async def configs(request: web.Request) -> ConfigsAnswer:
     """The effective configs of the daemon, each with its chain of sources."""
     name = _EXPLAIN.read(request)
     entries = api_of(request).operations.describe_broker_configs()
     chosen = [_explained(entry) for entry in entries if name in (None, entry.name)]
     if not chosen:
         raise ApiError(404, "No config of that name; GET /v1/configs lists them.")
-    return json_reply(ConfigsAnswer(chosen))
+    return ConfigsAnswer(chosen)
 
 
 def _explained(entry: ConfigEntry) -> ExplainedConfig:

@@ -17,7 +17,6 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.origin import origin_of
 from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
-from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -252,12 +251,10 @@ def _broker_entity(request: web.Request, node_id: int) -> KafkaBroker:
     Answer("One.", KafkaClusterList, links=_INTO_IT),
     parameters=PAGING,
 )
-async def clusters(request: web.Request) -> web.Response:
+async def clusters(request: web.Request) -> Page[object]:
     """The one cluster."""
     ids = [api_of(request).cluster_id]
-    return json_reply(
-        page_of(request, "KafkaClusterList", ids, str, lambda _: _cluster_entity(request))
-    )
+    return page_of(request, "KafkaClusterList", ids, str, lambda _: _cluster_entity(request))
 
 
 @ROUTES.endpoint(
@@ -266,10 +263,10 @@ async def clusters(request: web.Request) -> web.Response:
     Access.AUTHENTICATED,
     Answer("The cluster.", KafkaCluster),
 )
-async def cluster(request: web.Request) -> web.Response:
+async def cluster(request: web.Request) -> KafkaCluster:
     """The cluster by its id."""
     cluster_of(request)
-    return json_reply(_cluster_entity(request))
+    return _cluster_entity(request)
 
 
 @ROUTES.endpoint(
@@ -279,12 +276,10 @@ async def cluster(request: web.Request) -> web.Response:
     Answer("One.", KafkaBrokerList),
     parameters=PAGING,
 )
-async def brokers(request: web.Request) -> web.Response:
+async def brokers(request: web.Request) -> Page[object]:
     """The one broker."""
     ids = [cluster_of(request).operations.node_id]
-    return json_reply(
-        page_of(request, "KafkaBrokerList", ids, str, lambda each: _broker_entity(request, each))
-    )
+    return page_of(request, "KafkaBrokerList", ids, str, lambda each: _broker_entity(request, each))
 
 
 @ROUTES.endpoint(
@@ -293,10 +288,10 @@ async def brokers(request: web.Request) -> web.Response:
     Access.DESCRIBE_CLUSTER,
     Answer("The broker.", KafkaBroker),
 )
-async def broker(request: web.Request) -> web.Response:
+async def broker(request: web.Request) -> KafkaBroker:
     """The broker by its id."""
     cluster_of(request)
-    return json_reply(_broker_entity(request, broker_of(request)))
+    return _broker_entity(request, broker_of(request))
 
 
 _NOT_HERE = (

@@ -131,7 +131,7 @@ def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
     tag="topics",
     parameters=PAGING,
 )
-async def topics(request: web.Request) -> web.Response:
+async def topics(request: web.Request) -> Page[object]:
     """All topics, internal ones too, by name."""
     operations = cluster_of(request).operations
 
@@ -141,7 +141,7 @@ async def topics(request: web.Request) -> web.Response:
         except UnknownTopic:
             return None  # deleted since the names were taken
 
-    return json_reply(page_of(request, "KafkaTopicList", operations.topic_names(), str, listed))
+    return page_of(request, "KafkaTopicList", operations.topic_names(), str, listed)
 
 
 @ROUTES.endpoint(
@@ -194,10 +194,10 @@ async def create(request: web.Request) -> web.Response:
     Answer("The topic.", KafkaTopic),
     tag="topics",
 )
-async def describe(request: web.Request) -> web.Response:
+async def describe(request: web.Request) -> KafkaTopic:
     """One topic."""
     api = cluster_of(request)
-    return json_reply(_topic_entity(request, api.operations.topics.describe(topic_of(request))))
+    return _topic_entity(request, api.operations.topics.describe(topic_of(request)))
 
 
 @ROUTES.endpoint(
@@ -381,17 +381,15 @@ def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaRe
     Answer("A page of partitions.", KafkaPartitionList),
     parameters=PAGING,
 )
-async def partitions(request: web.Request) -> web.Response:
+async def partitions(request: web.Request) -> Page[object]:
     """The partitions of a topic by number, also those that are not served."""
     found = _partitions_of(cluster_of(request), topic_of(request))
-    return json_reply(
-        page_of(
-            request,
-            "KafkaPartitionList",
-            found,
-            key=_number_key,
-            entity=lambda each: _partition_entity(request, each),
-        )
+    return page_of(
+        request,
+        "KafkaPartitionList",
+        found,
+        key=_number_key,
+        entity=lambda each: _partition_entity(request, each),
     )
 
 
@@ -401,9 +399,9 @@ async def partitions(request: web.Request) -> web.Response:
     Access.DESCRIBE_TOPIC,
     Answer("The partition.", KafkaPartition),
 )
-async def partition(request: web.Request) -> web.Response:
+async def partition(request: web.Request) -> KafkaPartition:
     """One partition; its leader is null when it is not served."""
-    return json_reply(_partition_entity(request, _partition_in_path(request)))
+    return _partition_entity(request, _partition_in_path(request))
 
 
 @ROUTES.endpoint(
@@ -413,16 +411,14 @@ async def partition(request: web.Request) -> web.Response:
     Answer("One.", KafkaReplicaList),
     parameters=PAGING,
 )
-async def replicas(request: web.Request) -> web.Response:
+async def replicas(request: web.Request) -> Page[object]:
     """The one replica of a partition."""
-    return json_reply(
-        page_of(
-            request,
-            "KafkaReplicaList",
-            [_partition_in_path(request)],
-            key=_number_key,
-            entity=lambda each: _replica_entity(request, each),
-        )
+    return page_of(
+        request,
+        "KafkaReplicaList",
+        [_partition_in_path(request)],
+        key=_number_key,
+        entity=lambda each: _replica_entity(request, each),
     )
 
 
@@ -432,11 +428,11 @@ async def replicas(request: web.Request) -> web.Response:
     Access.DESCRIBE_TOPIC,
     Answer("The replica.", KafkaReplica),
 )
-async def replica(request: web.Request) -> web.Response:
+async def replica(request: web.Request) -> KafkaReplica:
     """The replica on one broker."""
     found = _partition_in_path(request)
     broker_of(request)
-    return json_reply(_replica_entity(request, found))
+    return _replica_entity(request, found)
 
 
 @ROUTES.endpoint(
@@ -466,7 +462,7 @@ def broker_replicas(request: web.Request, operations: Operations) -> Page[object
     Answer("Those asked for.", KafkaPartitionWithOffsets),
     parameters=(_OFFSET_TYPE, _TIMESTAMP, ISOLATION),
 )
-async def offset(request: web.Request) -> web.Response:
+async def offset(request: web.Request) -> KafkaPartitionWithOffsets:
     """Offsets of a partition: where it begins and ends, or the one at a time.
 
     latest is the next offset that a reader has not seen. Nothing at or after a time: -1.
@@ -497,7 +493,7 @@ async def offset(request: web.Request) -> web.Response:
         answer = structs.replace(answer, **{f"{offset_type}_offset": found.offset})
         if offset_type == "max_timestamp":
             answer = structs.replace(answer, timestamp=found.timestamp)
-    return json_reply(answer)
+    return answer
 
 
 @ROUTES.endpoint(
@@ -508,7 +504,7 @@ async def offset(request: web.Request) -> web.Response:
     body=DeleteUntil,
     errors=(40907, 41602, 50003),
 )
-async def delete_records(request: web.Request) -> web.Response:
+async def delete_records(request: web.Request) -> DeletedRecordsEntity:
     """Delete the records of a partition below an offset; -1 is the high watermark.
 
     Durable before the answer.
@@ -518,12 +514,10 @@ async def delete_records(request: web.Request) -> web.Response:
     wanted = await read_body(DeleteUntil, request, api)
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     low_watermark = await delete_one(request, entry)
-    return json_reply(
-        _entity(
-            DeletedRecordsEntity,
-            request,
-            key,
-            kind="KafkaDeletedRecords",
-            low_watermark=low_watermark,
-        )
+    return _entity(
+        DeletedRecordsEntity,
+        request,
+        key,
+        kind="KafkaDeletedRecords",
+        low_watermark=low_watermark,
     )

@@ -16,7 +16,6 @@ from kafkalog.server.protocol.parameters import (
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, read_body
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ async def look_up(
     Answer("What was found.", OffsetAnswer),
     parameters=(_SPEC, ISOLATION),
 )
-async def offset_of(request: web.Request) -> web.Response:
+async def offset_of(request: web.Request) -> OffsetAnswer:
     """The offset at a named place or a time of one partition.
 
     The first whose timestamp is at or after the time; nothing found is -1, -1.
@@ -98,7 +97,7 @@ async def offset_of(request: web.Request) -> web.Response:
         timestamp_ms,
         ISOLATION.read(request),
     )
-    return json_reply(answer)
+    return answer
 
 
 @ROUTES.endpoint(
@@ -109,7 +108,7 @@ async def offset_of(request: web.Request) -> web.Response:
     parameters=(ISOLATION,),
     body=ListOffsetsRequest,
 )
-async def list_offsets(request: web.Request) -> web.Response:
+async def list_offsets(request: web.Request) -> OffsetList:
     """The offsets at times of several partitions.
 
     Timestamps as in Kafka's ListOffsets: -1 latest, -2 earliest, -3 max timestamp, or ms.
@@ -129,4 +128,4 @@ async def list_offsets(request: web.Request) -> web.Response:
             answers.append(
                 FailedOffset(topic=entry.topic, partition=entry.partition, **error_fields(error))
             )
-    return json_reply(OffsetList(answers))
+    return OffsetList(answers)

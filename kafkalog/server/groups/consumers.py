@@ -38,7 +38,6 @@ from kafkalog.server.protocol.replies import (
     REQUEST_ID,
     add_standard_headers,
     bytes_reply,
-    json_reply,
 )
 from kafkalog.server.protocol.schemas import (
     NewConsumer,
@@ -121,12 +120,6 @@ def consumer_of(request: web.Request) -> Consumer:
     return consumer
 
 
-def v2_reply(request: web.Request, value: object, status: int = 200) -> web.Response:
-    """A control answer in the type that the client accepts."""
-    accept = request.headers.get("Accept", "")
-    return json_reply(value, content_type=metadata_type(accept), status=status)
-
-
 def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
     """As answers name partitions."""
     return [AssignedPartition(at.topic, at.partition) for at in partitions]
@@ -144,7 +137,7 @@ def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
     is_body_required=False,
     errors=(406, 40002, 40902, 42204),
 )
-async def create(request: web.Request) -> web.Response:
+async def create(request: web.Request) -> NewInstance:
     """Create a consumer instance in a group.
 
     The fields of the body tell the dialect of the client unless http.v2.dialect sets it.
@@ -157,7 +150,7 @@ async def create(request: web.Request) -> web.Response:
     consumer = api.operations.groups.members.create(group, name, _config_of(api, wanted))
     base = f"{origin_of(request)}{path_of(request)}"
     uri = f"{base}/instances/{quote(consumer.name, safe='')}"
-    return v2_reply(request, NewInstance(consumer.name, uri))
+    return NewInstance(consumer.name, uri)
 
 
 def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
@@ -223,7 +216,7 @@ def _in_range(name: str, value: int | None, least: int, most: int, default: int 
 
 
 @ROUTES.endpoint(f"DELETE {INSTANCE}", "deleteConsumer", Access.READ_GROUP, DONE, errors=(40403,))
-async def delete(request: web.Request) -> web.Response:
+async def delete(request: web.Request) -> None:
     """Leave the group; with auto-commit, what was delivered is committed first.
 
     The instance is gone even when that commit fails, which the answer then says.
@@ -234,7 +227,6 @@ async def delete(request: web.Request) -> web.Response:
             await commit_positions(api, consumer, only_moved=True)
     finally:
         api.operations.groups.members.delete(consumer)
-    return web.Response(status=204)
 
 
 # ---- subscription
@@ -248,7 +240,7 @@ async def delete(request: web.Request) -> web.Response:
     body={V2_JSON: Subscription},
     errors=(40002, 40403, 40903),
 )
-async def subscribe(request: web.Request) -> web.Response:
+async def subscribe(request: web.Request) -> None:
     """Read topics by name, or all whose name matches a pattern.
 
     The group's partitions are dealt out at once, so that the first poll returns records. Topics
@@ -265,7 +257,6 @@ async def subscribe(request: web.Request) -> web.Response:
         members.unsubscribe(consumer)
     else:
         members.subscribe(consumer, wanted.topics, wanted.topic_pattern)
-    return web.Response(status=204)
 
 
 @ROUTES.endpoint(
@@ -275,24 +266,23 @@ async def subscribe(request: web.Request) -> web.Response:
     Answer("The topics.", in_v2(SubscribedTopics)),
     errors=(406, 40403),
 )
-async def subscription(request: web.Request) -> web.Response:
+async def subscription(request: web.Request) -> SubscribedTopics:
     """Topics that the instance subscribed to, and its partitions of them."""
     consumer = consumer_of(request)
     by_topic: dict[str, list[int]] = {}
     for at in consumer.partitions:
         by_topic.setdefault(at.topic, []).append(at.partition)
     partitions = [{topic: numbers} for topic, numbers in by_topic.items()]
-    return v2_reply(request, SubscribedTopics(consumer.topics, partitions))
+    return SubscribedTopics(consumer.topics, partitions)
 
 
 @ROUTES.endpoint(
     f"DELETE {INSTANCE}/subscription", "unsubscribe", Access.READ_GROUP, DONE, errors=(40403,)
 )
-async def unsubscribe(request: web.Request) -> web.Response:
+async def unsubscribe(request: web.Request) -> None:
     """Read nothing any more; the partitions go to the others of the group."""
     consumer = consumer_of(request)
     api_of(request).operations.groups.members.unsubscribe(consumer)
-    return web.Response(status=204)
 
 
 # ---- assignment by hand
@@ -306,11 +296,10 @@ async def unsubscribe(request: web.Request) -> web.Response:
     body={V2_JSON: Partitions},
     errors=(40401, 40402, 40403, 40903),
 )
-async def assign(request: web.Request) -> web.Response:
+async def assign(request: web.Request) -> None:
     """Read these partitions and no others, independently of the group."""
     consumer = consumer_of(request)
     consumer.assign_by_hand(await _partitions_in(request))
-    return web.Response(status=204)
 
 
 @ROUTES.endpoint(
@@ -320,10 +309,10 @@ async def assign(request: web.Request) -> web.Response:
     Answer("Its partitions.", in_v2(Assignments)),
     errors=(406, 40403),
 )
-async def assignments(request: web.Request) -> web.Response:
+async def assignments(request: web.Request) -> Assignments:
     """Partitions that the instance reads, assigned by the group or by hand."""
     consumer = consumer_of(request)
-    return v2_reply(request, Assignments(entries_of(consumer.partitions)))
+    return Assignments(entries_of(consumer.partitions))
 
 
 async def _partitions_in(request: web.Request) -> list[TopicPartition]:
@@ -342,7 +331,7 @@ async def _partitions_in(request: web.Request) -> list[TopicPartition]:
     body={V2_JSON: Positions},
     errors=(40005, 40403, 40903, 50303),
 )
-async def seek(request: web.Request) -> web.Response:
+async def seek(request: web.Request) -> None:
     """Read on from offsets, or from the first records at or after times.
 
     No record that late: from the end.
@@ -356,7 +345,6 @@ async def seek(request: web.Request) -> web.Response:
     }
     consumer.check_assigned((*positions, *times))
     consumer.seek({**positions, **await _offsets_at(request, consumer, times)})
-    return web.Response(status=204)
 
 
 async def _offsets_at(
@@ -379,9 +367,9 @@ async def _offsets_at(
     body={V2_JSON: Partitions},
     errors=(40403, 40903, 50303),
 )
-async def seek_to_beginning(request: web.Request) -> web.Response:
+async def seek_to_beginning(request: web.Request) -> None:
     """Read partitions from their first record on."""
-    return await _seek_to_edge(request, is_end=False)
+    await _seek_to_edge(request, is_end=False)
 
 
 @ROUTES.endpoint(
@@ -392,12 +380,12 @@ async def seek_to_beginning(request: web.Request) -> web.Response:
     body={V2_JSON: Partitions},
     errors=(40403, 40903, 50303),
 )
-async def seek_to_end(request: web.Request) -> web.Response:
+async def seek_to_end(request: web.Request) -> None:
     """Read what is appended to partitions from now on."""
-    return await _seek_to_edge(request, is_end=True)
+    await _seek_to_edge(request, is_end=True)
 
 
-async def _seek_to_edge(request: web.Request, *, is_end: bool) -> web.Response:
+async def _seek_to_edge(request: web.Request, *, is_end: bool) -> None:
     consumer = consumer_of(request)
     partitions = await _partitions_in(request)
     consumer.check_assigned(partitions)
@@ -406,7 +394,6 @@ async def _seek_to_edge(request: web.Request, *, is_end: bool) -> web.Response:
     consumer.seek(
         {at: consumer.end_of(log) if is_end else log.log_start_offset for at, log in logs.items()}
     )
-    return web.Response(status=204)
 
 
 _log = structlog.get_logger("kafkalog.server")
@@ -497,7 +484,7 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
     is_body_required=False,
     errors=(406, 40002, 40401, 40402, 40403, 50003, 50302, 50303, 50701),
 )
-async def commit_offsets(request: web.Request) -> web.Response:
+async def commit_offsets(request: web.Request) -> list[object] | None:
     """Commit offsets, or without a body all that was delivered.
 
     In the dialect confluent an entry of ``offsets`` names the last record that was processed and
@@ -510,13 +497,13 @@ async def commit_offsets(request: web.Request) -> web.Response:
     if wanted.partitions is not None:
         commits = commits_of(api, wanted.partitions)
         await commit(api, consumer.group, commits, is_awaited=is_awaited)
-        return web.Response(status=204)
+        return None
     if wanted.offsets is not None:
         commits = commits_of(api, wanted.offsets, plus=int(is_confluent))
         await commit(api, consumer.group, commits, is_awaited=is_awaited)
     else:
         await commit_positions(api, consumer, is_awaited=is_awaited)
-    return v2_reply(request, []) if is_confluent else web.Response(status=204)
+    return [] if is_confluent else None
 
 
 @ROUTES.endpoint(
@@ -528,7 +515,7 @@ async def commit_offsets(request: web.Request) -> web.Response:
     is_body_required=False,
     errors=(406, 40403, 50303),
 )
-async def committed(request: web.Request) -> web.Response:
+async def committed(request: web.Request) -> CommittedOffsets:
     """What the group has committed for partitions, or without a body for those it was assigned.
 
     Partitions without a commit are left out.
@@ -542,7 +529,7 @@ async def committed(request: web.Request) -> web.Response:
         for at in wanted
         if at in found
     ]
-    return v2_reply(request, CommittedOffsets(offsets))
+    return CommittedOffsets(offsets)
 
 
 def _wanted(data: bytes, consumer: Consumer) -> list[TopicPartition]:

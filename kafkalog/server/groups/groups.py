@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
@@ -20,12 +18,13 @@ from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
-from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, read_body
 from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from aiohttp import web
 
     from kafkalog.broker.groups.groups import PartitionLag
 
@@ -113,10 +112,10 @@ class RemovedOffsets(AnswerBody):
 @ROUTES.endpoint(
     "GET /v1/groups", "listGroups", Access.DESCRIBE_GROUP, Answer("By name.", GroupList)
 )
-async def groups(request: web.Request) -> web.Response:
+async def groups(request: web.Request) -> GroupList:
     """Groups that have commits or members."""
     found = api_of(request).operations.groups.summaries()
-    return json_reply(GroupList([GroupEntry(g.name, g.state, g.member_count) for g in found]))
+    return GroupList([GroupEntry(g.name, g.state, g.member_count) for g in found])
 
 
 @ROUTES.endpoint(
@@ -126,20 +125,18 @@ async def groups(request: web.Request) -> web.Response:
     Answer("The group.", GroupDescription),
     errors=(40405, 50303),
 )
-async def describe(request: web.Request) -> web.Response:
+async def describe(request: web.Request) -> GroupDescription:
     """A group with its members and its commits beside the logs."""
     operations, group = api_of(request).operations.groups, group_of(request)
     summary = operations.summary(group)
-    return json_reply(
-        GroupDescription(
-            group=group,
-            state=summary.state,
-            members=[
-                GroupMember(each.name, each.topics, entries_of(each.partitions))
-                for each in operations.members.members(group)
-            ],
-            offsets=_offset_entries(operations.lags(group)),
-        )
+    return GroupDescription(
+        group=group,
+        state=summary.state,
+        members=[
+            GroupMember(each.name, each.topics, entries_of(each.partitions))
+            for each in operations.members.members(group)
+        ],
+        offsets=_offset_entries(operations.lags(group)),
     )
 
 
@@ -150,13 +147,12 @@ async def describe(request: web.Request) -> web.Response:
     {204: Answer("It is gone.")},
     errors=(40405, 40911, *_WRITES),
 )
-async def delete(request: web.Request) -> web.Response:
+async def delete(request: web.Request) -> None:
     """Delete a group without members: all its commits."""
     api, group = api_of(request), group_of(request)
     api.operations.groups.summary(group)
     api.operations.groups.check_no_members(group)
     await api.blocking(api.operations.groups.offsets.delete, group)
-    return web.Response(status=204)
 
 
 # ---- offsets
@@ -169,11 +165,11 @@ async def delete(request: web.Request) -> web.Response:
     Answer("Its commits.", GroupOffsetList),
     errors=(50303,),
 )
-async def offsets(request: web.Request) -> web.Response:
+async def offsets(request: web.Request) -> GroupOffsetList:
     """What a group has committed; nothing of an unknown one."""
     group = group_of(request)
     lags = api_of(request).operations.groups.lags(group)
-    return json_reply(GroupOffsetList(group, _offset_entries(lags)))
+    return GroupOffsetList(group, _offset_entries(lags))
 
 
 @ROUTES.endpoint(
@@ -184,7 +180,7 @@ async def offsets(request: web.Request) -> web.Response:
     body=GroupOffsets,
     errors=(40401, 40402, *_WRITES),
 )
-async def put_offsets(request: web.Request) -> web.Response:
+async def put_offsets(request: web.Request) -> None:
     """Commit offsets of a group, all or none, exactly as sent.
 
     For clients without a consumer instance: they fetch by offset, then commit here.
@@ -192,7 +188,6 @@ async def put_offsets(request: web.Request) -> web.Response:
     api = api_of(request)
     wanted = await read_body(GroupOffsets, request, api)
     await commit(api, group_of(request), commits_of(api, wanted.offsets))
-    return web.Response(status=204)
 
 
 @ROUTES.endpoint(
@@ -203,13 +198,13 @@ async def put_offsets(request: web.Request) -> web.Response:
     parameters=(_TOPICS,),
     errors=(40911, *_WRITES),
 )
-async def delete_offsets(request: web.Request) -> web.Response:
+async def delete_offsets(request: web.Request) -> RemovedOffsets:
     """Take away commits of a group without members."""
     api, group, topics = api_of(request), group_of(request), _TOPICS.read(request)
     named = None if topics is None else [each.strip() for each in topics.split(",")]
     api.operations.groups.check_no_members(group)
     removed = await api.blocking(api.operations.groups.offsets.delete, group, named)
-    return json_reply(RemovedOffsets(group, removed))
+    return RemovedOffsets(group, removed)
 
 
 @ROUTES.endpoint(
@@ -220,7 +215,7 @@ async def delete_offsets(request: web.Request) -> web.Response:
     body=ResetOffsets,
     errors=(40005, 40401, 40402, 40405, 40911, *_WRITES),
 )
-async def reset(request: web.Request) -> web.Response:
+async def reset(request: web.Request) -> ResetReport:
     """Set the offsets of a group without members, or say what they would be.
 
     As kafka-consumer-groups: a shift and an offset stop at the ends of the log, a time after the
@@ -255,7 +250,7 @@ async def reset(request: web.Request) -> web.Response:
     if not wanted.dry_run:
         note_entries(request, entries)
         await commit(api, group, commits)
-    return json_reply(ResetReport(group, wanted.dry_run, entries))
+    return ResetReport(group, wanted.dry_run, entries)
 
 
 def _check_reset(wanted: ResetOffsets) -> None:

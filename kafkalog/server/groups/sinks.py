@@ -11,7 +11,6 @@ from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.parameters import sink_of
-from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink, read_body
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def describe(request: web.Request, operations: Operations) -> SinkAnswer:
     body=BeginSink,
     errors=(40912, *_WRITES),
 )
-async def begin(request: web.Request) -> web.Response:
+async def begin(request: web.Request) -> SinkProducerAnswer | SinkCommittedAnswer:
     """Begin an attempt to write one partition of a batch.
 
     The producer is the attempt's own. Its epoch grows with every begin: from the answer on, batches
@@ -155,8 +154,8 @@ async def begin(request: web.Request) -> web.Response:
         Caller(wanted.run_id, wanted.call_id),
     )
     if identity is None:
-        return json_reply(SinkCommittedAnswer("committed", wanted.batch_id))
-    return json_reply(SinkProducerAnswer("open", *identity))
+        return SinkCommittedAnswer("committed", wanted.batch_id)
+    return SinkProducerAnswer("open", *identity)
 
 
 @ROUTES.endpoint(
@@ -167,7 +166,7 @@ async def begin(request: web.Request) -> web.Response:
     body=CommitSink,
     errors=(40402, 40908, 40912, 40913, 41301, *_WRITES),
 )
-async def commit(request: web.Request) -> web.Response:
+async def commit(request: web.Request) -> SinkCommittedAnswer:
     """Commit a batch: what the winners wrote is shown, what else was begun of it is aborted.
 
     A winner names exactly the partitions that it wrote to; the sequence of its last record, where
@@ -187,7 +186,7 @@ async def commit(request: web.Request) -> web.Response:
         is_last=wanted.is_last,
         run_id=wanted.run_id,
     )
-    return json_reply(SinkCommittedAnswer("committed", wanted.batch_id))
+    return SinkCommittedAnswer("committed", wanted.batch_id)
 
 
 @ROUTES.endpoint(
@@ -198,7 +197,7 @@ async def commit(request: web.Request) -> web.Response:
     body=AbortSink,
     errors=(40908, 40912, *_WRITES),
 )
-async def abort(request: web.Request) -> web.Response:
+async def abort(request: web.Request) -> SinkAbortedAnswer:
     """Abort what was begun of a batch; it may begin again.
 
     A former run of the query is refused: what is open is another's.
@@ -208,7 +207,7 @@ async def abort(request: web.Request) -> web.Response:
     await api.run_on_sink_pool(
         api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id
     )
-    return json_reply(SinkAbortedAnswer("aborted", wanted.batch_id))
+    return SinkAbortedAnswer("aborted", wanted.batch_id)
 
 
 def _winners(winners: Sequence[SinkWinner]) -> list[Winner]:

@@ -9,6 +9,7 @@ from kafkalog.errors import UnknownConsumer
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.v3 import (
     PAGING,
+    Page,
     Related,
     cluster_of,
     cluster_url,
@@ -20,7 +21,6 @@ from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import group_of, partition_of, topic_of
-from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -158,18 +158,18 @@ def _readers(groups: GroupOperations, group: str) -> dict[TopicPartition, str]:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def consumer_groups(request: web.Request) -> web.Response:
+async def consumer_groups(request: web.Request) -> Page[object]:
     """Groups that have commits or members."""
     found = [_group_entity(request, each) for each in _groups_of(request).summaries()]
-    return json_reply(list_of(request, "KafkaConsumerGroupList", found))
+    return list_of(request, "KafkaConsumerGroupList", found)
 
 
 @ROUTES.endpoint(
     f"GET {_GROUP}", "v3GetConsumerGroup", Access.DESCRIBE_GROUP, _ENTITY, errors=_ERRORS
 )
-async def consumer_group(request: web.Request) -> web.Response:
+async def consumer_group(request: web.Request) -> dict[str, object]:
     """One group; state is STABLE with members, EMPTY without."""
-    return json_reply(_group_entity(request, _summary_of(request)))
+    return _group_entity(request, _summary_of(request))
 
 
 @ROUTES.endpoint(
@@ -180,12 +180,12 @@ async def consumer_group(request: web.Request) -> web.Response:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def consumers(request: web.Request) -> web.Response:
+async def consumers(request: web.Request) -> Page[object]:
     """Consumer instances of the group."""
     group = _summary_of(request).name
     members = _groups_of(request).members.members(group)
     entities = [_consumer_entity(request, each) for each in members]
-    return json_reply(list_of(request, "KafkaConsumerList", entities))
+    return list_of(request, "KafkaConsumerList", entities)
 
 
 def _consumer_in(request: web.Request) -> Consumer:
@@ -204,9 +204,9 @@ def _consumer_in(request: web.Request) -> Consumer:
     _ENTITY,
     errors=_ERRORS,
 )
-async def consumer(request: web.Request) -> web.Response:
+async def consumer(request: web.Request) -> dict[str, object]:
     """One consumer instance."""
-    return json_reply(_consumer_entity(request, _consumer_in(request)))
+    return _consumer_entity(request, _consumer_in(request))
 
 
 @ROUTES.endpoint(
@@ -217,11 +217,11 @@ async def consumer(request: web.Request) -> web.Response:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def assignments(request: web.Request) -> web.Response:
+async def assignments(request: web.Request) -> Page[object]:
     """Partitions that a consumer instance reads."""
     member = _consumer_in(request)
     entities = [_assignment_entity(request, member, at) for at in member.partitions]
-    return json_reply(list_of(request, "KafkaConsumerAssignmentList", entities))
+    return list_of(request, "KafkaConsumerAssignmentList", entities)
 
 
 @ROUTES.endpoint(
@@ -231,12 +231,12 @@ async def assignments(request: web.Request) -> web.Response:
     _ENTITY,
     errors=_ERRORS,
 )
-async def assignment(request: web.Request) -> web.Response:
+async def assignment(request: web.Request) -> dict[str, object]:
     """One partition that a consumer instance reads; 404 when it does not."""
     member, at = _consumer_in(request), TopicPartition(topic_of(request), partition_of(request))
     if at not in member.partitions:
         raise ApiError(40403, "The consumer does not read this partition.")
-    return json_reply(_assignment_entity(request, member, at))
+    return _assignment_entity(request, member, at)
 
 
 @ROUTES.endpoint(
@@ -247,14 +247,14 @@ async def assignment(request: web.Request) -> web.Response:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def lags(request: web.Request) -> web.Response:
+async def lags(request: web.Request) -> Page[object]:
     """The lag of the group in each partition; null when the partition is not served."""
     groups, group = _groups_of(request), _summary_of(request).name
     readers = _readers(groups, group)
     entities = [
         _lag_entity(request, group, each, readers.get(each.at, "")) for each in groups.lags(group)
     ]
-    return json_reply(list_of(request, "KafkaConsumerLagList", entities))
+    return list_of(request, "KafkaConsumerLagList", entities)
 
 
 @ROUTES.endpoint(
@@ -264,14 +264,14 @@ async def lags(request: web.Request) -> web.Response:
     _ENTITY,
     errors=_ERRORS,
 )
-async def lag(request: web.Request) -> web.Response:
+async def lag(request: web.Request) -> dict[str, object]:
     """The lag of the group in one partition; 404 without a commit."""
     groups, group = _groups_of(request), _summary_of(request).name
     at = TopicPartition(topic_of(request), partition_of(request))
     for each in groups.lags(group):
         if each.at == at:
             reader = _readers(groups, group).get(at, "")
-            return json_reply(_lag_entity(request, group, each, reader))
+            return _lag_entity(request, group, each, reader)
     raise ApiError(40403, "The group has no commit for this partition.")
 
 
@@ -282,7 +282,7 @@ async def lag(request: web.Request) -> web.Response:
     _ENTITY,
     errors=_ERRORS,
 )
-async def lag_summary(request: web.Request) -> web.Response:
+async def lag_summary(request: web.Request) -> dict[str, object]:
     """The largest lag and the sum of all; 404 while no partition of a commit is served."""
     groups, group = _groups_of(request), _summary_of(request).name
     known = [(each.lag, each) for each in groups.lags(group) if each.lag is not None]
@@ -290,18 +290,16 @@ async def lag_summary(request: web.Request) -> web.Response:
         raise ApiError(40405, "The group has no commit in a partition that is served.")
     largest, most = max(known, key=lambda pair: pair[0])
     reader = _readers(groups, group).get(most.at, "")
-    return json_reply(
-        _entity(
-            request,
-            "KafkaConsumerGroupLagSummary",
-            f"{_tail(group)}/lag-summary",
-            consumer_group_id=group,
-            max_lag_consumer_id=reader,
-            max_lag_instance_id=None,
-            max_lag_client_id=reader,
-            max_lag_topic_name=most.at.topic,
-            max_lag_partition_id=most.at.partition,
-            max_lag=largest,
-            total_lag=sum(lag for lag, _ in known),
-        )
+    return _entity(
+        request,
+        "KafkaConsumerGroupLagSummary",
+        f"{_tail(group)}/lag-summary",
+        consumer_group_id=group,
+        max_lag_consumer_id=reader,
+        max_lag_instance_id=None,
+        max_lag_client_id=reader,
+        max_lag_topic_name=most.at.topic,
+        max_lag_partition_id=most.at.partition,
+        max_lag=largest,
+        total_lag=sum(lag for lag, _ in known),
     )

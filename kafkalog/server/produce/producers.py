@@ -8,7 +8,6 @@ from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import partition_of, producer_id_of, topic_of
-from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import AbortTransaction
 from kafkalog.server.security.audit import note_subject
 
@@ -101,11 +100,11 @@ def bump(request: web.Request, operations: Operations) -> ProducerAnswer:
     Answer("By id.", ProducersAnswer),
     tag="logs",
 )
-async def describe(request: web.Request) -> web.Response:
+async def describe(request: web.Request) -> ProducersAnswer:
     """What a log remembers of its producers, as kafka-transactions.sh describe-producers shows."""
     topic, partition = topic_of(request), partition_of(request)
     entries = api_of(request).operations.producers.describe(topic, partition)
-    return json_reply(ProducersAnswer(topic, partition, [_state(each) for each in entries]))
+    return ProducersAnswer(topic, partition, [_state(each) for each in entries])
 
 
 @ROUTES.endpoint(

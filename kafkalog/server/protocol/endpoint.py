@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.media_types import JSON, V2_JSON, is_json
+from kafkalog.server.protocol.media_types import JSON, V2_JSON, is_json, metadata_type
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import read_body
 
@@ -162,10 +162,9 @@ H = TypeVar("H", bound="Callable[..., object]")
 class Routes:
     """The routes of one part of the API, each declared above its handler.
 
-    A coroutine function is a handler of aiohttp: it runs on the event loop and returns a response.
-    A plain function may wait for a lock or the disk. It runs on the control pool with the request,
-    the operations of its principal and the body if there is one, and returns the JSON answer, or
-    None for 204.
+    A function returns its JSON answer, None for 204, or a response of aiohttp, which is sent as it
+    is. A coroutine function runs on the event loop. A plain one may wait for a lock or the disk: it
+    runs on the control pool, and also gets the operations of its principal and the body, if any.
     """
 
     def __init__(self, tag: str) -> None:
@@ -209,9 +208,7 @@ class Routes:
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
                 access.value if isinstance(access.value, Right) else None,
             )
-            handler = cast("Handler", make)
-            if not inspect.iscoroutinefunction(make):
-                handler = _on_control_pool(make, body, is_body_required=is_body_required)
+            handler = _handler_of(make, spec, body)
             setattr(handler, _ATTRIBUTE, spec)
             self._routes += [web.RouteDef(method, each, handler, {}) for each in (path, *aliases)]
             return make
@@ -219,28 +216,41 @@ class Routes:
         return attach
 
 
-def _on_control_pool(
-    make: Callable[..., object], body: Content, *, is_body_required: bool
-) -> Handler:
-    """A handler that reads the body on the event loop and makes the answer on the control pool."""
+def _handler_of(make: Callable[..., object], spec: Endpoint, body: Content) -> Handler:
+    """The handler of aiohttp that a function above is, or that answers with what it returns."""
+    if inspect.iscoroutinefunction(make):
+        if make.__annotations__["return"].endswith("Response"):
+            return make
+
+        @functools.wraps(make)
+        async def on_loop(request: web.Request) -> web.StreamResponse:
+            return _reply(request, spec, await make(request))
+
+        return on_loop
 
     @functools.wraps(make)
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def on_pool(request: web.Request) -> web.StreamResponse:
         api = api_of(request)
-        if body is None:
-            return await api.blocking(_answer, make, request, api.operations)
-        wanted = await read_body(
-            cast("type[Schema]", body), request, api, is_required=is_body_required
-        )
-        return await api.blocking(_answer, make, request, api.operations, wanted)
+        arguments: list[object] = [request, api.operations]
+        if body is not None:
+            model = cast("type[Schema]", body)
+            is_required = spec.is_body_required
+            arguments.append(await read_body(model, request, api, is_required=is_required))
+        # Encoded there as well: an answer may have many thousand entries.
+        return await api.blocking(lambda: _reply(request, spec, make(*arguments)))
 
-    return handle
+    return on_pool
 
 
-def _answer(make: Callable[..., object], *arguments: object) -> web.Response:
-    """Made and encoded on the same thread: an answer may have many thousand entries."""
-    answer = make(*arguments)
-    return web.Response(status=204) if answer is None else json_reply(answer)
+def _reply(request: web.Request, spec: Endpoint, answer: object) -> web.Response:
+    """The first answer of the spec, in the type that the client accepts; without one 204."""
+    if answer is None:
+        return web.Response(status=204)
+    status, said = next(iter(spec.answers.items()))
+    content_type = JSON
+    if V2_JSON in said.content:
+        content_type = metadata_type(request.headers.get(hdrs.ACCEPT, ""))
+    return json_reply(answer, content_type=content_type, status=status)
 
 
 def endpoint_of(handler: object) -> Endpoint | None:

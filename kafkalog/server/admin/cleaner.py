@@ -19,7 +19,7 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.errors import ApiError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
@@ -257,7 +257,9 @@ def run_answer(run: CleaningRun) -> CleaningRunAnswer:
             map_seconds=stats.map_seconds,
             seconds=stats.seconds,
         )
-    return answer if run.error is None else structs.replace(answer, **entry_error(run.error))
+    return (
+        answer if run.error is None else answer_of(CleaningRunAnswer, error_of(run.error), answer)
+    )
 
 
 # ---- cleans by order
@@ -339,9 +341,7 @@ def run_result(run: CleaningRun) -> dict[str, object]:
 def _end(key: TopicPartition, end: CleanEnd) -> CleaningRunAnswer:
     if not isinstance(end, KafkalogError):
         return run_answer(end)
-    return CleaningRunAnswer(
-        topic=key.topic, partition=key.partition, outcome="failed", **entry_error(end)
-    )
+    return answer_of(CleaningRunAnswer, key, error_of(end), outcome="failed")
 
 
 def _cleanable(operations: Operations) -> list[TopicPartition]:

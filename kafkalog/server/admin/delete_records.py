@@ -11,8 +11,8 @@ from aiohttp import web
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.media_types import JSON, wants_plain_text
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
@@ -129,7 +129,7 @@ def _answer_entry(
 ) -> DeletedRecords | FailedPartition:
     if isinstance(outcome, int):
         return DeletedRecords(entry.topic, entry.partition, outcome)
-    return FailedPartition(entry.topic, entry.partition, **entry_error(outcome))
+    return answer_of(FailedPartition, entry, error_of(outcome))
 
 
 def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | KafkalogError]) -> str:

@@ -22,7 +22,7 @@ from kafkalog.server.admin.cleaner import StandingAnswer, standing_answer
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     FlagParameter,
@@ -381,9 +381,7 @@ def begin(
         try:
             status = operations.log_dirs.move(each.topic, each.partition, each.log_dir)
         except KafkalogError as error:
-            entries.append(
-                FailedMove(topic=each.topic, partition=each.partition, **error_fields(error))
-            )
+            entries.append(answer_of(FailedMove, each, error_of(error)))
         else:
             entries.append(_move(status))
     note_entries(request, entries)

@@ -15,7 +15,7 @@ from kafkalog.broker.background import OperationKind, OperationState
 from kafkalog.env.scheduler import TaskState
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
-from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
@@ -144,7 +144,7 @@ def _operation(operation: BackgroundOperation) -> OperationAnswer:
         state=state,
         ended_ms=_known(operation.ended_ms),
         result=operation.result or None,
-        error=error and EntryError(**error_fields(error)),
+        error=error and error_of(error),
     )
 
 

@@ -18,7 +18,7 @@ from kafkalog.log.retention.forecast import timestamp_or_none
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
+from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     base_offset_of,
@@ -337,7 +337,7 @@ def _run(
     deleted: list[DeletedSegment] = []
     for key, outcome in _outcomes(operations, wanted):
         if isinstance(outcome, KafkalogError):
-            entries.append(FailedPartition(key.topic, key.partition, **entry_error(outcome)))
+            entries.append(answer_of(FailedPartition, key, error_of(outcome)))
             continue
         deleted += outcome.deleted
         if wanted.partitions is not None or outcome.deleted:
@@ -459,7 +459,7 @@ def simulate(
         except KafkalogError as error:
             if wanted.partition is not None:
                 raise
-            entries.append(UnservedPartition(number, **entry_error(error)))
+            entries.append(answer_of(UnservedPartition, error_of(error), partition=number))
         else:
             entries.append(_simulated(number, simulation))
     return RetentionSimulateAnswer(wanted.topic, entries)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import structs
-
 from kafkalog import __version__
 from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
-from kafkalog.server.protocol.errors import ApiError, entry_error
+from kafkalog.server.protocol.errors import ApiError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.media_types import JSON, V2_JSON
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
@@ -96,12 +94,13 @@ class OffsetRange(AnswerBody):
 def _partition(broker_id: int, partition: int, fault: KafkalogError | None) -> TopicPartitionAnswer:
     """One replica, which leads and is in sync: this is a single node. Not served: no leader."""
     is_served = fault is None
-    answer = TopicPartitionAnswer(
+    return answer_of(
+        TopicPartitionAnswer,
+        fault and error_of(fault),
         partition=partition,
         leader=broker_id if is_served else _NO_LEADER,
         replicas=[Replica(broker_id, leader=is_served, in_sync=is_served)],
     )
-    return answer if fault is None else structs.replace(answer, **entry_error(fault))
 
 
 def _partitions(broker_id: int, description: TopicDescription) -> list[TopicPartitionAnswer]:

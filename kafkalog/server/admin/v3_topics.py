@@ -28,8 +28,8 @@ from kafkalog.server.admin.v3 import (
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, OffsetAnswer, look_up
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
-from kafkalog.server.protocol.errors import ApiError, entry_error
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.errors import ApiError, error_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     ChoiceParameter,
@@ -117,7 +117,8 @@ def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
         partition_reassignments=Related(f"{url}/partitions/-/reassignment"),
         config_overrides=dict(topic.overrides),
         offline_partitions=[
-            OfflinePartition(number, **entry_error(fault)) for number, fault in topic.faults.items()
+            answer_of(OfflinePartition, error_of(fault), partition_id=number)
+            for number, fault in topic.faults.items()
         ],
         authorized_operations=[],
     )

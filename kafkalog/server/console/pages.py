@@ -26,7 +26,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer
-from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
 from kafkalog.server.protocol.media_types import (
     FORM,
     HTML,
@@ -243,7 +243,7 @@ async def error_page(
     api: Api, error: KafkalogError | ApiError, plain: web.Response, request_id: str
 ) -> web.Response:
     """The answer ``plain`` for people: its status and headers, its facts as a page."""
-    entry, message = entry_of(error), error_fields(error)["message"]
+    entry, message = entry_of(error), error_of(error).message
     await prepared(api)
     body = render_error(entry.status, entry.error_code, message, request_id)
     kept = {

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, EntryError, error_fields
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     TextParameter,
@@ -125,7 +125,5 @@ async def list_offsets(request: web.Request) -> OffsetList:
                 await look_up(api, entry.topic, entry.partition, entry.timestamp, isolation)
             )
         except (KafkalogError, ApiError) as error:
-            answers.append(
-                FailedOffset(topic=entry.topic, partition=entry.partition, **error_fields(error))
-            )
+            answers.append(answer_of(FailedOffset, entry, error_of(error)))
     return OffsetList(answers)

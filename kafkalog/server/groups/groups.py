@@ -15,7 +15,7 @@ from kafkalog.server.api import Api, api_of
 from kafkalog.server.groups.consumers import AssignedPartition, entries_of
 from kafkalog.server.groups.poll import commit, commits_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, FailedPartition, entry_error
+from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
 from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, read_body
@@ -236,7 +236,7 @@ async def reset(request: web.Request) -> ResetReport:
         try:
             offset = await _reset_offset(api, at, old, wanted)
         except KafkalogError as error:
-            entries.append(FailedReset(at.topic, at.partition, **entry_error(error)))
+            entries.append(answer_of(FailedReset, at, error_of(error)))
             continue
         commits[at] = CommittedOffset(offset, "", api.operations.now_ms())
         entries.append(

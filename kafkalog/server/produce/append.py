@@ -23,8 +23,8 @@ from kafkalog.format.wire.json_page import write_receipt, write_receipts
 from kafkalog.log.validator import faults_of_records, validate_built
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.produce.json_body import Fault, columns_of, parse, single_batch
-from kafkalog.server.protocol.errors import ApiError, entry_of, error_fields
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -175,15 +175,7 @@ class Receipt(AnswerBody, kw_only=True):
 
 def failed_receipt(fault: Fault) -> Receipt:
     """The receipt of a record that was not appended."""
-    said = error_fields(fault)
-    message = said["message"]
-    return Receipt(
-        partition=None,
-        offset=None,
-        error_code=said["error_code"],
-        error=message,
-        message=message,
-    )
+    return answer_of(Receipt, error_of(fault), partition=None, offset=None)
 
 
 def mixed_receipts(

@@ -40,8 +40,8 @@ from kafkalog.server.produce.append import (
 )
 from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, NotJson
-from kafkalog.server.protocol.errors import ApiError, entry_of, error_body, error_fields
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
+from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.replies import (
     REQUEST_ID,
     add_standard_headers,
@@ -343,13 +343,8 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 def _failed(fault: Fault, *, end_of_stream: bool | None = None) -> ProduceReceipt:
-    said = error_fields(fault)
-    return ProduceReceipt(
-        partition=None,
-        offset=None,
-        error=said["message"],
-        end_of_stream=end_of_stream,
-        **said,
+    return answer_of(
+        ProduceReceipt, error_of(fault), partition=None, offset=None, end_of_stream=end_of_stream
     )
 
 
@@ -398,7 +393,7 @@ class Summary:
         self._codes.add(entry_of(fault).error_code)
         if len(self._errors) < _ERRORS_SHOWN or end_of_stream:
             self._errors.append(
-                FailedRecord(index=index, end_of_stream=end_of_stream, **error_body(fault))
+                answer_of(FailedRecord, error_of(fault), index=index, end_of_stream=end_of_stream)
             )
 
     def reply(self, request: web.Request, acks: Acks, fault: Fault | None = None) -> web.Response:

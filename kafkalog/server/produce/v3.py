@@ -51,7 +51,7 @@ from kafkalog.server.produce.stream import (
 )
 from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, EntryError, error_body, v3_fault
+from kafkalog.server.protocol.errors import ApiError, RequestError, error_of, v3_fault
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import JSON, bare_type
 from kafkalog.server.protocol.parameters import ACKS, topic_of
@@ -270,11 +270,8 @@ class V3Appended(V3Place, kw_only=True):
     error_code: Literal[200]
 
 
-class V3NotAppended(EntryError, kw_only=True):
+class V3NotAppended(RequestError, kw_only=True):
     """The receipt of a record that was not."""
-
-    validation_errors: list[str] | None = None
-    record_errors: list[dict[str, object]] | None = None
 
 
 V3Receipt = NamedType(
@@ -349,7 +346,7 @@ def _receipts(template: V3Receipts, group: SettledGroup) -> bytes:
 
 def _failure(fault: Fault) -> bytes:
     """The error of a record that was not appended, as every answer has it."""
-    return _ENCODE(V3NotAppended(**error_body(v3_fault(fault))))
+    return _ENCODE(error_of(v3_fault(fault)))
 
 
 @ROUTES.endpoint(

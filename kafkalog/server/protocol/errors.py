@@ -7,7 +7,8 @@ that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict, cast
+
+import msgspec
 
 from kafkalog import errors
 from kafkalog.server.protocol.json_schema import AnswerBody
@@ -227,37 +228,24 @@ class EntryError(AnswerBody, kw_only=True):
     retriable: bool
     details: dict[str, object] | None = None
 
+    @property
+    def error(self) -> str:
+        """The message, as entries about a partition call it."""
+        return self.message
+
+
+class RequestError(EntryError, kw_only=True):
+    """What went wrong with a request, and which parts of it are wrong."""
+
+    validation_errors: list[str] | None = None
+    record_errors: list[dict[str, object]] | None = None
+
 
 class FailedPartition(AnswerBody):
     """A partition that failed; the entries of others are not affected."""
 
     topic: str
     partition: int
-    error_code: int
-    kafka_error: str
-    error: str
-
-
-class ErrorFields(TypedDict):
-    """The fields of EntryError."""
-
-    error_code: int
-    message: str
-    kafka_error: str
-    retriable: bool
-    details: NotRequired[dict[str, object]]
-
-
-class ErrorBody(ErrorFields):
-    """Those of the answer to a request that failed."""
-
-    validation_errors: NotRequired[list[str]]
-    record_errors: NotRequired[list[dict[str, object]]]
-
-
-class EntryFields(TypedDict):
-    """The error of an entry about one partition, where ``error`` is the message."""
-
     error_code: int
     kafka_error: str
     error: str
@@ -299,9 +287,9 @@ def entry_of(error: errors.KafkalogError | ApiError) -> ErrorEntry:
     raise AssertionError(f"{type(error).__name__} has no row")
 
 
-def error_fields(error: errors.KafkalogError | ApiError) -> ErrorFields:
-    """The fields of every error in an answer."""
-    entry = entry_of(error)
+def error_of(error: errors.KafkalogError | ApiError) -> RequestError:
+    """An error as answers have it."""
+    entry, record_errors = entry_of(error), None
     if isinstance(error, ApiError):
         message, details = error.message, error.details
     else:
@@ -309,38 +297,25 @@ def error_fields(error: errors.KafkalogError | ApiError) -> ErrorFields:
         if isinstance(error, errors.CorruptData):
             # The name of the file is for the operator, who finds it in the log.
             details = {k: v for k, v in details.items() if k != "file"}
-    fields: ErrorFields = {
-        "error_code": entry.error_code,
-        "message": message,
-        "kafka_error": error.kafka_error,
-        "retriable": entry.retriable,
-    }
-    if details:
-        fields["details"] = dict(details)
-    return fields
+        elif isinstance(error, errors.InvalidRecord) and error.record_errors:
+            record_errors = [
+                {"batch_index": index, "message": text} for index, text in error.record_errors
+            ]
+    return RequestError(
+        error_code=entry.error_code,
+        message=message,
+        kafka_error=error.kafka_error,
+        retriable=entry.retriable,
+        details=dict(details) or None,
+        validation_errors=list(getattr(error, "validation_errors", ())) or None,
+        record_errors=record_errors,
+    )
 
 
-def error_body(error: errors.KafkalogError | ApiError) -> ErrorBody:
-    """The same with the parts of the request that are wrong."""
-    body = cast("ErrorBody", error_fields(error))
-    if isinstance(error, ApiError):
-        if error.validation_errors:
-            body["validation_errors"] = list(error.validation_errors)
-    elif isinstance(error, errors.InvalidRecord) and error.record_errors:
-        body["record_errors"] = [
-            {"batch_index": index, "message": text} for index, text in error.record_errors
-        ]
+def error_body(error: errors.KafkalogError | ApiError) -> dict[str, object]:
+    """The same as a document, to which more is added."""
+    body: dict[str, object] = msgspec.to_builtins(error_of(error))
     return body
-
-
-def entry_error(error: errors.KafkalogError | ApiError) -> EntryFields:
-    """The error of an entry about one partition, in an answer about several."""
-    fields = error_fields(error)
-    return {
-        "error_code": fields["error_code"],
-        "kafka_error": fields["kafka_error"],
-        "error": fields["message"],
-    }
 
 
 def v3_fault(error: errors.KafkalogError | ApiError) -> errors.KafkalogError | ApiError:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from kafkalog.observe.logging import AUDIT
 from kafkalog.server.protocol.endpoint import ADMINISTRATIVE
-from kafkalog.server.protocol.errors import entry_error
+from kafkalog.server.protocol.errors import error_of
 from kafkalog.server.protocol.replies import PRINCIPAL, REQUEST_ID
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def note_subject(request: web.Request, **fields: object) -> Subject:
 
 def note_failure(subject: Subject, error: KafkalogError) -> None:
     """Note that it failed for this subject, independently of the answer's status."""
-    fields = entry_error(error)
-    subject.update(error_code=fields["error_code"], error=fields["error"])
+    said = error_of(error)
+    subject.update(error_code=said.error_code, error=said.message)
 
 
 def note_entries(request: web.Request, entries: Iterable[object], **common: object) -> None:

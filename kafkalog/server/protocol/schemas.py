@@ -124,11 +124,16 @@ class AlterConfigs(Schema):
     validate_only: bool = False
 
 
-class DeleteRecordsEntry(Schema):
-    """One partition of kafka-delete-records' file; -1 is the high watermark."""
+class PartitionName(Schema):
+    """One partition of a topic."""
 
     topic: str
     partition: Whole
+
+
+class DeleteRecordsEntry(PartitionName):
+    """One partition of kafka-delete-records' file; -1 is the high watermark."""
+
     offset: Whole
 
 
@@ -145,11 +150,9 @@ class DeleteUntil(Schema):
     offset: Annotated[int, Field(ge=-1, le=INT64_MAX), BeforeValidator(whole)]
 
 
-class ListOffsetsEntry(Schema):
+class ListOffsetsEntry(PartitionName):
     """Timestamp in ms, or -1 latest, -2 earliest, -3 max timestamp."""
 
-    topic: str
-    partition: Whole
     timestamp: Whole
 
 
@@ -159,18 +162,9 @@ class ListOffsetsRequest(Schema):
     partitions: list[ListOffsetsEntry]
 
 
-class PartitionName(Schema):
-    """One partition of a topic."""
-
-    topic: str
-    partition: Whole
-
-
-class PartitionMoveEntry(Schema):
+class PartitionMoveEntry(PartitionName):
     """One partition and the entry of ``log.dirs`` that it is to go to."""
 
-    topic: str
-    partition: Whole
     log_dir: str
 
 
@@ -186,10 +180,9 @@ class RetainRequest(Schema):
     dry_run: bool = False
 
 
-class RetentionRunRequest(Schema):
+class RetentionRunRequest(RetainRequest):
     """``POST /v1/retention:run``; without partitions all that the task checks."""
 
-    dry_run: bool = False
     partitions: list[PartitionName] | None = None
 
 
@@ -220,17 +213,12 @@ class AbortTransaction(Schema):
     start_offset: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
 
 
-class CleanRequest(Schema):
+class CleanRequest(RetainRequest):
     """``POST .../log:clean``."""
 
-    dry_run: bool = False
 
-
-class CleanerRunRequest(Schema):
+class CleanerRunRequest(RetentionRunRequest):
     """``POST /v1/cleaner:run``; without partitions all that have something to clean."""
-
-    dry_run: bool = False
-    partitions: list[PartitionName] | None = None
 
 
 class RetentionSimulateRequest(Schema):

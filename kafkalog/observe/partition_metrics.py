@@ -178,8 +178,4 @@ class Snapshot(NamedTuple):
     samples: Callable[[], Iterator[PartitionSample]]
 
 
-def _no_samples() -> Iterator[PartitionSample]:
-    return iter(())
-
-
-EMPTY_SNAPSHOT = Snapshot({}, 0, 0, (), (), _no_samples)
+EMPTY_SNAPSHOT = Snapshot({}, 0, 0, (), (), lambda: iter(()))

@@ -253,32 +253,32 @@ _TOPICS = ListParameter(
 _OFFLINE = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
-class LogDirPartition(AnswerBody):
+class LogDirPartition(AnswerBody, rename="camel"):
     """As kafka-log-dirs prints it."""
 
     partition: str
     size: int
-    offsetLag: int  # noqa: N815 - the tool's spelling
-    isFuture: bool  # noqa: N815
+    offset_lag: int
+    is_future: bool
 
 
-class LogDirAnswer(AnswerBody):
+class LogDirAnswer(AnswerBody, rename="camel"):
     """One log directory; an offline one has a reason and no partitions."""
 
     error: str | None
     reason: str | None
-    logDir: str  # noqa: N815
-    isCordoned: bool  # noqa: N815
-    totalBytes: int  # noqa: N815
-    usableBytes: int  # noqa: N815
+    log_dir: str
+    is_cordoned: bool
+    total_bytes: int
+    usable_bytes: int
     partitions: list[LogDirPartition]
 
 
-class BrokerLogDirs(AnswerBody):
+class BrokerLogDirs(AnswerBody, rename="camel"):
     """The directories of the one broker."""
 
     broker: int
-    logDirs: list[LogDirAnswer]  # noqa: N815
+    log_dirs: list[LogDirAnswer]
 
 
 class LogDirsAnswer(AnswerBody):
@@ -304,19 +304,17 @@ def log_dirs(request: web.Request, operations: Operations) -> LogDirsAnswer:
 
 def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
     """The tool's fields; isCordoned and the bytes as in Kafka's protocol; ``reason`` is ours."""
-    return LogDirAnswer(
+    partitions = [
+        LogDirPartition(str(each.topic_partition), each.size_bytes, each.offset_lag, each.is_future)
+        for each in log_dir.partitions
+    ]
+    return answer_of(
+        LogDirAnswer,
+        log_dir,
         error=None if log_dir.offline_reason is None else _OFFLINE,
         reason=log_dir.offline_reason,
-        logDir=log_dir.path,
-        isCordoned=log_dir.is_cordoned,
-        totalBytes=log_dir.total_bytes,
-        usableBytes=log_dir.usable_bytes,
-        partitions=[
-            LogDirPartition(
-                str(each.topic_partition), each.size_bytes, each.offset_lag, each.is_future
-            )
-            for each in log_dir.partitions
-        ],
+        log_dir=log_dir.path,
+        partitions=partitions,
     )
 
 

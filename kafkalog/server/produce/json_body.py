@@ -34,12 +34,6 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy.typing as npt
-
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.console.formatting import size
 from kafkalog.env.systemd import monotonic_usec, usec
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ async def keep_files_current(
 
 
 _SHOWN_EVERY_SECONDS = 0.2
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 async def show_loading(line: TerminalLine, loading: Callable[[], Loading]) -> None:
@@ -97,7 +97,7 @@ def loading_text(loading: Loading) -> str:
     text = f"Loading logs: {loading.partitions_loaded}/{loading.partitions}"
     if loading.bytes_to_recover or loading.bytes_recovered:
         per_second = loading.bytes_recovered * 1000 // max(1, loading.elapsed_ms)
-        text += f", recovered {_size(loading.bytes_recovered)} at {_size(per_second)}/s"
+        text += f", recovered {size(loading.bytes_recovered)} at {size(per_second)}/s"
     left_ms = remaining_ms(loading)
     return text if left_ms is None else f"{text}, about {_duration(left_ms)} left"
 
@@ -116,13 +116,6 @@ def remaining_ms(loading: Loading) -> int | None:
         if done
     ]
     return max(guesses, default=None)
-
-
-def _size(size_bytes: int) -> str:
-    amount, unit = float(size_bytes), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.0f} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
 def _duration(duration_ms: int) -> str:

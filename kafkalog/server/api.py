@@ -217,10 +217,10 @@ class Api:
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
         for operations, log, records, acks, expected_offset, future in pending:
-            finish = functools.partial(_finish, future)
+            on_done = functools.partial(finish, future)
             try:
                 operations.submit_produce(
-                    log, records, acks, expected_offset=expected_offset, on_done=finish
+                    log, records, acks, expected_offset=expected_offset, on_done=on_done
                 )
             except KafkalogError as error:
                 topic = log.topic_partition.topic
@@ -229,17 +229,17 @@ class Api:
                     _fail(future, error)
 
 
-def _finish(future: asyncio.Future[LogAppendInfo], command: Command) -> None:
+def finish(future: asyncio.Future[T], command: Command) -> None:
     """The result of a finished command becomes that of its future."""
     if future.done():  # the client went away; the append is whole all the same
         return
     if command.error is not None:
         _fail(future, command.error)
     else:
-        future.set_result(cast("LogAppendInfo", command.result))
+        future.set_result(cast("T", command.result))
 
 
-def _fail(future: asyncio.Future[LogAppendInfo], error: BaseException) -> None:
+def _fail(future: asyncio.Future[T], error: BaseException) -> None:
     """Set the error; it is not reported when nothing awaits it: the client left, or acks=0."""
     future.set_exception(error)
     future.exception()  # seen

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter
-from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.api import Api, api_of
+from kafkalog.server.api import Api, api_of, finish
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
@@ -22,9 +22,6 @@ from kafkalog.server.protocol.schemas import (
     read_body,
 )
 from kafkalog.server.security.audit import note_failure, note_subject
-
-if TYPE_CHECKING:
-    from kafkalog.broker.directory.commands import Command
 
 ROUTES = Routes("operation")
 # The tool prints the exception that Kafka's client makes of an error code.
@@ -101,17 +98,9 @@ async def delete_one(
 
 async def _moved_start(api: Api, entry: DeleteRecordsEntry, topic_id: str | None) -> int:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def finish(command: Command) -> None:
-        if future.done():
-            return
-        if command.error is not None:
-            future.set_exception(command.error)
-        else:
-            future.set_result(cast("int", command.result))
-
+    on_done = functools.partial(finish, future)
     api.operations.submit_delete_records(
-        entry.topic, entry.partition, entry.offset, on_done=finish, topic_id=topic_id
+        entry.topic, entry.partition, entry.offset, on_done=on_done, topic_id=topic_id
     )
     return await future
 

@@ -15,11 +15,10 @@ from kafkalog.cleaner.log_cleaner import NO_CLEANER
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
 from kafkalog.cleaner.stats import CleaningOutcome
 from kafkalog.errors import CleaningConflict, KafkalogError
-from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.errors import ApiError, error_of
+from kafkalog.server.protocol.errors import error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
@@ -27,6 +26,7 @@ from kafkalog.server.protocol.schemas import (
     CleanerRunRequest,
     CleanRequest,
     PartitionName,
+    keys_of,
     read_body,
 )
 from kafkalog.server.security.audit import note_entries, note_subject
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.cleaner.log_cleaner_manager import CleaningState, CleaningStatus
     from kafkalog.cleaner.stats import CleaningRun
+    from kafkalog.format.topic_names import TopicPartition
 
 T = TypeVar("T")
 
@@ -312,11 +313,9 @@ async def run(request: web.Request) -> web.Response:
     if wanted.partitions is None:
         keys = await api.blocking(_cleanable, api.operations)
     else:
-        keys = _keys_of(wanted.partitions)
+        keys = keys_of(wanted.partitions, _MAX_PARTITIONS)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
-    note_entries(
-        request, [{"topic": key.topic, "partition": key.partition} for key in keys], dry_run=is_dry
-    )
+    note_entries(request, keys, dry_run=is_dry)
 
     def answer(ends: Sequence[CleanEnd]) -> CleaningRunsAnswer:
         return CleaningRunsAnswer(is_dry, list(map(_end, keys, ends)))
@@ -358,15 +357,6 @@ def _cleanable(operations: Operations) -> list[TopicPartition]:
         if is_free and to_clean is not None and to_clean.cleanable_bytes:
             found.append(each.status.log.topic_partition)
     return found
-
-
-def _keys_of(names: Sequence[PartitionName]) -> list[TopicPartition]:
-    keys = [TopicPartition(name.topic, name.partition) for name in names]
-    if not 1 <= len(keys) <= _MAX_PARTITIONS:
-        raise ApiError(40002, f"Name 1 to {_MAX_PARTITIONS} partitions, or leave them out for all.")
-    if len(set(keys)) < len(keys):
-        raise ApiError(40002, "Name each partition once.")
-    return keys
 
 
 async def _waited_for(submit: Callable[[Callable[[T], None]], object]) -> T:

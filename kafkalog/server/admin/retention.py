@@ -29,16 +29,16 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.schemas import (
     MAX_PARTITIONS,
     ArchivedOffsetsRequest,
-    PartitionName,
     RetainRequest,
     RetentionRunRequest,
     RetentionSimulateRequest,
+    keys_of,
     read_body,
 )
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from aiohttp import web
 
@@ -310,22 +310,15 @@ async def run(request: web.Request) -> web.Response:
     """A pass over the named partitions, or over all; a partition's failure is its own entry."""
     api = api_of(request)
     wanted = await read_body(RetentionRunRequest, request, api)
-    if wanted.partitions is not None:
-        _check_names(wanted.partitions)
+    keys = None if wanted.partitions is None else keys_of(wanted.partitions, MAX_PARTITIONS)
     note = partial(note_entries, request, dry_run=wanted.dry_run)
-    note(name.model_dump() for name in wanted.partitions or ())
-    return await now_or_later(request, "retention-run", lambda: _run(api.operations, wanted, note))
-
-
-def _check_names(names: list[PartitionName]) -> None:
-    if not 1 <= len(names) <= MAX_PARTITIONS:
-        raise ApiError(40002, f"Name 1 to {MAX_PARTITIONS} partitions, or leave them out for all.")
-    if len({(name.topic, name.partition) for name in names}) < len(names):
-        raise ApiError(40002, "Name each partition once.")
+    note(keys or ())
+    outcomes = partial(_outcomes, api.operations, keys, dry_run=wanted.dry_run)
+    return await now_or_later(request, "retention-run", lambda: _run(outcomes(), wanted, note))
 
 
 def _run(
-    operations: Operations,
+    outcomes: Iterable[tuple[TopicPartition, RetentionOutcome | KafkalogError]],
     wanted: RetentionRunRequest,
     note: Callable[[list[RetainedPartition | FailedPartition]], None],
 ) -> RetentionRunAnswer:
@@ -335,7 +328,7 @@ def _run(
     """
     entries: list[RetainedPartition | FailedPartition] = []
     deleted: list[DeletedSegment] = []
-    for key, outcome in _outcomes(operations, wanted):
+    for key, outcome in outcomes:
         if isinstance(outcome, KafkalogError):
             entries.append(answer_of(FailedPartition, key, error_of(outcome)))
             continue
@@ -352,21 +345,16 @@ def _run(
 
 
 def _outcomes(
-    operations: Operations, wanted: RetentionRunRequest
+    operations: Operations, keys: list[TopicPartition] | None, *, dry_run: bool
 ) -> Iterator[tuple[TopicPartition, RetentionOutcome | KafkalogError]]:
-    if wanted.partitions is None:
-        yield from operations.retention.retain_all(dry_run=wanted.dry_run)
+    if keys is None:
+        yield from operations.retention.retain_all(dry_run=dry_run)
         return
-    for name in wanted.partitions:
-        key = TopicPartition(name.topic, name.partition)
+    for key in keys:
         try:
-            outcome = operations.retention.retain(
-                name.topic, name.partition, dry_run=wanted.dry_run
-            )
+            yield key, operations.retention.retain(key.topic, key.partition, dry_run=dry_run)
         except KafkalogError as error:
             yield key, error
-        else:
-            yield key, outcome
 
 
 def _retained(key: TopicPartition, outcome: RetentionOutcome) -> RetainedPartition:

@@ -19,10 +19,13 @@ from pydantic import (
 )
 
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aiohttp import web
     from pydantic.json_schema import JsonSchemaValue
 
@@ -129,6 +132,16 @@ class PartitionName(Schema):
 
     topic: str
     partition: Whole
+
+
+def keys_of(names: Sequence[PartitionName], most: int) -> list[TopicPartition]:
+    """The partitions of a body that may name some; ApiError 40002."""
+    keys = [TopicPartition(name.topic, name.partition) for name in names]
+    if not 1 <= len(keys) <= most:
+        raise ApiError(40002, f"Name 1 to {most} partitions, or leave them out for all.")
+    if len(set(keys)) < len(keys):
+        raise ApiError(40002, "Name each partition once.")
+    return keys
 
 
 class DeleteRecordsEntry(PartitionName):

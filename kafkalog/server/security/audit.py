@@ -62,7 +62,7 @@ def note_failure(subject: Subject, error: KafkalogError) -> None:
 def note_entries(request: web.Request, entries: Iterable[object], **common: object) -> None:
     """The subjects are those of an answer's entries, with their ends, in the place of others.
 
-    An entry is a struct of the answer or a mapping.
+    An entry is a struct of the answer, or a partition.
 
     Any thread: they are there all at once, for the line of a 202 may be written meanwhile.
     """

@@ -293,11 +293,12 @@ def _target(
 async def append_all(
     api: Api, topic: OpenTopic | None, batches: list[PartitionBatch], terms: Terms
 ) -> list[Appended]:
-    """The outcome of every batch; one that fails does not affect the others."""
-    return await settle([await try_submit(api, topic, batch, terms) for batch in batches])
+    """The outcome of every batch; one that fails does not affect the others. None with acks=0."""
+    submitted = [await _try_submit(api, topic, batch, terms) for batch in batches]
+    return [] if terms.acks is Acks.NONE else await settle(submitted)
 
 
-async def try_submit(
+async def _try_submit(
     api: Api, topic: OpenTopic | None, batch: PartitionBatch, terms: Terms
 ) -> Submitted:
     """``submit``; what it raises is the outcome."""

@@ -28,7 +28,6 @@ from kafkalog.server.produce.append import (
     prepare_for,
     producer_of,
     results_of,
-    try_submit,
 )
 from kafkalog.server.produce.arrow_body import ArrowStream
 from kafkalog.server.produce.json_body import (
@@ -314,11 +313,9 @@ async def _append(
         return None, [] if records is None else make_batches(records, target, terms.producer)
 
     _, batches, opened = await prepare_for(api, topic, terms.partition, prepared)
-    if terms.acks is Acks.NONE:
-        for batch in batches:
-            await try_submit(api, opened, batch, terms)
-        return silent_reply()
     appended = await append_all(api, opened, batches, terms)
+    if terms.acks is Acks.NONE:
+        return silent_reply()
     results = results_of(0 if records is None else len(records), appended)
     if options.wants_receipt_lines:
         headers = durability_header(terms.acks)

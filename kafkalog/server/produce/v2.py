@@ -26,7 +26,6 @@ from kafkalog.server.produce.append import (
     prepare_for,
     refuse_producer,
     results_of,
-    try_submit,
 )
 from kafkalog.server.produce.json_body import Formats
 from kafkalog.server.protocol.bodies import Body
@@ -118,11 +117,10 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         count, batches, opened = await prepare_for(api, topic, partition, prepared)
         default_acks = api.operations.broker_acks if opened is None else opened.default_acks
         terms = Terms(acks or default_acks, partition)
+        appended = await append_all(api, opened, batches, terms)
         if terms.acks is Acks.NONE:
-            for batch in batches:
-                await try_submit(api, opened, batch, terms)
             return _nobody_waited(is_async=is_async)
-        results = results_of(count, await append_all(api, opened, batches, terms))
+        results = results_of(count, appended)
     if not results.faults:
         body = results.receipts()
     else:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from kafkalog.broker.transactions.sink import Caller, LastSequence, SinkPhase
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.parameters import sink_of
-from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink, read_body
+from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,8 +133,11 @@ def describe(request: web.Request, operations: Operations) -> SinkAnswer:
     Answer("A producer, or nothing to do.", SinkBeginAnswer),
     body=BeginSink,
     errors=(40912, *_WRITES),
+    on_sink_pool=True,
 )
-async def begin(request: web.Request) -> SinkProducerAnswer | SinkCommittedAnswer:
+def begin(
+    request: web.Request, operations: Operations, wanted: BeginSink
+) -> SinkProducerAnswer | SinkCommittedAnswer:
     """Begin an attempt to write one partition of a batch.
 
     The producer is the attempt's own. Its epoch grows with every begin: from the answer on, batches
@@ -143,11 +145,8 @@ async def begin(request: web.Request) -> SinkProducerAnswer | SinkCommittedAnswe
     one of another run of the query, which is refused from then on. A call that is repeated has the
     same answer.
     """
-    api, query = api_of(request), sink_of(request)
-    wanted = await read_body(BeginSink, request, api)
-    identity = await api.run_on_sink_pool(
-        api.operations.sinks.begin,
-        query,
+    identity = operations.sinks.begin(
+        sink_of(request),
         wanted.batch_id,
         wanted.partition_id,
         wanted.attempt,
@@ -165,8 +164,9 @@ async def begin(request: web.Request) -> SinkProducerAnswer | SinkCommittedAnswe
     Answer("Committed, now or before.", SinkCommittedAnswer),
     body=CommitSink,
     errors=(40402, 40908, 40912, 40913, 41301, *_WRITES),
+    on_sink_pool=True,
 )
-async def commit(request: web.Request) -> SinkCommittedAnswer:
+def commit(request: web.Request, operations: Operations, wanted: CommitSink) -> SinkCommittedAnswer:
     """Commit a batch: what the winners wrote is shown, what else was begun of it is aborted.
 
     A winner names exactly the partitions that it wrote to; the sequence of its last record, where
@@ -174,15 +174,11 @@ async def commit(request: web.Request) -> SinkCommittedAnswer:
     answer. A refused commit, or one of a former run, has committed nothing; after 50003 the outcome
     is unknown until the next try. The last batch of a query keeps no producer.
     """
-    api, query = api_of(request), sink_of(request)
-    wanted = await read_body(CommitSink, request, api)
-    winners, last_sequences = _winners(wanted.winners), _last_sequences(wanted.winners)
-    await api.run_on_sink_pool(
-        api.operations.sinks.commit,
-        query,
+    operations.sinks.commit(
+        sink_of(request),
         wanted.batch_id,
-        winners,
-        last_sequences,
+        _winners(wanted.winners),
+        _last_sequences(wanted.winners),
         is_last=wanted.is_last,
         run_id=wanted.run_id,
     )
@@ -196,17 +192,14 @@ async def commit(request: web.Request) -> SinkCommittedAnswer:
     Answer("Nothing of it is open.", SinkAbortedAnswer),
     body=AbortSink,
     errors=(40908, 40912, *_WRITES),
+    on_sink_pool=True,
 )
-async def abort(request: web.Request) -> SinkAbortedAnswer:
+def abort(request: web.Request, operations: Operations, wanted: AbortSink) -> SinkAbortedAnswer:
     """Abort what was begun of a batch; it may begin again.
 
     A former run of the query is refused: what is open is another's.
     """
-    api, query = api_of(request), sink_of(request)
-    wanted = await read_body(AbortSink, request, api)
-    await api.run_on_sink_pool(
-        api.operations.sinks.abort, query, wanted.batch_id, run_id=wanted.run_id
-    )
+    operations.sinks.abort(sink_of(request), wanted.batch_id, run_id=wanted.run_id)
     return SinkAbortedAnswer("aborted", wanted.batch_id)
 
 

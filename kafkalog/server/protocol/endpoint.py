@@ -188,8 +188,12 @@ class Routes:
         is_body_required: bool = True,
         errors: tuple[int, ...] = (),
         is_stream: bool = False,
+        on_sink_pool: bool = False,
     ) -> Callable[[H], H]:
-        """Serve a route, ``GET /v1/tasks``, by the function below and attach its spec to it."""
+        """Serve a route, ``GET /v1/tasks``, by the function below and attach its spec to it.
+
+        ``on_sink_pool``: a plain function runs there, for it waits for other calls of its sink.
+        """
         method, _, path = route.partition(" ")
 
         def attach(make: H) -> H:
@@ -208,7 +212,7 @@ class Routes:
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
                 access.value if isinstance(access.value, Right) else None,
             )
-            handler = _handler_of(make, spec, body)
+            handler = _handler_of(make, spec, body, on_sink_pool=on_sink_pool)
             setattr(handler, _ATTRIBUTE, spec)
             self._routes += [web.RouteDef(method, each, handler, {}) for each in (path, *aliases)]
             return make
@@ -216,7 +220,9 @@ class Routes:
         return attach
 
 
-def _handler_of(make: Callable[..., object], spec: Endpoint, body: Content) -> Handler:
+def _handler_of(
+    make: Callable[..., object], spec: Endpoint, body: Content, *, on_sink_pool: bool
+) -> Handler:
     """The handler of aiohttp that a function above is, or that answers with what it returns."""
     if inspect.iscoroutinefunction(make):
         if make.__annotations__["return"].endswith("Response"):
@@ -237,7 +243,8 @@ def _handler_of(make: Callable[..., object], spec: Endpoint, body: Content) -> H
             is_required = spec.is_body_required
             arguments.append(await read_body(model, request, api, is_required=is_required))
         # Encoded there as well: an answer may have many thousand entries.
-        return await api.blocking(lambda: _reply(request, spec, make(*arguments)))
+        run = api.run_on_sink_pool if on_sink_pool else api.blocking
+        return await run(lambda: _reply(request, spec, make(*arguments)))
 
     return on_pool
 

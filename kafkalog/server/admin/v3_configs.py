@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from aiohttp import web
-
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.operations import ConfigChange
 from kafkalog.errors import UnknownTopic
@@ -28,21 +26,19 @@ from kafkalog.server.protocol.endpoint import Access, Answer, Right, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import topic_of
-from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue, read_body
+from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from aiohttp import web
     from pydantic import BaseModel
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import ConfigEntry
-    from kafkalog.server.api import Api
     from kafkalog.server.protocol.parameters import Parameter
 
-    _Act = Callable[[web.Request, "_Resource"], Awaitable[web.Response]]
 
 ROUTES = Routes("configs")
 
@@ -110,7 +106,6 @@ class KafkaClusterConfigList(Page[KafkaClusterConfig]):
 class _Resource:
     """A topic, the broker or the cluster that a path names."""
 
-    api: Api
     entity: type[Entity]
     path: str  # of its configs, below the cluster
     crn: str  # of one config, below the cluster, without the config's name
@@ -120,13 +115,11 @@ class _Resource:
 
 
 def _topic(request: web.Request) -> _Resource:
-    return _topic_named(cluster_of(request), topic_of(request))
+    return _topic_named(cluster_of(request).operations, topic_of(request))
 
 
-def _topic_named(api: Api, name: str) -> _Resource:
-    operations = api.operations
+def _topic_named(operations: Operations, name: str) -> _Resource:
     return _Resource(
-        api,
         KafkaTopicConfig,
         f"topics/{name}/configs",
         f"topic={name}/config",
@@ -139,39 +132,37 @@ def _topic_named(api: Api, name: str) -> _Resource:
 
 
 def _broker(request: web.Request) -> _Resource:
-    api = cluster_of(request)
+    operations = cluster_of(request).operations
     broker_of(request)
-    return _broker_resource(api)
+    return _broker_resource(operations)
 
 
-def _broker_resource(api: Api) -> _Resource:
-    node_id = api.operations.node_id
+def _broker_resource(operations: Operations) -> _Resource:
+    node_id = operations.node_id
     return _Resource(
-        api,
         KafkaBrokerConfig,
         f"brokers/{node_id}/configs",
         f"broker={node_id}/config",
         {"broker_id": node_id},
-        api.operations.describe_broker_configs,
-        _broker_alteration(api),
+        operations.describe_broker_configs,
+        _broker_alteration(operations),
     )
 
 
 def _cluster(request: web.Request) -> _Resource:
-    api = cluster_of(request)
+    operations = cluster_of(request).operations
     return _Resource(
-        api,
         KafkaClusterConfig,
         "broker-configs",
         "broker-config",
         {"config_type": "BROKER"},
-        lambda: [e for e in api.operations.describe_broker_configs() if not e.is_read_only],
-        _broker_alteration(api),
+        lambda: [e for e in operations.describe_broker_configs() if not e.is_read_only],
+        _broker_alteration(operations),
     )
 
 
-def _broker_alteration(api: Api) -> Callable[[list[ConfigChange], bool], object]:
-    return lambda changes, validate_only: api.operations.alter_broker_configs(
+def _broker_alteration(operations: Operations) -> Callable[[list[ConfigChange], bool], object]:
+    return lambda changes, validate_only: operations.alter_broker_configs(
         changes, validate_only=validate_only
     )
 
@@ -202,59 +193,47 @@ def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
     raise ApiError(404, "No config of that name; GET .../configs lists them.")
 
 
-async def _list(request: web.Request, resource: _Resource) -> web.Response:
+def _list(request: web.Request, resource: _Resource) -> Page[object]:
     """All of them, by name."""
-    return json_reply(
-        page_of(
-            request,
-            f"{resource.entity.__name__}List",
-            sorted(resource.describe(), key=lambda entry: entry.name),
-            key=lambda entry: entry.name,
-            entity=lambda entry: _entity(request, resource, entry),
-        )
+    return page_of(
+        request,
+        f"{resource.entity.__name__}List",
+        sorted(resource.describe(), key=lambda entry: entry.name),
+        key=lambda entry: entry.name,
+        entity=lambda entry: _entity(request, resource, entry),
     )
 
 
-async def _get(request: web.Request, resource: _Resource) -> web.Response:
+def _get(request: web.Request, resource: _Resource) -> Entity:
     """One config with its sources."""
-    return json_reply(_entity(request, resource, _one(request, resource)))
+    return _entity(request, resource, _one(request, resource))
 
 
-async def _put(request: web.Request, resource: _Resource) -> web.Response:
+def _put(request: web.Request, resource: _Resource, wanted: ConfigValue) -> None:
     """Set one config; durable and in force before the answer."""
-    wanted = await read_body(ConfigValue, request, resource.api)
-    name = _one(request, resource).name
-    return await _alter(resource, [_set(name, wanted.value)])
+    resource.alter([_set(_one(request, resource).name, wanted.value)], False)
 
 
-async def _delete(request: web.Request, resource: _Resource) -> web.Response:
+def _delete(request: web.Request, resource: _Resource) -> None:
     """Back to the default of one config."""
-    return await _alter(resource, [ConfigChange(_one(request, resource).name, None)])
+    resource.alter([ConfigChange(_one(request, resource).name, None)], False)
 
 
-async def _post(request: web.Request, resource: _Resource) -> web.Response:
+def _post(request: web.Request, resource: _Resource, wanted: AlterConfigs) -> None:
     """Set and delete several configs, all or none."""
-    wanted = await read_body(AlterConfigs, request, resource.api)
     for each in wanted.data:
         note_subject(request, config=each.name, validate_only=wanted.validate_only or None)
     changes = [
         ConfigChange(each.name, None) if each.operation == "DELETE" else _set(each.name, each.value)
         for each in wanted.data
     ]
-    return await _alter(resource, changes, validate_only=wanted.validate_only)
+    resource.alter(changes, wanted.validate_only)
 
 
 def _set(name: str, value: str | None) -> ConfigChange:
     if value is None:
         raise ApiError(40002, f"Null value not supported for : {name}; DELETE resets a config.")
     return ConfigChange(name, value)
-
-
-async def _alter(
-    resource: _Resource, changes: list[ConfigChange], *, validate_only: bool = False
-) -> web.Response:
-    await resource.api.blocking(resource.alter, changes, validate_only)
-    return web.Response(status=204)
 
 
 @ROUTES.endpoint(
@@ -264,9 +243,9 @@ async def _alter(
     Answer("A page of configs.", KafkaBrokerConfigList),
     parameters=PAGING,
 )
-async def all_brokers(request: web.Request) -> web.Response:
+async def all_brokers(request: web.Request) -> Page[object]:
     """The configs of every broker: of the one."""
-    return await _list(request, _broker_resource(cluster_of(request)))
+    return _list(request, _broker_resource(cluster_of(request).operations))
 
 
 @ROUTES.endpoint(
@@ -276,12 +255,12 @@ async def all_brokers(request: web.Request) -> web.Response:
     Answer("A page of configs.", KafkaTopicConfigList),
     parameters=PAGING,
 )
-def all_topics(request: web.Request, _: Operations) -> Page[object]:
+def all_topics(request: web.Request, operations: Operations) -> Page[object]:
     """The configs of every topic in one list; made off the loop, for there are many."""
-    api = cluster_of(request)
+    cluster_of(request)
     found: list[tuple[_Resource, str, ConfigEntry]] = []
-    for name in api.operations.topic_names():
-        resource = _topic_named(api, name)
+    for name in operations.topic_names():
+        resource = _topic_named(operations, name)
         with suppress(UnknownTopic):  # deleted since the names were taken
             entries = sorted(resource.describe(), key=lambda entry: entry.name)
             found += [(resource, name, entry) for entry in entries]
@@ -301,7 +280,7 @@ class _Offer(NamedTuple):
     rest: str
     operation_id: str
     action: Action
-    act: _Act
+    act: Callable[..., object]
     status: int
     body: type[BaseModel] | None = None
     parameters: tuple[Parameter, ...] = ()
@@ -360,9 +339,13 @@ def _route(place: _Place, offer: _Offer) -> None:
         is_list = offer.act is _list
         answer = Answer("As it is now.", place.entities if is_list else place.entity)
 
-    async def handle(request: web.Request) -> web.Response:
-        return await offer.act(request, place.find(request))
+    async def look(request: web.Request) -> object:
+        return offer.act(request, place.find(request))
 
+    def change(request: web.Request, _: Operations, *wanted: BaseModel) -> object:
+        return offer.act(request, place.find(request), *wanted)
+
+    handle = look if offer.action is Action.DESCRIBE else change
     handle.__doc__ = offer.act.__doc__
     ROUTES.endpoint(
         f"{offer.method} /v3/clusters/{{cluster_id}}/{place.path}{offer.rest}",

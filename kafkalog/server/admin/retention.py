@@ -10,8 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import structs
-
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention.forecast import timestamp_or_none
@@ -158,8 +156,8 @@ def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
     for listed, fate in zip(report.segments, report.fates, strict=True):
         if listed.facts.base_offset == base_offset:
             (entries,) = operations.retention.count_index_entries(topic, partition, [listed])
-            served = structs.asdict(_served_segment(listed, entries, fate))
-            return SegmentAnswer(topic=topic, partition=partition, now_ms=report.now_ms, **served)
+            served = _served_segment(listed, entries, fate)
+            return answer_of(SegmentAnswer, served, report, topic=topic, partition=partition)
     raise UnknownSegment(f"{topic}-{partition} has no segment {base_offset}")
 
 
@@ -293,7 +291,7 @@ async def retain(request: web.Request) -> web.Response:
 
     def work() -> RetainAnswer:
         outcome = api.operations.retention.retain(key.topic, key.partition, dry_run=wanted.dry_run)
-        return RetainAnswer(dry_run=wanted.dry_run, **structs.asdict(_retained(key, outcome)))
+        return answer_of(RetainAnswer, _retained(key, outcome), dry_run=wanted.dry_run)
 
     return await now_or_later(request, "log-retain", work)
 

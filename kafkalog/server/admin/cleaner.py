@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, UnsetType
 
 from kafkalog.cleaner.log_cleaner import NO_CLEANER
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
@@ -228,38 +228,33 @@ def standing_answer(status: CleaningStatus) -> StandingAnswer:
 
 def run_answer(run: CleaningRun) -> CleaningRunAnswer:
     """A run that ended; of a dry run the figures are those that a clean would have."""
-    answer = CleaningRunAnswer(
-        topic=run.topic_partition.topic,
-        partition=run.topic_partition.partition,
-        dry_run=run.is_dry,
-        outcome=run.outcome,
-        started_ms=run.started_ms,
-        ended_ms=run.ended_ms,
-        first_dirty_offset=None if run.to_clean is None else run.to_clean.first_dirty_offset,
-        end_offset=None if run.stats is None else run.end_offset,
-    )
-    if run.stats is not None:
-        stats = run.stats
-        answer = structs.replace(
-            answer,
-            bytes_before=stats.bytes_read,
-            bytes_after=stats.bytes_written,
-            records_before=stats.messages_read,
-            records_after=stats.messages_written,
-            removed={
+    stats, figures = run.stats, dict[str, object]()
+    if stats is not None:
+        figures = {
+            "bytes_before": stats.bytes_read,
+            "bytes_after": stats.bytes_written,
+            "records_before": stats.messages_read,
+            "records_after": stats.messages_written,
+            "removed": {
                 "superseded": stats.superseded,
                 "tombstone": stats.expired_tombstones,
                 "aborted": stats.aborted,
                 "control": stats.markers,
                 "invalid": stats.invalid_messages_read,
             },
-            keys=stats.map_size,
-            map_utilization=stats.buffer_utilization,
-            map_seconds=stats.map_seconds,
-            seconds=stats.seconds,
-        )
-    return (
-        answer if run.error is None else answer_of(CleaningRunAnswer, error_of(run.error), answer)
+            "keys": stats.map_size,
+            "map_utilization": stats.buffer_utilization,
+        }
+    return answer_of(
+        CleaningRunAnswer,
+        run.topic_partition,
+        run.error and error_of(run.error),
+        stats,
+        run,
+        dry_run=run.is_dry,
+        first_dirty_offset=run.to_clean and run.to_clean.first_dirty_offset,
+        end_offset=None if stats is None else run.end_offset,
+        **figures,
     )
 
 

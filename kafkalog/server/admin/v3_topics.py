@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import structs
-
 from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError, TopicExists, UnknownTopic
 from kafkalog.server.admin.delete_records import delete_one
@@ -477,24 +475,20 @@ async def offset(request: web.Request) -> KafkaPartitionWithOffsets:
     async def at(timestamp_ms: int) -> OffsetAnswer:
         return await look_up(api, key.name, key.partition, timestamp_ms, isolation)
 
-    answer = _entity(KafkaPartitionWithOffsets, request, key, ("/offset", "/offset"))
     if offset_type == _AT_TIME:
         if moment_ms is None:
             raise ApiError(40005, "offset_type=timestamp needs the parameter timestamp.")
         found = await at(moment_ms)
-        answer = structs.replace(answer, offset=found.offset, timestamp=found.timestamp)
+        offsets = {"offset": found.offset, "timestamp": found.timestamp}
     elif offset_type == _BOTH:
-        answer = structs.replace(
-            answer,
-            earliest_offset=(await at(EARLIEST)).offset,
-            latest_offset=(await at(LATEST)).offset,
-        )
+        earliest, latest = await at(EARLIEST), await at(LATEST)
+        offsets = {"earliest_offset": earliest.offset, "latest_offset": latest.offset}
     else:
         found = await at(NAMED_OFFSETS[offset_type])
-        answer = structs.replace(answer, **{f"{offset_type}_offset": found.offset})
+        offsets = {f"{offset_type}_offset": found.offset}
         if offset_type == "max_timestamp":
-            answer = structs.replace(answer, timestamp=found.timestamp)
-    return answer
+            offsets["timestamp"] = found.timestamp
+    return _entity(KafkaPartitionWithOffsets, request, key, ("/offset", "/offset"), **offsets)
 
 
 @ROUTES.endpoint(

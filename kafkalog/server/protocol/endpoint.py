@@ -162,9 +162,9 @@ H = TypeVar("H", bound="Callable[..., object]")
 class Routes:
     """The routes of one part of the API, each declared above its handler.
 
-    A function returns its JSON answer, None for 204, or a response of aiohttp, which is sent as it
-    is. A coroutine function runs on the event loop. A plain one may wait for a lock or the disk: it
-    runs on the control pool, and also gets the operations of its principal and the body, if any.
+    A function returns its JSON answer, None for 204, or a response of aiohttp, as its annotation
+    says. A coroutine function runs on the event loop. A plain one may wait for a lock or the disk:
+    it runs on the control pool, and also gets the operations of its principal and the body, if any.
     """
 
     def __init__(self, tag: str) -> None:

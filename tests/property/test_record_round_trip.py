@@ -78,7 +78,15 @@ def test_binary_page_equals_the_plain_twin(
     records: list[PlainRecord], codec: Codec, from_offset: int
 ) -> None:
     batch = build_batch(columns_of(records), codec=codec)
-    page = write_page("t", 3, batch, from_offset, format="binary", max_bytes=1 << 20)
+    page = write_page(
+        "t",
+        3,
+        batch,
+        from_offset,
+        format="binary",
+        max_bytes=1 << 20,
+        max_decompressed_bytes=1 << 26,
+    )
     entries = [page_entry("t", 3, i, r, "binary") for i, r in enumerate(records)]
     assert json.loads(page.body) == entries[from_offset:]
     assert page.next_offset == max(len(records), from_offset)
@@ -89,7 +97,9 @@ def test_binary_page_equals_the_plain_twin(
 def test_json_page_shows_what_was_stored(values: list[object], escaped: bool) -> None:
     texts = [json.dumps(value, ensure_ascii=escaped).encode() for value in values]
     batch = build_batch(RecordColumns.of(texts, texts, 5))
-    page = write_page("t", 0, batch, 0, format="json", max_bytes=1 << 20)
+    page = write_page(
+        "t", 0, batch, 0, format="json", max_bytes=1 << 20, max_decompressed_bytes=1 << 26
+    )
     assert [entry["value"] for entry in json.loads(page.body)] == values
 
 

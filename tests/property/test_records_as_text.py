@@ -315,6 +315,7 @@ def test_page_is_that_of_a_loop_over_records(
         from_offset,
         format="text",
         max_bytes=max_bytes,
+        max_decompressed_bytes=1 << 26,
         end_offset=end_offset,
         aborted=[(ABORTED_PRODUCER, 0, aborted_last)],
         buffer=PageBuffer(buffer_bytes),

@@ -256,7 +256,7 @@ def test_a_stream_and_a_page_give_what_was_read() -> None:
 
 def test_a_fetch_of_one_partition_gives_what_was_read() -> None:
     world, info = overtaken()
-    bounds = routes._Bounds(1 << 20, 10)
+    bounds = routes._Bounds(1 << 20, 10, 1 << 20)
     page = routes._page(world.log, info, 1, EmbeddedFormat.BINARY, bounds)
     assert (page.count, page.next_offset) == (1, 2)
 

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.format.integers import INT64_MAX, FormatError
-from kafkalog.format.records.record import DECOMPRESSED_BYTES_MAX
 from kafkalog.format.wire.record_writer import (
     Frame,
     PageBuffer,
@@ -77,10 +76,10 @@ def write_page(  # noqa: PLR0913 - keywords
     *,
     format: str,
     max_bytes: int,
+    max_decompressed_bytes: int,
     max_records: int = INT64_MAX,
     end_offset: int | None = None,
     aborted: Sequence[AbortedRange] = (),
-    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
     buffer: PageBuffer | None = None,
 ) -> JsonPage:
     """The JSON answer of a v2 fetch: records of the whole batches in `batches` from from_offset on.

@@ -81,6 +81,7 @@ class _Bounds(NamedTuple):
 
     max_bytes: int
     max_records: int
+    max_decompressed_bytes: int
 
 
 def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
@@ -113,6 +114,7 @@ def _page(
             offset,
             format=embedded.value,
             max_bytes=bounds.max_bytes,
+            max_decompressed_bytes=bounds.max_decompressed_bytes,
             max_records=bounds.max_records,
             end_offset=info.next_offset,
             aborted=aborted,
@@ -164,7 +166,11 @@ async def _answer(
         # The ecosystem's stateless fetch has one number for what is not there (http-api.md 3.2).
         raise ApiError(40402, error.message, details=error.details) from error
     offset = _OFFSET.read(request)
-    bounds = _Bounds(max(min(max_bytes, api.config.http_max_fetch_bytes), 1), max_records)
+    bounds = _Bounds(
+        max(min(max_bytes, api.config.http_max_fetch_bytes), 1),
+        max_records,
+        api.operations.max_decompressed_bytes,
+    )
     isolation = ISOLATION.read(request)
     try:
         info, page = await _first_page(api, log, offset, embedded, bounds, wait_ms, isolation)

@@ -168,6 +168,7 @@ class ConsumerPoll:
                     position,
                     format=embedded,
                     max_bytes=max_bytes,
+                    max_decompressed_bytes=self._api.operations.max_decompressed_bytes,
                     end_offset=end_offset,
                     aborted=aborted,
                 )

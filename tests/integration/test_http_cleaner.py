@@ -15,7 +15,7 @@ import pytest
 from msgspec import convert
 
 from kafkalog.server.admin.cleaner import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
-from tests.integration.http_world import end_offset, refused
+from tests.integration.http_world import end_offset, refused, until
 from tests.integration.test_cli_over_http import done
 from tests.integration.test_cli_over_http import run as run_cli
 
@@ -235,10 +235,7 @@ def begin_clean(daemon: Daemon, topic: str) -> str:
     path = f"/v1/topics/{topic}/partitions/0/log:clean"
     answer = daemon.request("POST", path, {}, {"Prefer": "respond-async"})
     assert answer.status == 202, answer.body
-    deadline = time.monotonic() + SECONDS
-    while log_of(daemon, topic)["state"] != "in_progress":
-        assert time.monotonic() < deadline, "no thread took the log"
-        time.sleep(0.02)
+    until(lambda: log_of(daemon, topic)["state"] == "in_progress", "no thread took the log")
     return answer.headers["Location"]
 
 

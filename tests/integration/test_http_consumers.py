@@ -13,7 +13,6 @@ import json
 import socket
 import struct
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -306,10 +305,7 @@ def test_idle_instances_leave_and_commits_stay(tmp_path: Path) -> None:
         one = Instance(daemon, "g", name="one", **CONFLUENT)
         one.subscribe(topic)
         assert one.assigned() == [(topic, 1)]
-        deadline = time.monotonic() + 60
-        while len(one.assigned()) < 2:
-            assert time.monotonic() < deadline, "the idle one stays"
-            time.sleep(0.05)  # the daemon's clock
+        until(lambda: len(one.assigned()) == 2, "the idle one stays", pace_seconds=0.05)
         refused(idle.call("GET", "/assignments"), 404, 40403)
         assert one.offsets() == [0, 1, 2]
         entry = {"topic": topic, "partition": 0, "offset": 2}
@@ -319,10 +315,7 @@ def test_idle_instances_leave_and_commits_stay(tmp_path: Path) -> None:
         refused(one.call("GET", "/assignments"), 404, 40403)
         again = Instance(daemon, "g", name="one", **CONFLUENT)
         again.subscribe(topic)
-        deadline = time.monotonic() + 60
-        while again.call("GET", "/offsets").status == 503:
-            assert time.monotonic() < deadline, "the offsets of the group were not loaded"
-            time.sleep(0.01)  # another process
+        until(lambda: again.call("GET", "/offsets").status != 503, "the offsets were not loaded")
         assert again.committed(topic, 0, 1) == {0: 2}
         assert again.offsets() == [2]
 

@@ -4,13 +4,12 @@ Method: a live daemon and the native routes.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.integration.daemon import TEXT, V2, Daemon
-from tests.integration.http_world import failed_entry, refused
+from tests.integration.http_world import failed_entry, refused, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,10 +203,7 @@ def test_compaction_keeps_the_last_commit_of_each_group(tmp_path: Path) -> None:
         assert left < 60  # of 122 records: what the active segment holds is not cleaned
         daemon.kill()
         daemon.start()
-        deadline = time.monotonic() + 60
-        while daemon.request("GET", "/v1/groups").status == 503:
-            assert time.monotonic() < deadline, daemon.log_tail()
-            time.sleep(0.01)  # another process
+        until(lambda: daemon.request("GET", "/v1/groups").status != 503)
         groups = [each["group"] for each in daemon.request("GET", "/v1/groups").json["groups"]]
         assert groups == ["first", "g1", "g2", "last"]
         assert offsets(daemon, "g1") == {0: 58, 1: 1}

@@ -16,7 +16,7 @@ from msgspec import convert
 from kafkalog import __version__
 from kafkalog.server.admin.cleaner import CleaningRunsAnswer
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.http_world import Wire, refused
+from tests.integration.http_world import Wire, refused, until
 
 SETTINGS = {
     "http_produce_acks": "1",
@@ -137,10 +137,7 @@ def children(daemon: Daemon) -> list[str]:
 
 def wait_for_children(daemon: Daemon, count: int) -> None:
     """Until it has that many."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(children(daemon)) != count:
-        assert time.monotonic() < deadline, children(daemon)
-        time.sleep(0.02)
+    until(lambda: len(children(daemon)) == count)
 
 
 def test_dumps_that_nobody_reads(daemon: Daemon) -> None:

@@ -6,10 +6,17 @@ vanish; readers that run while segments go one after the other.
 from __future__ import annotations
 
 import socket
-import time
 from typing import TYPE_CHECKING
 
-from tests.integration.http_world import Wire, append, batch_of, now_ms, read_batches, refused
+from tests.integration.http_world import (
+    Wire,
+    append,
+    batch_of,
+    now_ms,
+    read_batches,
+    refused,
+    until,
+)
 from tests.partition_world import records_of
 
 if TYPE_CHECKING:
@@ -38,10 +45,10 @@ def run_pass(daemon: Daemon, topic: str) -> int:
     """How many segments it took; waits until their files are gone."""
     body = {"partitions": [{"topic": topic, "partition": 0}]}
     (entry,) = daemon.request("POST", "/v1/retention:run", body).json["partitions"]
-    deadline = time.monotonic() + 60
-    while any(path for each in daemon.log_dirs for path in each.glob(f"{topic}-0/*.deleted")):
-        assert time.monotonic() < deadline, "the files stay"
-        time.sleep(0.02)  # the test's own pace between two looks
+    until(
+        lambda: not any([*each.glob(f"{topic}-0/*.deleted")] for each in daemon.log_dirs),
+        "the files stay",
+    )
     return len(entry["segments"])
 
 

@@ -42,12 +42,6 @@ class BenchDaemon(Daemon):
         launcher = [sys.executable, "-m", "tests.bench.sampled_daemon", str(self.profile)]
         return [*launcher, *command[at + 1 :]]
 
-    @property
-    def pid(self) -> int:
-        """Of the running daemon."""
-        assert self.process is not None
-        return self.process.pid
-
     def start_timed(self) -> float:
         """Start; seconds from the process's start to the first 200 of /readyz."""
         started = time.perf_counter()

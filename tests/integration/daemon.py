@@ -100,6 +100,12 @@ class Daemon:
         pairs = [part for item in values.items() for part in ("--override", "=".join(item))]
         return [sys.executable, "-m", "kafkalog", "server", *pairs]
 
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self.process is not None
+        return self.process.pid
+
     def start(self, *, wait: bool = True, stderr: int = subprocess.STDOUT) -> None:
         """Start the process; with wait, return when it is ready. Its stderr goes to its log."""
         assert self.process is None
@@ -144,6 +150,21 @@ class Daemon:
         finally:
             self.process = None
 
+    def ended(self, seconds: float = 60) -> int:
+        """Wait for the end that it is about to come to; the exit status."""
+        assert self.process is not None
+        status = self.process.wait(seconds)
+        self.process = None
+        return status
+
+    def refused_start(self, status: int = 1) -> str:
+        """Its log behind a start that ends by itself, without a stack."""
+        self.start(wait=False)
+        assert self.ended() == status
+        said = self.log_path.read_text()
+        assert "Traceback" not in said, said
+        return said
+
     def kill(self) -> None:
         """SIGKILL and reap."""
         assert self.process is not None
@@ -153,8 +174,7 @@ class Daemon:
 
     def rss_bytes(self) -> int:
         """Resident memory of the process now."""
-        assert self.process is not None
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
@@ -231,3 +251,15 @@ class Daemon:
             records += answer.json
             position = int(answer.headers["Kafka-Next-Offset"])
         return records
+
+
+class GatedDaemon(Daemon):
+    """One that waits where ``gated_daemon.py`` finds what its gate file names."""
+
+    def __init__(self, root: Path, **given: Any) -> None:
+        super().__init__(root, **given)
+        self.gate = root / "gate"
+
+    def command(self) -> list[str]:
+        python, _, _, *rest = super().command()
+        return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]

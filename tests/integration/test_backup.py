@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from msgspec import convert
 
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, BackupManifest, decode_manifest
 from kafkalog.server.admin.operations import OperationAnswer
-from tests.integration.daemon import ROOT, Daemon
+from tests.integration.daemon import ROOT, Daemon, GatedDaemon
 from tests.integration.http_world import end_offset, failed_operation, refused, until
 from tests.integration.test_cli_over_http import done, run
 from tests.integration.test_disk_faults import tmpfs
@@ -119,17 +121,12 @@ def test_under_load(tmp_path: Path, how: str) -> None:
         assert copy.produce_text("t", "again")["durability"] == "synced"
 
 
-class HeldDaemon(Daemon):
+class HeldDaemon(GatedDaemon):
     """A daemon whose backup stands still before the first segment of held-0."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, log_dirs=2)
-        self.gate = root / "gate"
         self.backup = root / "backup"
-
-    def command(self) -> list[str]:
-        python, _, _, *rest = super().command()
-        return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
 
     def prepare(self) -> HeldDaemon:
         """Two topics with closed segments; the gate is shut."""
@@ -232,12 +229,10 @@ def test_a_daemon_that_is_stopped_while_it_backs_up(held: HeldDaemon) -> None:
     """It ends cleanly, at once, and the backup is not complete."""
     assert held.begin().status == 202
     held.wait_held()
-    assert held.process is not None
-    held.process.terminate()
+    os.kill(held.pid, signal.SIGTERM)
     until(lambda: "Shutting down" in held.log_path.read_text())
     held.gate.unlink()
-    assert held.process.wait(SECONDS) == 0
-    held.process = None
+    assert held.ended(SECONDS) == 0
     assert all((path / ".kafka_cleanshutdown").exists() for path in held.log_dirs)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.daemon import TEXT, Daemon
+from tests.integration.daemon import TEXT, Daemon, GatedDaemon
 from tests.integration.http_world import Wire, refused, until
 
 if TYPE_CHECKING:
@@ -30,28 +30,11 @@ HEAD = b"POST /topics/kept HTTP/1.1\r\nHost: x\r\nContent-Type: application/json
 BODY = b'{"records":[{"value":"half"}]}'
 
 
-def pid_of(daemon: Daemon) -> int:
-    """Its process."""
-    assert daemon.process is not None
-    return daemon.process.pid
-
-
 def handles(pid: int, number: signal.Signals) -> bool:
     """Whether the process has a handler for the signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
-
-
-def failed_start(daemon: Daemon) -> str:
-    """Start what must refuse to; what it said."""
-    daemon.start(wait=False)
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 1
-    daemon.process = None
-    said = daemon.log_path.read_text()
-    assert "Traceback" not in said, said
-    return said
 
 
 def listing(root: Path) -> dict[str, tuple[int, int]]:
@@ -71,10 +54,8 @@ def test_a_clean_stop_leaves_checkpoints_and_markers(tmp_path: Path, number: int
         daemon.produce_text("kept", f"v{index}", f"w{index}")
     ends = [len(daemon.fetch_all("kept", partition)) for partition in range(4)]
     assert sum(ends) == 16
-    os.kill(pid_of(daemon), number)
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 0
-    daemon.process = None
+    os.kill(daemon.pid, number)
+    assert daemon.ended() == 0
     for log_dir in daemon.log_dirs:
         marker = log_dir / ".kafka_cleanshutdown"
         assert json.loads(marker.read_text())["version"] == 0
@@ -110,13 +91,11 @@ def test_waiting_fetches_are_answered_at_the_stop(tmp_path: Path) -> None:
         two.send(raw)
         assert daemon.request("GET", "/livez").status == 200
         started = time.monotonic()
-        os.kill(pid_of(daemon), signal.SIGTERM)
+        os.kill(daemon.pid, signal.SIGTERM)
         answer = one.read_answer()
         assert (answer.status, answer.json) == (200, [])
         assert two.read_answer().status == 204
-        assert daemon.process is not None
-        assert daemon.process.wait(60) == 0
-        daemon.process = None
+        assert daemon.ended() == 0
         assert time.monotonic() - started < 10
 
 
@@ -128,14 +107,12 @@ def test_what_is_in_work_at_the_stop_is_finished(tmp_path: Path) -> None:
     with Wire(daemon) as wire:
         wire.send(HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY[:10])
         assert daemon.request("GET", "/livez").status == 200
-        os.kill(pid_of(daemon), signal.SIGTERM)
+        os.kill(daemon.pid, signal.SIGTERM)
         wire.send(BODY[10:])
         answer = wire.read_answer()
         assert answer.status == 200
         assert answer.json["durability"] == "synced"
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 0
-    daemon.process = None
+    assert daemon.ended() == 0
     with daemon:
         assert len(daemon.fetch_all("kept")) == 1
 
@@ -148,16 +125,14 @@ def test_while_it_stops_it_says_so(tmp_path: Path) -> None:
     daemon = Daemon(tmp_path, shutdown_grace_ms="100000")
     daemon.start()
     daemon.create_topic("kept")
-    os.kill(pid_of(daemon), signal.SIGTERM)
+    os.kill(daemon.pid, signal.SIGTERM)
     until(lambda: daemon.request("GET", "/readyz").status != 200)
     assert daemon.request("GET", "/livez").status == 200
     assert daemon.request("GET", "/readyz").json["checks"]["not_stopping"] is False
     refused(daemon.request("POST", "/topics/kept", {"records": [{"value": 1}]}), 503, 50304)
     refused(daemon.request("GET", "/topics"), 503, 50304)
-    os.kill(pid_of(daemon), signal.SIGTERM)
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 128 + signal.SIGTERM
-    daemon.process = None
+    os.kill(daemon.pid, signal.SIGTERM)
+    assert daemon.ended() == 128 + signal.SIGTERM
 
 
 def test_the_grace_time_ends(tmp_path: Path) -> None:
@@ -170,22 +145,6 @@ def test_the_grace_time_ends(tmp_path: Path) -> None:
     assert (daemon.log_dirs[0] / ".kafka_cleanshutdown").exists()
 
 
-def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path, shutdown_grace_ms="60000")
-    daemon.start()
-    daemon.produce_text("kept", "v")
-    os.kill(pid_of(daemon), signal.SIGTERM)
-    while daemon.request("GET", "/readyz").status == 200:
-        time.sleep(0.01)  # the test's own pace between two looks
-    os.kill(pid_of(daemon), signal.SIGTERM)
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 128 + signal.SIGTERM
-    daemon.process = None
-    daemon.overrides["shutdown.grace.ms"] = "0"
-    with daemon:
-        assert len(daemon.fetch_all("kept")) == 1
-
-
 @pytest.mark.slow
 def test_a_signal_during_the_start_ends_cleanly(tmp_path: Path) -> None:
     """At any moment of the start: an orderly end, never a halt with an error; then all is there."""
@@ -195,13 +154,11 @@ def test_a_signal_during_the_start_ends_cleanly(tmp_path: Path) -> None:
     assert daemon.stop() == 0
     for pause in (0.0, 0.3, 0.7, 1.2):
         daemon.start(wait=False)
-        while not handles(pid_of(daemon), signal.SIGTERM):
+        while not handles(daemon.pid, signal.SIGTERM):
             time.sleep(0.001)  # an interpreter before the program has the signal's own default
         time.sleep(pause)  # the moment is the test's subject
-        os.kill(pid_of(daemon), signal.SIGTERM)
-        assert daemon.process is not None
-        assert daemon.process.wait(60) == 0
-        daemon.process = None
+        os.kill(daemon.pid, signal.SIGTERM)
+        assert daemon.ended() == 0
     assert "Traceback" not in daemon.log_path.read_text()
     with daemon:
         assert len(daemon.fetch_all("kept")) == 1
@@ -215,7 +172,7 @@ def test_a_second_daemon_on_the_same_directory(tmp_path: Path) -> None:
         second = Daemon(tmp_path / "second")
         second.log_dirs = first.log_dirs
         before = listing(first.log_dirs[0])
-        said = failed_start(second)
+        said = second.refused_start()
         assert "lock" in said.lower()
         after = listing(first.log_dirs[0])
         assert {p: v for p, v in after.items() if "checkpoint" not in p} == {
@@ -230,7 +187,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with Daemon(tmp_path / "first") as first:
         second = Daemon(tmp_path / "second")
         second.port = first.port
-        said = failed_start(second)
+        said = second.refused_start()
         assert "Cannot start" in said
         assert not second.log_dirs[0].exists()
 
@@ -239,19 +196,13 @@ MARKER = ".kafka_cleanshutdown"
 EARLY = "Shutting down: the start had touched nothing"
 
 
-class GatedDaemon(Daemon):
+class LoadedDaemon(GatedDaemon):
     """A daemon that was killed; the load of its partition kept-1 waits for the gate."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.overrides["num.recovery.threads.per.data.dir"] = "1"
-        self.gate = root / "gate"
+        super().__init__(root, num_recovery_threads_per_data_dir="1")
 
-    def command(self) -> list[str]:
-        python, _, _, *rest = super().command()
-        return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
-
-    def prepare(self) -> GatedDaemon:
+    def prepare(self) -> LoadedDaemon:
         """Three partitions with a record each, an unclean end, the gate shut."""
         self.start()
         self.create_topic("kept", 3)
@@ -280,9 +231,9 @@ class GatedDaemon(Daemon):
 
 
 @pytest.fixture
-def gated(tmp_path: Path) -> Iterator[GatedDaemon]:
+def gated(tmp_path: Path) -> Iterator[LoadedDaemon]:
     """One that is ended whatever the test does."""
-    daemon = GatedDaemon(tmp_path / "gated").prepare()
+    daemon = LoadedDaemon(tmp_path / "gated").prepare()
     yield daemon
     if daemon.process is not None:
         daemon.kill()
@@ -310,7 +261,7 @@ def lines(daemon: Daemon) -> list[str]:
     return [json.loads(line)["event"] for line in text if line.startswith("{")]
 
 
-def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
+def test_while_it_recovers_it_says_so(gated: LoadedDaemon) -> None:
     """M01 M16: alive, not ready with its progress, everything else 503/50304; then it serves."""
     log_dir = gated.log_dirs[0]
     gated.start_and_reach_the_gate()
@@ -347,25 +298,23 @@ def test_while_it_recovers_it_says_so(gated: GatedDaemon) -> None:
     assert found in lines(gated)
 
 
-def test_a_disk_that_hangs_at_the_first_look_is_seen(gated: GatedDaemon) -> None:
+def test_a_disk_that_hangs_at_the_first_look_is_seen(gated: LoadedDaemon) -> None:
     """A mount that does not answer holds up a start that can be seen, and be ended."""
     gated.gate.write_text("write_access")
     gated.start_and_reach_the_gate()
     assert gated.request("GET", "/livez").status == 200
     assert gated.request("GET", "/startupz").json["checks"]["logs_loaded"] is False
     refused(gated.request("GET", "/topics"), 503, 50304)
-    os.kill(pid_of(gated), signal.SIGTERM)
+    os.kill(gated.pid, signal.SIGTERM)
     wait_for(gated, "Shutting down")
-    os.kill(pid_of(gated), signal.SIGTERM)
-    assert gated.process is not None
-    assert gated.process.wait(60) == 128 + signal.SIGTERM
-    gated.process = None
+    os.kill(gated.pid, signal.SIGTERM)
+    assert gated.ended() == 128 + signal.SIGTERM
     gated.gate.unlink()
     with gated:
         assert gated.counts() == [1, 1, 1]
 
 
-def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
+def test_on_a_terminal_it_shows_a_line(gated: LoadedDaemon) -> None:
     """M16: redrawn while it loads, erased in front of log lines and at a SIGTERM's end."""
     screen, terminal = pty.openpty()
     gated.start_and_reach_the_gate(stderr=terminal)
@@ -373,12 +322,10 @@ def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
     shown = b""
     while b"Loading logs: 1/3" not in shown:  # the test's time bounds it
         shown += os.read(screen, 10_000)
-    os.kill(pid_of(gated), signal.SIGTERM)
+    os.kill(gated.pid, signal.SIGTERM)
     wait_for(gated, "Shutting down")
     gated.gate.unlink()
-    assert gated.process is not None
-    assert gated.process.wait(60) == 0
-    gated.process = None
+    assert gated.ended() == 0
     with suppress(OSError):  # EIO: nobody has the terminal open any more
         while found := os.read(screen, 10_000):
             shown += found
@@ -396,19 +343,17 @@ def test_on_a_terminal_it_shows_a_line(gated: GatedDaemon) -> None:
     assert "Loading logs" not in gated.log_path.read_text()
 
 
-def test_a_signal_during_the_load_is_obeyed(gated: GatedDaemon) -> None:
+def test_a_signal_during_the_load_is_obeyed(gated: LoadedDaemon) -> None:
     """M01: no "ready" after it; exit 0; what was not loaded stays unclean and is found later."""
     gated.overrides["shutdown.grace.ms"] = "60000"
     gated.start_and_reach_the_gate()
-    os.kill(pid_of(gated), signal.SIGTERM)
+    os.kill(gated.pid, signal.SIGTERM)
     wait_for(gated, "Shutting down")
     answer = gated.request("GET", "/readyz")
     assert (answer.status, answer.json["checks"]["not_stopping"]) == (503, False)
     refused(gated.request("GET", "/topics"), 503, 50304)
     gated.gate.unlink()
-    assert gated.process is not None
-    assert gated.process.wait(60) == 0
-    gated.process = None
+    assert gated.ended() == 0
     events = lines(gated)
     assert events.count("kafkalog is ready") == 1, "once, in the life before"
     assert "Traceback" not in gated.log_path.read_text()
@@ -420,15 +365,13 @@ def test_a_signal_during_the_load_is_obeyed(gated: GatedDaemon) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_during_the_load_leaves_at_once(gated: GatedDaemon, number: int) -> None:
+def test_a_second_signal_during_the_load_leaves_at_once(gated: LoadedDaemon, number: int) -> None:
     """M01: 128 + its number while the load hangs in the disk; a line says what comes next."""
     gated.start_and_reach_the_gate()
-    os.kill(pid_of(gated), signal.SIGTERM)
+    os.kill(gated.pid, signal.SIGTERM)
     wait_for(gated, "Shutting down")
-    os.kill(pid_of(gated), number)
-    assert gated.process is not None
-    assert gated.process.wait(60) == 128 + number
-    gated.process = None
+    os.kill(gated.pid, number)
+    assert gated.ended() == 128 + number
     assert "the next start will recover" in lines(gated)[-1]
     gated.gate.unlink()
     with gated:
@@ -438,7 +381,7 @@ def test_a_second_signal_during_the_load_leaves_at_once(gated: GatedDaemon, numb
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_signal_before_the_loop_runs_is_obeyed(
-    gated: GatedDaemon, log_format: str, number: signal.Signals
+    gated: LoadedDaemon, log_format: str, number: signal.Signals
 ) -> None:
     """M01: a signal in the first second of a start ends it with a line. Exit 0 and a line, not the
     signal's default; nothing was touched.
@@ -448,10 +391,8 @@ def test_a_signal_before_the_loop_runs_is_obeyed(
     gated.gate.write_text("warm_up")
     gated.overrides["log.format"] = log_format
     gated.start_and_reach_the_gate()
-    assert gated.process is not None
-    gated.process.send_signal(number)
-    assert gated.process.wait(60) == 0
-    gated.process = None
+    os.kill(gated.pid, number)
+    assert gated.ended() == 0
     *_, line = gated.log_path.read_text().splitlines()
     if log_format == "json":
         told = json.loads(line)
@@ -463,13 +404,13 @@ def test_a_signal_before_the_loop_runs_is_obeyed(
     assert listing(root) == before
 
 
-def test_a_taken_port_touches_no_log(tmp_path: Path, gated: GatedDaemon) -> None:
+def test_a_taken_port_touches_no_log(tmp_path: Path, gated: LoadedDaemon) -> None:
     """M14: exit 1 with the address named; a directory that needs recovery is as it was."""
     root = gated.log_dirs[0]
     with Daemon(tmp_path / "first") as first:
         before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
         own, gated.port = gated.port, first.port
-        said = failed_start(gated)
+        said = gated.refused_start()
         assert "Cannot start" in said
         assert str(first.port) in said.splitlines()[-1]
         assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
@@ -555,7 +496,7 @@ def test_no_file_where_one_was_named(tmp_path: Path) -> None:
 def test_a_signal_shows_every_stack(tmp_path: Path) -> None:
     """A daemon that hangs can be asked where, without a port."""
     with Daemon(tmp_path) as daemon:
-        os.kill(pid_of(daemon), signal.SIGUSR1)
+        os.kill(daemon.pid, signal.SIGUSR1)
         deadline = time.monotonic() + 60
         # The thread that the signal met is the last one.
         while "kafkalog/__main__.py" not in (said := daemon.log_path.read_text()):
@@ -606,7 +547,7 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: Manager) -> Non
     """Progress and more time while it loads, READY when it serves, then a watchdog that is fed, a
     reload with both its ends, and the stop.
     """
-    daemon = GatedDaemon(tmp_path / "gated").prepare()
+    daemon = LoadedDaemon(tmp_path / "gated").prepare()
     daemon.environment = manager.environment
     daemon.start(wait=False)
     loading = manager.until("STATUS", "Reading the log directories")
@@ -614,7 +555,7 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: Manager) -> Non
     assert loading["WATCHDOG"] == "1"
     while not manager.until("STATUS")["STATUS"].startswith("Loading logs: 1/3"):
         pass  # the socket's time-out bounds it
-    os.kill(pid_of(daemon), signal.SIGHUP)
+    os.kill(daemon.pid, signal.SIGHUP)
     manager.until("WATCHDOG")
     assert not any("READY" in states or "RELOADING" in states for states in manager.heard)
     daemon.gate.unlink()
@@ -622,15 +563,13 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: Manager) -> Non
     assert ready == {"READY": "1", "STATUS": f"Serving at http://127.0.0.1:{daemon.port}"}
     assert daemon.request("GET", "/readyz").status == 200
     assert manager.until("WATCHDOG") == {"WATCHDOG": "1"}, "no more time is asked for"
-    os.kill(pid_of(daemon), signal.SIGHUP)
+    os.kill(daemon.pid, signal.SIGHUP)
     assert int(manager.until("RELOADING")["MONOTONIC_USEC"]) > 0
     assert manager.until("READY") == {"READY": "1"}
-    os.kill(pid_of(daemon), signal.SIGTERM)
+    os.kill(daemon.pid, signal.SIGTERM)
     stopping = manager.until("STOPPING")
     assert stopping["EXTEND_TIMEOUT_USEC"] == "60000000"
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 0
-    daemon.process = None
+    assert daemon.ended() == 0
 
 
 def test_a_service_manager_that_is_gone(tmp_path: Path, manager: Manager) -> None:

@@ -32,15 +32,6 @@ def flip(path: Path, position: int) -> bytes:
     return bytes(data)
 
 
-def refused_start(daemon: Daemon) -> str:
-    """The log of a start that ends by itself, as no service manager repeats it."""
-    daemon.start(wait=False)
-    assert daemon.process is not None
-    assert daemon.process.wait(30) == UNUSABLE_LOG_DIRS_EXIT
-    daemon.process = None
-    return daemon.log_path.read_text()
-
-
 def probe(daemon: Daemon) -> dict[str, str]:
     """What /readyz says; nothing while the port is not open yet."""
     try:
@@ -77,7 +68,8 @@ def test_bits_of_both_files(tmp_path: Path) -> None:
     registries = [path / "kafkalog.registry" for path in daemon.log_dirs]
     for each in registries:
         flip(each, 40)
-    assert "Remedy: kafkalog doctor --repair" in refused_start(daemon)
+    said = daemon.refused_start(UNUSABLE_LOG_DIRS_EXIT)  # no service manager repeats it
+    assert "Remedy: kafkalog doctor --repair" in said
     daemon.overrides["unusable.log.dirs.wait"] = "true"
     daemon.start(wait=False)
     until(lambda: "start_refused" in probe(daemon), seconds=START_SECONDS)

@@ -34,8 +34,7 @@ FULL = 400_000
 @contextmanager
 def limited(daemon: Daemon, kind: int, soft: int) -> Iterator[None]:
     """A lower limit on the live process, lifted at the end."""
-    assert daemon.process is not None
-    pid = daemon.process.pid
+    pid = daemon.pid
     before = resource.prlimit(pid, kind)
     resource.prlimit(pid, kind, (soft, before[1]))
     try:
@@ -261,9 +260,7 @@ def test_the_last_directory_goes(tmp_path: Path) -> None:
                 break
         except OSError:
             break
-    assert daemon.process is not None
-    assert daemon.process.wait(60) == 1
-    daemon.process = None
+    assert daemon.ended() == 1
 
 
 class FewDescriptors(Daemon):
@@ -319,8 +316,7 @@ def test_short_descriptors(tmp_path: Path) -> None:
     """EMFILE is 503/50302 and no dead disk; with descriptors back everything works."""
     with Daemon(tmp_path) as daemon, Wire(daemon) as wire:
         daemon.create_topic("before")
-        assert daemon.process is not None
-        used = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+        used = len(os.listdir(f"/proc/{daemon.pid}/fd"))
         body = b'{"topic_name":"short","partitions_count":50}'
         head = b"POST /admin/topics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         head += b"Content-Length: %d\r\n\r\n" % len(body)
@@ -340,8 +336,7 @@ SLACK = 12  # what a flush or a request holds just now
 
 def open_files(daemon: Daemon) -> list[str]:
     """What the descriptors of the process lead to, but for connections: they come and go."""
-    assert daemon.process is not None
-    home = f"/proc/{daemon.process.pid}/fd"
+    home = f"/proc/{daemon.pid}/fd"
     found = []
     for number in os.listdir(home):
         try:

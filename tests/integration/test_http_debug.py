@@ -13,15 +13,15 @@ import socket
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.access_world import PASSWORD, access_settings, ask, token_of, write
-from tests.integration.daemon import Answer, Daemon, ReservedPort
+from tests.integration.daemon import Answer, Daemon, GatedDaemon, ReservedPort
 from tests.integration.defective_daemon import WORDS
 from tests.integration.http_world import check_sealed, refused, until
-from tests.integration.test_daemon_life import GatedDaemon
+from tests.integration.test_daemon_life import LoadedDaemon
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,23 +210,11 @@ def test_behind_the_admin_port(tmp_path: Path) -> None:
         daemon.port = data_port
 
 
-class HangingDaemon(Daemon):
-    """Nothing of the partition t-0 is synced while the gate is shut."""
-
-    def __init__(self, root: Path, **overrides: Any) -> None:
-        super().__init__(root, **overrides)
-        self.gate = root / "gate"
-
-    def command(self) -> list[str]:
-        python, _, _, *rest = super().command()
-        return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
-
-
 @pytest.mark.timeout(120)
 def test_while_a_disk_hangs(tmp_path: Path) -> None:
     """What hangs is what one wants to look into, also with a password."""
     settings = access_settings(tmp_path, rules=None)
-    daemon = HangingDaemon(tmp_path, **settings)
+    daemon = GatedDaemon(tmp_path, **settings)
     password = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
     with daemon, ThreadPoolExecutor(8) as threads:
         ask(daemon, "admin", "POST", "/admin/topics", {"topic_name": "t"})
@@ -263,7 +251,7 @@ def test_one_bundle_at_a_time(daemon: Daemon) -> None:
 
 def test_while_it_recovers(tmp_path: Path) -> None:
     """A start that hangs can be looked into."""
-    daemon = GatedDaemon(tmp_path / "gated").prepare()
+    daemon = LoadedDaemon(tmp_path / "gated").prepare()
     try:
         daemon.start_and_reach_the_gate()
         assert "log-recovery" in daemon.request("GET", "/debug/stacks").body.decode()

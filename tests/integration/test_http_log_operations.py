@@ -130,8 +130,7 @@ def test_a_dump_is_the_commands(daemon: Daemon, query: str, flags: list[str]) ->
 
 def children(daemon: Daemon) -> list[str]:
     """Processes of the daemon that run now."""
-    assert daemon.process is not None
-    pid = daemon.process.pid
+    pid = daemon.pid
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 

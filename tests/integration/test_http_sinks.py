@@ -24,7 +24,7 @@ from kafkalog.client import (
 )
 from tests.integration.access_world import access_settings, ask
 from tests.integration.client_world import KINDS, client_of
-from tests.integration.daemon import TEXT, Answer, Daemon
+from tests.integration.daemon import TEXT, Answer, Daemon, GatedDaemon
 from tests.integration.http_world import append, batch_of, refused
 
 if TYPE_CHECKING:
@@ -267,16 +267,8 @@ def test_a_daemon_that_is_killed(tmp_path: Path) -> None:
 STATE = "__sink_state-0"
 
 
-class GatedDaemon(Daemon):
+class SinkDaemon(GatedDaemon):
     """The state of its sinks is not synced while the gate is shut."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, log_dirs=2)
-        self.gate = root / "gate"
-
-    def command(self) -> list[str]:
-        python, _, _, *rest = super().command()
-        return [python, "-m", "tests.integration.gated_daemon", str(self.gate), *rest]
 
     def shut(self) -> None:
         """At once for the next sync."""
@@ -293,7 +285,7 @@ class GatedDaemon(Daemon):
 @pytest.mark.timeout(120)
 def test_commits_that_wait_for_a_disk_hold_up_no_other_call(tmp_path: Path) -> None:
     """A driver that repeats its commit takes no thread from others, and is told to wait."""
-    daemon = GatedDaemon(tmp_path)
+    daemon = SinkDaemon(tmp_path, log_dirs=2)
     with daemon, ThreadPoolExecutor(6) as threads:
         daemon.create_topic("t", 2)
         begin = {"batch_id": 1, "partition_id": 0}

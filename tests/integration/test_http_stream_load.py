@@ -34,15 +34,13 @@ READER_BYTES_MAX = 1 << 20
 
 def cpu_seconds(daemon: Daemon) -> float:
     """User and system time of the process so far."""
-    assert daemon.process is not None
-    fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def read_bytes(daemon: Daemon) -> int:
     """What the process has read by system calls so far, from files and sockets."""
-    assert daemon.process is not None
-    line = Path(f"/proc/{daemon.process.pid}/io").read_text().splitlines()[0]
+    line = Path(f"/proc/{daemon.pid}/io").read_text().splitlines()[0]
     assert line.startswith("rchar: ")
     return int(line.split()[1])
 

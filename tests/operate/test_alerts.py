@@ -155,8 +155,7 @@ def test_a_loop_that_is_held_up(tmp_path: Path) -> None:
     """Turns that come late are told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         prometheus.wait_for("a scrape", lambda: prometheus.query("up == 1"))
-        assert daemon.process is not None
-        pid = daemon.process.pid
+        pid = daemon.pid
 
         def is_told() -> bool:
             os.kill(pid, signal.SIGSTOP)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.test_daemon_life import failed_start, pid_of
 from tests.operate.image_world import GROUP, USER, Image, ImageDaemon, image_or_skip
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def test_it_serves_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
     daemon = ImageDaemon(tmp_path, image)
     volume(daemon)
     with daemon:
-        status = Path(f"/proc/{pid_of(daemon)}/status").read_text()
+        status = Path(f"/proc/{daemon.pid}/status").read_text()
         facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         assert facts["Uid"].split() == [str(USER)] * 4
         assert facts["Gid"].split() == [str(GROUP)] * 4
@@ -91,7 +90,7 @@ def test_a_volume_of_root(image: Image, tmp_path: Path) -> None:
     daemon = ImageDaemon(tmp_path, image)
     daemon.data.mkdir(parents=True)
     daemon.data.chmod(0o755)
-    said = failed_start(daemon)
+    said = daemon.refused_start()
     assert "No write access to log directory" in said
     assert "chown -R 1000:0 /var/lib/kafka/data" in said
     assert "fsGroup: 1000" in said

@@ -16,7 +16,7 @@ KafkalogError
 │   │   ├── TopicAccessDenied, GroupAccessDenied, SinkAccessDenied, ClusterAccessDenied
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
-│   ├── CorruptBatch (LostOffsets), CorruptIndex, CorruptSnapshot, CorruptCheckpoint
+│   ├── CorruptBatch (LostOffsets), CorruptIndex, CorruptCheckpoint
 ├── StorageFault                the disk failed
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, BackupFailed
 │   ├── AppendOutcomeUnknown, LogStartNotDurable
@@ -331,10 +331,6 @@ class LostOffsets(CorruptBatch):
 
 class CorruptIndex(CorruptData):
     """An index file breaks its invariants: it is rebuilt."""
-
-
-class CorruptSnapshot(CorruptData):
-    """A producer snapshot is damaged: it is deleted and the next older one tried."""
 
 
 class CorruptCheckpoint(CorruptData):

@@ -4,7 +4,7 @@ Method: README and docs/ against the program's own tables: its parser, routes, s
 
 That docs/configuration.md, metrics.md, cli.md and errors.md have every setting, metric, command and
 error is shown beside their generators: tests/unit/test_settings.py, test_metrics.py,
-test_cli_reference.py, tests/integration/test_error_register.py.
+test_cli.py, tests/integration/test_error_register.py.
 """
 
 from __future__ import annotations

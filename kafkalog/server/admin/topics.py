@@ -13,7 +13,6 @@ from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
-from kafkalog.server.protocol.media_types import JSON, V2_JSON
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.schemas import AdminTopic, read_body
 from kafkalog.server.security.audit import note_subject
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 ROUTES = Routes("metadata")
 _NO_LEADER = -1  # as Kafka has it
-_TYPES = (V2_JSON, JSON)
 _ABOUT_IT = tuple(
     Link(operation_id, {"topic": "$request.body#/topic_name"})
     for operation_id in ("describeTopic", "describePartitions", "produce")

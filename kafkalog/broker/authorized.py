@@ -120,7 +120,6 @@ class _Named(Protocol):
     @property
     def name(self) -> str:
         """Of the topic or group."""
-        ...
 
 
 class _OfGroup(Protocol):
@@ -129,7 +128,6 @@ class _OfGroup(Protocol):
     @property
     def group(self) -> str:
         """Its group's name."""
-        ...
 
 
 class _View:

@@ -28,29 +28,23 @@ class ConfigRules(Protocol):
 
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
         """A topic's whole configuration over the broker's defaults."""
-        ...
 
     def topic_defaults(self, dynamic: Mapping[str, str]) -> LogConfig:
         """The configuration of a topic without overrides."""
-        ...
 
     def cleaner_config(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
         """The configuration of the log cleaner."""
-        ...
 
     def log_dir_config(self, dynamic: Mapping[str, str]) -> LogDirConfig:
         """What changes of the log directories; entries that name none are left in."""
-        ...
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> Sequence[ConfigEntry]:
         """Every topic key with its sources, by name."""
-        ...
 
     def describe_broker_config(self, dynamic: Mapping[str, str]) -> Sequence[ConfigEntry]:
         """Every broker key with its sources, by name."""
-        ...
 
 
 OPEN_FILES_MIN = 16

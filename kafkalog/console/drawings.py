@@ -36,22 +36,18 @@ class Cell(Protocol):
     @property
     def base_offset(self) -> int:
         """Its first offset."""
-        ...
 
     @property
     def next_offset(self) -> int | None:
         """Where the next one starts; None of a segment that is being deleted."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Of its ``.log`` file."""
-        ...
 
     @property
     def state(self) -> SegmentState:
         """How it is drawn."""
-        ...
 
 
 class Block(NamedTuple):

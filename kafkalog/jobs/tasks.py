@@ -43,12 +43,10 @@ class Task(Protocol):
     @property
     def label(self) -> str:
         """The name of the task in messages."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """About what it reads: the largest tasks begin first, and progress is measured in it."""
-        ...
 
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -65,15 +63,12 @@ class Progress(Protocol):
 
     def begin(self, name: str, tasks: int, size_bytes: int) -> None:
         """A job begins: the number of its tasks, and the bytes that they read."""
-        ...
 
     def advance(self, size_bytes: int) -> None:
         """One more task is done."""
-        ...
 
     def end(self) -> None:
         """The job has ended, successfully or not."""
-        ...
 
 
 class Runner(Protocol):
@@ -89,7 +84,6 @@ class Runner(Protocol):
 
         Raises TaskFailed. After any error no task runs on this machine.
         """
-        ...
 
 
 def run_job(

@@ -19,11 +19,9 @@ class Waker(Protocol):
 
     def next_due_ns(self) -> int | None:
         """Monotonic time of its next work; None when there is none."""
-        ...
 
     def run_due(self) -> None:
         """Do what is due now."""
-        ...
 
 
 class SimClock:

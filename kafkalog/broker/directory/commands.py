@@ -43,35 +43,27 @@ class WriterContext(Protocol):
     @property
     def log_dir(self) -> LogDir:
         """The directory."""
-        ...
 
     def refuse_retired(self, log: UnifiedLog) -> None:
         """UnknownTopic when the log was retired, PartitionMoving when its partition moves."""
-        ...
 
     def admit(self, log: UnifiedLog, size_bytes: int) -> None:
         """Before an append: UnknownTopic, DiskFull or QuotaExceeded when it may not be written."""
-        ...
 
     def note_advanced(self, log: UnifiedLog) -> None:
         """The log's high watermark moved."""
-        ...
 
     def request_flush_after_roll(self, log: UnifiedLog) -> None:
         """The ``flush-log`` of a roll: closed segments become durable soon; no command waits."""
-        ...
 
     def wait_for_flush(self, log: UnifiedLog, command: Command) -> None:
         """End command when everything the log holds now is durable."""
-        ...
 
     def wait_for_start_offsets(self, command: Command) -> None:
         """End command when both files with log starts hold what is true now."""
-        ...
 
     def wait_for_proofs(self, command: Command) -> None:
         """End command when ``kafkalog.checkpoint`` holds what is true now."""
-        ...
 
 
 class Command:

@@ -85,11 +85,9 @@ class StartOffsetFiles(Protocol):
 
     def write_start_offsets(self, log_dir: LogDir) -> None:
         """Both files: a client knows, or will know, that records are gone."""
-        ...
 
     def write_proofs(self, log_dir: LogDir) -> None:
         """The checked one alone: whose files go, it is enough for the next start."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +166,6 @@ class CompletionSink(Protocol):
         ``advanced``: partitions whose high watermark moved. Each finished command's ``complete`` is
         called by the receiver on a thread of its choice.
         """
-        ...
 
 
 class _SyncDone(Command):

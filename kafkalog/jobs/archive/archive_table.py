@@ -78,23 +78,18 @@ class FileStore(Protocol):
 
     def path_of(self, topic: str, name: str) -> str:
         """The path of a new file of a topic, where readers of the table do not see it."""
-        ...
 
     def create(self, path: str) -> AbstractContextManager[Any]:
         """A binary stream into a new file. Raises OSError, or errors of the store."""
-        ...
 
     def open(self, path: str) -> AbstractContextManager[Any]:
         """A binary stream to read a file, with random access."""
-        ...
 
     def sync(self, path: str) -> None:
         """Make a closed file durable, if the store does not do so by itself."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file that is in no commit, if it exists."""
-        ...
 
 
 def sync_local(path: str) -> None:
@@ -116,12 +111,10 @@ class ArchiveTable(Protocol):
     @property
     def store(self) -> FileStore:
         """The storage of its files."""
-        ...
 
     @property
     def position(self) -> Position:
         """The position at the opening or after the last commit; empty for a new table."""
-        ...
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """Add files and set the position: both or neither, durable on return.
@@ -129,15 +122,12 @@ class ArchiveTable(Protocol):
         Raises TableChanged if another job moved the position, UnusableTable, OSError. After an
         error other than TableChanged the commit may have been made: the next opening shows it.
         """
-        ...
 
     def abandon(self) -> None:
         """Remove the files without a commit, as far as they can be found. Raises OSError."""
-        ...
 
     def close(self) -> None:
         """Close the table."""
-        ...
 
 
 def offsets_text(position: Position) -> dict[str, dict[str, int]]:

@@ -270,7 +270,6 @@ class StreamWriterFactory(Protocol):
         self, shape: RecordShape, bounds: Bounds, *, max_decompressed_bytes: int
     ) -> StreamWriter:
         """A writer for one answer."""
-        ...
 
 
 PAGES: Mapping[str, WriterFactory] = {JSON: ArrayRecords, ARROW: arrow_records}

@@ -344,11 +344,9 @@ class Dialect(Protocol[R]):
 
     def parse(self, documents: Sequence[bytes]) -> Sequence[R]:
         """A record of each document."""
-        ...
 
     def columns(self, records: Sequence[R], now_ms: int) -> DecodedRecords:
         """Their columns; at least one record."""
-        ...
 
 
 class NativeDialect:

@@ -77,11 +77,9 @@ class ResponseWriter(Protocol):
 
     async def begin(self) -> None:
         """The stream is admitted; nothing of it was read yet."""
-        ...
 
     async def add_group(self, group: SettledGroup) -> None:
         """Report the next group, in the order of the documents."""
-        ...
 
 
 class AppendStream(ABC):

@@ -52,15 +52,12 @@ class BodyHost(Protocol):
     @property
     def stopping(self) -> bool:
         """Whether the daemon stops."""
-        ...
 
     def refusal(self) -> str:
         """Why a request is not served in this phase."""
-        ...
 
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the call on the control pool."""
-        ...
 
 
 class InFlightBytes:

@@ -79,7 +79,6 @@ class TokenVerifier(Protocol):
 
     def verify(self, token: str, now_seconds: float) -> Verified:
         """Who the token names; RefusedToken, ExpiredToken when nothing else is wrong with it."""
-        ...
 
 
 class Known(NamedTuple):

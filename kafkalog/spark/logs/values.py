@@ -117,26 +117,21 @@ class Logs(Protocol):
 
     def topics(self) -> dict[str, list[int]]:
         """The partitions of each topic, without internal topics; both sorted."""
-        ...
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """The offsets that can be read now."""
-        ...
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The offset of the first record at or after a time, within the bounds; None: none."""
-        ...
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """The range in pieces of about ``target_bytes`` of log, in order and without gaps.
 
         None for an empty range. Whether the records still exist is checked when they are read.
         """
-        ...
 
     def close(self) -> None:
         """Close connections and descriptors."""
-        ...
 
 
 class DataLost(KafkalogError):

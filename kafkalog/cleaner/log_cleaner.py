@@ -170,6 +170,7 @@ class CleanerThread:
         # owned by the thread
         self._cleaner: CleanerLike | None = None
         self._next_beat_ns = 0
+        self._pause_began: tuple[int, int] | None = None  # monotonic ns, wall ms; None: it is over
         # owned by the thread, published
         self._topic_partition: TopicPartition | None = None
         self._busy_since_ms: int | None = None
@@ -215,13 +216,16 @@ class CleanerThread:
     def clean_filthiest_once(self) -> bool:
         """One turn: a request or the filthiest log, then retention. Loop body.
 
-        False: nothing to clean, or nothing came of it: a pause is due.
+        False: nothing to clean, or nothing came of it, or it was a request in the middle of a
+        pause: a pause is due, or the rest of it.
         """
         self._beat()
         request = self._work.take_request()
         if request is not None:
             self._serve(request)
-            is_busy = True
+            is_busy = self._pause_began is None
+        elif self._pause_began is not None:
+            return False  # another thread took the request that ended this one's wait
         else:
             to_clean = self._states.acquire_filthiest_log(self._clock.wall_ms())
             is_busy = to_clean is not None and self._clean(to_clean, is_dry=False).is_fruitful
@@ -245,18 +249,27 @@ class CleanerThread:
                 self._pause(_RESTART_PAUSE_MS)
 
     def _pause(self, least_ms: int) -> None:
-        """Until there is a request, the back-off of now is over, or the thread is to stop."""
-        began_ns, began_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
+        """Until there is a request, the back-off of now is over, or the thread is to stop.
+
+        A request does not end the back-off: the next call waits for the rest.
+        """
+        idle_from_ns = self._clock.monotonic_ns()
+        if self._pause_began is None:
+            self._pause_began = idle_from_ns, self._clock.wall_ms()
+        began_ns, began_ms = self._pause_began
         while not self._is_stopping and not self._work.has_requests:
             self._beat()
             pause_ms = max(self._work.backoff_ms, least_ms)
             self._next_turn_ms = began_ms + pause_ms
             left_ns = began_ns + pause_ms * 1_000_000 - self._clock.monotonic_ns()
             if left_ns <= 0:
+                self._pause_began = None
                 break
             self._wait(left_ns)
         self._next_turn_ms = None
-        self._work.observer.spent(self.name, "idle", (self._clock.monotonic_ns() - began_ns) / 1e9)
+        self._work.observer.spent(
+            self.name, "idle", (self._clock.monotonic_ns() - idle_from_ns) / 1e9
+        )
 
     def _wait(self, left_ns: int) -> None:
         """At most so long; settings allow more than a wait of the machine takes."""

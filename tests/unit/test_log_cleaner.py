@@ -354,6 +354,18 @@ def test_a_request_cleans_whatever_the_ratio() -> None:
     assert isinstance(refused[0].error, CleaningConflict)
 
 
+def test_a_request_does_not_end_the_pause() -> None:
+    """A dry run starts no clean of its log before the thread's next turn is due."""
+    world = CleaningDaemon()
+    world.topic(min_cleanable_dirty_ratio="0")
+    dry = world.order(is_dry=True)
+    world.sim.threads.run_until(lambda: bool(dry))
+    world.sim.clock.advance_ms(1_000)
+    assert [is_dry for *_, is_dry in world.cleaners.cleaned] == [True]
+    world.sim.clock.advance_ms(15_000)
+    assert [is_dry for *_, is_dry in world.cleaners.cleaned] == [True, False]
+
+
 def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
     """What a clean would do can be asked of a paused log, which stays as paused as it was."""
     world = CleaningDaemon()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.commands import AppendCommand
-from kafkalog.broker.groups.offsets import GroupOffsetsReplay, is_expired
+from kafkalog.broker.groups.offsets import GroupOffsets, GroupOffsetsReplay, is_expired
 from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     DiskFull,
@@ -129,6 +129,24 @@ def test_groups_are_not_ready_until_they_are_loaded() -> None:
             ask()
     sim.clock.advance_ms(1)
     assert offsets(sim, "g") == {T0: 1}
+
+
+def test_a_list_of_groups_loads_all_that_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start on a full disk reads no partition; one question later all of them are there."""
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    disk = sim.stop()
+
+    def no_space(*_: object) -> None:
+        raise NotReady("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GroupOffsets, "_replay", no_space)
+        sim = started(disk)
+    with pytest.raises(NotReady):
+        sim.manager.group_offsets.groups()
+    sim.clock.advance_ms(1)
+    assert sim.manager.group_offsets.groups() == ["g"]
 
 
 def test_what_is_refused_commits_nothing() -> None:

@@ -268,7 +268,15 @@ class GroupOffsets:
         count = self._partition_count()
         if not count:
             self._registry.check_ready()
-        return sorted(name for n in range(count) for name in list(self._shard_at(n).groups))
+        shards, missing = list[Shard](), list[NotReady]()
+        for number in range(count):
+            try:
+                shards.append(self._shard_at(number))
+            except NotReady as error:  # the next one is asked for all the same, and so is loaded
+                missing.append(error)
+        if missing:
+            raise missing[0]
+        return sorted(name for shard in shards for name in list(shard.groups))
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "at")
     def check_exists(self, at: TopicPartition) -> None:

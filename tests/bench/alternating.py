@@ -22,22 +22,22 @@ from typing import Any
 from tests.bench.__main__ import BENCHMARKS
 from tests.bench.results import RESULTS, ROOT, commit, machine
 
-FIGURE = re.compile(r"^(\w+): ([\d.,e+]+) (\S+) ")
+FIGURE = re.compile(r"^\w+: ([\d.,e+]+) (\S+) ", re.MULTILINE)
 TOLERANCE = 0.97
 SIDES = ("older", "this", "again")
 HIGHER_IS_BETTER = "/s"
 
 
-def measure(tree: Path, names: list[str]) -> dict[str, tuple[float, str]]:
-    """Name -> figure and unit of one quick round in ``tree``."""
+def measure(tree: Path, name: str) -> tuple[float, str]:
+    """Figure and unit of one quick round in ``tree``."""
     command = [".venv/bin/python", "-m", "tests.bench", "--quick", "--without-kafka"]
     run = subprocess.run(
-        [*command, "--rounds", "1", *names], cwd=tree, capture_output=True, text=True, check=False
+        [*command, "--rounds", "1", name], cwd=tree, capture_output=True, text=True, check=False
     )
-    if run.returncode != 0:
+    found = FIGURE.search(run.stdout)
+    if run.returncode != 0 or found is None:
         sys.exit(f"{tree}: the benchmark failed\n{run.stdout}{run.stderr}")
-    found = filter(None, map(FIGURE.match, run.stdout.splitlines()))
-    return {match[1]: (float(match[2].replace(",", "")), match[3]) for match in found}
+    return float(found[1].replace(",", "")), found[2]
 
 
 def compared(rounds: list[dict[str, float]], unit: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def main() -> None:
         for name in names:
             figures[name].append({})
             for side in (*SIDES[number % 3 :], *SIDES[: number % 3]):
-                figures[name][-1][side], units[name] = measure(trees[side], [name])[name]
+                figures[name][-1][side], units[name] = measure(trees[side], name)
         print(f"round {number + 1} of {options.rounds}", flush=True)
     rows = {name: compared(figures[name], units[name]) for name in names}
     for name, row in rows.items():
@@ -90,9 +90,7 @@ def main() -> None:
             f"{name}: {row['ratio']:.3f} ({verdict}; to itself >= {row['lowest_ratio_to_itself']})"
             f" {texts} {row['unit']}"
         )
-    older = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=trees["older"], capture_output=True, text=True
-    ).stdout.strip()
+    older = commit(trees["older"])
     content = {"older": older, "this": commit(), "machine": machine(), "rows": rows}
     options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(row["is_slower"] for row in rows.values()))

@@ -160,10 +160,11 @@ def machine() -> dict[str, Any]:
     }
 
 
-def commit() -> str:
-    """Short name of the commit, with + when tracked files differ from it."""
-    name = _output("git", "rev-parse", "--short", "HEAD")
-    dirty = _output("git", "status", "--porcelain", "--untracked-files=no", "--", "kafkalog")
+def commit(tree: Path = ROOT) -> str:
+    """Short name of the checkout's commit, with + when tracked files differ from it."""
+    git = ("git", "-C", str(tree))
+    name = _output(*git, "rev-parse", "--short", "HEAD")
+    dirty = _output(*git, "status", "--porcelain", "--untracked-files=no", "--", "kafkalog")
     return name + ("+" if dirty else "")
 
 

@@ -15,12 +15,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.segment.index_repair import floor_entry
 from tests.log_world import LogHolder, environment_of
-from tests.naive.cleaner import (
-    PlainAborted,
-    PlainCleaner,
-    PlainSegment,
-    split_batches,
-)
+from tests.naive.cleaner import PlainAborted, PlainCleaner, PlainSegment, split_batches
 from tests.naive.cleaning_logs import MadeSegment
 from tests.naive.stored_batches import stored_batch
 from tests.sim.sim_clock import SimClock

@@ -138,11 +138,7 @@ class PartitionWorld(LogHolder):
         return self.open(clean=clean, recovery_point=point, log_start_offset=start)
 
     def append(
-        self,
-        data: bytes,
-        *,
-        synced: bool = False,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
+        self, data: bytes, *, synced: bool = False, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> LogAppendInfo:
         """Validate and append."""
         return self.log.append(checked(data, self.config, origin=origin), synced=synced)

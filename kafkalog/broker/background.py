@@ -31,13 +31,7 @@ class OperationState(enum.Enum):
 
 
 OperationKind = Literal[
-    "backup",
-    "cleaner-run",
-    "log-clean",
-    "log-flush",
-    "log-retain",
-    "log-roll",
-    "retention-run",
+    "backup", "cleaner-run", "log-clean", "log-flush", "log-retain", "log-roll", "retention-run"
 ]
 
 

@@ -248,14 +248,7 @@ class LogManager:
             MoveContext(logs, runtime, loading, checkpoints, self.deletion, states)
         )
         self.topics = TopicChanges(
-            logs,
-            runtime,
-            loading,
-            checkpoints,
-            self.deletion,
-            quotas,
-            self.cleaning,
-            self.moves,
+            logs, runtime, loading, checkpoints, self.deletion, quotas, self.cleaning, self.moves
         )
         self.log_dir_changes = LogDirChanges(logs, runtime, self.moves)
         self.broker_configs = BrokerConfigChanges(

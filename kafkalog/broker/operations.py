@@ -21,19 +21,9 @@ from kafkalog.broker.groups.groups import GroupOperations
 from kafkalog.broker.log_stats import LogSnapshots
 from kafkalog.broker.retention.maintenance import LogOperations
 from kafkalog.broker.retention.report import RetentionOperations
-from kafkalog.broker.topics.topics import (
-    TopicOperations,
-    altered,
-    refuse_internal,
-)
+from kafkalog.broker.topics.topics import TopicOperations, altered, refuse_internal
 from kafkalog.broker.transactions.producer_ids import ProducerOperations
-from kafkalog.broker.values import (
-    Acks,
-    ConfigChange,
-    ListedPartition,
-    Loading,
-    Readiness,
-)
+from kafkalog.broker.values import Acks, ConfigChange, ListedPartition, Loading, Readiness
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -46,12 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import ConfigEntry
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import (
-        FetchDataInfo,
-        Isolation,
-        TimestampOffset,
-        ValidatedRecords,
-    )
+    from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
     from kafkalog.observe.partition_metrics import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
@@ -86,12 +71,7 @@ class Operations:
         self.log_dirs = LogDirOperations(logs, manager.moves)
         self.sinks = manager.sinks
         self.retention = RetentionOperations(
-            logs,
-            runtime,
-            manager.retention,
-            manager.cleaning,
-            manager.archived_offsets,
-            background,
+            logs, runtime, manager.retention, manager.cleaning, manager.archived_offsets, background
         )
         self.logs = LogOperations(
             logs, manager.log_stats, manager.checkpoints, manager.cleaning.states

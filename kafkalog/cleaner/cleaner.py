@@ -331,10 +331,7 @@ class Cleaner:
     """See the module. Kept from round to round: its map and buffers are used again."""
 
     def __init__(
-        self,
-        offset_map: SkimpyOffsetMap,
-        config: CleanerConfig,
-        throttle: Callable[[int], None],
+        self, offset_map: SkimpyOffsetMap, config: CleanerConfig, throttle: Callable[[int], None]
     ) -> None:
         """``throttle`` gets how many bytes were just read or written, and may block."""
         # constant after construction

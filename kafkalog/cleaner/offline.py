@@ -86,8 +86,7 @@ def clean_directory(
         cleaner = Cleaner(
             offset_map,
             CleanerConfig(
-                io_buffer_bytes=options.io_buffer_bytes,
-                tombstone_horizon=options.tombstone_horizon,
+                io_buffer_bytes=options.io_buffer_bytes, tombstone_horizon=options.tombstone_horizon
             ),
             throttle=unthrottled,
         )

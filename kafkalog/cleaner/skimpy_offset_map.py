@@ -182,14 +182,7 @@ class SkimpyOffsetMap:
             flags[:] = 0
             return 0
         return look_up_batches(
-            data,
-            table,
-            orders,
-            self._slots,
-            flags,
-            self._pending,
-            self._scratch,
-            self._cells,
+            data, table, orders, self._slots, flags, self._pending, self._scratch, self._cells
         )
 
     @property

@@ -213,10 +213,7 @@ def _not_compacted(topic: str) -> str:
 
 
 def _steer(
-    client: Client,
-    action: Literal["pause", "resume", "abort"],
-    logs: Entries,
-    output: str,
+    client: Client, action: Literal["pause", "resume", "abort"], logs: Entries, output: str
 ) -> None:
     """Send the action for each log and print its state afterwards; exit 3 when one was refused."""
     states: Entries = []

@@ -127,10 +127,7 @@ _MAY_BE_MISSING = "-"  # before a path
 def with_settings_source(command: Command) -> Command:
     """Add PROPERTIES and --override; the command gets ``properties`` and ``overrides``."""
     argument = click.argument(
-        "properties",
-        type=click.Path(dir_okay=False),
-        nargs=-1,
-        envvar="KAFKALOG_SERVER_PROPERTIES",
+        "properties", type=click.Path(dir_okay=False), nargs=-1, envvar="KAFKALOG_SERVER_PROPERTIES"
     )
     option = click.option(
         "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Repeatable."

@@ -13,12 +13,7 @@ import click
 from kafkalog.cli.connection import PARTIAL_FAILURE, is_failed, name_of, with_client_and_output
 from kafkalog.cli.kafka_tools.log_dirs import tool_lines
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import (
-    TIMESTAMP_MAX_MS,
-    is_printed_as_json,
-    print_table,
-    timestamp_text,
-)
+from kafkalog.cli.output import TIMESTAMP_MAX_MS, is_printed_as_json, print_table, timestamp_text
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -36,10 +31,7 @@ class PartitionName(click.ParamType[tuple[str, int]]):
     name = "topic-partition"
 
     def convert(
-        self,
-        value: str | tuple[str, int],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
         """The number is what follows the last dash."""
         if isinstance(value, tuple):

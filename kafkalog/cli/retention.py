@@ -120,11 +120,7 @@ def simulate(
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
 @with_client_and_output
 def run(
-    topic: str | None,
-    partition: int | None,
-    dry_run: bool,
-    client: Client,
-    output: str,
+    topic: str | None, partition: int | None, dry_run: bool, client: Client, output: str
 ) -> None:
     """Run a retention pass now, over one topic or all. Exit 3 when a partition failed.
 

@@ -11,11 +11,7 @@ from yarl import URL
 
 from kafkalog.client.client import reason_of
 from kafkalog.client.fetch import Reader, TailState
-from kafkalog.client.messages import (
-    Answer,
-    NoAnswer,
-    Request,
-)
+from kafkalog.client.messages import Answer, NoAnswer, Request
 from kafkalog.client.operations import Awaiting, Operations
 from kafkalog.client.producer import Appender, ProducerState
 from kafkalog.client.retry import Pause, Steps, with_retries

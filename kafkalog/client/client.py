@@ -11,11 +11,7 @@ import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkalog.client.fetch import Reader, TailState
-from kafkalog.client.messages import (
-    Answer,
-    NoAnswer,
-    Request,
-)
+from kafkalog.client.messages import Answer, NoAnswer, Request
 from kafkalog.client.operations import Blocking, Operations
 from kafkalog.client.producer import Appender, ProducerState
 from kafkalog.client.retry import Pause, Steps, with_retries

@@ -103,12 +103,7 @@ def fetch(
             )
         )
     fetched = yield from fetch_batches(
-        topic,
-        partition,
-        offset,
-        max_bytes=max_bytes,
-        min_bytes=min_bytes,
-        max_wait_ms=max_wait_ms,
+        topic, partition, offset, max_bytes=max_bytes, min_bytes=min_bytes, max_wait_ms=max_wait_ms
     )
     if not fetched.data:
         return FetchedRecords((), fetched.position)

@@ -92,12 +92,7 @@ def commit_sink(
         }
         for winner in winners
     ]
-    document = {
-        "batch_id": batch_id,
-        "winners": entries,
-        "is_last": is_last,
-        "run_id": run_id,
-    }
+    document = {"batch_id": batch_id, "winners": entries, "is_last": is_last, "run_id": run_id}
     yield from _call(query, "commit", document)
 
 

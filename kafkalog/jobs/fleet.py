@@ -118,10 +118,7 @@ def find_partitions(
 
 
 def _partitions_in(
-    directory: str,
-    filesystem: ReadFilesystem,
-    config_of: ConfigOf,
-    topics: frozenset[str] | None,
+    directory: str, filesystem: ReadFilesystem, config_of: ConfigOf, topics: frozenset[str] | None
 ) -> Iterator[FleetPartition]:
     """The partitions in a log directory, or the partition that the directory itself is."""
     try:

@@ -309,10 +309,7 @@ def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
 
 
 def log_left_over(
-    directory: str,
-    found: dict[int | None, int],
-    lost: Sequence[LostRange],
-    note: NoteLost,
+    directory: str, found: dict[int | None, int], lost: Sequence[LostRange], note: NoteLost
 ) -> None:
     """The lines for what ``find_lost`` found, as far as it is among the ``lost`` ranges.
 

@@ -288,10 +288,7 @@ def _max_record_timestamp(header: BatchHeader, facts: npt.NDArray[np.int64]) -> 
 
 
 def _check_records(
-    inflated: bytes | memoryview,
-    header: BatchHeader,
-    facts: npt.NDArray[np.int64],
-    topic: _Topic,
+    inflated: bytes | memoryview, header: BatchHeader, facts: npt.NDArray[np.int64], topic: _Topic
 ) -> None:
     """Record rules by the extremes; the records are named only when one of them breaks."""
     is_stamped = timestamp_type_of(header.attributes) is TimestampType.LOG_APPEND_TIME

@@ -127,10 +127,7 @@ class CleanerMetrics(Declarations, Collector):
 
 
 def _gauge(
-    name: str,
-    text: str,
-    labels: Sequence[str],
-    samples: Iterable[tuple[Sequence[str], float]],
+    name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
 ) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=labels)
     for values, number in samples:

@@ -188,10 +188,7 @@ class MetricsPage:
             )
         )
         return await self._traffic.render(
-            rows,
-            scrape.exposition,
-            scrape.question.shows_family,
-            is_whole=scrape.question.is_whole,
+            rows, scrape.exposition, scrape.question.shows_family, is_whole=scrape.question.is_whole
         )
 
     def _aliases(self, snapshot: Snapshot, state: BrokerState) -> Iterator[Metric]:
@@ -258,10 +255,7 @@ class _Scrape:
         return self.question.is_whole
 
     async def lines(
-        self,
-        family: Metric,
-        names: tuple[str, ...],
-        rows: Iterable[tuple[tuple[str, ...], float]],
+        self, family: Metric, names: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], float]]
     ) -> str:
         """A family of gauges or counters with labels; rows are (label values, value)."""
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -44,12 +44,7 @@ if TYPE_CHECKING:
     from kafkalog.settings import ServerConfig, Settings
 
     _Append = tuple[
-        Operations,
-        UnifiedLog,
-        ValidatedRecords,
-        Acks,
-        int | None,
-        asyncio.Future[LogAppendInfo],
+        Operations, UnifiedLog, ValidatedRecords, Acks, int | None, asyncio.Future[LogAppendInfo]
     ]
 
 P = ParamSpec("P")
@@ -175,8 +170,7 @@ class Api:
         """Read batches from an offset; errors as of ``Operations.fetch``."""
         fetch = self.operations.fetch
         return await self.reading(
-            log,
-            lambda may_block: fetch(log, offset, max_bytes, isolation, may_block=may_block),
+            log, lambda may_block: fetch(log, offset, max_bytes, isolation, may_block=may_block)
         )
 
     async def offset_at(
@@ -185,8 +179,7 @@ class Api:
         """The first record at or after a time, or a named offset; None without one."""
         list_offset = self.operations.list_offset
         return await self.reading(
-            log,
-            lambda may_block: list_offset(log, timestamp_ms, isolation, may_block=may_block),
+            log, lambda may_block: list_offset(log, timestamp_ms, isolation, may_block=may_block)
         )
 
     def append(

@@ -9,11 +9,4 @@ from __future__ import annotations
 from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.settings import Notice, ResolvedValue, Settings, Source, load_settings
 
-__all__ = [
-    "Notice",
-    "ResolvedValue",
-    "ServerConfig",
-    "Settings",
-    "Source",
-    "load_settings",
-]
+__all__ = ["Notice", "ResolvedValue", "ServerConfig", "Settings", "Source", "load_settings"]

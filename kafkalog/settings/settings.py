@@ -390,9 +390,7 @@ def _pairs_of(name: str, data: bytes) -> dict[str, str]:
 
 
 def _merge(
-    files: Mapping[str, bytes],
-    environment: Mapping[str, _Given],
-    overrides: Mapping[str, str],
+    files: Mapping[str, bytes], environment: Mapping[str, _Given], overrides: Mapping[str, str]
 ) -> tuple[dict[str, _Given], list[Notice]]:
     """The text of each key by precedence; notices about unknown keys."""
     texts: dict[str, _Given] = {}

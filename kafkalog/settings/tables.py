@@ -13,16 +13,7 @@ from functools import partial
 
 from kafkalog.broker.broker_config import OPEN_FILES_MIN
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.settings.setting import (
-    ANY,
-    DOUBLE_MAX,
-    Kind,
-    Scope,
-    Setting,
-    Synonym,
-    Valid,
-    Value,
-)
+from kafkalog.settings.setting import ANY, DOUBLE_MAX, Kind, Scope, Setting, Synonym, Valid, Value
 
 NO_EFFECT = "It has no effect in this release."
 

@@ -29,10 +29,7 @@ def produce_raw(bench: Bench) -> Result:
     records = bench.size(2_000_000, 200_000)
     per_request = _RAW_BATCH_RECORDS * _RAW_BATCHES
     bodies = datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
-    with (
-        bench.running_daemon(**SOON) as daemon,
-        bench.running_broker(SOON_KAFKA) as broker,
-    ):
+    with bench.running_daemon(**SOON) as daemon, bench.running_broker(SOON_KAFKA) as broker:
         our_topics = Topics(daemon, "raw")
         their_topics = None if broker is None else Topics(broker, "raw")
 
@@ -79,10 +76,7 @@ def produce_json(bench: Bench) -> Result:
     ]
     payloads = bench.directory("payloads.txt")
     payloads.write_bytes(b"\n".join(all_values))
-    with (
-        bench.running_daemon(**SOON) as daemon,
-        bench.running_broker(SOON_KAFKA) as broker,
-    ):
+    with bench.running_daemon(**SOON) as daemon, bench.running_broker(SOON_KAFKA) as broker:
         our_topics = Topics(daemon, "json")
         their_topics = None if broker is None else Topics(broker, "json")
 
@@ -133,10 +127,7 @@ def _single(bench: Bench, name: str, acks: str, durability: str) -> Result:
     count = bench.size(150_000, 8_000)
     requests = [
         build_request(
-            "POST",
-            f"/topics/single/partitions/0?acks={acks}",
-            datasets.json_body([value]),
-            BINARY,
+            "POST", f"/topics/single/partitions/0?acks={acks}", datasets.json_body([value]), BINARY
         )
         for value in datasets.values(64, datasets.SMALL_BYTES)
     ]

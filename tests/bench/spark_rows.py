@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.format.records.record_batch import Codec
 from tests.bench.results import Goal, Result, Sample
-from tests.bench.spark_side import (
-    SESSION_NOTE,
-    UNIX_SOCKETS_NOTE,
-    WARM_UPS,
-    Reader,
-    SparkProcess,
-)
+from tests.bench.spark_side import SESSION_NOTE, UNIX_SOCKETS_NOTE, WARM_UPS, Reader, SparkProcess
 from tests.bench.spark_topics import PARTITIONS, TOPIC, plant, write_source
 
 if TYPE_CHECKING:

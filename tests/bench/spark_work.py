@@ -168,22 +168,12 @@ def iceberg_table(target: str) -> ArchiveTable:
     return IcebergTable("default", "lake.scanned", properties)
 
 
-def compact(
-    spark: SparkSession | None,
-    *,
-    log_dir: str,
-    target: str,
-) -> Answer:
+def compact(spark: SparkSession | None, *, log_dir: str, target: str) -> Answer:
     """The job ``compact`` of a log directory into a new one."""
     remove(target)
     started = time.perf_counter()
     partitions = find_partitions([log_dir], SystemFilesystem())
-    rows = compact_directories(
-        partitions,
-        target,
-        runner_of(spark),
-        now_ms=SystemClock().wall_ms(),
-    )
+    rows = compact_directories(partitions, target, runner_of(spark), now_ms=SystemClock().wall_ms())
     return {
         "seconds": time.perf_counter() - started,
         "bytes": sum(each.bytes_before for each in rows),

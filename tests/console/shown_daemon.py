@@ -28,10 +28,7 @@ _LEAST_VALUE_BYTES = 540_000  # two of these do not fit a segment
 def shown_daemon(root: Path) -> Iterator[Daemon]:
     """Filled, ready inside; its own retention checks never come."""
     with Daemon(
-        root,
-        log_dirs=2,
-        log_initial_task_delay_ms=str(DAY_MS),
-        log_cleaner_backoff_ms=str(DAY_MS),
+        root, log_dirs=2, log_initial_task_delay_ms=str(DAY_MS), log_cleaner_backoff_ms=str(DAY_MS)
     ) as daemon:
         daemon.create_topic("orders", 3, segment_bytes=SEGMENT_BYTES)
         fill(daemon, "orders", [9, 8, 6, 5, 3, 2, 1, 0])

@@ -62,8 +62,7 @@ def test_a_renewal_that_fails_takes_nothing_away(browser: Browser, shown: Daemon
         assert not stale.is_visible()
         renewals = "**/console/topics?refresh=true"
         page.route(
-            renewals,
-            lambda route: route.fulfill(status=503, body="<main id=content>503</main>"),
+            renewals, lambda route: route.fulfill(status=503, body="<main id=content>503</main>")
         )
         renew(window)
         stale.wait_for(state="visible")

@@ -94,8 +94,7 @@ def check_backup(disk: SimFilesystem, story: Story, point: CrashPoint) -> None:
 
 
 def calls_of(
-    work: Callable[[SimFilesystem, Story], object],
-    fresh: Callable[[], SimFilesystem] = new_disk,
+    work: Callable[[SimFilesystem, Story], object], fresh: Callable[[], SimFilesystem] = new_disk
 ) -> int:
     """Mutating calls of a workload, which does the same each time."""
     disk = fresh()
@@ -180,13 +179,7 @@ def test_a_crash_in_a_restore() -> None:
     checked = 0
     for first, stride in ((0, 15), (calls_of(_restoring, a_backup) - 8, 1)):
         checked += enumerate_crashes(
-            Story,
-            _restoring,
-            check_restore,
-            new_disk=a_backup,
-            seeds=1,
-            stride=stride,
-            first=first,
+            Story, _restoring, check_restore, new_disk=a_backup, seeds=1, stride=stride, first=first
         )
     assert checked > 100
 

@@ -14,16 +14,7 @@ from kafkalog.format.disk.sink_state import Winner
 from kafkalog.log.inspect.invariants import check_invariants
 from tests.crash.after_a_start import crashes_after_a_start, durable
 from tests.sim.sim_crash import CrashMode
-from tests.sink_world import (
-    QUERY,
-    T,
-    begin,
-    committed,
-    is_settled,
-    sinks_of,
-    started,
-    with_topic,
-)
+from tests.sink_world import QUERY, T, begin, committed, is_settled, sinks_of, started, with_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,11 +145,6 @@ def test_batches_are_whole_after_a_crash(story: str, stride: int, least: int) ->
     """As above, at some calls or at every one, also within each write."""
     new_disk, act = STORIES[story]
     checked = crashes_after_a_start(
-        Told,
-        act,
-        check(story),
-        new_disk,
-        stride=stride,
-        start=lambda disk: started(disk, seed=1),
+        Told, act, check(story), new_disk, stride=stride, start=lambda disk: started(disk, seed=1)
     )
     assert checked > least

@@ -166,9 +166,7 @@ def test_the_table_of_a_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
-    rows("explanation-compaction.md", "Tombstones and their horizon")[1:],
-    ids=lambda r: r[1],
+    "row", rows("explanation-compaction.md", "Tombstones and their horizon")[1:], ids=lambda r: r[1]
 )
 def test_the_timeline_of_a_tombstone(row: list[str]) -> None:
     """M20 M21: Kept and dropped to the millisecond."""

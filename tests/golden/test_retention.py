@@ -7,14 +7,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.log.retention.forecast import Schedule, explain, simulate
-from kafkalog.log.retention.plan import (
-    Keeper,
-    LogFacts,
-    RetentionPolicy,
-    Rule,
-    SegmentFacts,
-    plan,
-)
+from kafkalog.log.retention.plan import Keeper, LogFacts, RetentionPolicy, Rule, SegmentFacts, plan
 
 MB = 1_000_000
 NO_TIME = RetentionPolicy(True, -1, -1)

@@ -100,10 +100,7 @@ FAILURES: dict[tuple[str, str], list[tuple[tuple[str, ...], str]]] = {
         (("--delete", "--topic", "nope"), "Topic 'nope' does not exist as expected"),
         (("--describe", "--topic-id", "x"), "TopicId 'x' does not exist as expected"),
         (("--list", "--topic", "("), "( is an invalid regex."),
-        (
-            ("--alter", "--topic", "taken", "--partitions", "1"),
-            "Topic already has 1 partition(s).",
-        ),
+        (("--alter", "--topic", "taken", "--partitions", "1"), "Topic already has 1 partition(s)."),
         (
             ("--create", "--topic", "x", "--config", "a"),
             "requirement failed: Invalid topic config: all configs to be added must be in the"

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
 LIMIT = 2 << 20
-SETTINGS = {
-    "socket_request_max_bytes": str(LIMIT),
-    "max_decompressed_batch_bytes": str(4 << 20),
-}
+SETTINGS = {"socket_request_max_bytes": str(LIMIT), "max_decompressed_batch_bytes": str(4 << 20)}
 JSON_TYPE = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 
 

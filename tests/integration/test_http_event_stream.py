@@ -16,13 +16,7 @@ import pytest
 
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, refused
-from tests.integration.stream_world import (
-    EVENTS,
-    NDJSON,
-    Stream,
-    failed_stream,
-    parse_events,
-)
+from tests.integration.stream_world import EVENTS, NDJSON, Stream, failed_stream, parse_events
 
 if TYPE_CHECKING:
     from pathlib import Path

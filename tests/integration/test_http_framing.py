@@ -130,13 +130,7 @@ BROKEN_BODIES = {
     "LF in an extension": b"19;a\nb\r\n" + BODY + b"\r\n0\r\n\r\n",
     "no line end": b"19\r\n" + BODY + b"xx0\r\n\r\n",
 }
-VERSIONS = [
-    b"HTTP/2.0",
-    b"HTTP/0.9",
-    b"HTTP/3.0",
-    b"HTTP/1.2",
-    b"HTTP/9.9",
-]
+VERSIONS = [b"HTTP/2.0", b"HTTP/0.9", b"HTTP/3.0", b"HTTP/1.2", b"HTTP/9.9"]
 ODD_LINES = [
     b"GET /livez HTTP/1\r\nHost: x\r\n\r\n",
     b"GET /livez HTTP/11.1\r\nHost: x\r\n\r\n",

@@ -84,9 +84,7 @@ def test_the_life_of_a_topic(client: Any) -> None:
     (cluster,) = operation("clusters", "list_clusters")(client=client).data
     cluster_id = cluster.cluster_id
     topic = operation("topics", "create_topic")(
-        cluster_id,
-        client=client,
-        body=models.V3Topic(topic_name="generated", partitions_count=2),
+        cluster_id, client=client, body=models.V3Topic(topic_name="generated", partitions_count=2)
     )
     assert (topic.kind, topic.partitions_count) == ("KafkaTopic", 2)
 

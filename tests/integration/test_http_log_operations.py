@@ -74,12 +74,7 @@ def test_how_a_log_stands(daemon: Daemon) -> None:
     assert daemon.request("GET", path_of("stands", "log")).json["unflushed_records"] == 0
 
     rolled = daemon.request("POST", path_of("stands", "log:roll")).json
-    assert rolled == {
-        "topic": "stands",
-        "partition": 0,
-        "is_rolled": True,
-        "active_base_offset": 3,
-    }
+    assert rolled == {"topic": "stands", "partition": 0, "is_rolled": True, "active_base_offset": 3}
     assert (directory / "00000000000000000003.log").exists()
     again = daemon.request("POST", path_of("stands", "log:roll")).json
     assert (again["is_rolled"], again["active_base_offset"]) == (False, 3)

@@ -173,10 +173,7 @@ def test_keys_and_values_in_formats_of_their_own(
     topic = f"f-{key_format}-{value_format}-{is_array}"
     daemon.create_topic(topic)
     key, value = FORMATS[key_format], FORMATS[value_format]
-    records = [
-        b'{"key":%b,"value":%b}' % (key[0], value[0]),
-        b'{"key":null,"value":null}',
-    ]
+    records = [b'{"key":%b,"value":%b}' % (key[0], value[0]), b'{"key":null,"value":null}']
     path = f"{topic}/records?key_format={key_format}&value_format={value_format}"
     for more in ([], [b'{"value":%b,"partition":0}' % value[0]]):
         each = [*records, *more]

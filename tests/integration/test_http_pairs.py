@@ -28,13 +28,7 @@ SETTINGS = {
     "http_trusted_proxies": "127.0.0.0/8",
     "socket_request_max_bytes": "3000000",
 }
-PAIRS = (
-    *rest_proxy.PAIRS,
-    *errors.PAIRS,
-    *other_proxies.PAIRS,
-    *v3.PAIRS,
-    *union.PAIRS,
-)
+PAIRS = (*rest_proxy.PAIRS, *errors.PAIRS, *other_proxies.PAIRS, *v3.PAIRS, *union.PAIRS)
 PAGE = ROOT / "docs/http-proxies.md"
 
 

@@ -137,11 +137,7 @@ def names(producer_id: object, epoch: object = 0, sequence: object = 0) -> dict[
 
 
 def send_records(
-    daemon: Daemon,
-    topic: str,
-    body: bytes,
-    headers: dict[str, str],
-    kind: str = "application/json",
+    daemon: Daemon, topic: str, body: bytes, headers: dict[str, str], kind: str = "application/json"
 ) -> Answer:
     path = f"/v1/topics/{topic}/partitions/0/records"
     return daemon.request("POST", path, body, {"Content-Type": kind, **headers})

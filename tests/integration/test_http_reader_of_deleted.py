@@ -30,11 +30,7 @@ VALUE_BYTES = 100_000
 def filled(daemon: Daemon, topic: str, count: int, *, retention_ms: int) -> None:
     """Old records, about ten a segment; their files go as soon as the pass has renamed them."""
     daemon.create_topic(
-        topic,
-        1,
-        retention_ms=str(retention_ms),
-        file_delete_delay_ms="0",
-        segment_bytes="1048576",
+        topic, 1, retention_ms=str(retention_ms), file_delete_delay_ms="0", segment_bytes="1048576"
     )
     for number in range(count):
         value = b"%06d" % number + b"v" * VALUE_BYTES

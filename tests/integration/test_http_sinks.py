@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.client import (
-    Client,
-    ClientError,
-    Conflict,
-    ProducerFenced,
-    Retries,
-    SinkWinner,
-)
+from kafkalog.client import Client, ClientError, Conflict, ProducerFenced, Retries, SinkWinner
 from tests.integration.access_world import access_settings, ask
 from tests.integration.client_world import KINDS, client_of
 from tests.integration.daemon import TEXT, Answer, Daemon, GatedDaemon

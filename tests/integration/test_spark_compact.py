@@ -383,10 +383,7 @@ def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
         (("--dirs", "", "--out", "out"), "Missing option '--dirs'."),
         (("--dirs", ",", "--out", "out"), "Missing option '--dirs'."),
         (("--dirs", ".", "--out", "out", "--now", "-5"), "-5 is not in the range x>=0"),
-        (
-            ("--dirs", ".", "--out", "s3://nope/out"),
-            "--out is a path on a disk, not s3://nope/out",
-        ),
+        (("--dirs", ".", "--out", "s3://nope/out"), "--out is a path on a disk, not s3://nope/out"),
         (
             ("--dirs", ".", "--out", "out", "--output", "parquet", "--file", "s3://nope/rows"),
             "--file is a path on a disk, not s3://nope/rows",

@@ -41,12 +41,7 @@ exec setpriv --no-new-privs --bounding-set=-all,+sys_chroot,+setuid,+setgid \\
 def call(*command: str, seconds: float = BUILD_SECONDS) -> str:
     """Run to the end; what it printed. AssertionError tells the end of its complaints."""
     done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-        cwd=ROOT,
+        command, capture_output=True, text=True, check=False, timeout=seconds, cwd=ROOT
     )
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
     return done.stdout

@@ -203,13 +203,7 @@ def test_settings_exist(page: Path) -> None:
 
 
 RUNBOOK_PAGES = sorted(RUNBOOKS.glob("*.md"))
-WITHOUT_ALERT = {
-    "damaged-log-dir",
-    "disk-full",
-    "lost-offsets",
-    "rotten-record",
-    "uncleanable-log",
-}
+WITHOUT_ALERT = {"damaged-log-dir", "disk-full", "lost-offsets", "rotten-record", "uncleanable-log"}
 ON_DISK = {"kafkalog.registry", "meta.properties", "cluster.id", "directory.id"}  # no settings
 every_runbook = pytest.mark.parametrize("page", RUNBOOK_PAGES, ids=lambda page: page.stem)
 

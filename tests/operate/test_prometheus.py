@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import ROOT, Daemon
-from tests.operate.deployed import (
-    DASHBOARDS,
-    all_series_names,
-    panel_expressions,
-    rule_expressions,
-)
+from tests.operate.deployed import DASHBOARDS, all_series_names, panel_expressions, rule_expressions
 from tests.operate.prometheus import Prometheus, kit_directory
 
 if TYPE_CHECKING:

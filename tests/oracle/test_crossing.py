@@ -233,9 +233,7 @@ def test_kafka_goes_on_with_our_copy(two_dirs: Broker, tmp_path: Path) -> None:
     roots = [broker.directory / "data", broker.directory / "other"]
     here = next(index for index, root in enumerate(roots) if names(root, "moving"))
     daemon = Daemon(
-        tmp_path / "daemon",
-        node_id="1",
-        replica_alter_log_dirs_io_max_bytes_per_second="1000",
+        tmp_path / "daemon", node_id="1", replica_alter_log_dirs_io_max_bytes_per_second="1000"
     )
     daemon.log_dirs = roots
     with daemon:
@@ -258,11 +256,7 @@ def test_kafka_goes_on_with_our_copy(two_dirs: Broker, tmp_path: Path) -> None:
 
 
 CRASHED = LoadOptions(now_ms=NOW_MS, recovery_point=LOG_END)
-CONFIGS = {
-    "cleanup.policy": "compact",
-    "segment.index.bytes": "96",
-    "index.interval.bytes": "100",
-}
+CONFIGS = {"cleanup.policy": "compact", "segment.index.bytes": "96", "index.interval.bytes": "100"}
 
 
 class RecordingFilesystem(SystemFilesystem):

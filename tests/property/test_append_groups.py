@@ -149,11 +149,7 @@ def test_a_failed_group_leaves_nothing(suffix: str) -> None:
         append_alone(each, records_of([20], 100), is_all=False)
     before = state_of(world)
     fault = Fault(
-        Effect.SHORT_WRITE,
-        errno.ENOSPC,
-        frozenset({"write"}),
-        path_contains=suffix,
-        times=10**9,
+        Effect.SHORT_WRITE, errno.ENOSPC, frozenset({"write"}), path_contains=suffix, times=10**9
     )
     world.filesystem.faults.add(fault)
     with pytest.raises(OSError, match="simulated fault"):

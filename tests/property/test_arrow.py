@@ -37,14 +37,7 @@ MAX_BYTES = 1 << 20
 TEXT = st.text(max_size=12)
 HEADERS = st.none() | st.lists(st.tuples(TEXT, st.none() | TEXT), max_size=3)
 TEXT_TYPES = st.sampled_from(
-    [
-        pa.binary(),
-        pa.utf8(),
-        pa.large_binary(),
-        pa.large_utf8(),
-        pa.binary_view(),
-        pa.string_view(),
-    ]
+    [pa.binary(), pa.utf8(), pa.large_binary(), pa.large_utf8(), pa.binary_view(), pa.string_view()]
 )
 STAMP_TYPES = st.sampled_from(
     [pa.int64(), *(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns"))]

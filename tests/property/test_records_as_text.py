@@ -214,12 +214,7 @@ def reads_of(batches: list[bytes], first: int, end: int, cuts: list[bool]) -> li
 
 @given(st.data(), SHAPES, SHAPE, BOUNDS, st.integers(0, 8), st.integers(0, 24))
 def test_every_form_has_the_records_of_a_loop(
-    data: st.DataObject,
-    shapes: Batches,
-    shape: RecordShape,
-    bounds: Bounds,
-    first: int,
-    until: int,
+    data: st.DataObject, shapes: Batches, shape: RecordShape, bounds: Bounds, first: int, until: int
 ) -> None:
     """M01: choice, order, members, the first that does not fit, where it ended and why."""
     batches, log_end = batches_of(shapes, columns_of)

@@ -270,20 +270,14 @@ class RegistryMachine(RuleBasedStateMachine):
         self.away = path
         self.open()
 
-    @rule(
-        path=st.sampled_from(PATHS),
-    )
+    @rule(path=st.sampled_from(PATHS))
     def directory_fails(self, path: str) -> None:
         if sum(log_dir.is_online for log_dir in self.dirs) > 2:
             for log_dir in self.dirs:
                 if log_dir.path == path:
                     log_dir.take_offline("test")
 
-    @rule(
-        stop=st.integers(0, 12),
-        mode=st.sampled_from(list(CrashMode)),
-        seed=st.integers(0, 5),
-    )
+    @rule(stop=st.integers(0, 12), mode=st.sampled_from(list(CrashMode)), seed=st.integers(0, 5))
     def crash_in_a_create(self, stop: int, mode: CrashMode, seed: int) -> None:
         """The change is there or not after the cut; the model follows what the disk says."""
         self.number += 1

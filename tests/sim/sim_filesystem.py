@@ -20,15 +20,7 @@ from tests.sim.disk_memory import note_disk
 from tests.sim.sim_crash import CrashMode, Survivor
 from tests.sim.sim_faults import FaultPlan, Operation
 from tests.sim.sim_file import SimFile
-from tests.sim.sim_inode import (
-    PAGE_BYTES,
-    Directory,
-    Inode,
-    Link,
-    NameChange,
-    NameStep,
-    Node,
-)
+from tests.sim.sim_inode import PAGE_BYTES, Directory, Inode, Link, NameChange, NameStep, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -195,9 +195,5 @@ def batch_of(*values: str) -> bytes:
 def records_of(batch: bytes, log: UnifiedLog) -> ValidatedRecords:
     """A client's batch, validated for the log."""
     return validate(
-        batch,
-        log.config,
-        1_700_000_000_000,
-        AppendOrigin.CLIENT,
-        max_decompressed_bytes=1 << 20,
+        batch, log.config, 1_700_000_000_000, AppendOrigin.CLIENT, max_decompressed_bytes=1 << 20
     )

@@ -50,12 +50,7 @@ class Stream:
         self._daemon = daemon
         self.url = f"http://127.0.0.1:{daemon.port}"
         options = {"url": self.url, "topic": "t", "exactlyOnce": "true", "batchBytes": "1k"}
-        self._plan = {
-            "directory": str(self._directory),
-            "options": options,
-            "rows": ROWS,
-            **plan,
-        }
+        self._plan = {"directory": str(self._directory), "options": options, "rows": ROWS, **plan}
         self._log = directory / "driver.log"
         self.driver: subprocess.Popen[bytes] | None = None
         self.count = 0

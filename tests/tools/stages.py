@@ -128,10 +128,7 @@ PLANS = {
         ),
         Plan(
             "weekly",
-            (
-                ((Stage("nightly-setup", 4),),),
-                ((Stage("campaign", 90), Stage("spark-kills", 90)),),
-            ),
+            (((Stage("nightly-setup", 4),),), ((Stage("campaign", 90), Stage("spark-kills", 90)),)),
             runs_to_its_end=True,
         ),
     )

@@ -560,8 +560,7 @@ def test_no_limit() -> None:
 
 
 @given(
-    st.integers(1, 100),
-    st.lists(st.tuples(st.floats(0, 2), st.sampled_from("ab")), max_size=200),
+    st.integers(1, 100), st.lists(st.tuples(st.floats(0, 2), st.sampled_from("ab")), max_size=200)
 )
 def test_the_rate_holds_over_any_time(rate: int, steps: list[tuple[float, str]]) -> None:
     """Never more than the rate times the time, and a second's worth."""

@@ -121,11 +121,7 @@ def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -
         ({"headers.separator": ":"}, "headers.separator", "headers.key.separator"),
         ({"null.marker": ";", "key.separator": ";"}, "null.marker", "key.separator"),
         ({"null.marker": ","}, "null.marker", "headers.separator"),
-        (
-            {"null.marker": "\t", "key.separator": ":"},
-            "null.marker",
-            "headers.delimiter",
-        ),
+        ({"null.marker": "\t", "key.separator": ":"}, "null.marker", "headers.delimiter"),
     ],
 )
 def test_separators_that_cannot_be_told_apart(

@@ -27,12 +27,7 @@ from kafkalog.console.views.daemon import LogDirView, TaskRow, about_view, log_d
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
 from kafkalog.console.views.overview import alerts_of, overview_view
-from kafkalog.console.views.partition import (
-    SEGMENTS_A_PAGE,
-    DueView,
-    ScheduleView,
-    partition_view,
-)
+from kafkalog.console.views.partition import SEGMENTS_A_PAGE, DueView, ScheduleView, partition_view
 from kafkalog.console.views.retention import retention_view
 from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic

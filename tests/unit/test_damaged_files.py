@@ -152,10 +152,7 @@ def test_a_damaged_checkpoint_is_told_once() -> None:
     write(disk, path, b"0\n5\na 0 2\n" + b"no entry\n" * 3 + b"c 0 x\n")
     _, errors = restarted(disk)
     told = [(each["event"], each["line"], each["text"], each["count"]) for each in errors]
-    assert told == [
-        ("checkpoint_damaged", 4, "no entry", 3),
-        ("checkpoint_damaged", 7, "c 0 x", 1),
-    ]
+    assert told == [("checkpoint_damaged", 4, "no entry", 3), ("checkpoint_damaged", 7, "c 0 x", 1)]
 
 
 @pytest.mark.parametrize(

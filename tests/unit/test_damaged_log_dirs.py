@@ -568,11 +568,7 @@ def test_links_do_not_hide_it(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "to-inner").symlink_to(tmp_path / "a" / "inner")
     (tmp_path / "to-a").symlink_to(tmp_path / "a")
-    for other, why in (
-        ("to-inner", "lies in"),
-        ("to-a", "twice"),
-        ("to-a/deep/deeper", "lies in"),
-    ):
+    for other, why in (("to-inner", "lies in"), ("to-a", "twice"), ("to-a/deep/deeper", "lies in")):
         paths = [str(tmp_path / "a"), str(tmp_path / other)]
         with pytest.raises(InvalidConfig, match=why):
             check_apart(SystemFilesystem(), paths)

@@ -80,8 +80,7 @@ def test_output_equals_kafkas(partition: Path, name: str) -> None:
 
 def test_the_command_takes_kafkas_options(partition: Path) -> None:
     result = CliRunner().invoke(
-        dump_command,
-        ["--files", ",".join(FILES), "--print-data-log", "--skip-record-metadata"],
+        dump_command, ["--files", ",".join(FILES), "--print-data-log", "--skip-record-metadata"]
     )
     assert result.exit_code == 0
     assert result.stdout == (GOLDEN / "data-only.txt").read_text(encoding="utf-8")

@@ -180,11 +180,7 @@ class Run:
 @pytest.mark.parametrize("times", [1, FOR_GOOD])
 @pytest.mark.parametrize(
     ("number", "effect"),
-    [
-        (errno.ENOSPC, Effect.SHORT_WRITE),
-        (errno.EMFILE, Effect.RAISE),
-        (errno.EIO, Effect.RAISE),
-    ],
+    [(errno.ENOSPC, Effect.SHORT_WRITE), (errno.EMFILE, Effect.RAISE), (errno.EIO, Effect.RAISE)],
 )
 @pytest.mark.parametrize(
     ("overrides", "turns"),

@@ -236,10 +236,7 @@ STAMPS = [T0, T0 + 5, T0 + 3]
 
 def golden_columns() -> RecordColumns:
     return RecordColumns.of(
-        [b"k1", b"k2", None],
-        [b"v1", None, b"v3"],
-        STAMPS,
-        [[(b"h1", b"x"), (b"h2", None)], [], []],
+        [b"k1", b"k2", None], [b"v1", None, b"v3"], STAMPS, [[(b"h1", b"x"), (b"h2", None)], [], []]
     )
 
 
@@ -284,10 +281,7 @@ def test_delete_horizon_is_the_base_of_timestamps() -> None:
 def test_selection_numbers_records_anew() -> None:
     batch = build_batch(golden_columns(), np.array([2, 0], np.int64))
     records = list(iterate_records(batch))
-    assert [(r.offset, r.key, r.timestamp) for r in records] == [
-        (0, None, T0 + 3),
-        (1, b"k1", T0),
-    ]
+    assert [(r.offset, r.key, r.timestamp) for r in records] == [(0, None, T0 + 3), (1, b"k1", T0)]
 
 
 def test_columns_of_unequal_length_are_refused() -> None:

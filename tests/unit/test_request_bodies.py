@@ -279,9 +279,7 @@ def changing_routes() -> list[tuple[web.RouteDef, Endpoint]]:
     return found
 
 
-def ask_all(
-    asked: Iterable[tuple[web.RouteDef, str | None, bytes]],
-) -> list[Asked]:
+def ask_all(asked: Iterable[tuple[web.RouteDef, str | None, bytes]]) -> list[Asked]:
     """At one edge, one after the other."""
 
     async def run() -> list[Asked]:

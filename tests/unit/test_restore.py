@@ -130,8 +130,7 @@ def test_producer_ids_of_after_the_backup_are_not_given_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint"],
+    "name", ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint"]
 )
 def test_a_copy_that_has_changed_is_noticed(name: str) -> None:
     """One flipped bit; and the daemon does not start on what is half restored."""

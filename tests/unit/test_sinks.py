@@ -189,11 +189,7 @@ def test_a_batch_below_the_committed_one_is_refused() -> None:
 
 def refuse_older(sim: SimManager, winner: Winner) -> None:
     """What is below the committed batch 2 is refused, that batch itself is not."""
-    for call in (
-        lambda: begin(sim, 1),
-        lambda: commit(sim, 1),
-        lambda: commit(sim, 0, winner),
-    ):
+    for call in (lambda: begin(sim, 1), lambda: commit(sim, 1), lambda: commit(sim, 0, winner)):
         with pytest.raises(ProducerFenced, match="2 of query q is committed: batch") as refused:
             call()
         assert refused.value.details == {"committed_batch_id": 2}
@@ -404,10 +400,7 @@ def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
     plain = sim.operations.producers.allocate()
     columns = RecordColumns.of([None], ["x"], NOW_MS)
     data = build_batch(
-        columns,
-        producer_id=plain.producer_id,
-        producer_epoch=plain.producer_epoch,
-        base_sequence=0,
+        columns, producer_id=plain.producer_id, producer_epoch=plain.producer_epoch, base_sequence=0
     )
     assert [answer(sim, data).duplicate for _ in range(2)] == [False, True]
     assert sim.manager.logs.log_of("t", 0).log_end_offset == 3

@@ -16,12 +16,7 @@ from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.console.views.daemon import log_dirs_view
-from kafkalog.errors import (
-    DiskFull,
-    LargerThanQuota,
-    LogStartNotDurable,
-    QuotaExceeded,
-)
+from kafkalog.errors import DiskFull, LargerThanQuota, LogStartNotDurable, QuotaExceeded
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation

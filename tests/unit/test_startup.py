@@ -410,9 +410,7 @@ def scanned_for_epochs() -> SimFilesystem:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [large_log, scanned_for_producers, scanned_for_epochs],
-    ids=lambda make: make.__name__,
+    "make", [large_log, scanned_for_producers, scanned_for_epochs], ids=lambda make: make.__name__
 )
 def test_a_stop_does_not_wait_for_a_large_partition(make: Callable[[], SimFilesystem]) -> None:
     """M16: at any moment of its load; nothing is lost, and the next start recovers it."""

@@ -24,10 +24,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.broker.backup.files import BackupFiles, SourceGone, copied_bytes
-from kafkalog.broker.backup.partition_backup import (
-    PartitionBackup,
-    capture,
-)
+from kafkalog.broker.backup.partition_backup import PartitionBackup, capture
 from kafkalog.broker.directory.commands import Until
 from kafkalog.broker.directory.log_dir import (
     CLEANER_OFFSETS,
@@ -102,11 +99,7 @@ class Backup:
     """One backup. ``prepare`` refuses what cannot work; ``run`` does it, on a background thread."""
 
     def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        background: BackgroundOperations,
-        wanted: BackupRequest,
+        self, logs: Logs, runtime: Runtime, background: BackgroundOperations, wanted: BackupRequest
     ) -> None:
         """Nothing is touched yet. UnknownTopic."""
         # constant after construction

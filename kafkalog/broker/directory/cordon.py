@@ -36,12 +36,7 @@ _log = structlog.get_logger(__name__)
 class LogDirChanges:
     """See the module."""
 
-    def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        moves: PartitionMoves,
-    ) -> None:
+    def __init__(self, logs: Logs, runtime: Runtime, moves: PartitionMoves) -> None:
         # constant after construction
         self._logs = logs
         self._registry = logs.registry

@@ -261,10 +261,7 @@ def _is_foreign(each: IdentityFiles, registered: UUID | None, cluster_id: str | 
 
 
 def _knows_node(
-    node_id: int,
-    each: IdentityFiles,
-    found: Iterable[IdentityFiles],
-    witness: RegistryState | None,
+    node_id: int, each: IdentityFiles, found: Iterable[IdentityFiles], witness: RegistryState | None
 ) -> bool:
     """Whether another file says that the directories are of that node."""
     if witness is not None and witness.node_id is not None:

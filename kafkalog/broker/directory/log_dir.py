@@ -23,11 +23,7 @@ from kafkalog.broker.directory.storage_fault import fault_of
 from kafkalog.broker.values import LogDirFault
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
-from kafkalog.format.disk.checkpoints import (
-    DamagedLine,
-    decode_offsets,
-    salvage_offsets,
-)
+from kafkalog.format.disk.checkpoints import DamagedLine, decode_offsets, salvage_offsets
 from kafkalog.format.disk.file_names import LOG_PROOFS, TEMPORARY_SUFFIX, encode_clean_shutdown
 from kafkalog.format.disk.log_proofs import NewerProofsFormat, decode_proofs
 from kafkalog.format.disk.properties import (

@@ -520,11 +520,7 @@ class LogDirWriter:
         self._hand_over(finished, advanced, has_internal=has_internal)
 
     def _hand_over(
-        self,
-        finished: list[Command],
-        advanced: frozenset[TopicPartition],
-        *,
-        has_internal: bool,
+        self, finished: list[Command], advanced: frozenset[TopicPartition], *, has_internal: bool
     ) -> None:
         internal: list[Command] = []
         if has_internal:

@@ -383,12 +383,7 @@ class Group:
 class ConsumerGroups:
     """See the module."""
 
-    def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        offsets: GroupOffsets,
-    ) -> None:
+    def __init__(self, logs: Logs, runtime: Runtime, offsets: GroupOffsets) -> None:
         # constant after construction
         self._logs = logs
         self._registry = logs.registry

@@ -181,12 +181,7 @@ def is_expired(committed: CommittedOffset, used_ms: int, now_ms: int, retention_
 class GroupOffsets:
     """See the module."""
 
-    def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        topics: TopicChanges,
-    ) -> None:
+    def __init__(self, logs: Logs, runtime: Runtime, topics: TopicChanges) -> None:
         # constant after construction
         self._logs = logs
         self._registry = logs.registry

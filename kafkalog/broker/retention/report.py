@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import internal, operation_class, requires
-from kafkalog.broker.retention.retention import (
-    RETENTION_TASK,
-    DeletedSegment,
-    RetainedByHold,
-)
+from kafkalog.broker.retention.retention import RETENTION_TASK, DeletedSegment, RetainedByHold
 from kafkalog.broker.topics.topics import refuse_internal
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError, UnknownTopic

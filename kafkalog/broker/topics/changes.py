@@ -22,13 +22,7 @@ import structlog
 from kafkalog.broker.directory.commands import EachCommand
 from kafkalog.broker.startup.scan import is_unused, read_topic_id
 from kafkalog.broker.topics.registry import RegisteredTopic
-from kafkalog.errors import (
-    InvalidTopicConfig,
-    KafkalogError,
-    LogDirOffline,
-    NotReady,
-    StorageFault,
-)
+from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogDirOffline, NotReady, StorageFault
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, directory_name, new_id
 
 if TYPE_CHECKING:
@@ -390,11 +384,7 @@ class BrokerConfigChanges:
     """Changes of the dynamic broker configs, for all topics and log directories at once."""
 
     def __init__(
-        self,
-        logs: Logs,
-        topics: TopicChanges,
-        cleaning: Cleaning,
-        log_dirs: LogDirChanges,
+        self, logs: Logs, topics: TopicChanges, cleaning: Cleaning, log_dirs: LogDirChanges
     ) -> None:
         # constant after construction
         self._logs = logs

@@ -41,11 +41,7 @@ class _DeletedDirectory:
 class LogDeletion:
     """See the module."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        delay_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, runtime: Runtime, delay_ms: Callable[[], int]) -> None:
         # constant after construction
         self._filesystem = runtime.filesystem
         self._clock = runtime.clock

@@ -48,11 +48,7 @@ class TopicOperations:
     """See the module."""
 
     def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        changes: TopicChanges,
-        group_offsets: GroupOffsets,
+        self, logs: Logs, runtime: Runtime, changes: TopicChanges, group_offsets: GroupOffsets
     ) -> None:
         # constant after construction
         self._logs = logs
@@ -203,8 +199,7 @@ class TopicOperations:
         most = self._config.max_partitions_per_topic
         if not 1 <= count <= most:
             raise InvalidPartitions(
-                f"Number of partitions must be 1 to {most}, not {count}.",
-                partitions=count,
+                f"Number of partitions must be 1 to {most}, not {count}.", partitions=count
             )
 
     def _description(self, topic: RegisteredTopic) -> TopicDescription:

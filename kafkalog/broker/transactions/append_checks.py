@@ -13,12 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.errors import (
-    InvalidProducerEpoch,
-    InvalidTxnState,
-    NotReady,
-    OutOfOrderSequence,
-)
+from kafkalog.errors import InvalidProducerEpoch, InvalidTxnState, NotReady, OutOfOrderSequence
 from kafkalog.format.integers import INT16_MAX
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
 

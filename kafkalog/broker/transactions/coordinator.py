@@ -303,12 +303,7 @@ class Sinks:
 
     @requires(Action.WRITE, Resource.SINK, "query")
     def begin(
-        self,
-        query: str,
-        batch_id: int,
-        partition_id: int,
-        attempt: int,
-        caller: Caller = ANONYMOUS,
+        self, query: str, batch_id: int, partition_id: int, attempt: int, caller: Caller = ANONYMOUS
     ) -> ProducerIdentity | None:
         """A producer for an attempt to write one partition of a batch; None: it is committed.
 

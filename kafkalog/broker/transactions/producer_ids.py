@@ -74,12 +74,7 @@ def past_backup(state: RegistryState) -> RegistryState:
 class ProducerIds:
     """See the module."""
 
-    def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        sink_producers: SinkProducers,
-    ) -> None:
+    def __init__(self, logs: Logs, runtime: Runtime, sink_producers: SinkProducers) -> None:
         # constant after construction
         self._logs = logs
         self._registry = logs.registry

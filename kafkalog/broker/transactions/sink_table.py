@@ -72,12 +72,7 @@ _READ_BYTES = 1 << 20
 class SinkLog:
     """See the module. Blocking; for control threads and tasks."""
 
-    def __init__(
-        self,
-        logs: Logs,
-        runtime: Runtime,
-        topics: TopicChanges,
-    ) -> None:
+    def __init__(self, logs: Logs, runtime: Runtime, topics: TopicChanges) -> None:
         # constant after construction
         self._logs = logs
         self._registry = logs.registry

@@ -24,12 +24,7 @@ from kafkalog.jobs import audit as audit_job
 from kafkalog.jobs import compact as compact_job
 from kafkalog.jobs import whatif as whatif_job
 from kafkalog.jobs.compact import CompactedPartition
-from kafkalog.jobs.fleet import (
-    ArrowMissing,
-    columns_of,
-    find_partitions,
-    write_parquet,
-)
+from kafkalog.jobs.fleet import ArrowMissing, columns_of, find_partitions, write_parquet
 from kafkalog.jobs.tasks import ProcessPool
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
@@ -95,10 +90,7 @@ class JobArguments:
         return SparkRunner(open_session(f"kafkalog {job}", _WITHOUT_SPARK))
 
     def show(
-        self,
-        kind: type[tuple[Any, ...]],
-        rows: Sequence[Any],
-        totals: Mapping[str, Any],
+        self, kind: type[tuple[Any, ...]], rows: Sequence[Any], totals: Mapping[str, Any]
     ) -> None:
         """Print or write the rows, and the totals. Raises ArrowMissing and OSError."""
         if self.output == "json":
@@ -165,9 +157,7 @@ _SHARED = (
 )
 
 
-def job_options(
-    command: Callable[..., None],
-) -> Callable[..., None]:
+def job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of every job; the command gets ``arguments`` instead of them.
 
     Errors of the job become click's; an interrupt by a signal ends the job as Ctrl-C does.
@@ -307,11 +297,7 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
 @config_option
 @now_option
 def compact(
-    arguments: JobArguments,
-    out: str,
-    map_bytes: int,
-    configs: tuple[str, ...],
-    now: int | None,
+    arguments: JobArguments, out: str, map_bytes: int, configs: tuple[str, ...], now: int | None
 ) -> None:
     """Write a new log directory with the latest record of each key; sources are only read.
 

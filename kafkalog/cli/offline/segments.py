@@ -93,11 +93,7 @@ def _lost(
         return 0
     first, end = segment.base_offset - gap, segment.base_offset
     lost = lost_in_gap(
-        first,
-        end,
-        is_gapless=proof.is_gapless,
-        orphans=orphans,
-        accepted=proof.accepted_losses,
+        first, end, is_gapless=proof.is_gapless, orphans=orphans, accepted=proof.accepted_losses
     )
     return sum(last - first + 1 for first, last in lost)
 

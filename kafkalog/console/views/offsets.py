@@ -144,11 +144,7 @@ def _answer(
 
 
 def _points(
-    operations: Operations,
-    topic: str,
-    partition: int,
-    log: LogDescription,
-    found: PlaceView | None,
+    operations: Operations, topic: str, partition: int, log: LogDescription, found: PlaceView | None
 ) -> list[NamedOffset]:
     """Ascending: the named offsets, and some segments with their times."""
     named = {

@@ -23,15 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
 
-from kafkalog.format.field_reader import (
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    Buffer,
-    FieldReader,
-    encode_text,
-)
+from kafkalog.format.field_reader import INT8, INT16, INT32, INT64, Buffer, FieldReader, encode_text
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import TopicPartition, topic_name_fault
 
@@ -191,10 +183,7 @@ def decode_producer(data: Buffer) -> ProducerValue:
     reader = FieldReader(data, MalformedSinkRecord)
     _check_version("producer", reader.number(INT16), VALUE_VERSION)
     return ProducerValue(
-        reader.number(INT64),
-        reader.number(INT16),
-        reader.number(INT64),
-        reader.number(INT64),
+        reader.number(INT64), reader.number(INT16), reader.number(INT64), reader.number(INT64)
     )
 
 

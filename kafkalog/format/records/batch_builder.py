@@ -304,11 +304,7 @@ def build_single_batch(key: bytes | None, value: bytes | None, timestamp_ms: int
     record = b"\0\0\0" + key_part + value_part + b"\0"
     batch = bytearray(HEADER_BYTES) + encode_varint(len(record)) + record
     seal_batch(
-        batch,
-        attributes=0,
-        record_count=1,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
+        batch, attributes=0, record_count=1, base_timestamp=timestamp_ms, max_timestamp=timestamp_ms
     )
     return BuiltBatch(
         memoryview(batch), 1, timestamp_ms, timestamp_ms, timestamp_ms, int(key is None)

@@ -223,10 +223,7 @@ def _append(
     once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     # Only in this copy: the property in the table is for its other writers.
     table.metadata = table.metadata.model_copy(update={"properties": once})
-    marks = {
-        OFFSETS: json.dumps(offsets_text(position)),
-        TOPICS: json.dumps(topics_text(position)),
-    }
+    marks = {OFFSETS: json.dumps(offsets_text(position)), TOPICS: json.dumps(topics_text(position))}
     with table.transaction() as transaction:
         transaction.set_properties(marks)
         if paths:

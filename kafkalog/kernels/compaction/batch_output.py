@@ -133,12 +133,7 @@ def _note_batch(
 
 @inlined
 def copy_batch(
-    source: Bytes,
-    table: Int64Table,
-    row: int,
-    out: Bytes,
-    out_table: Int64Table,
-    cells: Int64s,
+    source: Bytes, table: Int64Table, row: int, out: Bytes, out_table: Int64Table, cells: Int64s
 ) -> bool:
     """Take the batch over as it is; False: no room."""
     size, position = table[row, _SIZE], cells[_OUT_POSITION]

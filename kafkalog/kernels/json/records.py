@@ -291,12 +291,7 @@ def _put_record(
 
 @inlined
 def _write_batch(
-    records: Bytes,
-    end: int,
-    texts: Bytes,
-    out: Bytes,
-    spans: Int64Table,
-    state: Int64s,
+    records: Bytes, end: int, texts: Bytes, out: Bytes, spans: Int64Table, state: Int64s
 ) -> int:
     """Write the records of one batch, which end at `end`, from `state` on; a `PageStatus`."""
     row = state[FIRST_ROW_CELL:]

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from kafkalog.kernels.compile import (
-    BYTES,
-    I64,
-    I64_TABLE,
-    I64_TABLE_OUT,
-    I64S_OUT,
-    inlined,
-    kernel,
-)
+from kafkalog.kernels.compile import BYTES, I64, I64_TABLE, I64_TABLE_OUT, I64S_OUT, inlined, kernel
 from kafkalog.kernels.json.records import JsonFault
 from kafkalog.kernels.loads import load_u64le
 
@@ -337,12 +329,7 @@ def _is_payload(text: Bytes, start: int, end: int) -> bool:
 
 @inlined
 def _read_key(
-    text: Bytes,
-    position: int,
-    end: int,
-    strict: bool,
-    work: Int64Table,
-    state: Int64s,
+    text: Bytes, position: int, end: int, strict: bool, work: Int64Table, state: Int64s
 ) -> int:
     """Position of the member's value after the key at position, or minus the fault."""
     state[_AT] = position
@@ -409,13 +396,7 @@ def _close_containers(text: Bytes, position: int, end: int, work: Int64Table, st
 
 @inlined
 def _walk(
-    text: Bytes,
-    start: int,
-    end: int,
-    depth_max: int,
-    strict: bool,
-    work: Int64Table,
-    state: Int64s,
+    text: Bytes, start: int, end: int, depth_max: int, strict: bool, work: Int64Table, state: Int64s
 ) -> int:
     """Check one value with white space around it in text[start:end]; 0 or minus the fault.
 
@@ -477,12 +458,7 @@ def check_envelope(text: Bytes, depth_max: int, work: Int64Table, state: Int64s)
 
 @kernel(I64(BYTES, I64_TABLE, I64, I64, I64_TABLE_OUT, I64S_OUT))
 def check_values(
-    text: Bytes,
-    spans: Int64Table,
-    count: int,
-    depth_max: int,
-    work: Int64Table,
-    state: Int64s,
+    text: Bytes, spans: Int64Table, count: int, depth_max: int, work: Int64Table, state: Int64s
 ) -> int:
     """Index of the first span that is not one JSON value, or -1 when all are.
 

@@ -513,11 +513,7 @@ class _Loader:
                     return
 
     def _is_end_of_log(
-        self,
-        segment: LogSegment,
-        later: Sequence[LogSegment],
-        *,
-        is_cut: bool,
+        self, segment: LogSegment, later: Sequence[LogSegment], *, is_cut: bool
     ) -> bool:
         """Whether ``later`` cannot be served, because offsets before them are lost: they go.
 
@@ -565,12 +561,7 @@ class _Loader:
         finally:
             note(-len(waiting), -sum(waiting))
 
-    def _recover(
-        self,
-        segment: LogSegment,
-        *,
-        is_durable: bool = False,
-    ) -> bool:
+    def _recover(self, segment: LogSegment, *, is_durable: bool = False) -> bool:
         """Check one segment and rebuild what belongs to it; True when bytes were cut off."""
         # As in Kafka each segment starts from the snapshot before it: with the producers that have
         # not expired, and without transactions that ended before the crash.

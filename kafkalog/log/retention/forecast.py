@@ -196,9 +196,7 @@ def after(facts: LogFacts, planned: RetentionPlan, now_ms: int) -> LogFacts:
     if planned.is_rolled:
         left = (SegmentFacts(facts.log_end_offset, 0, now_ms),)
     return facts._replace(
-        segments=left,
-        size_bytes=size_bytes,
-        log_start_offset=planned.log_start_offset,
+        segments=left, size_bytes=size_bytes, log_start_offset=planned.log_start_offset
     )
 
 

@@ -119,8 +119,7 @@ def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan
             walk.take(Rule.SIZE, _while_above(excess))
         if policy.retention_ms >= 0:
             walk.take(
-                Rule.TIME,
-                lambda each, _: now_ms - each.largest_timestamp_ms > policy.retention_ms,
+                Rule.TIME, lambda each, _: now_ms - each.largest_timestamp_ms > policy.retention_ms
             )
     return walk.result()
 

@@ -172,10 +172,7 @@ def show_entries(segment: SegmentFiles, found: RecoveryResult) -> None:
 
 
 def _walk(
-    segment: SegmentFiles,
-    size_bytes: int,
-    on_batches: OnBatches | None,
-    judge: Judge | None = None,
+    segment: SegmentFiles, size_bytes: int, on_batches: OnBatches | None, judge: Judge | None = None
 ) -> RecoveryResult:
     """Walk the good batches from the start of the segment, and those that ``judge`` lets pass."""
     steps = _Steps(segment, size_bytes, judge)

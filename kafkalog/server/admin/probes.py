@@ -74,18 +74,8 @@ async def live(_: web.Request) -> Status:
     "GET /startupz",
     "ready",
     Access.OPEN,
-    {
-        200: Answer("Ready.", Readiness),
-        503: Answer("Not ready: the checks say why", Readiness),
-    },
-    aliases=(
-        "/status/ready",
-        "/_health",
-        "/healthy",
-        "/ready",
-        "/healthz",
-        "/readyz",
-    ),
+    {200: Answer("Ready.", Readiness), 503: Answer("Not ready: the checks say why", Readiness)},
+    aliases=("/status/ready", "/_health", "/healthy", "/ready", "/healthz", "/readyz"),
 )
 async def ready(request: web.Request) -> web.Response:
     """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
@@ -177,10 +167,7 @@ _YAML = "application/yaml"
     Access.OPEN,
     Answer("OpenAPI 3.1.", {JSON: {"type": "object"}}),
     tag="description",
-    aliases=(
-        "/openapi",
-        "/openapi.json",
-    ),
+    aliases=("/openapi", "/openapi.json"),
 )
 async def openapi(request: web.Request) -> web.Response:
     """The API's own description."""

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from kafkalog.broker.operations import Operations
-    from kafkalog.broker.retention.report import (
-        RetentionOutcome,
-        RetentionSimulation,
-    )
+    from kafkalog.broker.retention.report import RetentionOutcome, RetentionSimulation
     from kafkalog.broker.retention.retention import DeletedSegment
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.retention import forecast

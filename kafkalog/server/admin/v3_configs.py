@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.operations import ConfigChange
 from kafkalog.errors import UnknownTopic
-from kafkalog.server.admin.v3 import (
-    PAGING,
-    Entity,
-    Page,
-    broker_of,
-    cluster_of,
-    entity_of,
-    page_of,
-)
+from kafkalog.server.admin.v3 import PAGING, Entity, Page, broker_of, cluster_of, entity_of, page_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Right, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of

@@ -510,9 +510,5 @@ async def delete_records(request: web.Request) -> DeletedRecordsEntity:
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     low_watermark = await delete_one(request, entry)
     return _entity(
-        DeletedRecordsEntity,
-        request,
-        key,
-        kind="KafkaDeletedRecords",
-        low_watermark=low_watermark,
+        DeletedRecordsEntity, request, key, kind="KafkaDeletedRecords", low_watermark=low_watermark
     )

@@ -36,11 +36,7 @@ from kafkalog.server.protocol.media_types import (
     parse_accept,
 )
 from kafkalog.server.protocol.origin import is_of_other_page
-from kafkalog.server.protocol.parameters import (
-    FlagParameter,
-    partition_of,
-    topic_of,
-)
+from kafkalog.server.protocol.parameters import FlagParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:

@@ -98,11 +98,7 @@ def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
 
 
 def _page(
-    log: UnifiedLog,
-    info: FetchDataInfo,
-    offset: int,
-    embedded: EmbeddedFormat,
-    bounds: _Bounds,
+    log: UnifiedLog, info: FetchDataInfo, offset: int, embedded: EmbeddedFormat, bounds: _Bounds
 ) -> JsonPage:
     tp = log.topic_partition
     aborted = [(a.producer_id, a.first_offset, a.last_offset) for a in info.aborted]

@@ -34,11 +34,7 @@ from kafkalog.server.protocol.parameters import (
     group_of,
     parse_timestamp,
 )
-from kafkalog.server.protocol.replies import (
-    REQUEST_ID,
-    add_standard_headers,
-    bytes_reply,
-)
+from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers, bytes_reply
 from kafkalog.server.protocol.schemas import (
     NewConsumer,
     OffsetCommit,
@@ -179,11 +175,7 @@ def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
         # -1 is the REST Proxy's "wait for the whole timeout", which no client means.
         min_bytes=max(1, _in_range("fetch.min.bytes", min_bytes, -1, _MIN_BYTES_MAX, 1)),
         request_timeout_ms=_in_range(
-            "consumer.request.timeout.ms",
-            timeout_ms,
-            0,
-            2**31 - 1,
-            _REQUEST_TIMEOUT_MS[dialect],
+            "consumer.request.timeout.ms", timeout_ms, 0, 2**31 - 1, _REQUEST_TIMEOUT_MS[dialect]
         ),
         isolation=_ISOLATIONS[isolation],
         name_prefix=_NAME_PREFIX[dialect],

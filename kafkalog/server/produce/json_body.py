@@ -22,11 +22,7 @@ import numpy as np
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
-from kafkalog.format.records.batch_builder import (
-    FlatHeaders,
-    RecordColumns,
-    build_single_batch,
-)
+from kafkalog.format.records.batch_builder import FlatHeaders, RecordColumns, build_single_batch
 from kafkalog.format.timestamps import iso_ms
 from kafkalog.format.wire.json_documents import Lines
 from kafkalog.server.protocol.bodies import NotJson, check_json

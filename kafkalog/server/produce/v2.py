@@ -31,12 +31,7 @@ from kafkalog.server.produce.json_body import Formats
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2
 from kafkalog.server.protocol.json_schema import AnswerBody
-from kafkalog.server.protocol.media_types import (
-    EMBEDDED_TYPES,
-    JSON,
-    metadata_type,
-    produce_format,
-)
+from kafkalog.server.protocol.media_types import EMBEDDED_TYPES, JSON, metadata_type, produce_format
 from kafkalog.server.protocol.parameters import ACKS, FlagParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, error_reply
 from kafkalog.server.protocol.schemas import ProduceRequest

@@ -304,10 +304,7 @@ class V3BatchAnswer(AnswerBody):
     "POST /v3/clusters/{cluster_id}/topics/{topic}/records",
     "produceRecordsV3",
     Access.WRITE_TOPIC,
-    {
-        200: Answer("A receipt each, in order.", V3Receipt, ("Kafka-Durability",)),
-        202: _SILENT,
-    },
+    {200: Answer("A receipt each, in order.", V3Receipt, ("Kafka-Durability",)), 202: _SILENT},
     parameters=(ACKS,),
     body=V3ProducedRecord,
     errors=(*_ERRORS, 42206, 42903),
@@ -353,10 +350,7 @@ def _failure(fault: Fault) -> bytes:
     "POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch",
     "produceBatchV3",
     Access.WRITE_TOPIC,
-    {
-        207: Answer("What became of each entry.", V3BatchAnswer, ("Kafka-Durability",)),
-        202: _SILENT,
-    },
+    {207: Answer("What became of each entry.", V3BatchAnswer, ("Kafka-Durability",)), 202: _SILENT},
     parameters=(ACKS,),
     body=V3BatchRequest,
     errors=(*_ERRORS, 42208),

@@ -57,13 +57,7 @@ if TYPE_CHECKING:
 
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     _RequestFactory = Callable[
-        [
-            RawRequestMessage,
-            StreamReader,
-            RequestHandler,
-            AbstractStreamWriter,
-            asyncio.Task[None],
-        ],
+        [RawRequestMessage, StreamReader, RequestHandler, AbstractStreamWriter, asyncio.Task[None]],
         BaseRequest,
     ]
 

@@ -59,14 +59,8 @@ _BY_V3_PATH_PARAMETER = {
 
 _INT32 = {"type": "integer", "format": "int32", "minimum": 0, "maximum": INT32_MAX}
 PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
-    "topic": (
-        "Name of a topic.",
-        TOPIC_NAME_SCHEMA,
-    ),
-    "partition": (
-        "Number of a partition.",
-        _INT32,
-    ),
+    "topic": ("Name of a topic.", TOPIC_NAME_SCHEMA),
+    "partition": ("Number of a partition.", _INT32),
     "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
     "sink": ("Name of a query that writes exactly once.", TOPIC_NAME_SCHEMA),
     "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),

@@ -289,10 +289,7 @@ def expected_offset_of(request: web.Request) -> int | None:
 ISOLATION: ChoiceParameter[Isolation] = ChoiceParameter(
     "isolation",
     "read_committed leaves out aborted transactions and ends at the last stable offset.",
-    {
-        "read_uncommitted": Isolation.HIGH_WATERMARK,
-        "read_committed": Isolation.LAST_STABLE,
-    },
+    {"read_uncommitted": Isolation.HIGH_WATERMARK, "read_committed": Isolation.LAST_STABLE},
     Isolation.HIGH_WATERMARK,
 )
 

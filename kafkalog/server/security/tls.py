@@ -26,11 +26,7 @@ _ALTERNATIVE_NAMES = {"dns": "DNS", "email": "email", "uri": "URI"}
 
 def watched_contexts(config: ServerConfig) -> WatchedFiles[ssl.SSLContext] | None:
     """The contexts of the files, the newest one current; None: plain HTTP. InvalidConfig."""
-    paths = (
-        config.http_tls_cert_file,
-        config.http_tls_key_file,
-        config.http_tls_client_ca_file,
-    )
+    paths = (config.http_tls_cert_file, config.http_tls_key_file, config.http_tls_client_ca_file)
     given = tuple(path for path in paths if path is not None)
     if not given:
         return None

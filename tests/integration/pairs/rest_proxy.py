@@ -29,11 +29,7 @@ FORM = "no Content-Type, or a form's"
 P0 = {"topic": "t", "partition": 0}
 SUBSCRIBED = (Step("POST", "{i}/subscription", {"topics": ["t"]}),)
 # The one record of the topic rich.
-RICH = {
-    "value": "x",
-    "timestamp": 1_700_000_000_000,
-    "headers": [{"key": "h", "value": None}],
-}
+RICH = {"value": "x", "timestamp": 1_700_000_000_000, "headers": [{"key": "h", "value": None}]}
 OF_RICH = (Step("POST", "{i}/assignments", {"partitions": [{"topic": "rich", "partition": 0}]}),)
 ASSIGNED = (Step("POST", "{i}/assignments", {"partitions": [P0]}),)
 READ = (*ASSIGNED, Step("GET", "{i}/records?timeout=0"))

@@ -5,13 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from tests.integration.pairs.pair import (
-    EMPTY,
-    JSON,
-    Pair,
-    Step,
-    error,
-)
+from tests.integration.pairs.pair import EMPTY, JSON, Pair, Step, error
 
 C = "{cluster}"
 LINK = {"related": re.compile("http://127.0.0.1:[0-9]+/v3/clusters/.*")}

@@ -89,7 +89,6 @@ allow     'Jane Doe' read        topic     *
 
 
 def test_the_documented_example() -> None:
-    """Each line of the example does what it says."""
     rules = parse_access_rules(EXAMPLE)
     alice, ops, jane = (rules.rights_of(name) for name in ("alice", "ops", "Jane Doe"))
     assert alice.allow(Action.WRITE, TOPIC, "orders")
@@ -105,7 +104,6 @@ def test_the_documented_example() -> None:
 
 
 def test_without_a_file_all_is_allowed_and_with_an_empty_one_nothing() -> None:
-    """Default deny begins with the first rules file, even an empty one."""
     for resource in Resource:
         for action in Action:
             assert ALL_ALLOWED.rights_of("x").allow(action, resource, "any")
@@ -135,7 +133,6 @@ def test_without_a_file_all_is_allowed_and_with_an_empty_one_nothing() -> None:
     ],
 )
 def test_a_fault_names_its_line(line: str, fault: str) -> None:
-    """An operator finds the fault."""
     with pytest.raises(InvalidConfig, match=f"^line 3: .*{fault}"):
         parse_access_rules(f"# rules\nallow a read topic t\n{line}\n")
 
@@ -190,8 +187,6 @@ def test_every_field_of_the_operations_can_be_seen_or_is_private() -> None:
 
 
 def test_what_is_not_declared_is_refused() -> None:
-    """What is forgotten is closed, not open."""
-
     @operation_class()
     class Forgetful:
         def __init__(self) -> None:
@@ -242,7 +237,6 @@ def test_the_acts_of_a_reader_and_of_a_writer() -> None:
 
 
 def test_unknown_and_forbidden_topics_answer_alike() -> None:
-    """Nobody finds out by asking which topics exist."""
     with started() as sim:
         sim.operations.topics.create("here")
         stranger, guest = view(sim, ""), view(sim, "allow p describe topic *")
@@ -268,7 +262,6 @@ def test_unknown_and_forbidden_topics_answer_alike() -> None:
 def test_a_pattern_matches_what_its_subscriber_may_describe(
     right: str, seen: list[str], seen_later: list[str]
 ) -> None:
-    """An assignment tells no names that its owner could not ask for, now and later."""
     with started() as sim:
         for name in ("mine-1", "mine-2", "theirs"):
             sim.operations.topics.create(name)
@@ -297,7 +290,6 @@ SOUND = "scrypt:16:8:1:AAAAAAAAAAAAAAAA:AAAAAAAAAAAAAAAAAAAAAAAA"
 
 
 def test_scrypt_of_rfc_7914() -> None:
-    """The hash is scrypt as everybody knows it."""
     digest = bytes.fromhex(
         "fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162"
         "2eaf30d92e22a3886ff109279d9830dac727afb94a83ee6d8360cbdfa2cc0640"
@@ -308,7 +300,6 @@ def test_scrypt_of_rfc_7914() -> None:
 
 
 def test_made_lines_are_read_back() -> None:
-    """What the commands print is what the daemon reads."""
     password = PasswordHash.of("pässword".encode(), SALT)
     text = f"# people\n{basic_line('jane doe', password)}\n\n{bearer_line('ci', b'tok')} # build\n"
     read = decode_credentials(text)
@@ -338,7 +329,6 @@ def test_made_lines_are_read_back() -> None:
     ],
 )
 def test_a_fault_names_its_line_and_no_secret(line: str, fault: str) -> None:
-    """An operator finds the fault; nobody finds the secret in the log."""
     number = 2 + line.count("\n")
     with pytest.raises(FormatError, match=f"^line {number}: .*{fault}") as refused:
         decode_credentials(f"# file\n{line}")
@@ -346,14 +336,12 @@ def test_a_fault_names_its_line_and_no_secret(line: str, fault: str) -> None:
 
 
 def test_representations_hold_no_secret() -> None:
-    """Nothing is printed by accident."""
     read = decode_credentials(f"basic alice {SOUND}\n{bearer_line('ci', b'tok')}")
     assert "b'" not in repr(read)
 
 
 @given(st.text(max_size=120))
 def test_any_text_is_credentials_or_refused(text: str) -> None:
-    """No text raises anything but FormatError."""
     try:
         decode_credentials(text)
     except FormatError as error:
@@ -375,7 +363,6 @@ def test_only_a_login_has_no_colon() -> None:
 
 
 def test_tries_are_counted_by_address_and_forgotten_after_a_minute() -> None:
-    """Ten wrong tries a minute, and no neighbour pays for them."""
     tries = FailedTries(10)
     assert [tries.begin("10.0.0.1", 100.0) for _ in range(10)] == [0] * 10
     assert tries.begin("10.0.0.1", 110.0) == 50
@@ -390,7 +377,6 @@ def test_tries_are_counted_by_address_and_forgotten_after_a_minute() -> None:
 
 
 def test_a_try_that_succeeds_is_none() -> None:
-    """Many right ones never lock anybody out."""
     tries = FailedTries(10)
     for number in range(100):
         assert tries.begin("a", 0.0) == 0
@@ -401,7 +387,6 @@ def test_a_try_that_succeeds_is_none() -> None:
 
 
 def test_remembered_addresses_are_bounded() -> None:
-    """A storm from many addresses costs bounded memory."""
     tries = FailedTries(1)
     for number in range(5000):
         assert tries.begin(f"host-{number}", 0.0) == 0
@@ -442,7 +427,6 @@ class World:
         )
 
     def ask(self, header: str) -> str:
-        """The principal of a header."""
         request = make_mocked_request("GET", "/", {"Authorization": header})
         return asyncio.run(self.authenticators.principal_of(request, 0.0))
 
@@ -460,7 +444,6 @@ def _matches(kept: PasswordHash, password: bytes) -> Awaitable[bool]:
 
 
 def test_a_token_is_remembered_until_it_expires() -> None:
-    """No second check of a signature, and nobody goes on behind the end."""
     keys = CountingKeys()
     world = World("jwt", keys=keys)
     for now in (0.0, 50.0, 99.0):
@@ -472,7 +455,6 @@ def test_a_token_is_remembered_until_it_expires() -> None:
 
 
 def test_other_keys_forget_what_was_verified() -> None:
-    """A key that is taken back lets nobody in any more."""
     world = World("basic", "jwt", keys=CountingKeys())
     assert world.ask("Bearer good") == "federated"
     assert world.ask(ALICE) == "alice"
@@ -482,7 +464,6 @@ def test_other_keys_forget_what_was_verified() -> None:
 
 
 def test_static_tokens_come_before_jwts() -> None:
-    """Both kinds of bearer tokens side by side, each only where it is named."""
     keys = CountingKeys()
     both = World("bearer", "jwt", keys=keys)
     assert (both.ask("Bearer static"), keys.calls) == ("robot", 0)
@@ -493,7 +474,6 @@ def test_static_tokens_come_before_jwts() -> None:
 
 @pytest.mark.parametrize("word", ["mtls", "jwt", "none", "bearer"])
 def test_a_password_comes_in_by_basic_alone(word: str) -> None:
-    """A scheme that is not offered is not taken under another one's word."""
     world = World("bearer", "mtls", "jwt", keys=CountingKeys())
     world.refused(f"{word} {ALICE.partition(' ')[2]}")
     world.refused(ALICE)
@@ -510,7 +490,6 @@ def test_what_a_refusal_offers() -> None:
 
 @pytest.mark.parametrize("was_used", [True, False])
 def test_an_expired_token_is_no_guess(was_used: bool) -> None:
-    """A client that does not renew its token locks nobody out, and costs one signature."""
     keys = CountingKeys()
     world = World("jwt", keys=keys)
     if was_used:
@@ -528,7 +507,6 @@ def test_an_expired_token_is_no_guess(was_used: bool) -> None:
 
 
 def test_a_second_s_worth_at_once_then_the_rate() -> None:
-    """Bursts are bounded, the average is the rate."""
     buckets = TokenBuckets(5)
 
     def take(now_seconds: float) -> int:
@@ -544,7 +522,6 @@ def test_a_second_s_worth_at_once_then_the_rate() -> None:
 
 
 def test_debt_is_waited_for() -> None:
-    """Who took ten seconds' worth waits ten seconds."""
     buckets = TokenBuckets(1000)
     buckets.spend("a", 10_000, 0.0)
     assert buckets.wait_seconds("a", 0.0) == 9
@@ -553,7 +530,6 @@ def test_debt_is_waited_for() -> None:
 
 
 def test_no_limit() -> None:
-    """0 limits nothing and remembers nobody."""
     buckets = TokenBuckets(0)
     buckets.spend("a", 1e12, 0.0)
     assert buckets.wait_seconds("a", 0.0) == 0
@@ -563,7 +539,6 @@ def test_no_limit() -> None:
     st.integers(1, 100), st.lists(st.tuples(st.floats(0, 2), st.sampled_from("ab")), max_size=200)
 )
 def test_the_rate_holds_over_any_time(rate: int, steps: list[tuple[float, str]]) -> None:
-    """Never more than the rate times the time, and a second's worth."""
     buckets, now, taken = TokenBuckets(rate), 0.0, {"a": 0, "b": 0}
     for pause, name in steps:
         now += pause
@@ -574,7 +549,6 @@ def test_the_rate_holds_over_any_time(rate: int, steps: list[tuple[float, str]])
 
 
 def test_remembered_names_are_bounded() -> None:
-    """Many addresses cost bounded memory; the one in use is kept."""
     buckets = TokenBuckets(1)
     buckets.spend("used", 5000, 0.0)
     for number in range(10_000):

@@ -182,7 +182,6 @@ def test_an_archived_offset_only_rises() -> None:
 
 
 def test_another_topic_of_the_name_hears_nothing() -> None:
-    """What a deleted topic's archive has lets nothing of its namesake go."""
     sim = filled(3)
     topic_id = encode_id(sim.manager.logs.registered("t").topic_id)
     assert sim.operations.retention.raise_archived_offsets("t", {0: 1}, topic_id) == {0: 1}
@@ -196,7 +195,6 @@ def test_another_topic_of_the_name_hears_nothing() -> None:
 
 @pytest.mark.parametrize("value", ["yes", "1", ""])
 def test_the_configs_are_checked(value: str) -> None:
-    """A boolean, and a number of bytes from -1 on."""
     sim = started(check_ms=NEVER)
     with pytest.raises(InvalidTopicConfig):
         sim.operations.topics.create("t", 1, {"archive.hold": value})

@@ -68,7 +68,6 @@ def records_of(**columns: pa.Array) -> list[Record]:
 
 
 def test_value_is_all_that_is_needed() -> None:
-    """No key, no headers, now, no partition."""
     values = pa.array([b"a", None])
     assert records_of(value=values) == [Record(0, NOW, None, b"a"), Record(1, NOW, None, None)]
     (piece,) = pieces_of(stream_of(pa.record_batch({"value": values})))
@@ -99,13 +98,11 @@ def test_columns_of_no_type_are_columns_of_nulls() -> None:
     ],
 )
 def test_timestamps_become_milliseconds(stamps: pa.Array, expected: int) -> None:
-    """What is finer is cut off downwards."""
     (record,) = records_of(value=pa.array([b"v"]), timestamp=stamps)
     assert record.timestamp == expected
 
 
 def test_partitions_may_be_named_by_some() -> None:
-    """Of any integer type."""
     for kind in (pa.int8(), pa.uint64()):
         batch = pa.record_batch(
             {"value": pa.array([b"a", b"b"]), "partition": pa.array([3, None], kind)}
@@ -159,21 +156,18 @@ REFUSED: list[tuple[str, dict[str, pa.Array], str]] = [
 def test_a_column_is_refused_by_its_name(
     column: str, columns: dict[str, pa.Array], reason: str
 ) -> None:
-    """And the reason says what would do."""
     with pytest.raises(UnusableColumn, match=f"column '{column}': .*{reason}") as caught:
         pieces_of(stream_of(pa.record_batch(columns)))
     assert caught.value.column == column
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    """Neither is more right than the other."""
     batch = pa.RecordBatch.from_arrays([ONE, ONE], names=["value", "value"])
     with pytest.raises(UnusableColumn, match="several"):
         pieces_of(stream_of(batch))
 
 
 def test_pieces_keep_their_size() -> None:
-    """Records in order; one that is larger stands alone."""
     values = [b"a" * 100, b"b" * 100, b"c" * 5000, b"d" * 100, b"e" * 100, b"f" * 100]
     stream = stream_of(pa.record_batch({"value": pa.array(values)}))
     pieces = pieces_of(stream, 300)
@@ -208,7 +202,6 @@ def test_what_stands_in_the_place_of_a_null_is_not_read() -> None:
 
 
 def test_bytes_under_a_null_are_left_out() -> None:
-    """Arrow allows them."""
     ends, data = np.array([0, 1, 4, 5], np.int32), pa.py_buffer(b"abcde")
     buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(ends), data]
     array = pa.Array.from_buffers(pa.binary(), 3, buffers)
@@ -241,19 +234,16 @@ SCHEMA_MESSAGE, BATCH_MESSAGE = MessageCutter(MAX_BYTES).feed(GOOD)
     ids=range(14),
 )
 def test_what_is_no_stream_is_refused(stream: bytes, reason: str) -> None:
-    """By what is wrong with it."""
     with pytest.raises(MalformedArrow, match=reason):
         pieces_of(stream)
 
 
 def test_a_stream_may_end_without_its_end() -> None:
-    """Behind any message, as the format allows."""
     assert len(pieces_of(SCHEMA_MESSAGE + BATCH_MESSAGE)) == 1
     assert pieces_of(SCHEMA_MESSAGE) == []
 
 
 def test_dictionaries_are_refused_also_without_a_column() -> None:
-    """They would be kept for nobody."""
     values = pa.array(["v"]).dictionary_encode()
     other = stream_of(pa.record_batch({"value": values}))
     dictionary = MessageCutter(MAX_BYTES).feed(other)[1]
@@ -283,7 +273,6 @@ def test_a_buffer_that_claims_to_inflate_to_much_takes_no_memory(declared: int) 
 
 
 def test_a_stream_may_come_byte_by_byte() -> None:
-    """Whole messages, whenever they are whole."""
     cutter = MessageCutter(MAX_BYTES)
     found = [message for byte in GOOD for message in cutter.feed(bytes([byte]))]
     cutter.finish()
@@ -302,7 +291,6 @@ def read_of(data: bytes, start: int = 0, end: int = 1 << 20) -> RecordRead:
 
 
 def table_of(writer: ArrowWriter, chunks: list[Chunk]) -> pa.Table:
-    """The stream of these chunks."""
     data = b"".join((writer.begin(), *(chunk.data for chunk in chunks), writer.end()))
     table = pa.ipc.open_stream(data).read_all()
     table.validate(full=True)
@@ -333,7 +321,6 @@ def test_the_schema_is_that_of_sparks_source() -> None:
 
 
 def test_an_answer_without_records_has_the_schema() -> None:
-    """Also when nothing was read."""
     for is_read in (False, True):
         writer = writer_of()
         table = table_of(writer, list(writer.write(read_of(b""))) if is_read else [])
@@ -378,7 +365,6 @@ def test_one_topic_after_another() -> None:
 
 
 def test_records_before_a_damaged_one_are_in_the_chunks_before_the_error() -> None:
-    """A record that breaks its format, and a batch that is none."""
     good = stored_batch([Record(0, 0, None, b"a"), Record(1, 0, None, b"b")])
     too_long = bytearray(stored_batch([Record(2, 0, None, b"good"), Record(3, 0, None, b"x" * 40)]))
     too_long[too_long.index(b"x") - 6] += 2  # the size of the second record
@@ -392,7 +378,6 @@ def test_records_before_a_damaged_one_are_in_the_chunks_before_the_error() -> No
 
 
 def test_a_batch_that_inflates_too_far_ends_the_answer_behind_those_before() -> None:
-    """What came before it is told."""
     good = stored_batch([Record(0, 0, None, b"a")])
     bomb = stored_batch([Record(1, 0, None, bytes(5000))], codec=Codec.GZIP)
     writer = writer_of(max_decompressed_bytes=4000)

@@ -97,7 +97,6 @@ def is_complete(sim: SimManager, directory: str) -> bool:
 
 
 def test_what_is_restored_is_what_was_there() -> None:
-    """Records, log starts, producers, epochs, ids and configs; later appends are not in it."""
     sim = with_data(new_disk())
     before = snapshot(sim)
     topics = sim.manager.registry.state.topics
@@ -163,7 +162,6 @@ def test_where_nothing_can_be_linked_all_is_copied(error: int) -> None:
 
 
 def test_some_topics_alone() -> None:
-    """The registry of the backup knows no others; an unknown one is refused."""
     sim = with_data(new_disk())
     with pytest.raises(UnknownTopic):
         back_up(sim, "orders", "nope")
@@ -190,7 +188,6 @@ def test_some_topics_alone() -> None:
     ],
 )
 def test_a_target_that_will_not_do(directory: str, why: str) -> None:
-    """Refused before anything is written."""
     sim = with_data(new_disk())
     sim.disk.open_write(f"{ROOT}/file").close()
     count = len(sim.disk.operations)
@@ -214,7 +211,6 @@ def test_a_fresh_file_system_is_empty() -> None:
 
 
 def test_a_partition_that_is_not_served_is_named() -> None:
-    """No backup that would leave it out without a word; the other topics can be had."""
     sim = with_data(new_disk())
     fault = LogDirOffline("its disk is gone")
     key = TopicPartition("users", 0)
@@ -239,7 +235,6 @@ def test_one_at_a_time() -> None:
 
 
 def test_too_little_room_is_known_before() -> None:
-    """Nothing is left, so that the same command works later; what was there stays, empty."""
     sim = with_data(new_disk())
     sim.disk.faults.add(Fault(error=errno.EXDEV, kinds=frozenset({"link"}), times=EVER))
     capacity, sim.disk.capacity_bytes = sim.disk.capacity_bytes, 100_000
@@ -264,7 +259,6 @@ FAULTS = [
 
 @pytest.mark.parametrize(("kind", "error"), FAULTS)
 def test_a_target_that_fails_fails_the_backup_alone(kind: str, error: int) -> None:
-    """At each call of that kind in turn: the outcome says why, the logs serve on."""
     sim = with_data(new_disk())
     before = snapshot(sim)
     for number in range(1, 200):
@@ -295,7 +289,6 @@ def test_a_target_that_fails_fails_the_backup_alone(kind: str, error: int) -> No
 
 
 def test_a_full_target_file_system() -> None:
-    """In the middle of the copies: the backup says incomplete, and why."""
     sim = with_data(new_disk())
     operation = sim.operations.begin_backup(BACKUP, may_link=False)
     sim.disk.capacity_bytes = sim.disk.capacity_bytes - sim.disk.space("/")[1] + 8192
@@ -310,7 +303,6 @@ def test_a_full_target_file_system() -> None:
 
 
 def test_a_source_that_cannot_be_read_goes_offline() -> None:
-    """As with any other reader; the backup says so."""
     sim = with_data(new_disk())
     directory = log_of(sim, "orders").directory
     sim.disk.faults.add(
@@ -341,7 +333,6 @@ def test_a_segment_that_vanishes_is_looked_for_again(times: int, state: Operatio
 
 
 def test_a_stop_ends_a_backup() -> None:
-    """It says incomplete; the next start serves all."""
     sim = with_data(new_disk())
     before = snapshot(sim)
     operation = sim.operations.begin_backup(BACKUP)
@@ -385,7 +376,6 @@ class Backing:
         self._backup.prepare()
 
     def run(self) -> None:
-        """To the end; the outcome is noted."""
         try:
             self._backup.run(self._operation)
         except KafkalogError as error:
@@ -404,7 +394,6 @@ def run_together(sim: SimManager, *bodies: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_moves_meanwhile(seed: int) -> None:
-    """Appends, rolls, delete-records, retention, topics that come and go; at any moment."""
     sim = with_data(new_disk(), seed)
     before = snapshot(sim)
     backup = Backing(sim, may_link=seed % 2 == 0)
@@ -487,7 +476,6 @@ FIRST = f"orders-0/{segment_file_name(0, '')}"
 
 @pytest.mark.parametrize("file", [f"{FIRST}.log", f"{FIRST}.timeindex"])
 def test_a_segment_of_the_same_name_is_not_taken_for_the_captured_one(file: str) -> None:
-    """Cleaned at the last moment, the names are there and the content is another."""
     disk = calling_disk()
     sim = with_data(disk)
     log = log_of(sim, "orders")
@@ -502,7 +490,6 @@ def test_a_segment_of_the_same_name_is_not_taken_for_the_captured_one(file: str)
 
 @pytest.mark.parametrize("suffix", [".log", ".index"])
 def test_what_retention_takes_at_the_last_moment_is_not_there(suffix: str) -> None:
-    """The backup begins at a later segment, with the files of none before it."""
     disk = calling_disk()
     sim = with_data(disk)
     log = log_of(sim, "orders")
@@ -535,7 +522,6 @@ def test_the_active_segment_of_a_first_try_is_whole_in_the_second() -> None:
 
 
 def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
-    """With its files and its entry in the registry; one made anew under its name does not come."""
     disk = calling_disk()
     sim = with_data(disk)
 
@@ -554,7 +540,6 @@ def test_a_topic_that_is_deleted_at_the_last_moment_leaves() -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_segments_are_cleaned_meanwhile(seed: int) -> None:
-    """Before, in the middle of and after the swap: the old segments or the new, never a mixture."""
     sim = with_data(new_disk(), seed)
     unit = sim.manager.logs.unit_of(log_of(sim, "orders"))
     before = snapshot(sim)["orders-0"]
@@ -604,7 +589,6 @@ def planned(state: PartitionState, listing: dict[str, int], *, is_linked: bool) 
 
 
 def test_links_and_copies() -> None:
-    """Newest first; of the active segment what it had; snapshots inside the log, none behind it."""
     plan = plan_partition(STATE, LISTING, is_linked=True)
     assert [segment.base_offset for segment in plan.segments] == [20, 10, 0]
     link, copy = How.LINK, How.COPY
@@ -646,7 +630,6 @@ def test_a_preallocated_segment_is_copied_as_far_as_it_is_written() -> None:
 
 
 def test_room() -> None:
-    """With links the active segment; else all, and the indexes on top."""
     assert copied_bytes(1_000_000, 10, is_linked=True) == 10
     assert copied_bytes(1_000_000, 10, is_linked=False) == 1_005_000
 
@@ -727,7 +710,6 @@ _PARTITION: list[str | int] = ["log_dirs", 0, "partitions", 0]
     ],
 )
 def test_another_manifest_is_refused(path: list[str | int], value: object) -> None:
-    """Also when it would lead out of the target."""
     with pytest.raises(FormatError):
         decode_manifest(_changed(path, value))
 

@@ -325,7 +325,6 @@ def test_a_period_is_stretched_to_the_rate(seen: list[tuple[int, int]], go_on_ms
 
 @pytest.mark.parametrize(("rate", "size"), [(1_000, 16), (50_000, 1_024), (1e9, 65_536)])
 def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
-    """A minute of chunks takes the time that the rate asks for."""
     throttler, now = make(rate), 5 * SECOND
     sent = 0
     while now < 65 * SECOND and sent < rate * 60:
@@ -335,7 +334,6 @@ def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
 
 
 def test_the_rate_may_change_under_way() -> None:
-    """A new rate counts at once, and the wait for the old one is over."""
     throttler = make(1e-300)
     assert throttler.observe(1_000, 5 * SECOND + 400 * MS) > 1_000_000 * SECOND
     throttler.change_rate(10_000, 6 * SECOND)

@@ -102,7 +102,6 @@ def run(*words: str, **environment: str) -> Result:
 
 
 def test_keys_are_listed() -> None:
-    """Every key that is no secret of Kafka's tests, with its default and meaning."""
     lines = run("list").stdout.splitlines()
     assert lines[0].split() == ["KEY", "DEFAULT", "TYPE", "UNIT"]
     assert [line.split()[0] for line in lines[1:]] == sorted(
@@ -148,7 +147,6 @@ def test_values_say_where_they_come_from(tmp_path: Path) -> None:
     [(("--override", "http.port=x"), 1), (("--override", "x"), 2), (("/no/such/file",), 1)],
 )
 def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
-    """The status and one line."""
     result = run("show", *words)
     assert (result.exit_code, result.stdout) == (status, "")
     assert "Error: " in result.stderr
@@ -157,7 +155,6 @@ def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
 def test_the_file_of_a_variable_is_read_as_the_variable_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory named in a file is the one that the variable would name."""
     named = tmp_path / "dirs"
     named.write_text("/data/größe", encoding="utf-8")
     monkeypatch.setenv("KAFKALOG_LOG_DIRS_FILE", str(named))
@@ -172,7 +169,6 @@ COMMANDS = dict(leaves(root_command()))
 
 
 def test_the_page_is_current() -> None:
-    """No option is missing or wrong there."""
     assert (DOCS / "cli.md").read_text(encoding="utf-8") == commands_page(root_command())
 
 
@@ -181,7 +177,6 @@ GROUPS = sorted({words[:depth] for words in COMMANDS for depth in range(len(word
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)
 def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
-    """What a command does with the data is not lost on a narrow terminal."""
     result = CliRunner().invoke(root_command(), [*words, "--help"], terminal_width=80)
     assert result.exit_code == 0
     commands = result.output.partition("\nCommands:\n")[2]
@@ -192,7 +187,6 @@ def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_explains_itself(words: tuple[str, ...]) -> None:
-    """What it does, an example, and each option."""
     command = COMMANDS[words]
     assert command.help
     assert any(part.strip().startswith("Example: ") for part in command.help.split("\n\n"))
@@ -222,7 +216,6 @@ def test_a_terminal_has_one_line() -> None:
 
 
 def test_a_file_has_a_line_each_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing for short work."""
     clock = SimClock()
     shown = Progress(io.StringIO(), clock)
     for number in range(25):
@@ -289,7 +282,6 @@ class StartTerminal:
         return text
 
     def close(self) -> None:
-        """Both ends."""
         with suppress(OSError):  # what it could not write
             self.stream.close()
         os.close(self.reader)
@@ -297,7 +289,6 @@ class StartTerminal:
 
 @pytest.fixture
 def terminal() -> Iterator[StartTerminal]:
-    """Of twenty columns."""
     opened = StartTerminal(columns=20)
     yield opened
     opened.close()

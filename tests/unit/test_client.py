@@ -95,7 +95,6 @@ def error(code: int, *, retry_after: str = "", **more: Any) -> Answer:
 
 
 def failure(outcome: Answer | NoAnswer) -> ClientError:
-    """What it is raised as."""
     found = failure_of(outcome, ADDRESS)
     assert found is not None
     return found
@@ -182,7 +181,6 @@ ROWS = [
 def test_the_table(
     outcome: Answer | NoAnswer, always: bool, if_nothing: bool, kind: type[ClientError]
 ) -> None:
-    """Each row once; an append is repeated only where it was certainly not made."""
     found = failure(outcome)
     assert type(found) is kind
     assert may_repeat(Repeat.ALWAYS, found) is always
@@ -244,7 +242,6 @@ def test_tries_end_with_the_answer_or_the_deadline() -> None:
 
 
 def test_an_append_is_not_repeated_when_it_may_be_there() -> None:
-    """Once without an answer is the end; refusals before do no harm."""
     for unknown in (GONE, error(50003)):
         raised, pauses = play(APPEND, REFUSED, error(42902), unknown)
         assert isinstance(raised, OutcomeUnknown)
@@ -271,7 +268,6 @@ def test_a_refusal_says_nothing_of_an_earlier_try() -> None:
 
 
 def test_the_deadline_counts_from_the_first_failure() -> None:
-    """A long poll that breaks after a minute is begun again."""
     clock = Clock()
     effects = send_with_retries(READ, retry_context(clock=clock))
     assert next(effects) is READ
@@ -283,8 +279,6 @@ def test_the_deadline_counts_from_the_first_failure() -> None:
 
 
 def test_an_operation_may_catch_its_failure() -> None:
-    """Failures are raised inside the steps, which may go on; other exceptions pass."""
-
     def steps() -> Steps[str]:
         try:
             yield READ
@@ -361,7 +355,6 @@ def test_there_and_back(records: list[ProducerRecord], codec: str) -> None:
 def test_slices_are_whole_and_bounded(
     lengths: list[int], batch_bytes: int, data: st.DataObject
 ) -> None:
-    """In order, nothing lost; longer than the bound only alone."""
     outgoing = OutgoingRecords([ProducerRecord(b"x" * n) for n in lengths], NOW_MS)
     kept = data.draw(st.lists(st.booleans(), min_size=len(lengths), max_size=len(lengths)))
     rows = np.flatnonzero(kept)
@@ -404,7 +397,6 @@ def test_control_records_and_what_lies_before_are_left_out() -> None:
 
 @given(st.data())
 def test_broken_bytes_are_told(data: st.DataObject) -> None:
-    """Each flipped bit of what the CRC covers, and each cut, is a BadAnswer."""
     outgoing = OutgoingRecords([ProducerRecord("value", key="key")] * 3, NOW_MS)
     batch = outgoing.batch(outgoing.all_rows(), "none")
     bit = data.draw(st.integers(16 * 8, len(batch) * 8 - 1))
@@ -441,7 +433,6 @@ def test_no_address(url: str) -> None:
 
 
 def test_names_become_segments() -> None:
-    """Nothing in a name leads to another path."""
     assert path_of("v1", "topics", "a/b?c#d%", 0) == "/v1/topics/a%2Fb%3Fc%23d%25/0"
     assert path_of("cleaner:run") == "/cleaner:run"
     with pytest.raises(EmptyName):
@@ -452,7 +443,6 @@ def test_names_become_segments() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Neither in a repr nor in the message about a token that cannot be sent."""
     basic, bearer = Basic("alice", "hush-hush"), Bearer("t0ken")
     assert basic.authorization() == "Basic YWxpY2U6aHVzaC1odXNo"
     assert bearer.authorization() == "Bearer t0ken"
@@ -478,7 +468,6 @@ def test_tls_and_plain_http_do_not_mix() -> None:
 
 
 def test_a_method_is_its_function() -> None:
-    """Docstring and parameters are those of the steps, for both clients."""
     for kind in (Client, AsyncClient):
         method = kind.create_topic
         assert method.__doc__ == admin.create_topic.__doc__
@@ -571,12 +560,10 @@ def producer() -> ProducerState:
 
 
 def record(value: str) -> list[ProducerRecord]:
-    """One."""
     return [ProducerRecord(value)]
 
 
 def test_sequences_go_on_after_what_was_appended() -> None:
-    """A refusal takes none; a batch whose answer was lost keeps its own until it is known."""
     state, partition = producer(), Partition()
     play_producer(state.send("t", [*record("a"), *record("b")], partition=0), partition, [])
     for fate, kind in (("refused", ConnectFailed), ("unavailable", Unavailable)):
@@ -640,7 +627,6 @@ def test_a_gap_ends_the_producer() -> None:
     st.lists(st.sampled_from(["done", "lost", "vanished", "refused", "unavailable"]), max_size=40)
 )
 def test_nothing_twice_and_nothing_lost(fates: list[str]) -> None:
-    """A caller that resends what is open and repeats what was refused: each value exactly once."""
     state, partition = producer(), Partition()
     wanted = [f"v{number}" for number in range(8)]
     for value in wanted:

@@ -112,7 +112,6 @@ SEGMENTS = {"cleanup.policy": "compact", "internal.segment.bytes": "300"}
 
 
 def ends_of(log: UnifiedLog) -> tuple[list[int], int]:
-    """Bases of the segments, and where the log ends."""
     return [segment.base_offset for segment in log.segments.values], log.log_end_offset
 
 
@@ -134,7 +133,6 @@ def cleaned(sim: SimManager) -> CleaningRun:
 
 
 def no_more_compacted(sim: SimManager) -> None:
-    """An operator changes his mind."""
     sim.operations.topics.alter_configs("t", [ConfigChange("cleanup.policy", "delete")])
 
 
@@ -142,7 +140,6 @@ def no_more_compacted(sim: SimManager) -> None:
 def test_a_log_that_was_compacted_keeps_its_gaps(
     *, is_killed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing behind a gap of compaction is set aside, or told as lost."""
     sim = begun()
     assert cleaned(sim).error is None
     no_more_compacted(sim)
@@ -153,7 +150,6 @@ def test_a_log_that_was_compacted_keeps_its_gaps(
 
 
 def test_a_clean_that_was_broken_off_leaves_gaps_too() -> None:
-    """The same when the first clean of the log never ended."""
     sim = begun()
     later = segment_file_name(6, ".log.cleaned")
     sim.disk.faults.add(Fault(error=errno.ENOSPC, path_contains=later))

@@ -18,7 +18,6 @@ JAAS = (
 
 
 def test_topics_are_matched_as_the_tools_match_them() -> None:
-    """Lists, expressions, quotes and blanks of an option; internal topics."""
     names = ["__consumer_offsets", "a", "b.c", "bxc"]
     assert matching(names, None) == names
     assert matching(names, None, with_internal=False) == names[1:]
@@ -43,13 +42,11 @@ def test_topics_are_matched_as_the_tools_match_them() -> None:
     ],
 )
 def test_partitions_are_chosen_by_rules(text: str, allowed: set[int]) -> None:
-    """A number, a range without its end, an open range, a list of rules."""
     rules = partition_rules(text)
     assert {n for n in range(5) if any(rule.allows("t", n) for rule in rules)} == allowed
 
 
 def test_listed_partitions() -> None:
-    """Numbers, nothing, and what is no number."""
     assert listed_partitions("0,7,") == {0, 7}
     assert listed_partitions("") == frozenset()
     with pytest.raises(ToolFailed, match="but received: 0,,x"):
@@ -84,7 +81,6 @@ def test_listed_partitions() -> None:
     ],
 )
 def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerRecord) -> None:
-    """What each property of the line reader does."""
     assert LineReader(properties).record(line, 1) == record
 
 
@@ -106,7 +102,6 @@ def test_a_line_is_read(properties: dict[str, str], line: str, record: ProducerR
     ],
 )
 def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -> None:
-    """The tool's words."""
     reader = LineReader(properties)
     with pytest.raises(UnreadableLine) as refused:
         reader.record(line, 3)
@@ -127,13 +122,11 @@ def test_a_line_is_refused(properties: dict[str, str], line: str, reason: str) -
 def test_separators_that_cannot_be_told_apart(
     properties: dict[str, str], first: str, second: str
 ) -> None:
-    """Two with the same text are refused."""
     with pytest.raises(UnreadableLine, match=f"^{first} and {second} may not be equal$"):
         LineReader(properties)
 
 
 def test_a_record_is_formatted() -> None:
-    """Nothing but what was asked for, null literals, deserializers, separators."""
     record = ConsumerRecord("t", 3, 9, 77, None, b"\x00\x00\x00\x05", (("h", None), ("i", b"1")))
 
     def shown(**properties: str) -> bytes:
@@ -154,7 +147,6 @@ def test_a_record_is_formatted() -> None:
 
 
 def test_access_by_the_properties_of_a_client() -> None:
-    """TLS and a name with its password as Kafka's clients are told them."""
     plain = access_of({})
     assert (plain.url("h:1"), plain.credentials, plain.tls) == ("h:1", None, None)
     store = {"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}

@@ -339,7 +339,6 @@ def test_a_bomb_takes_no_more_memory_than_allowed(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_limit_counts_over_blocks_and_frames(codec: Codec) -> None:
-    """The refusal names the caller's limit, whatever part of the stream meets it."""
     content = b"".join(b"%d," % number for number in range(40_000))
     stream = compress(codec, content)
     if codec is not Codec.LZ4:
@@ -416,7 +415,6 @@ def test_one_lz4_block_is_inflated_in_place(
 
 @given(st.data())
 def test_a_mutated_lz4_block_means_the_same_in_place(data: st.DataObject) -> None:
-    """The short way accepts and refuses what the long one does."""
     stream = bytearray(compress(Codec.LZ4, b"key-0123" * data.draw(st.integers(1, 9000))))
     for _ in range(data.draw(st.integers(1, 3))):
         stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))

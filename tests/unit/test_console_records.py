@@ -97,7 +97,6 @@ def produced(base_offset: int, *values: bytes | None, producer_id: int = -1) -> 
     ],
 )
 def test_bytes_for_people(data: bytes, show: Show, form: str, text: str, is_cut: bool) -> None:
-    """Text where it is text, hex elsewhere, bounded, and its true size beside it."""
     found = shown(data, show)
     assert found is not None
     assert (found.form, found.text, found.is_cut) == (form, text, is_cut)
@@ -106,7 +105,6 @@ def test_bytes_for_people(data: bytes, show: Show, form: str, text: str, is_cut:
 
 
 def test_what_a_row_is() -> None:
-    """Null is not empty, a tombstone is not a null value, headers are bounded."""
     pairs = [(b"name", b"\x01"), *[(b"n", None)] * HEADERS_SHOWN]
     columns = RecordColumns.of(
         [b"k", b"k", None, b""], [b"", None, None, b"v"], NOW_MS, [pairs, [], [], []]
@@ -131,7 +129,6 @@ def test_what_a_row_is() -> None:
 
 
 def test_what_became_of_a_transaction() -> None:
-    """Aborted, committed and open records and the markers are told apart."""
     marker = build_end_transaction_marker(
         5, 0, 0, ControlRecordType.ABORT, timestamp_ms=NOW_MS, base_offset=2
     )
@@ -161,7 +158,6 @@ def test_what_became_of_a_transaction() -> None:
 def test_a_transaction_that_ends_while_the_page_is_made_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An aborted record is never called committed, whenever its abort comes."""
     sim = SimManager().start().with_topic("t", 1)
     replicate(sim, left_open(5, "a"))
     fetch = sim.operations.fetch
@@ -177,7 +173,6 @@ def test_a_transaction_that_ends_while_the_page_is_made_is_open(
 
 
 def test_bounds_and_holes() -> None:
-    """Rows of exactly the offsets that were asked for, and the holes between them."""
     info = info_of(produced(0, b"a", b"b", b"c"), produced(10, b"d", b"e"))
     assert [each.offset for each in rows(info, 1, 11)] == [1, 2, 10]
     assert [each.missing_before for each in rows(info, 1, 11)] == [0, 0, 7]
@@ -185,7 +180,6 @@ def test_bounds_and_holes() -> None:
 
 
 def test_a_batch_that_cannot_be_read_is_a_row() -> None:
-    """One bad batch hides neither its neighbours nor itself."""
     broken = bytearray(produced(3, b"x", b"y"))
     broken[HEADER_BYTES] = 0xFF
     columns = RecordColumns.of([None], [bytes(LIMIT * 2)], NOW_MS)
@@ -235,7 +229,6 @@ def backwards(sim: SimManager, count: int) -> list[int]:
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_pages_lead_past_a_rotten_batch(count: int) -> None:
-    """Who looks at damage sees it as one row, and every record before and behind it."""
     sim = rotten()
     rows = forwards(sim, count)
     assert [each.offset for each in rows] == list(range(12))
@@ -245,7 +238,6 @@ def test_pages_lead_past_a_rotten_batch(count: int) -> None:
 
 
 def test_a_time_behind_a_rotten_batch() -> None:
-    """A time that cannot be looked up for damage leads to the damage, and it is said."""
     sim = rotten()
     assert offsets_of(seen(sim, Place(timestamp_ms=NOW_MS + 4)))[0] == 4
     view = seen(sim, Place(timestamp_ms=NOW_MS + 5))
@@ -270,7 +262,6 @@ def holed() -> tuple[SimManager, list[int]]:
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_pages_meet(count: int) -> None:
-    """Forwards and backwards every record stands on one page, whatever holes there are."""
     sim, every = holed()
     assert every[-1] == 23
     assert len(every) < 24
@@ -279,7 +270,6 @@ def test_pages_meet(count: int) -> None:
 
 
 def test_places() -> None:
-    """A time, an offset in a hole, and what lies outside lead somewhere, and it is said."""
     sim, every = holed()
     hole = next(offset for offset in range(24) if offset not in every)
     behind = next(offset for offset in every if offset > hole)
@@ -297,7 +287,6 @@ def test_places() -> None:
 
 
 def test_what_was_deleted_is_said() -> None:
-    """An old link leads to the first record that is left."""
     sim = SimManager().start().with_topic("t", 1)
     for number in range(10):
         sim.produce("t", produced(0, b"%d" % number))
@@ -311,7 +300,6 @@ def test_what_was_deleted_is_said() -> None:
 
 
 def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large records end a page early, both ways, and the next page goes on from there."""
     monkeypatch.setattr(module, "READ_BYTES", 500)
     sim = SimManager().start().with_topic("t", 1)
     for _ in range(12):
@@ -327,7 +315,6 @@ def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page over very many batches that compaction has emptied ends early as well."""
     monkeypatch.setattr(module, "READ_BYTES", 500)
     monkeypatch.setattr(module, "FETCH_BYTES", 1)
     monkeypatch.setattr(module, "slices_of", lambda *_: iter(()))
@@ -347,7 +334,6 @@ def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_shown_is_escaped() -> None:
-    """A record is text on the page, never markup."""
     hostile = b"</pre><script>alert(1)</script>"
     sim = SimManager().start().with_topic("t", 1)
     columns = RecordColumns.of([hostile], [hostile], NOW_MS, [[(hostile, hostile)]])
@@ -359,7 +345,6 @@ def test_what_is_shown_is_escaped() -> None:
 
 
 def test_an_axis_is_to_scale() -> None:
-    """A point at its share of the offsets, no label over another, none outside."""
     axis = lay_out_axis([("end", 100), ("start", 0), ("near", 1), ("beyond", 101)], 0, 100)
     assert [(tick.name, tick.x) for tick in axis.ticks] == [
         ("start", 0),
@@ -386,7 +371,6 @@ def stepped() -> SimManager:
 
 
 def test_every_offset_has_its_place() -> None:
-    """Segment, index entry and position of each offset are those of the files."""
     sim = stepped()
     log = sim.operations.partition_log("t", 0)
     segments = log.segments.values
@@ -478,7 +462,6 @@ def filled() -> SimManager:
 
 @pytest.mark.parametrize("offset", [1, 2, 4, 5, 6])
 def test_what_is_shown_is_what_happens(offset: int) -> None:
-    """The segments, the bytes and the log start that were told."""
     sim = filled()
     view = seen_deletion(sim, Question(offset=offset))
     preview = view.preview
@@ -510,7 +493,6 @@ def test_a_time() -> None:
 
 
 def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
-    """A race with retention never turns "older than" into everything."""
     sim = filled()
     listed = sim.operations.retention.describe("t", 0).segments
 
@@ -526,7 +508,6 @@ def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
 
 
 def test_what_stays_is_called_by_its_name() -> None:
-    """No segment is said to be divided that is not, and nothing else of the pass is left out."""
     sim = filled()
     divided, whole = (seen_deletion(sim, Question(offset=offset)) for offset in (5, 6))
     assert "the segment with the offset is retained" in page_of(divided)
@@ -544,7 +525,6 @@ def test_what_stays_is_called_by_its_name() -> None:
 
 
 def test_records_that_no_archive_has() -> None:
-    """Who deletes what a hold keeps from retention is told before."""
     sim = held()
     sim.operations.retention.raise_archived_offsets("t", {0: 3})
     expected = {3: 0, 4: 1}
@@ -556,7 +536,6 @@ def test_records_that_no_archive_has() -> None:
 
 
 def test_what_would_be_refused() -> None:
-    """Nobody types a confirmation for what cannot be."""
     sim = filled()
     for offset in (0, 7):
         view = seen_deletion(sim, Question(offset=offset))
@@ -576,7 +555,6 @@ def test_what_would_be_refused() -> None:
 
 
 def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
-    """Nobody types a confirmation that ends as a 400, nor is a deletion offered."""
     sim = world()
     commit(sim, "g", {T0: 1})
     for number in range(4):
@@ -592,7 +570,6 @@ def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:
 
 
 def test_the_form_is_for_who_may() -> None:
-    """With an administrative port the page only shows."""
     view = seen_deletion(filled(), Question(offset=3))
     assert json.loads(render_json(view))["confirmation"] == "t-0"
     html = page_of(view)

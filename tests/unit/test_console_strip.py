@@ -99,13 +99,11 @@ def test_state(
 
 
 def test_every_state_has_a_letter_of_its_own() -> None:
-    """Nobody has to tell states by colour."""
     assert len({each.letter for each in SegmentState}) == len(SegmentState)
     assert all(each.meaning for each in SegmentState)
 
 
 def test_a_reason_names_the_window_of_the_planner() -> None:
-    """The most asked question is answered: why is this still here, and until when."""
     newest_ms = NOW - (3 * 3_600_000 + 12 * 60_000)
     facts = LogFacts((SegmentFacts(0, 100, newest_ms), SegmentFacts(10, 50, NOW)), 150, 0, 20, 20)
     policy = RetentionPolicy(True, 7 * DAY, -1)
@@ -124,7 +122,6 @@ def test_a_reason_names_the_window_of_the_planner() -> None:
 
 
 def test_where_nothing_goes_nothing_goes_first() -> None:
-    """A log without ``delete`` in its policy is not said to wait for older segments."""
     segments = (SegmentFacts(0, 100, NOW), SegmentFacts(10, 50, NOW))
     policy = RetentionPolicy(False, 7 * DAY, -1)
     schedule = Schedule(NOW + 60_000, 300_000, 60_000)
@@ -137,7 +134,6 @@ def test_where_nothing_goes_nothing_goes_first() -> None:
 @pytest.mark.parametrize("keeper", list(Keeper))
 @pytest.mark.parametrize("rule", [None, *Rule])
 def test_every_fate_has_a_reason(keeper: Keeper, rule: Rule | None) -> None:
-    """No fate leaves a page without words."""
     due = Due(INT64_MAX + 5, None, INT64_MAX + 9, INT64_MAX + 9)
     facts = SegmentFacts(0, 1, INT64_MAX)
     fate = SegmentFate(facts, rule, None if rule else keeper, due, 5)
@@ -146,7 +142,6 @@ def test_every_fate_has_a_reason(keeper: Keeper, rule: Rule | None) -> None:
 
 
 def test_widths_are_shares_of_the_bytes() -> None:
-    """What is large looks large, and what is small can be hit."""
     strip = lay_out_strip(row(0, 100, 300), {})
     free = WIDTH - 3 * LEAST_BLOCK_WIDTH
     widths = [block.width for block in strip.blocks]
@@ -159,7 +154,6 @@ def test_widths_are_shares_of_the_bytes() -> None:
 
 
 def test_neighbours_of_one_state_share_a_block_when_there_are_many() -> None:
-    """20,000 segments fit the picture."""
     many = row(*[1] * 500) + row(*[1] * 500, state=SegmentState.DELETABLE)
     strip = lay_out_strip(many, {})
     assert strip.width == WIDTH
@@ -172,7 +166,6 @@ def test_neighbours_of_one_state_share_a_block_when_there_are_many() -> None:
 
 
 def test_markers_stand_where_their_offset_is() -> None:
-    """A marker in the middle of a segment's offsets stands in the middle of its block."""
     strip = lay_out_strip(row(100, 100), {"start": 0, "middle": 15, "end": 20, "beyond": 21})
     assert [marker.name for marker in strip.markers] == ["start", "middle", "end"]
     assert [marker.x for marker in strip.markers] == [0.0, WIDTH * 0.75, WIDTH]
@@ -186,7 +179,6 @@ def test_markers_stand_where_their_offset_is() -> None:
     st.lists(st.tuples(st.integers(0, 1 << 40), st.sampled_from(list(SegmentState))), min_size=1)
 )
 def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
-    """No segment is lost or drawn twice."""
     pieces = [Piece(at, at + 1, size, state) for at, (size, state) in enumerate(segments)]
     strip = lay_out_strip(pieces, {})
     assert strip.blocks[0].x == 0.0
@@ -236,13 +228,11 @@ def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
     ],
 )
 def test_words(shown: str, expected: str) -> None:
-    """Numbers read as people say them, at their bounds too."""
     assert shown == expected
 
 
 @pytest.mark.parametrize("moment_ms", [0, NOW, NOW + 999, 253_402_300_799_999, INT64_MAX])
 def test_what_a_field_says_is_read_as_the_same_moment(moment_ms: int) -> None:
-    """Who asks the same again asks about the same time."""
     assert parse_timestamp(formatting.field(moment_ms)) == moment_ms
 
 
@@ -251,7 +241,6 @@ def seen(sim: SimManager, topic: str = "", page: int = 1, operation_id: str = ""
 
 
 def test_a_timeline_is_to_scale() -> None:
-    """Moments stand at their place; what is short is seen, what is older is cut or left out."""
     stretches = [
         Stretch("one", 0, Phase.MAP, -1_800_000, 900_000),
         Stretch("one", 0, Phase.COPY, 900_000, 900_001),
@@ -273,7 +262,6 @@ def test_a_timeline_is_to_scale() -> None:
 
 
 def test_a_history_is_bounded() -> None:
-    """Neither time nor number makes it grow."""
     history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
     key = TopicPartition("t", 0)
     for moment in range(KEPT_CLEANS + 5):
@@ -287,7 +275,6 @@ def test_a_history_is_bounded() -> None:
 
 
 def test_a_history_tells_why_not() -> None:
-    """An abort and a failure are not the same, and neither tells a file's name."""
     history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
     fault = CorruptBatch("bad", file="/data/secret.log", position=7)
     run = CleaningRun(TopicPartition("t", 0), 1, False, 10, 20)
@@ -300,7 +287,6 @@ def test_a_history_tells_why_not() -> None:
 
 
 def test_a_page_is_the_cleaner_s_report() -> None:
-    """Dirtiness, turn and reason are the API's; the clean that ran is in the timeline."""
     sim = begun()
     before = seen(sim)
     (log,) = before.logs
@@ -334,7 +320,6 @@ def test_a_page_is_the_cleaner_s_report() -> None:
 
 
 def test_why_a_log_waits() -> None:
-    """Every obstacle is said in words."""
     sim = begun()
     sim.operations.topics.create(
         "low", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
@@ -355,7 +340,6 @@ def test_why_a_log_waits() -> None:
 
 
 def test_what_the_filter_leaves_out_is_not_denied() -> None:
-    """The page of a topic that is not compacted says nothing of other topics."""
     sim = begun()
     sim.operations.topics.create("plain", 1)
     html = page_of(seen(sim, "plain"))
@@ -364,7 +348,6 @@ def test_what_the_filter_leaves_out_is_not_denied() -> None:
 
 
 def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No button ends in a 409 that the page could have foreseen."""
     sim = begun()
     assert seen(sim).logs[0].can_be_tried
     monkeypatch.setattr(type(sim.manager.cleaning.cleaner), "is_enabled", False)
@@ -375,7 +358,6 @@ def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_clean_is_not_called_a_trial() -> None:
-    """Nobody reads "nothing was changed" of a clean that changed the log."""
     sim = begun()
     operation = sim.operations.cleaning.begin("t", 0, is_dry=False, result=run_result)
     running = page_of(seen(sim, operation_id=operation.operation_id))
@@ -386,7 +368,6 @@ def test_a_clean_is_not_called_a_trial() -> None:
 
 
 def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
-    """The picture has as many cleans as its heading counts."""
     sim = begun()
     assert cleaned(sim).error is None
     view = seen(sim)
@@ -398,7 +379,6 @@ def test_cleans_of_threads_that_are_no_more_are_drawn() -> None:
 
 
 def test_a_trial_changes_nothing() -> None:
-    """The page shows what a dry run found, and the log is as it was."""
     sim = begun()
     size_bytes = sim.operations.logs.describe("t", 0).size_bytes
     operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_result)
@@ -465,7 +445,6 @@ def seen_what_if(partitions: int, segments: int) -> RetentionView:
 
 @pytest.mark.slow
 def test_a_large_topic_makes_a_page_of_a_bounded_size() -> None:
-    """Who may look at a topic cannot fill the daemon's memory by asking what would go."""
     partitions, segments = PARTITIONS_SHOWN + 50, 1_000
     views: list[RetentionView] = []
     models = calls_of(
@@ -491,7 +470,6 @@ def test_a_large_topic_makes_a_page_of_a_bounded_size() -> None:
 
 
 def test_a_small_topic_is_shown_whole() -> None:
-    """No check that takes something is left out where all have room."""
     view = seen_what_if(1, 20)
     assert len(view.curve) == view.curve_steps == 22
     sizes = [point.size_bytes for point in view.curve]

@@ -78,7 +78,6 @@ class Edge:
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
 def test_refusals_and_files_wait_for_no_thread_that_hangs(*, is_first: bool) -> None:
-    """Load is shed, and a login asked for, also when every control thread hangs."""
     if is_first:
         prepare.cache_clear()
 
@@ -99,10 +98,6 @@ def test_refusals_and_files_wait_for_no_thread_that_hangs(*, is_first: bool) -> 
 
 
 def test_pages_of_a_disk_that_hangs_hold_up_no_other() -> None:
-    """Goal: a tab on a partition whose disk hangs takes no thread from administration and appends.
-    Method: reads of one partition held while its page is asked for again and again; beside them a
-    call of the control plane, the page of a partition in another directory, one of all topics.
-    """
     edge = Edge(is_control_held=False)
     edge.sim.produce("t", batch_of("a"), partition=0)
     edge.sim.produce("t", batch_of("b"), partition=1)
@@ -137,8 +132,6 @@ def test_pages_of_a_disk_that_hangs_hold_up_no_other() -> None:
 
 
 def test_pages_that_wait_are_bounded() -> None:
-    """A tab that renews itself does not fill a queue for as long as a disk hangs."""
-
     async def story() -> None:
         threads, gate = ConsoleThreads(), threading.Event()
         held = [asyncio.create_task(threads.run("a", gate.wait)) for _ in range(PAGES_IN_WORK)]
@@ -158,8 +151,6 @@ def test_pages_that_wait_are_bounded() -> None:
 
 
 def test_pages_whose_readers_left_are_bounded() -> None:
-    """Who goes away and asks again fills no queue either."""
-
     async def story() -> None:
         threads, gate = ConsoleThreads(), threading.Event()
         left = [asyncio.create_task(threads.run("a", gate.wait)) for _ in range(PAGES_IN_WORK)]
@@ -213,7 +204,6 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_vendored_files_are_those_of_the_manifest() -> None:
-    """Nobody changes a file of another project unseen, or adds one without its licence."""
     named = dict[str, str]()
     for package in vendored_packages():
         assert package.version
@@ -230,14 +220,12 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
 
 
 def test_an_address_holds_the_digest() -> None:
-    """What is kept for ever is never stale."""
     for name, asset in all_assets().items():
         digest = hashlib.sha256(asset.content).hexdigest()[:16]
         assert asset_address(name) == f"/console/assets/{digest}/{name}"
 
 
 def test_every_file_a_template_names_is_there() -> None:
-    """No page asks for a file that there is not."""
     texts = [path.read_text() for path in sorted((ROOT / "templates").iterdir())]
     wanted = {name for text in texts for name in re.findall(r"asset\('([^']+)'\)", text)}
     assert {"console.css", "console.js", "htmx.min.js", "uPlot.iife.min.js"} <= wanted
@@ -245,7 +233,6 @@ def test_every_file_a_template_names_is_there() -> None:
 
 
 def test_no_template_holds_a_script_or_a_style() -> None:
-    """The policy that pages are sent with can be strict."""
     for path in sorted((ROOT / "templates").iterdir()):
         text = path.read_text()
         assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", text), path.name

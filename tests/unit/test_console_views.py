@@ -114,7 +114,6 @@ def calls_of(code: CodeType, call: Callable[[], object]) -> int:
 
 
 def test_a_partition_is_its_segment_report() -> None:
-    """The strip's facts are those of the segments API, word for word the planner's."""
     sim = filled(retention_ms="600000", retention_bytes="200")
     view = partition_view(sim.operations, "t", 0, 1)
     report, log = sim.operations.retention.describe("t", 0), sim.operations.logs.describe("t", 0)
@@ -140,7 +139,6 @@ def test_a_partition_is_its_segment_report() -> None:
 
 @pytest.mark.slow
 def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
-    """A page that renews itself does not read every index file of a long log each time."""
     sim = started().with_topic("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
     for _ in range(SEGMENTS_A_PAGE + 9):
         put(sim)  # the first batch of a segment has no entry by offset
@@ -163,7 +161,6 @@ def test_a_page_of_a_partition_opens_the_indexes_that_it_shows() -> None:
 
 
 def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
-    """The words "goes next" of a hundred partitions does not cost thirty days of passes of each."""
     sim = started(check_ms=MINUTE).with_topic("t", 1, {"retention.ms": str(24 * 60 * MINUTE)})
     fill(sim, 30)
     simulation = sim.operations.retention.simulate("t", 0, {}, start_ms=None, horizon_ms=NEVER)
@@ -176,7 +173,6 @@ def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
 
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:
-    """A compacted log has the cleaner's offsets as markers."""
     sim = started().with_topic("t", 1, {"cleanup.policy": "compact"})
     log = sim.operations.partition_log("t", 0)
     view = partition_view(sim.operations, "t", 0, 1)
@@ -187,7 +183,6 @@ def test_a_compacted_log_shows_how_clean_it_is() -> None:
 
 
 def test_what_waits_for_its_deletion_is_shown_first() -> None:
-    """Files that are gone for readers are not forgotten."""
     sim = filled(retention_ms="60000", file_delete_delay_ms="10000")
     sim.operations.retention.retain("t", 0, dry_run=False)
     view = partition_view(sim.operations, "t", 0, 1)
@@ -203,7 +198,6 @@ def test_what_waits_for_its_deletion_is_shown_first() -> None:
 
 
 def test_a_what_if_is_what_the_next_pass_does() -> None:
-    """Nobody is told another future than the one that comes."""
     sim = filled(retention_ms="-1")
     asked = retention_view(sim.operations, "t", {"retention.ms": "60000"}, 1)
     (entry,) = asked.partitions
@@ -230,7 +224,6 @@ def test_a_what_if_is_what_the_next_pass_does() -> None:
 
 
 def test_topics_and_a_topic() -> None:
-    """Sizes, limits and what goes next are the operations'."""
     sim = filled(retention_ms="600000")
     sim.operations.topics.create("other", 3)
     view = topics_view(sim.operations, "", TopicOrder.NAME, 99)
@@ -273,7 +266,6 @@ def test_topics_and_a_topic() -> None:
 def test_topics_stand_in_the_order_asked_for(
     sort: TopicOrder, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is largest, fullest or oldest is found without a search; half a sum is none."""
     sim = started()
     for name, partitions in (("t", 1), ("old", 1), ("none", 3)):
         sim.operations.topics.create(name, partitions, {"retention.ms": "-1"})
@@ -299,7 +291,6 @@ def test_topics_stand_in_the_order_asked_for(
 
 
 def test_the_daemon_s_pages() -> None:
-    """Directories, tasks and the first page say what the operations say, in words."""
     sim = filled()
     overview = overview_view(sim.operations)
     assert overview.is_healthy
@@ -318,7 +309,6 @@ def test_the_daemon_s_pages() -> None:
 
 
 def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
-    """The text "0 partitions, 0 B" is no answer where nobody can know."""
     sim = filled()
     offline = sim.manager.logs.units[0].log_dir
     offline.take_offline("a fault of the disk")
@@ -331,7 +321,6 @@ def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
 
 
 def test_a_check_that_never_comes_has_no_moment() -> None:
-    """The twin says null where the API does."""
     for next_check_ms, shown_ms in ((INT64_MAX + 1, None), (INT64_MAX, INT64_MAX), (None, None)):
         view = ScheduleView.model_validate(Schedule(next_check_ms, 1, 1))
         assert view is not None
@@ -339,7 +328,6 @@ def test_a_check_that_never_comes_has_no_moment() -> None:
 
 
 def test_names_are_escaped() -> None:
-    """What somebody else wrote is text on a page, never markup."""
     sim = filled()
     hostile = "\"><script>alert('x')</script>"
     html = page_of(topics_view(sim.operations, hostile, TopicOrder.NAME, 1))
@@ -350,7 +338,6 @@ def test_names_are_escaped() -> None:
 
 
 def test_a_frame_leads_to_its_twin() -> None:
-    """Every page leads to its JSON, and to itself with and without renewal."""
     frame = Frame("/console/topics", "page=2&refresh=true", is_refreshing=True)
     assert frame.json_view == "/console/topics.json?page=2"
     assert frame.still == "/console/topics?page=2"
@@ -362,7 +349,6 @@ def test_a_frame_leads_to_its_twin() -> None:
 
 
 def test_what_nobody_can_see_is_not_printable() -> None:
-    """No character hides in a page, or turns the writing around it, in errors neither."""
     drawn = set("\u06dd\u070f\u08e2\U000110bd\U000110cd").union(
         map(chr, [*range(0x600, 0x606), 0x890, 0x891, *range(0x13430, 0x13440)])
     )
@@ -454,7 +440,6 @@ FULL = Readiness(True, 1, 0, 3, 0, 1, (LogDirFault("/data/a", "full", "10 bytes 
     ],
 )
 def test_what_needs_somebody(found: dict[str, Any], expected: list[str]) -> None:
-    """Each fact that an alert watches has its sentence, and what is well has none."""
     well: dict[str, Any] = {
         "readiness": WELL,
         "directory": log_dir(),
@@ -469,7 +454,6 @@ def test_what_needs_somebody(found: dict[str, Any], expected: list[str]) -> None
 
 
 def test_the_first_page_tells_them() -> None:
-    """The page asks the cleaner and the disks, not the tasks alone."""
     sim = filled()
     assert overview_view(sim.operations).is_healthy
     sim.disk.capacity_bytes = 100_000
@@ -480,7 +464,6 @@ def test_the_first_page_tells_them() -> None:
 
 
 def test_a_topic_beside_its_defaults() -> None:
-    """What is set is shown, with the default that it covers; the rest on demand."""
     sim = started().with_topic("t", 1, {"retention.ms": "600000"})
     view = configs_view(sim.operations, "t", "", is_all=False)
     (row,) = view.configs
@@ -505,7 +488,6 @@ def test_a_topic_beside_its_defaults() -> None:
 
 
 def test_the_daemon_beside_its_defaults() -> None:
-    """A dynamic config of the daemon is shown as set, and over what."""
     sim = started()
     before = configs_view(sim.operations, None, "", is_all=False)
     sim.operations.alter_broker_configs([ConfigChange("log.retention.ms", "1000")])
@@ -523,7 +505,6 @@ def test_the_daemon_beside_its_defaults() -> None:
 
 
 def test_about() -> None:
-    """Version, and of every vendored file its project, licence and digest."""
     view = about_view(started().operations)
     assert view.version == __version__
     assert {each.name for each in view.vendored} == {"htmx.org", "uplot"}

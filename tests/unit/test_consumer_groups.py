@@ -72,7 +72,6 @@ def joined(groups: ConsumerGroups, name: str, config: ConsumerConfig = EARLIEST)
 
 
 def commit(sim: SimManager, offset: int, at: TopicPartition = T[0]) -> None:
-    """For g, and wait."""
     offsets = sim.manager.group_offsets
     offsets.create_topic()
     answers: list[object] = []
@@ -87,7 +86,6 @@ def delivered(consumer: Consumer, at: TopicPartition, *, was_lost: bool = False)
 
 
 def test_members_come_and_go() -> None:
-    """Each partition has one reader at every moment, who begins where the group is."""
     sim, groups = started()
     a = joined(groups, "a")
     assert a.partitions == T
@@ -128,7 +126,6 @@ def test_idle_members_leave() -> None:
 
 
 def test_a_lost_answer_is_taken_back_once() -> None:
-    """Records that did not arrive are delivered again, unless the client went elsewhere."""
     _, groups = started()
     a = joined(groups, "a")
     for was_lost, expected in ((True, 0), (False, 3)):
@@ -153,7 +150,6 @@ def test_a_lost_answer_is_taken_back_once() -> None:
 
 
 def test_a_position_that_is_not_known_yet_is_never_a_reset() -> None:
-    """A consumer that comes before its group is loaded waits; it does not begin at the edge."""
     sim, _ = started()
     commit(sim, 2)
     sim, groups = started(sim)
@@ -187,7 +183,6 @@ def test_where_a_consumer_begins() -> None:
 
 
 def test_topics_that_grow_and_go() -> None:
-    """A pattern follows what exists, and what is gone is neither read nor committed."""
     sim, groups = started()
     a = groups.create("g", None, EARLIEST)
     groups.subscribe(a, None, "[tu]")
@@ -210,7 +205,6 @@ def test_topics_that_grow_and_go() -> None:
 
 
 def test_no_partition_starves() -> None:
-    """A partition that always has records does not keep the others from their turn."""
     _, groups = started()
     a = joined(groups, "a")
     assert {a.poll_order()[0] for _ in range(4)} == set(T)
@@ -277,14 +271,12 @@ def world(min_bytes: int = 1) -> PollWorld:
 
 
 def test_an_append_during_the_read_is_seen() -> None:
-    """What is appended while the poll reads elsewhere does not wait for the next append."""
     poll = world()
     poll.during_read = lambda number: poll.append("a", partition=number)
     assert len(asyncio.run(poll.run(LONG_MS))) == 1
 
 
 def test_a_seek_during_the_read_is_seen() -> None:
-    """A consumer that is told to read from elsewhere does so at once."""
     poll = world()
     poll.append("a", "b", "c")
     poll.consumer.seek({POLLED[0]: 3})
@@ -296,7 +288,6 @@ def test_a_seek_during_the_read_is_seen() -> None:
 
 
 def test_waiting_reads_nothing() -> None:
-    """A poll looks again only when something happened."""
     poll = world(min_bytes=1_000_000)
     poll.append("a")
     poll.sim.manager.logs.table.remove(POLLED[1])
@@ -306,7 +297,6 @@ def test_waiting_reads_nothing() -> None:
 
 
 def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
-    """Its error is the answer, and not before the others are empty."""
     poll = world()
     poll.append("a")
     poll.sim.manager.logs.table.remove(POLLED[1])
@@ -318,7 +308,6 @@ def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
 
 
 def test_a_waiting_poll_goes_on_when_something_happens() -> None:
-    """An append, a seek and a rebalance reach a poll that waits."""
     poll = world()
     assert asyncio.run(poll.run(LONG_MS, beside=lambda: poll.append("a", partition=1))) == [
         (POLLED[1], 0, 1)
@@ -334,7 +323,6 @@ def parts(*pairs: tuple[str, int]) -> list[TopicPartition]:
 
 
 def test_ranges_are_those_of_kafka() -> None:
-    """The assignments that Kafka documents for its range assignor."""
     both = {"C0": ["t0", "t1"], "C1": ["t0", "t1"]}
     assert assign_ranges(both, {"t0": 3, "t1": 3}) == {
         "C0": parts(("t0", 0), ("t0", 1), ("t1", 0), ("t1", 1)),
@@ -358,7 +346,6 @@ TOPICS = st.sampled_from(["t", "u", "v"])
 def test_every_partition_has_one_reader(
     subscriptions: dict[str, set[str]], counts: dict[str, int]
 ) -> None:
-    """No partition is read twice or not at all, and nobody reads what he did not ask for."""
     assigned = assign_ranges(subscriptions, counts)
     assert assigned.keys() == subscriptions.keys()
     dealt = [at for each in assigned.values() for at in each]
@@ -373,7 +360,6 @@ def test_every_partition_has_one_reader(
 
 @given(st.text(r"ab.|*+?(){}[]^$\-,1", min_size=1, max_size=12), st.text("ab.-1", max_size=6))
 def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> None:
-    """No text crashes the parser or is taken for another pattern."""
     try:
         pattern = TopicPattern(text)
     except MalformedPattern:
@@ -389,7 +375,6 @@ def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> N
 
 
 def test_no_pattern_takes_long() -> None:
-    """A pattern from outside cannot stop the daemon."""
     for text in ("(a+)+b", "(a|a)*b", "(.*)*b", "a*a*a*a*a*a*a*a*b", "(a?){200}a{200}b"):
         assert not TopicPattern(text).matches("a" * 249)
 
@@ -400,6 +385,5 @@ def test_no_pattern_takes_long() -> None:
      "x" * 1001, "(" * 1001, "((a{99}){99}){99}", r"[\w-a]{1001}", "(?<=x)a", "\ud800"],
 )  # fmt: skip
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    """What RE2 lacks is an error, never a pattern that means something else."""
     with pytest.raises(MalformedPattern):
         TopicPattern(text)

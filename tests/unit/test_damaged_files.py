@@ -74,12 +74,10 @@ def three_topics(*, clean: bool) -> SimFilesystem:
 
 
 def write(disk: SimFilesystem, path: str, data: bytes) -> None:
-    """Other content."""
     disk.write_file_atomically(path, data)
 
 
 def starts(sim: SimManager) -> dict[str, int]:
-    """Log start by topic."""
     return {t: sim.operations.partition_log(t, 0).log_start_offset for t in "abc"}
 
 
@@ -358,7 +356,6 @@ def test_a_failed_directory(tmp_path: Path) -> None:
 
 
 def test_every_class_that_may_name_a_path() -> None:
-    """The same number and offsets with and without; no path without."""
     for name, kind in CLASSES.items():
         if kind.without_paths is None:
             continue
@@ -405,7 +402,6 @@ def test_every_place_that_raises_one() -> None:
 
 
 def test_a_refused_start() -> None:
-    """Everybody may ask whether the daemon is ready; what lies where is said in its log."""
     reason = "/data/a/kafkalog.registry is damaged, and no log directory has a whole copy"
 
     async def told() -> object:

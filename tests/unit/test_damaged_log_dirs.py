@@ -72,7 +72,6 @@ def started(disk: SimFilesystem, *log_dirs: str) -> SimManager:
 
 
 def flip(disk: SimFilesystem, path: str, bit: int) -> None:
-    """One bit of a file, in place."""
     data = bytearray(disk.read_file(path))
     data[bit // 8] ^= 1 << bit % 8
     disk.write_file_atomically(path, bytes(data))
@@ -132,7 +131,6 @@ def test_one_bit_of_one_of_two_directories(name: str, clean: bool) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("victim", DIRS)
 def test_any_bit_of_one_of_two_directories(victim: str, name: str) -> None:
-    """As above, each bit of each directory's file."""
     base = stopped(*DIRS)
     path = f"{victim}/{name}"
     expected = served(started(copy_of(base), *DIRS))
@@ -211,7 +209,6 @@ def damaged_as(data: bytes, how: str) -> bytes:
 @pytest.mark.parametrize("how", ["empty", "cut", "zeros", "other", "text", "directory", "missing"])
 @pytest.mark.parametrize("names", [FILES[:1], FILES[1:], FILES])
 def test_whole_files_of_one_of_two_directories(names: tuple[str, ...], how: str) -> None:
-    """One file or both: served, said at level error, counted, the old bytes kept; said once."""
     base = stopped(*DIRS)
     expected = served(started(copy_of(base), *DIRS))
     kept: dict[str, bytes] = {}
@@ -242,7 +239,6 @@ def test_whole_files_of_one_of_two_directories(names: tuple[str, ...], how: str)
 
 
 def offline(sim: SimManager) -> dict[str, str]:
-    """Reasons by directory."""
     return {
         unit.log_dir.path: str(unit.log_dir.offline_reason)
         for unit in sim.manager.logs.units
@@ -252,7 +248,6 @@ def offline(sim: SimManager) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_cannot_be_read(name: str) -> None:
-    """EIO: its directory alone is offline, and nothing of it is written."""
     disk = stopped(*DIRS)
     before = disk.read_file(f"{A}/{name}")
     fault = Fault(error=errno.EIO, kinds=frozenset({"read"}), path_contains=f"{A}/{name}")
@@ -263,7 +258,6 @@ def test_a_file_that_cannot_be_read(name: str) -> None:
 
 
 def test_a_copy_that_may_be_newer_is_not_overwritten() -> None:
-    """What only one directory knew is not taken back by an older copy."""
     sim = started(stopped(*DIRS), *DIRS)
     old = sim.manager.registry.state.generation
     sim.manager.logs.units[1].log_dir.take_offline("it broke")
@@ -292,7 +286,6 @@ def test_a_copy_that_may_be_newer_is_not_overwritten() -> None:
 
 
 def test_an_older_damaged_copy_is_overwritten() -> None:
-    """It was away at the last change: nothing of it is missed."""
     disk = stopped(*DIRS)
     sim = started(disk, B)
     sim.operations.topics.alter_configs("t", [ConfigChange("flush.messages", "9")])
@@ -314,7 +307,6 @@ def test_a_remembered_directory_that_is_away_may_have_the_newest_copy() -> None:
 
 
 def test_damage_in_all_directories_is_refused() -> None:
-    """All files with their reasons, the remedy, and nothing changed."""
     for name, reason in ((REGISTRY_FILE, "no JSON"), (META_PROPERTIES, "no version")):
         disk = stopped(*DIRS)
         for path in DIRS:
@@ -330,7 +322,6 @@ def test_damage_in_all_directories_is_refused() -> None:
 
 @pytest.mark.parametrize("names", [FILES[:1], FILES])
 def test_damage_beside_a_fresh_directory_is_refused(names: tuple[str, ...]) -> None:
-    """An empty store must not be served in the place of the one that cannot be read."""
     disk = stopped(A)
     for name in names:
         disk.write_file_atomically(f"{A}/{name}", b"{")
@@ -354,7 +345,6 @@ def test_a_newer_registry_is_not_damaged() -> None:
 
 @pytest.mark.parametrize("file", [META_PROPERTIES, REGISTRY_FILE, None])
 def test_a_directory_of_another_cluster_is_refused(file: str | None) -> None:
-    """No foreign directory is taken for rot, nor written."""
     ours, theirs = stopped(*DIRS), stopped(B)
     sim = SimManager(theirs, config=BrokerConfig(log_dirs=(B,)), seed=5).start()
     for number in range(5):
@@ -386,7 +376,6 @@ def test_a_directory_of_another_cluster_is_refused(file: str | None) -> None:
 
 
 def test_the_directory_of_another_node_is_refused() -> None:
-    """The registry knows the directory, and node.id of the configuration is the wrong one."""
     disk = stopped(*DIRS)
     config = BrokerConfig(log_dirs=DIRS, node_id=7)
     with pytest.raises(UnusableLogDirs, match="node id 1"):
@@ -406,7 +395,6 @@ STRIDES = pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mar
 
 @STRIDES
 def test_a_repair_that_is_cut_off_is_done_again(stride: int) -> None:
-    """No crash within a repair costs a file or its damaged bytes."""
     base = stopped(*DIRS)
     expected = served(started(copy_of(base), *DIRS))
     damaged = {}
@@ -440,7 +428,6 @@ def test_a_repair_that_is_cut_off_is_done_again(stride: int) -> None:
 
 @STRIDES
 def test_an_answered_change_is_in_every_copy(stride: int) -> None:
-    """Whichever copy rots after a crash, what was answered is there."""
     base = stopped(*DIRS)
     sim = started(copy_of(base), *DIRS)
     sim.threads.kill_all()
@@ -488,7 +475,6 @@ def directories_of_kafka() -> SimFilesystem:
 
 
 def test_each_bit_of_a_file_of_kafka_that_nothing_proves() -> None:
-    """Before a registry knows them, no id of Kafka's is invented."""
     base = directories_of_kafka()
     path = f"{A}/{META_PROPERTIES}"
     other = decode_meta_properties(base.read_file(f"{B}/{META_PROPERTIES}"))
@@ -536,7 +522,6 @@ def test_each_bit_of_an_adopted_file_of_kafka() -> None:
 def test_a_log_directory_in_another_one_refuses_the_start(
     log_dirs: tuple[str, ...], why: str
 ) -> None:
-    """An inner directory is never taken for something that lies in the outer one's way."""
     sim = SimManager(new_disk(), config=BrokerConfig(log_dirs=log_dirs))
     before = list(sim.disk.operations)
     with pytest.raises(InvalidConfig, match=why):
@@ -545,7 +530,6 @@ def test_a_log_directory_in_another_one_refuses_the_start(
 
 
 def test_a_partition_refuses_the_start(tmp_path: Path) -> None:
-    """A typo makes no empty store among a partition's segments."""
     partition = tmp_path / "t-0"
     partition.mkdir()
     (partition / PARTITION_METADATA).write_text("version: 0\n")
@@ -557,14 +541,12 @@ def test_a_partition_refuses_the_start(tmp_path: Path) -> None:
 
 
 def test_names_that_begin_alike_are_apart() -> None:
-    """Only what lies below counts."""
     check_apart(new_disk(), ("/data/a", "/data/ab", "/data/a-0", "/dat"))
     assert lies_in("/data/a", "/data/a")
     assert lies_in("/data/a", "/")
 
 
 def test_links_do_not_hide_it(tmp_path: Path) -> None:
-    """A link into another directory, or to it, is seen through."""
     (tmp_path / "a").mkdir()
     (tmp_path / "to-inner").symlink_to(tmp_path / "a" / "inner")
     (tmp_path / "to-a").symlink_to(tmp_path / "a")
@@ -576,7 +558,6 @@ def test_links_do_not_hide_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", [f"{DIRS[0]}/new", f"{DIRS[1]}/orders-0/new"])
 def test_no_restore_into_a_log_directory(target: str) -> None:
-    """A restore does not put directories where a daemon, or Kafka, meets them."""
     disk, _ = backed_up()
     disk.make_dir(target.rpartition("/")[0])
     with pytest.raises(InvalidBackupTarget, match="which is a log directory"):
@@ -585,7 +566,6 @@ def test_no_restore_into_a_log_directory(target: str) -> None:
 
 
 def test_no_restore_into_a_half_restored_directory() -> None:
-    """What another restore fills is a log directory already."""
     disk, _ = backed_up()
     disk.make_dir("/new/a")
     disk.write_file_atomically(f"/new/a/{RESTORE_MARKER}", b"")
@@ -595,7 +575,6 @@ def test_no_restore_into_a_half_restored_directory() -> None:
 
 @pytest.mark.parametrize("targets", [("/new/a/b", "/new/a"), ("/new/a", "/new/a/b")])
 def test_targets_of_a_restore_are_apart(targets: tuple[str, ...]) -> None:
-    """A restore makes no log directories that a start refuses."""
     disk, _ = backed_up()
     disk.make_dir("/new/a")
     with pytest.raises(InvalidBackupTarget, match=r"/new/a/b lies in /new/a$"):
@@ -604,7 +583,6 @@ def test_targets_of_a_restore_are_apart(targets: tuple[str, ...]) -> None:
 
 
 def test_no_backup_into_a_foreign_log_directory() -> None:
-    """A backup does not spoil the directory of another daemon, nor of a Kafka."""
     sim = with_data(new_disk())
     sim.disk.make_dir("/backup/kafka")
     sim.disk.write_file_atomically("/backup/kafka/meta.properties", b"version=1\n")

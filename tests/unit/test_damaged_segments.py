@@ -63,7 +63,6 @@ PREFIX = dict.fromkeys(range(27), 0x55)
 def test_the_first_batch_of_a_segment_is_never_passed_by(
     masks: dict[int, int], segment_bytes: int, max_bytes: int
 ) -> None:
-    """In front of another segment and in a log of one."""
     world = world_of(segment_bytes)
     damage(world, 0, 0, masks)
     for offset in (0, 50, 99):
@@ -84,7 +83,6 @@ def test_the_first_batch_of_a_segment_is_never_passed_by(
 def test_other_bytes_over_several_batches_are_refused_and_stepped_over(
     max_bytes: int, at: int
 ) -> None:
-    """Nothing in front of them and nothing that an index leads to behind them is lost."""
     world = world_of(1 << 30)
     size = len(world.filesystem.read_file(f"{DIRECTORY}/{0:020d}.log")) // COUNT
     masks = {each: 1 + each * 7919 % 255 for each in range(at, at + size)}
@@ -238,7 +236,6 @@ WRONG: dict[str, Callable[[int, int], int]] = {
 def test_an_entry_that_points_elsewhere_costs_no_record(
     where: str, is_closed: bool, slot: int
 ) -> None:
-    """A fetch goes back to an entry before it; only one that leads astray is told of, and once."""
     world = World(is_closed=is_closed)
     offset, position = world.entries[slot]
     wrong = WRONG[where](position, world.batch_bytes)
@@ -280,7 +277,6 @@ def test_without_the_file_a_start_makes_it_anew() -> None:
 
 
 def test_many_wrong_entries_lead_back_to_the_first_byte() -> None:
-    """An index that is wrong from its first entry on; one line tells of it."""
     world = World()
     for slot, (_, position) in enumerate(world.entries):
         world.change(slot, position=position + 7)
@@ -290,7 +286,6 @@ def test_many_wrong_entries_lead_back_to_the_first_byte() -> None:
 
 @pytest.mark.parametrize("change", [-4, -1, 1, 3])
 def test_an_entry_with_another_offset_costs_no_record(change: int) -> None:
-    """It leads to a batch that lies behind the offset asked for, or to one in front of it."""
     world = World()
     world.change(3, offset=world.entries[3][0] + change)
     world.open()
@@ -298,7 +293,6 @@ def test_an_entry_with_another_offset_costs_no_record(change: int) -> None:
 
 
 def test_a_later_batch_is_not_walked_over() -> None:
-    """The offsets of the entry's own batch and of those up to the later one are all served."""
     world = World()
     slot = 4
     offset, position = world.entries[slot]
@@ -312,7 +306,6 @@ def test_a_later_batch_is_not_walked_over() -> None:
 @pytest.mark.parametrize("at", [8, 16, 20, 23, 70])
 @pytest.mark.parametrize("has_wrong_entry", [True, False])
 def test_a_bad_batch_stays_one(at: int, has_wrong_entry: bool) -> None:
-    """In front of the offset or there: CorruptBatch, and no word of the index."""
     world = World()
     offset, position = world.entries[4]
     rotten = position + at
@@ -331,7 +324,6 @@ def test_a_bad_batch_stays_one(at: int, has_wrong_entry: bool) -> None:
 
 
 def test_threads_that_meet_it_at_once_tell_of_it_once() -> None:
-    """Reads run on pool threads; each is answered."""
     world = World()
     world.change(2, position=world.entries[2][1] ^ 64)
     world.open()
@@ -342,7 +334,6 @@ def test_threads_that_meet_it_at_once_tell_of_it_once() -> None:
 
 
 def test_a_read_that_may_not_block_leaves_it_to_one_that_may() -> None:
-    """The event loop walks over no interval of a segment."""
     world = World()
     world.change(2, position=world.entries[2][1] ^ 64)
     world.open()
@@ -357,7 +348,6 @@ def test_a_read_that_may_not_block_leaves_it_to_one_that_may() -> None:
 
 @pytest.mark.parametrize("wrong", [64, 1, 1 << 20])
 def test_who_looks_for_places_believes_no_wrong_entry(wrong: int) -> None:
-    """Log end, places of offsets, and where the cleaner and the producers' rebuild begin."""
     world = World()
     world.change(len(world.entries) - 1, position=world.entries[-1][1] + wrong)
     world.open()
@@ -392,7 +382,6 @@ def test_a_wrong_entry_proves_no_loss() -> None:
 
 
 def test_entries_before_a_position() -> None:
-    """Of a position between two, of an entry's own, and of more than there are."""
     world = World()
     world.open()
     index = world.partition.log.segments.first.offset_index
@@ -411,7 +400,6 @@ def test_entries_before_a_position() -> None:
 
 
 def test_no_flipped_bit_of_an_index_changes_an_answer() -> None:
-    """Each bit of the file alone: offsets about the entry and about its neighbours."""
     world = World()
     whole = world.partition.filesystem.read_file(INDEX)
     for at in range(len(whole)):

@@ -230,7 +230,6 @@ def test_one_bad_line_costs_one_entry(
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_salvaged(data: bytes) -> None:
-    """A refused file always has a bad line to tell of, and tells of no line twice."""
     try:
         decode_offsets(data)
     except FormatError:

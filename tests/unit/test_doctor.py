@@ -90,7 +90,6 @@ def the_one(*log_dirs: LogDirFacts, file: str = "", **keys: str) -> tuple[str, s
 
 
 def test_a_sound_machine_has_nothing() -> None:
-    """silence."""
     assert found() == []
     assert (
         found(replace(SOUND, partitions={"t": 3}, overrides={"t": {"cleanup.policy": "compact"}}))
@@ -99,14 +98,12 @@ def test_a_sound_machine_has_nothing() -> None:
 
 
 def test_unknown_keys_are_warnings() -> None:
-    """The key, and the one that was meant; Kafka's other keys are an info."""
     level, message = the_one(file="log.retention.byte=5\n")
     assert (level, "did you mean log.retention.bytes?" in message) == ("warning", True)
     assert the_one(file="listeners=PLAINTEXT://:9092\n")[0] == "info"
 
 
 def test_limits_that_segments_make_void() -> None:
-    """Size and time below those of a segment, for the defaults and for single topics."""
     level, subject, message = found(log_retention_bytes="1000000")[0]
     assert (level, subject) == ("warning", "defaults of topics")
     assert "a partition keeps up to 1074741824 bytes" in message
@@ -122,7 +119,6 @@ def test_limits_that_segments_make_void() -> None:
 
 
 def test_limits_that_the_disk_makes_void() -> None:
-    """The limits of all partitions against the disk; topics without a limit are named."""
     large = {"retention.bytes": str(2 * GIB)}
     full = replace(SOUND, partitions={"t": 40}, overrides={"t": large})
     level, message = the_one(full)
@@ -134,7 +130,6 @@ def test_limits_that_the_disk_makes_void() -> None:
 
 
 def test_topics_that_cannot_be_served() -> None:
-    """Configs that are not valid; compaction without a cleaner."""
     wrong = replace(SOUND, partitions={"t": 1}, overrides={"t": {"segment.bytes": "x"}})
     assert the_one(wrong)[0] == "error"
     compacted = replace(SOUND, partitions={"t": 1}, overrides={"t": {"cleanup.policy": "compact"}})
@@ -143,7 +138,6 @@ def test_topics_that_cannot_be_served() -> None:
 
 
 def test_few_descriptors() -> None:
-    """What a log directory keeps open instead."""
     other = replace(SOUND, path="/more", device=2)
     ((level, subject, message),) = found(SOUND, other, limit=1024, log_dirs="/data,/more")
     assert (level, subject) == ("warning", "open files")
@@ -170,21 +164,18 @@ def test_few_descriptors() -> None:
     ],
 )
 def test_directories_and_mounts(facts: LogDirFacts, level: str, part: str) -> None:
-    """Each trouble of a directory is one finding."""
     got, message = the_one(facts)
     assert got == level
     assert part in message
 
 
 def test_two_directories_on_one_disk() -> None:
-    """Said once for the pair, the worst finding first."""
     full = replace(SOUND, path="/full", device=2, usable_bytes=0)
     got = found(SOUND, replace(SOUND, path="/more"), full)
     assert [one[:2] for one in got] == [("error", "/full"), ("info", "/more")]
 
 
 def test_mounts_are_read() -> None:
-    """The nearest mount holds a path, the later one of two on a point; blanks in names."""
     text = (
         "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,data=ordered\n"
         "30 22 8:2 / /data\\040x rw,noatime - xfs /dev/sdb rw\n"
@@ -212,7 +203,6 @@ def doctor(*words: str) -> Result:
 
 
 def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
-    """Partitions are counted, nothing is made or locked, both outputs, the status."""
     (tmp_path / "a" / "t-0").mkdir(parents=True)
     (tmp_path / "a" / "t-1").mkdir()
     (tmp_path / "a" / "some-file").write_text("")
@@ -230,7 +220,6 @@ def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_no_daemon_takes() -> None:
-    """The reason is the one finding, an error."""
     result = doctor("--override", "http.port=x")
     assert result.exit_code == 1
     first, last = result.stdout.splitlines()
@@ -245,7 +234,6 @@ def test_a_configuration_that_no_daemon_takes() -> None:
 
 @pytest.mark.parametrize("log_dirs", ["{0}/a,{0}/a/in", "{0}/a/in,{0}/a", "{0}/a,{0}/link/in"])
 def test_log_directories_that_are_not_apart(tmp_path: Path, log_dirs: str) -> None:
-    """What a start refuses is an error here, in the words of the start; one path is fine."""
     (tmp_path / "link").symlink_to(tmp_path / "a")
     entries = log_dirs.format(tmp_path)
     result = doctor("--override", f"log.dirs={entries}")
@@ -284,7 +272,6 @@ def repaired(
 
 
 def test_nothing_is_done_where_nothing_is_damaged() -> None:
-    """Also not on directories that Kafka wrote, and that no registry knows yet."""
     for disk in (stopped(*DIRS), directories_of_kafka()):
         before = len(disk.operations)
         assert repaired(disk, *DIRS) == ({}, {})
@@ -292,7 +279,6 @@ def test_nothing_is_done_where_nothing_is_damaged() -> None:
 
 
 def test_a_flipped_bit_of_any_registry_is_found() -> None:
-    """One flipped bit costs nothing, wherever it is."""
     small = RegistryState(3).with_topics([RegisteredTopic(decode_id("a" * 22), "t", 1)])
     large = small.with_topics(
         RegisteredTopic(
@@ -309,7 +295,6 @@ def test_a_flipped_bit_of_any_registry_is_found() -> None:
 
 
 def test_what_no_flipped_bit_explains_is_not_believed() -> None:
-    """Two flipped bits, a cut, nothing at all."""
     data = encode_registry(RegistryState(3, cluster_id="x" * 22, node_id=1))
     for bit in range(0, 8 * len(data) - 40, 61):
         rotten = bytearray(data)
@@ -323,7 +308,6 @@ def test_what_no_flipped_bit_explains_is_not_believed() -> None:
 @pytest.mark.parametrize("stride", [211, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.timeout(900)
 def test_one_bit_of_the_only_registry(stride: int) -> None:
-    """Goal: of a daemon with one directory nothing is lost, configs and deleted ids included."""
     base = stopped(A)
     path = f"{A}/{REGISTRY_FILE}"
     whole, expected = base.read_file(path), served(started(copy_of(base), A))
@@ -344,7 +328,6 @@ def test_one_bit_of_the_only_registry(stride: int) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 99, None])
 def test_the_only_registry_is_lost(content: bytes | None) -> None:
-    """Topics come back from their partitions with retention off; it says what is lost."""
     sim = started(stopped(A), A).with_topic("other", 3)
     assert sim.produce("other", batch_of("w"), partition=2).error is None
     next_id = sim.manager.registry.state.next_producer_id
@@ -375,7 +358,6 @@ def test_the_only_registry_is_lost(content: bytes | None) -> None:
 
 
 def test_a_topic_that_only_the_damaged_copy_knew() -> None:
-    """It comes back, with the partitions of a growth, and the rest as the older copy has it."""
     sim = started(stopped(*DIRS), *DIRS)
     sim.manager.logs.units[1].log_dir.take_offline("it broke")
     sim.operations.topics.create("new", 1)
@@ -397,7 +379,6 @@ def test_a_topic_that_only_the_damaged_copy_knew() -> None:
 
 
 def test_identities() -> None:
-    """The registry proves them, also when it is damaged itself; what nothing proves is asked."""
     base = stopped(A)
     meta_path, path = f"{A}/{META_PROPERTIES}", f"{A}/{REGISTRY_FILE}"
     meta = decode_meta_properties(base.read_file(meta_path))
@@ -425,7 +406,6 @@ def test_identities() -> None:
 
 
 def test_a_file_of_kafka_that_nothing_proves() -> None:
-    """Its cluster.id is asked for, with what the other directory has; its directory.id is kept."""
     disk = directories_of_kafka()
     path = f"{A}/{META_PROPERTIES}"
     content = disk.read_file(path)
@@ -444,7 +424,6 @@ def test_a_file_of_kafka_that_nothing_proves() -> None:
 
 
 def test_a_dry_run_writes_nothing() -> None:
-    """The same steps, and the files as they were."""
     disk = stopped(*DIRS)
     for name in (REGISTRY_FILE, META_PROPERTIES):
         disk.write_file_atomically(f"{A}/{name}", b"{")
@@ -456,7 +435,6 @@ def test_a_dry_run_writes_nothing() -> None:
 
 
 def test_directories_that_do_not_belong_together_are_left_alone() -> None:
-    """Of two clusters, of two histories, of a newer version, in use: refused, nothing written."""
     disk = stopped(*DIRS)
     whole = disk.read_file(f"{B}/{REGISTRY_FILE}")
     state = decode_registry(whole)
@@ -490,7 +468,6 @@ class Nothing:
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_repair_that_is_cut_off_is_run_again(stride: int) -> None:
-    """No crash within it leaves less than was there."""
     base = stopped(A)
     expected = served(started(copy_of(base), A))
     for name in (REGISTRY_FILE, META_PROPERTIES):
@@ -530,9 +507,6 @@ def on_a_real_disk(root: Path) -> tuple[Path, Path]:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """Goal: doctor tells of damage with the remedy; --repair mends it; both exits and both outputs.
-    Method: two real directories, one file of each damaged; then a lock that is held.
-    """
     first, second = on_a_real_disk(tmp_path)
     source = ["--override", f"log.dirs={first},{second}", "--override", "node.id=1"]
     damaged = first / REGISTRY_FILE

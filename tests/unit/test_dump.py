@@ -325,7 +325,6 @@ def moved(data: bytes, by: int) -> bytes:
 
 
 def test_the_list_is_what_a_scan_finds(directory: Path) -> None:
-    """Bounds, sizes, records and moments of a segment are those of its records."""
     lines = run_segments("offline", "scan", directory).stdout.splitlines()
     stamps = [json.loads(line)["timestamp"] for line in lines]
     (segment,) = json.loads(
@@ -347,7 +346,6 @@ def test_the_list_is_what_a_scan_finds(directory: Path) -> None:
 
 
 def test_states(directory: Path) -> None:
-    """Closed, active, broken and set-aside segments are told apart, in their order."""
     data = (directory / LOG).read_bytes()
     (directory / f"{0:020}.log.deleted").write_bytes(data)
     (directory / f"{18:020}.log").write_bytes(data[:-1])
@@ -364,7 +362,6 @@ def test_states(directory: Path) -> None:
 
 
 def test_segments_that_do_not_meet_are_marked(directory: Path) -> None:
-    """Who reads the list sees the damage between segments that each alone are sound."""
     data = (directory / LOG).read_bytes()
     for base in (12, 40):
         (directory / f"{base:020}.log").write_bytes(moved(data, base))
@@ -383,14 +380,12 @@ def test_segments_that_do_not_meet_are_marked(directory: Path) -> None:
 def test_batches_are_counted_across_chunks(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a read ends changes nothing."""
     whole = list(summarize_segments(str(directory), SystemFilesystem()))
     monkeypatch.setattr(directory_facts, "CHUNK_BYTES", 70)
     assert list(summarize_segments(str(directory), SystemFilesystem())) == whole
 
 
 def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
-    """No false alarm, and not a byte or a time of the directory changes."""
     before = contents(directory)
     assert repaired(directory) == (
         0,
@@ -409,7 +404,6 @@ def test_a_sound_partition_needs_no_repair(directory: Path) -> None:
 
 
 def test_the_snapshot_of_a_clean_stop_is_no_damage(directory: Path) -> None:
-    """A check in a script ends with 0 for a sound partition, whatever it was stopped at."""
     stray = directory / f"{10:020}.snapshot"
     stray.write_bytes(sorted(directory.glob("*.snapshot"))[-1].read_bytes())
     status, told = repaired(directory)
@@ -420,7 +414,6 @@ def test_the_snapshot_of_a_clean_stop_is_no_damage(directory: Path) -> None:
 
 
 def test_a_served_directory_is_named_as_such(directory: Path) -> None:
-    """Nobody takes what a running daemon appends meanwhile for damage."""
     lock = SystemFilesystem().lock(str(directory.parent / ".lock"))
     try:
         served = run_segments("segments", "repair", directory, "--dry-run", "--output", "json")
@@ -432,7 +425,6 @@ def test_a_served_directory_is_named_as_such(directory: Path) -> None:
 
 
 def test_what_a_start_would_do_is_told(directory: Path, tmp_path: Path) -> None:
-    """The changes are those of the load itself, and the directory stays damaged."""
     size = (directory / LOG).stat().st_size
     with (directory / LOG).open("ab") as log:
         log.write(b"torn")
@@ -461,7 +453,6 @@ def test_what_a_start_would_do_is_told(directory: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_set_aside_is_not_called_removed(directory: Path) -> None:
-    """Nobody reads that records go which a start keeps, and everybody where they are then."""
     data = moved((directory / LOG).read_bytes(), 40)
     (directory / f"{18:020}.log").write_bytes(b"")
     (directory / f"{40:020}.log").write_bytes(data)
@@ -479,7 +470,6 @@ def test_what_is_set_aside_is_not_called_removed(directory: Path) -> None:
 
 
 def test_what_a_start_leaves_is_told(directory: Path) -> None:
-    """A rotten batch is no "nothing to repair" with status 0 for a program."""
     flip(directory / LOG, 61 + 12)
     status, told = repaired(directory)
     assert status == 1
@@ -492,14 +482,12 @@ def test_what_a_start_leaves_is_told(directory: Path) -> None:
 
 
 def test_both_policies_of_corruption(directory: Path) -> None:
-    """Whoever decides between the two sees what each costs."""
     flip(directory / LOG, 61 + 12)
     assert repaired(directory)[1]["log_end_offset"] == 18
     assert repaired(directory, "--corruption", "kafka")[1]["log_end_offset"] == 0
 
 
 def test_nothing_is_repaired_in_place(directory: Path, tmp_path: Path) -> None:
-    """Nobody takes it for a repair; a copy under any name can be looked at."""
     refused = run_segments("segments", "repair", directory)
     assert refused.exit_code == 2
     assert "Only with --dry-run" in refused.stderr

@@ -91,7 +91,6 @@ def test_the_lock_excludes_other_processes_until_released(tmp_path: Path) -> Non
 
 
 def test_a_lock_of_another_process_is_seen_and_not_taken(tmp_path: Path) -> None:
-    """A reader of a log directory asks while the daemon that holds it runs, or starts."""
     path = f"{tmp_path}/.lock"
     assert _run(_IS_LOCKED, path) == 0
     lock = SystemFilesystem().lock(path)
@@ -124,7 +123,6 @@ def test_an_entry_that_is_no_file_is_listed_as_neither(tmp_path: Path) -> None:
 
 
 def test_a_scan_leaves_what_a_reader_has_read_of_the_same_piece(tmp_path: Path) -> None:
-    """A reader that works where a walk passes keeps its pages."""
     path = f"{tmp_path}/a"
     fs = SystemFilesystem()
     file = fs.open_write(path)
@@ -147,7 +145,6 @@ _US = 1000
 
 
 def test_a_short_loop_never_sleeps() -> None:
-    """Less than a millisecond is one slice."""
     clock = SimClock()
     time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
     for _ in range(99):
@@ -167,7 +164,6 @@ def test_a_long_loop_works_a_third_of_the_time() -> None:
 
 
 def test_a_late_item_earns_one_sleep() -> None:
-    """Time that was spent waiting is not paid back by a longer sleep."""
     clock = SimClock()
     time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
     clock.advance_ns(50_000 * _US)
@@ -193,7 +189,6 @@ class Work:
 
 
 def test_all_are_tried_and_the_first_fault_is_kept() -> None:
-    """Neither a fault is lost nor what comes behind it."""
     work = Work(FAULTS)
     assert first_fault("abcd", work) is FAULTS["b"]
     assert work.done == list("abcd")
@@ -205,7 +200,6 @@ def test_all_are_tried_and_the_first_fault_is_kept() -> None:
 
 
 def test_each_fault_is_told_with_its_item() -> None:
-    """The log names every one, once."""
     told: list[tuple[str, KafkalogError]] = []
     faults = {name: DiskFull(name) for name in "bc"}
     assert not faults["b"].already_logged
@@ -215,7 +209,6 @@ def test_each_fault_is_told_with_its_item() -> None:
 
 
 def test_a_defect_ends_it() -> None:
-    """No error of ours is taken for one of a disk."""
     work = Work({"b": AssertionError("defect")})
     with pytest.raises(AssertionError):
         work_on_each("abc", work)

@@ -78,7 +78,6 @@ def world(config: BrokerConfig = CONFIG) -> SimManager:
 
 
 def commit(sim: SimManager, group: str, commits: Mapping[TopicPartition, int]) -> None:
-    """Commit and wait for the answer."""
     groups = sim.manager.group_offsets
     groups.create_topic()
     now_ms = sim.clock.wall_ms()
@@ -91,7 +90,6 @@ def commit(sim: SimManager, group: str, commits: Mapping[TopicPartition, int]) -
 
 
 def offsets(sim: SimManager, group: str) -> dict[TopicPartition, int]:
-    """What the group has committed."""
     found = sim.manager.group_offsets.committed(group)
     return {at: committed.offset for at, committed in found.items()}
 
@@ -115,7 +113,6 @@ def test_commits_survive_a_restart_and_a_kill() -> None:
 
 
 def test_groups_are_not_ready_until_they_are_loaded() -> None:
-    """Nobody gets "no commit" for one that is only not read yet."""
     sim = world()
     commit(sim, "g", {T0: 1})
     sim = SimManager(sim.stop(), config=sim.config).start()
@@ -150,7 +147,6 @@ def test_a_list_of_groups_loads_all_that_was_not_read(monkeypatch: pytest.Monkey
 
 
 def test_what_is_refused_commits_nothing() -> None:
-    """A commit names what exists, in texts that a record can hold."""
     sim = world()
     commit(sim, "g", {T0: 1})
     unknown = TopicPartition("nope", 0)
@@ -171,7 +167,6 @@ def test_what_is_refused_commits_nothing() -> None:
 
 
 def test_a_deleted_topic_takes_its_commits_along() -> None:
-    """A new topic of the same name does not begin where the old one ended."""
     sim = world()
     commit(sim, "g", {T0: 3, U0: 1})
     now = CommittedOffset(2, "", sim.clock.wall_ms())
@@ -186,7 +181,6 @@ def test_a_deleted_topic_takes_its_commits_along() -> None:
 
 
 def test_a_crash_before_the_tombstones_leaves_nothing_to_a_new_topic() -> None:
-    """Commits to a topic that was deleted never count for a later one of its name."""
     for is_loaded in (False, True):
         sim = world()
         commit(sim, "g", {T0: 3, U0: 1})
@@ -202,7 +196,6 @@ def test_a_crash_before_the_tombstones_leaves_nothing_to_a_new_topic() -> None:
 
 
 def test_more_goes_than_one_batch_of_tombstones_holds() -> None:
-    """Everything that is doomed goes, in as many batches as it takes."""
     sim = world(replace(CONFIG, offsets_topic_num_partitions=1))
     commit(sim, "other", {T0: 1})
     value = CommittedOffset(1, "", sim.clock.wall_ms())
@@ -214,7 +207,6 @@ def test_more_goes_than_one_batch_of_tombstones_holds() -> None:
 
 
 def test_a_deleted_group_is_gone_for_good() -> None:
-    """A group is deleted, or its commits to one topic, and others stay."""
     sim = world()
     commit(sim, "g", {T0: 1, T1: 1, U0: 2})
     commit(sim, "h", {T0: 1})
@@ -255,13 +247,11 @@ def test_unused_commits_expire() -> None:
     ],
 )
 def test_when_a_commit_expires(expiry: int, used_ms: int, now_ms: int, expected: bool) -> None:
-    """Its own expiry counts alone, else the later of commit and use."""
     committed = CommittedOffset(1, "", 1000, -1, expiry)
     assert is_expired(committed, used_ms, now_ms, 10) is expected
 
 
 def test_a_commit_on_its_way_does_not_expire() -> None:
-    """The expiry of an old commit never takes away the new one behind it in the queue."""
     sim = world(replace(CONFIG, offsets_retention_minutes=1))
     commit(sim, "g", {T0: 1})
     sim.clock.advance_ms(120_000)
@@ -366,7 +356,6 @@ def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
 
 
 def test_commits_count_in_the_order_of_the_log() -> None:
-    """The last commit that was queued is the one that counts, in memory and on disk."""
     sim = world()
     commit(sim, "g", {T0: 0})
     answers: Counter[bool] = Counter()
@@ -379,7 +368,6 @@ def test_commits_count_in_the_order_of_the_log() -> None:
 
 
 def test_a_disk_that_fails_commits_nothing() -> None:
-    """A commit that could not be written is not counted, and the group goes on later."""
     sim = world()
     commit(sim, "g", {T0: 1})
     for fail in (lambda: commit(sim, "g", {T0: 2}), lambda: sim.manager.group_offsets.delete("g")):
@@ -417,14 +405,12 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 def test_keys_are_those_of_kafka() -> None:
-    """Version 1 is written, both versions are read."""
     assert encode_key(KEY) == KEY_V1
     assert decode_key(KEY_V1) == KEY
     assert decode_key(KEY_V0) == KEY
 
 
 def test_values_are_those_of_kafka() -> None:
-    """Every version is read; version 3 is written, 1 when a commit brings its own expiry."""
     for version, text in VALUES.items():
         assert decode_value(bytes.fromhex(text)) == READ_AS[version]
     assert encode_value(WITH_EPOCH) == bytes.fromhex(VALUES[3])
@@ -438,7 +424,6 @@ def test_other_keys_are_nobody_elses_business() -> None:
 
 
 def test_the_partition_of_a_group_is_javas() -> None:
-    """Commits land where Kafka looks for them."""
     assert partition_of_group("grüße", 50) == 23
     assert partition_of_group("", 50) == 0
     assert partition_of_group("a", 50) == 97 % 50
@@ -458,7 +443,6 @@ def test_what_is_written_is_read(
     epoch: int,
     end: int,
 ) -> None:
-    """Nothing is lost on the way through the log."""
     key = GroupPartition(group, topic, partition)
     assert decode_key(encode_key(key)) == key
     value = CommittedOffset(offset, metadata, at, epoch if end == -1 else -1, end)
@@ -467,7 +451,6 @@ def test_what_is_written_is_read(
 
 @pytest.mark.parametrize("version", sorted(VALUES))
 def test_damage_is_an_error_of_its_own(version: int) -> None:
-    """A record that is cut off never becomes an offset."""
     whole = bytes.fromhex(VALUES[version])
     for size in range(len(whole)):
         with pytest.raises(FormatError):
@@ -484,7 +467,6 @@ def test_damage_is_an_error_of_its_own(version: int) -> None:
 
 
 def test_texts_that_no_record_can_hold() -> None:
-    """A name is refused before it is written."""
     assert text_fault("ä" * 16_383 + "x") is None
     assert text_fault("ä" * 16_384) == "has 32768 bytes, more than 32767"
     assert text_fault("\ud800") == "is not valid Unicode"

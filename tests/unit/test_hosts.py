@@ -59,7 +59,6 @@ def faults(hosts: Hosts, *names: str) -> set[int]:
 
 
 def test_without_authentication() -> None:
-    """The default, and ``http.auth=none`` spelled out, with rules too."""
     for config in ({}, {"http_auth": ("none",)}, {"http_auth": ("none",), "http_acl_file": "f"}):
         hosts = hosts_of(**config)
         for _ in range(2):  # the second time from the cache
@@ -72,7 +71,6 @@ def test_without_authentication() -> None:
 
 
 def test_with_authentication() -> None:
-    """Any name, unless some are listed: then as without."""
     hosts = hosts_of(http_auth=("basic",))
     assert faults(hosts, *OURS, *FOREIGN_NAMES) == {ALLOWED}
     assert faults(hosts, *MALFORMED_NAMES) == {MALFORMED}
@@ -121,7 +119,6 @@ def test_a_malformed_header_beside_a_whole_target() -> None:
 
 
 def test_the_machines_names() -> None:
-    """Its host name and those beside it in the hosts file; of private ones the short forms."""
     text = (
         "127.0.0.1 localhost # store\n127.0.1.1\tStore.example.org  store\n\n10.0.0.9 x.example\n"
     )
@@ -141,7 +138,6 @@ def test_the_cache_is_bounded() -> None:
 
 
 def test_every_port_asks() -> None:
-    """``http.port``, ``admin.port`` and ``metrics.port``, in every phase; probes answer anybody."""
     ports = {"http.port": "0", "admin.port": "0", "metrics.port": "0"}
     settings = load_settings(None, {}, ports)
 

@@ -67,7 +67,6 @@ def refused(text: str, reason: str, now: float = NOW, by: TokenKeys | None = Non
     ],
 )
 def test_good_tokens(kid: str, algorithm: str) -> None:
-    """Every algorithm that is offered works, by the key that the token names."""
     text = token(claims(), kid, algorithm)
     assert verify(text) == Verified("alice", NOW + 60 + SKEW)
     assert verify(text, NOW + 60 + SKEW - 1).principal == "alice"
@@ -107,12 +106,10 @@ def test_good_tokens(kid: str, algorithm: str) -> None:
     ],
 )
 def test_claims_that_are_refused(changes: dict[str, object], reason: str) -> None:
-    """What is missing, of the wrong type, of another issuer or time, or for others: nobody."""
     refused(token(claims(**changes)), reason)
 
 
 def test_claims_that_are_taken() -> None:
-    """Audiences in a list, no nbf, a principal with colons, a claim of one's own."""
     assert verify(token(claims(aud=["x", "other"], nbf=None))).principal == "alice"
     account = "system:serviceaccount:ns:name"
     assert verify(token(claims(sub=account))).principal == account
@@ -135,7 +132,6 @@ def signed_by_public_key(algorithm: str, secret: bytes, kid: str = "rsa-1") -> s
 
 
 def test_nothing_in_a_token_chooses_how_it_is_checked() -> None:
-    """No 'none', no HMAC with a public key, no key of another type, no key in the header."""
     for name in ("none", "None", "NONE", "nOnE", ""):
         for signature in ("", "AA"):
             with pytest.raises(RefusedToken):
@@ -167,7 +163,6 @@ def test_nothing_in_a_token_chooses_how_it_is_checked() -> None:
 
 
 def test_algorithms_that_are_not_allowed_here() -> None:
-    """The configuration narrows what the keys could check."""
     config = ServerConfig(
         http_jwt_issuer=ISSUER, http_jwt_audience=(AUDIENCE,), http_jwt_algorithms=("ES256",)
     )
@@ -186,7 +181,6 @@ def test_a_key_that_says_its_algorithm_checks_no_other() -> None:
 
 
 def test_a_token_without_kid_needs_a_single_key() -> None:
-    """Keys are not tried one after the other."""
     without = {"kid": None}
     text = token(claims(), headers=without)
     assert verify(text, by=keys("rsa-1", "p256-1")).principal == "alice"
@@ -208,7 +202,6 @@ def test_a_token_without_kid_needs_a_single_key() -> None:
     ],
 )
 def test_kinds_that_are_not_understood(headers: dict[str, object]) -> None:
-    """A token that was made for something else, or wants something of us, is nobody's."""
     good = {"alg": "RS256", "kid": "rsa-1"}
     with pytest.raises(RefusedToken):
         verify(unsigned({**good, **headers}, claims(), "AA"))
@@ -218,7 +211,6 @@ def test_kinds_that_are_not_understood(headers: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("change", range(5))
 def test_a_changed_token(change: int) -> None:
-    """Every part counts."""
     text, other = token(claims()), token(claims(sub="bob"))
     head, body, signature = text.split(".")
     _, their_body, their_signature = other.split(".")
@@ -235,7 +227,6 @@ def test_a_changed_token(change: int) -> None:
 
 
 def test_payloads_that_are_no_claims() -> None:
-    """A signed text that is no JSON object ends in a refusal, not in a defect."""
     for payload in (b"", b"[]", b"7", b"null", b"\xff", b"{", b"[" * 3000, b'{"exp":1e999}'):
         signed = PyJWS().encode(payload, private_key("rsa-1"), "RS256", {"kid": "rsa-1"})
         with pytest.raises(RefusedToken):
@@ -246,7 +237,6 @@ def test_payloads_that_are_no_claims() -> None:
 
 @given(st.text(alphabet="abeyJ.-_=AB01 \n\0é", max_size=200))
 def test_any_text_is_refused(text: str) -> None:
-    """No text raises anything but RefusedToken."""
     with pytest.raises(RefusedToken):
         verify(text, by=keys("rsa-1"))
 
@@ -276,7 +266,6 @@ def test_any_text_is_refused(text: str) -> None:
     ],
 )
 def test_key_sets_that_are_refused(entries: str | list[dict[str, Any]], fault: str) -> None:
-    """A file that holds secrets, weak keys or nothing does not come into force."""
     text = entries if isinstance(entries, str) else json.dumps({"keys": entries})
     with pytest.raises(FormatError, match=fault) as caught:
         decode_jwks(text, RULES)
@@ -303,7 +292,6 @@ VALUES = st.sampled_from((*WORDS, public_jwk("rsa-1")["n"], 7, None, [], ["verif
 
 @given(st.lists(st.dictionaries(MEMBERS, VALUES), max_size=3))
 def test_any_key_set_is_taken_or_refused(entries: list[dict[str, object]]) -> None:
-    """No file raises anything but FormatError."""
     try:
         decode_jwks(json.dumps({"keys": entries}), RULES)
     except FormatError as error:

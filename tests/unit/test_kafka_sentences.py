@@ -45,7 +45,6 @@ def told(lines: Sequence[Mapping[str, object]], beginning: str) -> list[str]:
     ],
 )
 def test_why_a_segment_goes(configs: dict[str, str], said: str) -> None:
-    """The rule, its limit and the segment as Kafka names them."""
     sim = started().with_topic("t", 1, configs)
     with capture_logs() as lines:
         fill(sim, 2)
@@ -61,9 +60,6 @@ def test_why_a_segment_goes(configs: dict[str, str], said: str) -> None:
 
 
 def test_a_life_of_a_topic() -> None:
-    """Goal: created, cut by delete-records, its files removed, renamed, deleted.
-    Method: one topic from its first line to its last.
-    """
     sim = started()
     with capture_logs() as lines:
         sim.operations.topics.create("t", 1, {"retention.ms": "-1"})
@@ -104,7 +100,6 @@ def test_a_life_of_a_topic() -> None:
 
 
 def test_many_segments_are_named_in_several_lines() -> None:
-    """A log of thousands of segments makes no line that breaks who reads it."""
     sim = started().with_topic("t", 1, {"retention.ms": "-1"})
     fill(sim, 249)
     put(sim)

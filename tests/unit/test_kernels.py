@@ -67,7 +67,6 @@ def test_an_unusable_cache_costs_the_compilation_only(tmp_path: Path) -> None:
 def test_a_filled_directory_is_used_without_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Existing directories count before the root's permissions are asked for."""
     monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path / "absent" / "below"))
     directory = cache.cache_directory("records.index_build")
     assert directory is not None
@@ -88,7 +87,6 @@ def test_a_start_loads_no_kernel_of_a_package_that_is_not_installed() -> None:
 
 
 def test_digest_differs_by_module() -> None:
-    """Each module has a directory of its own, 16 hex digits."""
     digests = {
         cache.source_digest(name.removeprefix("kafkalog.kernels.")) for name in KERNEL_MODULES
     }
@@ -97,7 +95,6 @@ def test_digest_differs_by_module() -> None:
 
 
 def test_kernels_use_the_numbers_of_their_enums() -> None:
-    """The plain integers that numba freezes equal the enums that everybody else reads."""
     for enum in (batch_scan.BatchColumn, batch_scan.ScanStop):
         for member in enum:
             assert getattr(batch_scan, f"_{member.name}") == member.value
@@ -135,7 +132,6 @@ def _wide_signed(data: Bytes, at: int) -> int:
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0x80, 0x7F])
 @pytest.mark.parametrize("at", range(9))
 def test_loads_equal_struct(fill: int, at: int) -> None:
-    """All widths at all alignments, sign bits included."""
     raw = bytes((fill + 37 * i * (fill & 1)) & 255 for i in range(17))
     data = np.frombuffer(raw, dtype=np.uint8)
     i2, u2, i4, u4 = (struct.unpack_from(f, raw, at)[0] for f in (">h", ">H", ">i", ">I"))
@@ -160,7 +156,6 @@ def _store_all(data: Bytes, at: int, value: int) -> None:
 @pytest.mark.parametrize("value", [0, -1, 1, 2**63 - 1, -(2**63), 0x0123456789ABCDEF])
 @pytest.mark.parametrize("at", [0, 1, 3])
 def test_stores_equal_struct(value: int, at: int) -> None:
-    """Low bits are kept; the bytes around stay."""
     data = np.full(32, 0xAA, dtype=np.uint8)
     _store_all(data, at, value)
     unsigned = value % 2**64
@@ -172,7 +167,6 @@ def test_stores_equal_struct(value: int, at: int) -> None:
 def test_a_change_in_an_imported_module_changes_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """numba's own stamp sees one file; ours sees what the kernel is made of, and nothing else."""
     shutil.copytree(Path(package.__file__).parent, tmp_path, dirs_exist_ok=True)
     monkeypatch.setattr(cache, "_SOURCE_DIRECTORY", str(tmp_path))
     seen = []
@@ -187,7 +181,6 @@ def test_a_change_in_an_imported_module_changes_the_digest(
 
 
 def test_warm_up_tells_each_module_and_counts_each_kernel() -> None:
-    """What the log line of a start says; the last call of progress has done == total."""
     told: list[tuple[str, int, int]] = []
     result = package.warm_up(lambda module, done, total: told.append((module, done, total)))
     total = len(KERNEL_MODULES)

@@ -40,7 +40,6 @@ RETAINED = LogConfig(cleanup_policy=BOTH, internal_segment_bytes=300, segment_in
 
 @pytest.mark.parametrize("seed", range(20))
 def test_delete_while_cleaning(seed: int) -> None:
-    """A topic's directories are renamed only after its clean has ended."""
     world = CleaningDaemon(seed=seed, threads=2)
     log = world.topic()
     runs = world.run_into_a_clean()
@@ -99,12 +98,10 @@ def test_retention_and_cleaning_of_one_log_never_overlap(seed: int) -> None:
 
 
 def _retain(world: CleaningDaemon) -> None:
-    """An operator's order."""
     world.sim.operations.retention.retain("t", 0, dry_run=False)
 
 
 def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
-    """Compact,delete is retained, by the cleaner, and explain says so and when."""
     world = CleaningDaemon(topic_defaults=RETAINED)
     world.sim.operations.topics.create("t", 1, {})
     for number in range(12):
@@ -124,7 +121,6 @@ def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
 
 
 def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
-    """What retention deletes of a log is all of it, also amid a swap."""
     sim = SimManager().start()
     configs = {"cleanup.policy": "compact,delete", "internal.segment.bytes": "300"}
     sim.operations.topics.create("t", 1, configs)
@@ -154,7 +150,6 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
 
 
 def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> None:
-    """A rotten batch does not fill the disk, and when its segment is gone all is well."""
     defaults = replace(RETAINED, min_cleanable_dirty_ratio=0.0, retention_ms=3_600_000)
     world = CleaningDaemon(topic_defaults=defaults)
     world.topic()
@@ -171,7 +166,6 @@ def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> 
 
 
 def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() -> None:
-    """The clock guard holds in the cleaner's threads too, for the period of the task."""
     world = CleaningDaemon(topic_defaults=RETAINED)
     world.topic()
     world.turn()
@@ -184,7 +178,6 @@ def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() 
 
 
 def test_no_longer_compacted_ends_the_clean() -> None:
-    """A change of the policy takes the log out of the cleaner's hands before it returns."""
     world = CleaningDaemon()
     world.topic()
     runs = world.run_into_a_clean()
@@ -197,7 +190,6 @@ def test_no_longer_compacted_ends_the_clean() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_shutdown_aborts_the_clean(seed: int) -> None:
-    """A stop is not held up by a long clean, and marks nothing."""
     world = CleaningDaemon(seed=seed)
     world.topic()
     world.topic("u")
@@ -212,7 +204,6 @@ def test_shutdown_aborts_the_clean(seed: int) -> None:
 
 
 def test_a_thread_that_meets_a_defect_is_started_again() -> None:
-    """No dead thread that never comes back."""
     world = CleaningDaemon()
     world.topic()
     cleaning = world.sim.manager.cleaning
@@ -235,7 +226,6 @@ def test_a_thread_that_meets_a_defect_is_started_again() -> None:
 
 
 def test_the_throttle_makes_a_clean_as_slow_as_it_says() -> None:
-    """100 bytes a second take their time, and who wants the log need not wait for it."""
     world = CleaningDaemon(bytes_per_second=100)
     world.topic(batches=40)
     started_ms = world.sim.clock.wall_ms()
@@ -284,7 +274,6 @@ def test_the_number_of_threads_changes_at_run_time() -> None:
 
 @pytest.mark.parametrize("is_aborted", [False, True])
 def test_a_higher_rate_ends_the_wait_for_the_lower_one(*, is_aborted: bool) -> None:
-    """A rate that was far too low is put right without a restart."""
     world = CleaningDaemon(bytes_per_second=0.001)
     world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.4)
     world.topic()
@@ -322,7 +311,6 @@ def test_a_shorter_pause_counts_at_once() -> None:
     ],
 )
 def test_extreme_settings_end_no_thread(key: str, value: str) -> None:
-    """What a setting allows is waited for, or until somebody wants the thread."""
     world = CleaningDaemon()
     world.sim.operations.alter_broker_configs([ConfigChange(key, value)])
     world.cleaners.on_chunk = lambda _: world.sim.clock.sleep(0.4)
@@ -336,7 +324,6 @@ def test_extreme_settings_end_no_thread(key: str, value: str) -> None:
 
 
 def test_a_request_cleans_whatever_the_ratio() -> None:
-    """An order counts where the ratio does not, and says when there is nothing to do."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     world.turn()
@@ -355,7 +342,6 @@ def test_a_request_cleans_whatever_the_ratio() -> None:
 
 
 def test_a_request_does_not_end_the_pause() -> None:
-    """A dry run starts no clean of its log before the thread's next turn is due."""
     world = CleaningDaemon()
     world.topic(min_cleanable_dirty_ratio="0")
     dry = world.order(is_dry=True)
@@ -367,7 +353,6 @@ def test_a_request_does_not_end_the_pause() -> None:
 
 
 def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
-    """What a clean would do can be asked of a paused log, which stays as paused as it was."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     for _ in range(2):
@@ -388,7 +373,6 @@ def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("is_resumed", [True, False])
 def test_who_wants_a_paused_log_ends_its_dry_run(seed: int, is_resumed: bool) -> None:
-    """A dry run beside a pause lets go like any clean, and leaves no pause behind."""
     world = CleaningDaemon(seed=seed)
     world.topic()
     world.sim.manager.cleaning.pause(T0)
@@ -407,7 +391,6 @@ def test_who_wants_a_paused_log_ends_its_dry_run(seed: int, is_resumed: bool) ->
 
 
 def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:
-    """The other directories are cleaned on."""
     world = CleaningDaemon(topic_defaults=COMPACTED)
     for name in ("t", "u"):
         world.topic(name)
@@ -422,7 +405,6 @@ def test_an_offline_directory_ends_its_cleans_and_marks_nothing() -> None:
 
 
 def test_what_a_clean_reads_is_durable_before() -> None:
-    """No power cut takes the record for which an older one of its key went."""
     world = CleaningDaemon()
     log = world.topic()
     world.sim.produce("t", keyed_batch(("k", "v" * 40)), Acks.LEADER)
@@ -466,7 +448,6 @@ class Order:
 
 
 def test_ends_in_the_order_of_the_keys() -> None:
-    """Told once, by the last one; until then the progress counts."""
     order = Order(KEYS)
     for done, key in enumerate((KEYS[2], KEYS[0])):
         order.end(key)
@@ -477,7 +458,6 @@ def test_ends_in_the_order_of_the_keys() -> None:
 
 
 def test_a_clean_that_is_refused_is_an_end() -> None:
-    """The others go on."""
     order = Order(KEYS, refused=KEYS[1])
     order.end(KEYS[0])
     order.end(KEYS[2])
@@ -487,6 +467,5 @@ def test_a_clean_that_is_refused_is_an_end() -> None:
 
 
 def test_all_refused_and_none_at_all() -> None:
-    """Nothing waits for what never comes."""
     assert [len(ends) for ends in Order(KEYS[:1], refused=KEYS[0]).told] == [1]
     assert Order([]).told == [[]]

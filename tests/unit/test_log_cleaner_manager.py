@@ -40,7 +40,6 @@ def file_of(world: CleaningDaemon, log: UnifiedLog) -> str:
 
 
 def test_the_highest_ratio_is_grabbed_first() -> None:
-    """Filthiest first."""
     world = CleaningDaemon(threads=1)
     for name in ("a", "b", "c"):
         world.topic(name)
@@ -67,7 +66,6 @@ def test_a_clean_ends_with_the_checkpoint_on_disk() -> None:
 
 
 def test_the_cleaner_off_means_no_clean() -> None:
-    """What is not compacted is left alone."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     world.turn()
@@ -93,7 +91,6 @@ def test_pauses_nest_and_resume_lets_the_cleaner_in() -> None:
 
 
 def test_an_operator_takes_back_only_his_own_pauses() -> None:
-    """A resume over HTTP never ends the pause of a retention pass or a deletion."""
     world = CleaningDaemon()
     cleaning = world.sim.manager.cleaning
     assert world.states.try_pause(T0)
@@ -107,7 +104,6 @@ def test_an_operator_takes_back_only_his_own_pauses() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_abort_while_cleaning(seed: int) -> None:
-    """Abort returns when the clean has ended, nothing counts as clean, and it goes on later."""
     world = CleaningDaemon(seed=seed, threads=2)
     log = world.topic()
     world.sim.disk.on_call = world.sim.threads.switch_point
@@ -128,7 +124,6 @@ def test_abort_while_cleaning(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_several_abort_one_clean(seed: int) -> None:
-    """Who comes second waits for the first, and each has a pause of his own."""
     world = CleaningDaemon(seed=seed)
     world.topic()
     world.run_into_a_clean()
@@ -144,7 +139,6 @@ def test_several_abort_one_clean(seed: int) -> None:
 
 
 def test_check_cleaning_aborted() -> None:
-    """The thread that acquired a log hears that it is wanted."""
     world = CleaningDaemon()
     log = world.topic()
     assert world.states.try_acquire(log)
@@ -161,7 +155,6 @@ def test_check_cleaning_aborted() -> None:
 def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """No warning for ever."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="compact,delete")
     path, disk = file_of(world, world.log()), world.sim.stop()
@@ -178,7 +171,6 @@ def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
 
 
 def test_entries_of_unknown_partitions_are_dropped() -> None:
-    """The file names only what is here."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     path = file_of(world, log)
@@ -190,7 +182,6 @@ def test_entries_of_unknown_partitions_are_dropped() -> None:
 
 
 def test_a_damaged_line_costs_its_own_partition() -> None:
-    """One bad line, one log that is cleaned anew."""
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")
     path = file_of(world, log)
@@ -202,7 +193,6 @@ def test_a_damaged_line_costs_its_own_partition() -> None:
 
 
 def test_a_topic_made_again_starts_without_a_past() -> None:
-    """The checkpoint of a deleted topic is not its successor's."""
     world = CleaningDaemon()
     path = file_of(world, world.topic())
     world.turn()
@@ -215,7 +205,6 @@ def test_a_topic_made_again_starts_without_a_past() -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
-    """A full disk costs the file, not the state, and no clean begins without a first entry."""
     world = CleaningDaemon()
     log = world.topic()
     world.turn()
@@ -245,7 +234,6 @@ def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
 
 
 def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
-    """Tries with growing pauses, then no more; visible; CLI, API and config start afresh."""
     world = CleaningDaemon()
     world.topic()
     world.cleaners.errors.extend(
@@ -290,7 +278,6 @@ def test_a_full_disk_never_makes_a_log_uncleanable_for_good() -> None:
 
 
 def test_a_defect_in_a_clean_is_the_logs_failure() -> None:
-    """The thread and the other logs live on."""
     world = CleaningDaemon()
     world.topic("a")
     world.topic("b")
@@ -312,7 +299,6 @@ def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
 
 
 def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
-    """No clean while a partition is copied, and the copy is as clean as the log was."""
     world = CleaningDaemon()
     log = world.topic()
     world.turn()
@@ -397,7 +383,6 @@ LEGAL = {
     ids=lambda each: str(each) if isinstance(each, CleaningState) else each.value,
 )
 def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) -> None:
-    """Legal changes lead where Kafka's do, all others raise."""
     expected = LEGAL.get((state, event))
     if expected is None:
         with pytest.raises(IllegalTransition, match=event.value):
@@ -407,7 +392,6 @@ def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) 
 
 
 def test_states_are_told_as_the_documents_write_them() -> None:
-    """A state reads as in Kafka's own words."""
     assert [str(state) for state in STATES[:5]] == [
         "none",
         "in_progress",

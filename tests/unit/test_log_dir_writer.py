@@ -96,7 +96,6 @@ class Bench:
 
 
 def test_order_and_one_delivery_a_drain() -> None:
-    """Commands run in queue order; the edge is woken once for all of them."""
     bench = Bench()
     seen: list[int] = []
     for number in range(5):
@@ -121,7 +120,6 @@ def test_mass_work_lets_others_pass() -> None:
 
 
 def test_queue_is_bounded_in_bytes() -> None:
-    """Full means Overloaded and nothing queued; a drain makes room."""
     bench = Bench(limit_bytes=1_000)
     bench.writer.submit(CallCommand(int))
     with pytest.raises(Overloaded):

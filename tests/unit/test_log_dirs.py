@@ -146,7 +146,6 @@ def alter(sim: SimManager, key: str, value: str | None) -> None:
 
 
 def counts(sim: SimManager) -> list[int]:
-    """Partitions of each directory."""
     return [len(sim.manager.logs.table.logs_in(path)) for path in DIRS]
 
 
@@ -283,7 +282,6 @@ def test_a_directory_that_fails_at_the_start(file: str) -> None:
 
 
 def test_a_directory_that_fails_at_run_time() -> None:
-    """One line for all its partitions."""
     sim = SimManager(stopped()).start()
     with capture_logs() as lines:
         sim.manager.logs.units[0].log_dir.take_offline("it broke")
@@ -330,7 +328,6 @@ def assert_all_served(sim: SimManager) -> None:
 
 
 def test_an_entry_left_out_keeps_its_partitions_offline() -> None:
-    """The missing directory is named, the rest serves, nothing is made in its place."""
     disk = stopped_with_a_record_in_each()
     lost, kept = partition_in(disk, A), partition_in(disk, B)
     identity = directory_id(disk, A)
@@ -371,7 +368,6 @@ def test_a_replaced_disk_keeps_its_partitions_offline(*, is_made: bool) -> None:
 
 
 def test_a_partition_directory_that_vanished_is_not_made_anew() -> None:
-    """Also where every log directory is there."""
     disk = stopped_with_a_record_in_each()
     lost = partition_in(disk, A)
     disk.remove_tree(f"{A}/t-{lost}")
@@ -381,7 +377,6 @@ def test_a_partition_directory_that_vanished_is_not_made_anew() -> None:
 
 
 def test_the_operator_gives_the_records_up() -> None:
-    """Told so once, the daemon makes them, empty, and forgets the missing directory."""
     disk = stopped_with_a_record_in_each()
     lost = partition_in(disk, A)
     sim = manager_on(disk, (B,), give_up=True)
@@ -400,7 +395,6 @@ def test_the_operator_gives_the_records_up() -> None:
 
 @pytest.mark.parametrize("file", ["meta.properties", "recovery-point-offset-checkpoint"])
 def test_a_missing_directory_is_named_also_beside_an_offline_one(file: str) -> None:
-    """Who looks for partitions learns of every directory that may hold them."""
     third = "/data/c"
     disk = manager_on(stopped_with_a_record_in_each(), (A, B, third)).start().stop()
     identity = directory_id(disk, third)
@@ -415,7 +409,6 @@ def test_a_missing_directory_is_named_also_beside_an_offline_one(file: str) -> N
 
 
 def test_a_directory_without_partitions_is_forgotten() -> None:
-    """Whoever emptied a directory and took it out of log.dirs has nothing more to do."""
     disk = stopped_with_a_record_in_each()
     disk = manager_on(disk, (*DIRS, "/data/c")).start().stop()
     assert len(decode_registry(disk.read_file(f"{A}/kafkalog.registry")).log_dirs) == 3
@@ -426,7 +419,6 @@ def test_a_directory_without_partitions_is_forgotten() -> None:
 
 @pytest.mark.parametrize("mode", list(CrashMode))
 def test_a_creation_that_a_crash_cut_off_is_completed(mode: CrashMode) -> None:
-    """Nobody is asked for partitions that never were; afterwards they count as made."""
     sim = manager_on().start()
     registry = sim.manager.registry
     topic = RegisteredTopic(UUID(int=7), "u", 3)
@@ -438,7 +430,6 @@ def test_a_creation_that_a_crash_cut_off_is_completed(mode: CrashMode) -> None:
 
 
 def test_a_creation_that_was_not_taken_back_outlives_the_next_one() -> None:
-    """A topic that a full disk left half made is completed, also when others were made since."""
     sim = manager_on().start()
     faults = sim.disk.faults
     faults.add(Fault(error=errno.ENOSPC, kinds=frozenset({"make_dir"}), path_contains="/t-1"))
@@ -456,7 +447,6 @@ def test_a_creation_that_was_not_taken_back_outlives_the_next_one() -> None:
 
 
 def test_a_growth_that_a_disk_kept_is_completed() -> None:
-    """What was registered in one directory and taken back in the others never was lost."""
     sim = manager_on().start().with_topic("t", 1)
     sim.disk.faults.add(
         Fault(error=errno.ENOSPC, kinds=_CREATE, path_contains=REGISTRY_FILE, nth=2, times=3)
@@ -473,6 +463,5 @@ def test_a_growth_that_a_disk_kept_is_completed() -> None:
 
 
 def test_a_topic_that_was_made_is_no_longer_in_making() -> None:
-    """The answer to a creation says that all partitions are there, and so does the registry."""
     sim = manager_on().start().with_topic("t", 2)
     assert not decode_registry(sim.disk.read_file(f"{A}/kafkalog.registry")).in_making

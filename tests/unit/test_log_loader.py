@@ -55,7 +55,6 @@ def test_stage_suffixes_are_settled() -> None:
 @pytest.mark.parametrize("stage", ["", ".cleaned", ".swap"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_name_of_fewer_digits_is_left_alone(stage: str, *, clean: bool) -> None:
-    """A stray file is no segment of this log, whatever it looks like, and stops no load."""
     world = filled()
     world.flush()
     world.log.close()
@@ -296,7 +295,6 @@ def test_what_was_deleted_or_lies_below_the_start_is_not_told(clean: bool) -> No
 
 
 def test_verify_names_few_of_many_findings_of_one_file() -> None:
-    """A zeroed index breaks a rule with every entry."""
     world, bases, _ = stopped()
     name = f"{bases[0]:020d}.index"
     file = world.filesystem.open_write(f"{DIRECTORY}/{name}")

@@ -115,7 +115,6 @@ def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
 
 
 def test_one_sync_serves_all_that_were_written_before_it() -> None:
-    """Group commit: fifty waiting appends need a few syncs, not fifty."""
     sim = started().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
     sim.threads.run_until_idle()
@@ -148,7 +147,6 @@ def test_delete_records_is_durable_before_the_answer() -> None:
 
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_a_log_start_that_is_not_durable_is_told(is_repeated: bool) -> None:
-    """A deletion whose checkpoint found a full disk does not read as if nothing had happened."""
     sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a", "b", "c"))
     full = Fault(error=errno.ENOSPC, path_contains="log-start-offset-checkpoint")
@@ -166,7 +164,6 @@ def test_a_log_start_that_is_not_durable_is_told(is_repeated: bool) -> None:
 
 
 def test_topic_rules() -> None:
-    """Kafka's refusals, and nothing is created by them."""
     sim = started()
     operations = sim.operations
     operations.topics.create("a.b", 1)
@@ -218,7 +215,6 @@ def test_deleted_topic_is_renamed_then_removed() -> None:
 
 
 def test_the_renames_of_a_deletion_share_a_sync() -> None:
-    """Other topics' appends do not wait for a sync of each partition of a deleted topic."""
     sim = started().with_topic("t", 40)
     before = len(sim.disk.operations)
     sim.operations.topics.delete("t")

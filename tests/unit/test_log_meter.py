@@ -58,9 +58,7 @@ def make_segments(sim: SimManager, topic: str, count: int, value_bytes: int = 20
 
 
 def test_logs_are_measured() -> None:
-    """M26: records, timestamps, reserved and waiting bytes, at the next look. The numbers that cost
-    a look at the disk are there without one at the scrape.
-    """
+    """M26: records, timestamps, reserved and waiting bytes, at the next look."""
     sim = SimManager().start().with_topic("t", 1, {"segment.index.bytes": "1000"})
     assert sim.produce("t", batch_of("a", "b", "c")).error is None
     assert sample_of(sim, "t").records is None
@@ -85,10 +83,7 @@ def test_logs_are_measured() -> None:
 
 
 def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
-    """M26: a number that the offsets refute is not shown. ``kafkalog_log_records`` is at once no
-    more than the offsets that can be read, in metrics and in the description of the log; what came
-    is counted by the next look.
-    """
+    """M26: a number that the offsets refute is not shown."""
     sim = SimManager().start().with_topic("t", 1)
     assert sim.produce("t", batch_of("a", "b", "c")).error is None
     sim.clock.advance_ms(READS_MS)
@@ -104,9 +99,7 @@ def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
 
 
 def test_what_retention_would_delete_is_told() -> None:
-    """M26: 0 while policy and disk agree, by rule what it is late with. A partition whose retention
-    is stuck shows.
-    """
+    """M26: 0 while policy and disk agree, by rule what it is late with."""
     sim = SimManager().start()
     sim.operations.topics.create(
         "t", 1, {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
@@ -131,9 +124,7 @@ def test_what_retention_would_delete_is_told() -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["known", "cold"])
 def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> None:
-    """M26: what a lost directory holds neither counts as late nor hides what is. A retention that
-    is stuck shows for the partitions that are served, and for no other.
-    """
+    """M26: what a lost directory holds neither counts as late nor hides what is."""
     sim = SimManager().start()
     limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
     sim.operations.topics.create("t", 2, limits)
@@ -156,9 +147,7 @@ def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> No
 
 
 def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
-    """M26: an archive that stands still shows within seconds, and so does one that caught up.
-    ``kafkalog_archive_held_segments`` is of the last survey, not of the last retention check.
-    """
+    """M26: an archive that stands still shows within seconds, and so does one that caught up."""
     sim = SimManager().start()
     limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
     sim.operations.topics.create("t", 1, limits | {"archive.hold": "true"})
@@ -173,9 +162,7 @@ def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
 
 
 def test_a_read_for_a_number_costs_no_directory() -> None:
-    """M26: nobody has asked for these bytes; the number is absent, the rest of the log is served. A
-    bad sector in a cold segment takes nothing out of service because of a metric.
-    """
+    """M26: the number is absent, the rest of the log is served: nobody asked for these bytes."""
     disk = SimFilesystem()
     sim = SimManager(disk).start().with_topic("t", 1)
     assert sim.produce("t", batch_of("a")).error is None
@@ -189,9 +176,7 @@ def test_a_read_for_a_number_costs_no_directory() -> None:
 
 
 def test_a_moment_that_is_not_there_is_asked_for_once() -> None:
-    """M26: a first batch without a moment is not read, or inflated, again in each turn of a walk.
-    Who has nothing to tell of its oldest record costs no more than who has.
-    """
+    """M26: a first batch without a moment is not inflated again in each turn of a walk."""
     sim = SimManager().start()
     sim.operations.topics.create("t", 1, {"message.timestamp.before.max.ms": str(2**63 - 1)})
     assert sim.produce("t", build_batch(RecordColumns.of([None], ["a"], -1))).error is None
@@ -206,9 +191,7 @@ def test_a_moment_that_is_not_there_is_asked_for_once() -> None:
 
 
 def test_a_large_log_holds_up_no_small_one() -> None:
-    """M26: a walk of hours goes on behind what is quickly done, and keeps to its rate. With a
-    terabyte to count, the other partitions have their numbers at once.
-    """
+    """M26: a walk of hours goes on behind what is quickly done, and keeps to its rate."""
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
     sim = SimManager(config=config).start().with_topic("large", 1, {"segment.bytes": "1048576"})
     for _ in range(9):
@@ -226,9 +209,7 @@ def test_a_large_log_holds_up_no_small_one() -> None:
 
 
 def test_busy_logs_do_not_keep_a_large_one_from_its_number() -> None:
-    """M26: with more appended than the rate there is always one that has less left. Who waits
-    longest has a share, and a number that was known does not go away.
-    """
+    """M26: with more appended than the rate there is always one that has less left."""
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=200_000)
     sim = SimManager(config=config).start()
     for topic in ("large", "busy"):
@@ -250,9 +231,7 @@ def test_busy_logs_do_not_keep_a_large_one_from_its_number() -> None:
     ("holder", "surveys"), [("fails", 9), ("is offline", 9), ("never ends", 19)]
 )
 def test_nobody_keeps_the_share_of_who_waits_longest(holder: str, surveys: int) -> None:
-    """M26: a log that began to wait early keeps no other from its number for ever. The share goes
-    round: past who fails or is lost, and to who never ends but once a round.
-    """
+    """M26: a log that began to wait early keeps no other from its number for ever."""
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=20_000)
     sim = SimManager(config=config).start()
     large_segments = {"segment.bytes": "10485760"}
@@ -284,9 +263,7 @@ def walked_bytes(sim: SimManager, topic: str) -> int:
 
 
 def test_the_walk_takes_its_share_evenly() -> None:
-    """M26: a disk that serves appends and fetches never belongs to the metrics for seconds. What is
-    read is within the rate in every second, and nothing is before the daemon settled.
-    """
+    """M26: a disk that serves appends and fetches never belongs to the metrics for seconds."""
     rate = 1_000_000
     config = BrokerConfig(log_dirs=DIRS, metrics_records_max_bytes_per_second=rate)
     disk = SimFilesystem()
@@ -321,9 +298,7 @@ def walk_evenly(sim: SimManager, log: UnifiedLog, rate: int) -> None:
 
 
 def test_a_walk_leaves_the_page_cache_and_the_handles_alone() -> None:
-    """M26: readers of the tail keep their pages, and the bounded descriptors stay theirs. A walk
-    over a cold store evicts nobody.
-    """
+    """M26: readers of the tail keep their pages, and the bounded descriptors stay theirs."""
     sim = SimManager().start()
     make_segments(sim, "t", 5)
     disk = sim.stop()
@@ -342,9 +317,7 @@ def test_a_walk_leaves_the_page_cache_and_the_handles_alone() -> None:
 
 
 def test_an_index_that_cannot_be_read_costs_no_directory() -> None:
-    """M26: however many indexes are still to be read, none is read for a metric under the guard. A
-    bad sector in a time index takes nothing out of service before somebody needs the index.
-    """
+    """M26: however many indexes are still to be read, none is read for a metric under the guard."""
     sim = SimManager().start()
     make_segments(sim, "many", 40)
     make_segments(sim, "bad", 3, 50_000)
@@ -364,9 +337,7 @@ def test_an_index_that_cannot_be_read_costs_no_directory() -> None:
 
 
 def test_each_fault_of_a_log_is_told_once() -> None:
-    """M26: a fault that passes and comes again is another one. One line a fault: neither one every
-    ten seconds, nor none for the second.
-    """
+    """M26: a fault that passes and comes again is another one."""
     disk = SimFilesystem()
     sim = SimManager(disk).start().with_topic("t", 1)
     with capture_logs() as lines:

@@ -78,7 +78,6 @@ def retain(sim: SimManager, topic: str = "t") -> list[int]:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lines", [["u 0 9"], ["t 1 9"], ["t 0 1"], ["t 0 9x"], []])
 def test_deleted_records_stay_deleted(lines: list[str], clean: bool) -> None:
-    """A line lowered, gone, or another's; then the files agree again, and nothing is said."""
     disk = deleted_below_nine(clean=clean)
     write(disk, *lines)
     sim, told = life(disk)
@@ -109,7 +108,6 @@ def test_a_raised_log_start_deletes_nothing(lines: list[str], clean: bool) -> No
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("topic", ["t", "v"])
 def test_a_log_start_above_the_end_takes_nothing(topic: str, clean: bool) -> None:
-    """It cannot be true: the records stay, and the log begins where it did."""
     disk = deleted_below_nine(clean=clean)
     write(disk, f"{topic} 0 999")
     sim, told = life(disk)
@@ -132,7 +130,6 @@ def disputed(**overrides: str) -> SimManager:
 
 @pytest.mark.parametrize("offset", [25, 30, -1])
 def test_a_deletion_up_to_there_settles_it(offset: int) -> None:
-    """Somebody who may delete has said so; below it nothing is asked for."""
     sim = disputed()
     assert sim.delete_records("t", 24).result == 25
     assert sim.manager.logs.log_of("t", 0).disputed_start_offset == 9

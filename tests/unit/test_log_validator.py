@@ -95,7 +95,6 @@ def test_good_batches_stay_as_they_are() -> None:
 
 
 def test_timestamp_window_is_inclusive() -> None:
-    """Equality passes, -1 always does; the record is named."""
     config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     checked(batch([b"a"] * 3, timestamps=[NOW_MS - 1000, NOW_MS + 1000, -1]), config)
     for bad in (NOW_MS - 1001, NOW_MS + 1001):

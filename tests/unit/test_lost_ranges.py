@@ -148,7 +148,6 @@ def test_a_closed_log_that_was_cut_is_a_lost_range(clean: bool, proof: LogProof)
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_lost_end_of_a_log_stays_lost(clean: bool) -> None:
-    """Emptied or removed: its offsets are given to nobody, and every later start knows."""
     for how in ("emptied", "removed"):
         world = world_of()
         base = world.bases()[-1]
@@ -170,7 +169,6 @@ def test_the_lost_end_of_a_log_stays_lost(clean: bool) -> None:
 
 
 def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
-    """The open handle still answers; without one neither a skip nor a failed disk."""
     world = world_of()
     base, following = world.bases()[1], world.bases()[2]
     remove(world, base, ("log",))
@@ -182,7 +180,6 @@ def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
 
 
 def test_a_read_from_below_ends_before_a_lost_range() -> None:
-    """And what begins in a gap of compaction in front of it does not pass it by."""
     world = world_of()
     base, following = world.bases()[1], world.bases()[2]
     stop(world, clean=True)
@@ -250,7 +247,6 @@ def test_a_gap_that_nothing_proves_is_legal() -> None:
 
 
 def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
-    """At once and after a start; a wider loss is refused for what was not accepted."""
     world = world_of()
     bases = world.bases()
     base, following = bases[1], bases[2]
@@ -278,7 +274,6 @@ def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
 
 
 def test_an_accepted_loss_of_a_served_log_drops_its_segment() -> None:
-    """What is left of its files goes; the log is as sound as one with a gap."""
     world = world_of(LogConfig(internal_segment_bytes=300, cleanup_policy=frozenset({"compact"})))
     base, following = world.bases()[1], world.bases()[2]
     remove(world, base, ("log",))
@@ -334,7 +329,6 @@ def test_a_first_segment_without_any_file_is_missed_after_a_clean_stop() -> None
 
 
 def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:
-    """Where the first match lies right behind it; other times are found as ever."""
     world = world_of()
     base, following = world.bases()[1], world.bases()[2]
     stop(world, clean=True)
@@ -363,7 +357,6 @@ def test_kafkas_rule_passes_a_hole_by() -> None:
 
 
 def test_what_was_deleted_is_not_lost_again() -> None:
-    """A look at the segments finds the gap below the log start again, and misses nothing there."""
     world = world_of()
     base, following = world.bases()[1:3]
     stop(world, clean=True)
@@ -438,7 +431,6 @@ def test_a_log_with_a_loss_is_not_cleaned_before_it_is_accepted(suffixes: tuple[
 
 
 def test_only_a_lost_range_can_be_accepted() -> None:
-    """Nobody gives up what is there."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     accept = world.sim.operations.logs.accept_loss
@@ -454,7 +446,6 @@ def test_only_a_lost_range_can_be_accepted() -> None:
 
 
 def test_an_acceptance_that_is_not_durable_is_none() -> None:
-    """200 means for ever."""
     world = CleaningDaemon()
     world.topic(cleanup_policy="delete")
     world, lost = damaged(world, "log")
@@ -473,7 +464,6 @@ def test_an_acceptance_that_is_not_durable_is_none() -> None:
 
 
 def test_a_log_that_goes_while_it_is_served_costs_its_offsets_alone() -> None:
-    """Goal: no failed directory, no skip; accepted, the segment leaves the log."""
     world = CleaningDaemon()
     log = world.topic(cleanup_policy="delete")
     bases = [segment.base_offset for segment in log.segments]

@@ -23,11 +23,14 @@ from kafkalog.client.messages import Answer, NoAnswer
 from kafkalog.client.records import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkalog.client.records import AppendReceipt
 
 _ERRORS_FROM = 400
+_BY_STATUS: dict[int, type[ClientError]] = {}
+_BY_CODE: dict[int, type[ClientError]] = {}
+_BY_KAFKA_ERROR: dict[str, type[ClientError]] = {}
 
 
 class ClientError(Exception):
@@ -44,6 +47,19 @@ class ClientError(Exception):
     request_id   of the request in the daemon's log
     appended     receipts of what the same call had appended before it failed
     """
+
+    def __init_subclass__(
+        cls, *, statuses: Iterable[int] = (), codes: Iterable[int] = (), kafka_error: str = ""
+    ) -> None:
+        """The answers that are of the class itself.
+
+        kafka_error  for v3, which has Confluent's numbers: they are less specific than these names
+        """
+        super().__init_subclass__()
+        _BY_STATUS.update(dict.fromkeys(statuses, cls))
+        _BY_CODE.update(dict.fromkeys(codes, cls))
+        if kafka_error:
+            _BY_KAFKA_ERROR[kafka_error] = cls
 
     def __init__(
         self,
@@ -77,7 +93,7 @@ class OutcomeUnknown(ClientError):
     """The request was sent, but it is not known whether it was carried out."""
 
 
-class NotMadeDurable(OutcomeUnknown):
+class NotMadeDurable(OutcomeUnknown, codes=(50003,)):
     """The records were written and could not be made durable: they may be kept or lost."""
 
 
@@ -89,63 +105,63 @@ class Refused(ClientError):
     """An error of the daemon."""
 
 
-class InvalidRequest(Refused):
+class InvalidRequest(Refused, statuses=(400, 405, 406, 408, 415, 422)):
     """400, 405 to 408, 415, 422: the request is wrong in itself."""
 
 
-class NotAuthenticated(Refused):
+class NotAuthenticated(Refused, statuses=(401,)):
     """401: no or wrong credentials."""
 
 
-class AccessDenied(Refused):
+class AccessDenied(Refused, statuses=(403,)):
     """403: the access rules do not allow it."""
 
 
-class NotFound(Refused):
+class NotFound(Refused, statuses=(404,)):
     """404."""
 
 
-class UnknownTopic(NotFound):
+class UnknownTopic(NotFound, codes=(40401,), kafka_error="UNKNOWN_TOPIC_OR_PARTITION"):
     """No such topic (or, from v3, topic or partition)."""
 
 
-class UnknownPartition(NotFound):
+class UnknownPartition(NotFound, codes=(40402,)):
     """The topic has no such partition."""
 
 
-class UnknownGroup(NotFound):
+class UnknownGroup(NotFound, codes=(40405,)):
     """No group of that name has committed offsets or members."""
 
 
-class Conflict(Refused):
+class Conflict(Refused, statuses=(409, 412)):
     """409 and 412: the request conflicts with the current state."""
 
 
-class TopicExists(Conflict):
+class TopicExists(Conflict, codes=(40904,), kafka_error="TOPIC_ALREADY_EXISTS"):
     """A topic of that name exists."""
 
 
-class OutOfOrderSequence(Conflict):
+class OutOfOrderSequence(Conflict, codes=(40905,)):
     """409/40905: earlier records of this producer are not in the log."""
 
 
-class ProducerFenced(Conflict):
+class ProducerFenced(Conflict, codes=(40906, 40912)):
     """409/40906: a newer epoch of this producer id has appended."""
 
 
-class InvalidTxnState(Conflict):
+class InvalidTxnState(Conflict, codes=(40908,)):
     """409/40908: the batch of the sink was aborted or committed, or holds something else."""
 
 
-class PolicyViolation(Conflict):
+class PolicyViolation(Conflict, codes=(40907,)):
     """The topic's cleanup.policy forbids it."""
 
 
-class NonEmptyGroup(Conflict):
+class NonEmptyGroup(Conflict, codes=(40911,)):
     """The group has members."""
 
 
-class ExpectedOffsetMismatch(Conflict):
+class ExpectedOffsetMismatch(Conflict, codes=(41201,)):
     """expected_offset is not the log end; details: log_end_offset."""
 
 
@@ -153,97 +169,50 @@ class OffsetOutOfRange(Refused):
     """Outside the log; details: log_start_offset, log_end_offset or high_watermark."""
 
 
-class OffsetBelowLogStart(OffsetOutOfRange):
+class OffsetBelowLogStart(OffsetOutOfRange, codes=(41001,)):
     """Those records are deleted."""
 
 
-class OffsetAboveLogEnd(OffsetOutOfRange):
+class OffsetAboveLogEnd(OffsetOutOfRange, codes=(41601,)):
     """No such records yet."""
 
 
-class OffsetAboveHighWatermark(OffsetOutOfRange):
+class OffsetAboveHighWatermark(OffsetOutOfRange, codes=(41602,)):
     """Records above the high watermark cannot be deleted."""
 
 
-class TooLarge(Refused):
+class TooLarge(Refused, statuses=(413,)):
     """413: a batch, a set of batches or a body."""
 
 
-class InvalidRecord(Refused):
+class InvalidRecord(Refused, codes=range(42209, 42214)):
     """422 for a batch: CRC, structure, timestamp, missing key, codec."""
 
 
-class Throttled(Refused):
+class Throttled(Refused, statuses=(429,)):
     """429: too many requests or bytes; nothing was done."""
 
 
-class Unavailable(Refused):
+class Unavailable(Refused, statuses=(503,)):
     """503: starting, stopping, moving, an offline directory; nothing was appended."""
 
 
-class NoRoom(Refused):
+class NoRoom(Refused, statuses=(507,)):
     """507: nothing was appended."""
 
 
-class DiskFull(NoRoom):
+class DiskFull(NoRoom, codes=(50701,)):
     """The log directory is full."""
 
 
-class QuotaExceeded(NoRoom):
+class QuotaExceeded(NoRoom, codes=(50702,)):
     """The topic's quota.bytes is used up."""
 
 
-class DaemonFault(Refused):
+class DaemonFault(Refused, statuses=(500,)):
     """500: see the request id in the daemon's log; it is not known whether anything was done."""
 
 
-_BY_STATUS: dict[int, type[ClientError]] = {
-    400: InvalidRequest,
-    401: NotAuthenticated,
-    403: AccessDenied,
-    404: NotFound,
-    405: InvalidRequest,
-    406: InvalidRequest,
-    408: InvalidRequest,
-    409: Conflict,
-    412: Conflict,
-    413: TooLarge,
-    415: InvalidRequest,
-    422: InvalidRequest,
-    429: Throttled,
-    500: DaemonFault,
-    503: Unavailable,
-    507: NoRoom,
-}
-_BY_CODE: dict[int, type[ClientError]] = {
-    40401: UnknownTopic,
-    40402: UnknownPartition,
-    40405: UnknownGroup,
-    40904: TopicExists,
-    40905: OutOfOrderSequence,
-    40906: ProducerFenced,
-    40907: PolicyViolation,
-    40908: InvalidTxnState,
-    40912: ProducerFenced,
-    40911: NonEmptyGroup,
-    41001: OffsetBelowLogStart,
-    41201: ExpectedOffsetMismatch,
-    41601: OffsetAboveLogEnd,
-    41602: OffsetAboveHighWatermark,
-    42209: InvalidRecord,
-    42210: InvalidRecord,
-    42211: InvalidRecord,
-    42212: InvalidRecord,
-    42213: InvalidRecord,
-    50003: NotMadeDurable,
-    50701: DiskFull,
-    50702: QuotaExceeded,
-}
-# v3 has Confluent's numbers, which are less specific than these names.
-_BY_KAFKA_ERROR: dict[str, type[ClientError]] = {
-    "TOPIC_ALREADY_EXISTS": TopicExists,
-    "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopic,
-}
 # With these statuses nothing was appended: the request was refused, or its records removed again.
 _NOTHING_DONE = (503, 507)
 _SERVER_ERRORS_FROM = 500

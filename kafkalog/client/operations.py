@@ -18,9 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
-from kafkalog.client import admin, sinks
-from kafkalog.client import fetch as fetches
-from kafkalog.client import produce as appends
+from kafkalog.client import admin, fetch as fetches, produce as appends, sinks
 from kafkalog.client.fetch import MAX_BYTES, OutOfRange, TailState
 from kafkalog.client.messages import DEFAULT_URL, Address, context_for
 from kafkalog.client.producer import ProducerIdentity, ProducerState

@@ -36,8 +36,7 @@ from kafkalog.errors import (
     RecordSetTooLarge,
 )
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.log import append as append_plan
-from kafkalog.log import kafka_messages
+from kafkalog.log import append as append_plan, kafka_messages
 from kafkalog.log.flush_plan import FlushPlan
 from kafkalog.log.lost_ranges import LostRanges
 from kafkalog.log.segment import segment_reader

@@ -53,18 +53,25 @@ from kafkalog.server.admin import (
     v3_configs,
     v3_topics,
 )
-from kafkalog.server.console import compaction as console_compaction
-from kafkalog.server.console import records as console_records
-from kafkalog.server.console import topics as console_topics
-from kafkalog.server.fetch import fetch as raw_fetch
-from kafkalog.server.fetch import native as native_fetch
-from kafkalog.server.fetch import offsets
-from kafkalog.server.fetch import v2 as v2_fetch
+from kafkalog.server.console import (
+    compaction as console_compaction,
+    records as console_records,
+    topics as console_topics,
+)
+from kafkalog.server.fetch import (
+    fetch as raw_fetch,
+    native as native_fetch,
+    offsets,
+    v2 as v2_fetch,
+)
 from kafkalog.server.groups import consumers, groups, sinks, v3_groups
-from kafkalog.server.produce import batches, producers
-from kafkalog.server.produce import native as native_produce
-from kafkalog.server.produce import v2 as v2_produce
-from kafkalog.server.produce import v3 as v3_produce
+from kafkalog.server.produce import (
+    batches,
+    native as native_produce,
+    producers,
+    v2 as v2_produce,
+    v3 as v3_produce,
+)
 
 ROUTE_TABLES = (
     probes.ROUTES,

@@ -132,8 +132,7 @@ def write(spark: SparkSession, *, sink: str, options: dict[str, str], rows: int)
 
 def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg: bool) -> Answer:
     """The job ``archive`` of a log directory into a new table."""
-    from kafkalog.jobs.archive.archive import ArchiveOptions
-    from kafkalog.jobs.archive.archive import archive as run_archive
+    from kafkalog.jobs.archive.archive import ArchiveOptions, archive as run_archive
     from kafkalog.spark.logs.open import open_logs
     from kafkalog.spark.logs.values import Access
 

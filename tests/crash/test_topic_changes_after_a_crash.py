@@ -22,8 +22,7 @@ from tests.crash.after_a_start import anywhere, crashes_after_a_start, durable
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
-from tests.simulation.daemon_run import DIRS as RUN_DIRS
-from tests.simulation.daemon_run import DaemonRun, new_disk
+from tests.simulation.daemon_run import DIRS as RUN_DIRS, DaemonRun, new_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

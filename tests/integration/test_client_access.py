@@ -26,8 +26,7 @@ from kafkalog.client import (
 from tests.integration.access_world import PASSWORD, RULES, access_settings, token_of, write
 from tests.integration.client_world import KINDS, client_of
 from tests.integration.daemon import ROOT
-from tests.integration.tls_world import Authority, TlsDaemon
-from tests.integration.tls_world import client as context_of
+from tests.integration.tls_world import Authority, TlsDaemon, client as context_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

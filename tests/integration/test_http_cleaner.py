@@ -16,8 +16,7 @@ from msgspec import convert
 
 from kafkalog.server.admin.cleaner import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
 from tests.integration.http_world import end_offset, refused, until
-from tests.integration.test_cli_over_http import done
-from tests.integration.test_cli_over_http import run as run_cli
+from tests.integration.test_cli_over_http import done, run as run_cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,7 @@ from tests.integration.http_world import (
     refused,
     until,
 )
-from tests.integration.test_http_cleaner import SETTINGS, contents, settled
-from tests.integration.test_http_cleaner import filled as fill_dirty
+from tests.integration.test_http_cleaner import SETTINGS, contents, filled as fill_dirty, settled
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog import __version__
 from kafkalog.server.app import ROUTE_TABLES

@@ -14,8 +14,7 @@ from kafkalog.client import Client, Conflict
 from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, end_offset, refused
-from tests.integration.test_cli_over_http import done
-from tests.integration.test_cli_over_http import run as run_cli
+from tests.integration.test_cli_over_http import done, run as run_cli
 from tests.open_transactions import left_open
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import pytest
 from kafkalog.client import Client, OffsetAboveHighWatermark
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, failed_entry, now_ms, refused
-from tests.integration.test_cli_over_http import done
-from tests.integration.test_cli_over_http import run as kafkalog
+from tests.integration.test_cli_over_http import done, run as kafkalog
 
 if TYPE_CHECKING:
     from pathlib import Path

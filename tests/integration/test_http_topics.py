@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import V2, Daemon
-from tests.integration.http_world import append as append_batches
-from tests.integration.http_world import batch_of, check_sealed, refused
+from tests.integration.http_world import append as append_batches, batch_of, check_sealed, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

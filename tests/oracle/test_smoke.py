@@ -18,9 +18,11 @@ import pytest
 from kafkalog.cli.offline.dump import DumpOptions, dump
 from kafkalog.cli.offline.load import LoadOptions
 from kafkalog.format.records.record_batch import Codec
-from tests.oracle import test_cleaner_against_kafka as cleaner
-from tests.oracle import test_crossing as crossing
-from tests.oracle import test_retention_against_kafka as retention
+from tests.oracle import (
+    test_cleaner_against_kafka as cleaner,
+    test_crossing as crossing,
+    test_retention_against_kafka as retention,
+)
 from tests.oracle.cleans import make_case
 from tests.oracle.loads import LoadCase, comparable, differing_files
 from tests.oracle.made_logs import make_log

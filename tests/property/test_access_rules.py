@@ -5,8 +5,7 @@ Method: random rules against a twin that reads the rules again for each question
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.broker.access_rules import (
     EVERYBODY,

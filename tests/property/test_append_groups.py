@@ -8,8 +8,7 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kafkalog.errors import LogDirOffline
 from kafkalog.log import append

@@ -7,8 +7,7 @@ from __future__ import annotations
 import struct
 
 from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.batch_scan import BatchChoice, ScanStop, choose

@@ -8,8 +8,7 @@ from base64 import b64encode
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.errors import KafkalogError
 from kafkalog.format.records.batch_builder import (

@@ -12,8 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kafkalog.cleaner import record_batches as batch_inflater
 from kafkalog.cleaner.config import CleanerConfig, TombstoneHorizon
@@ -33,9 +32,12 @@ from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from tests.cleaner_world import NOW_MS, CleanerWorld, with_config
-from tests.keyed_log_world import NOW_MS as KEYED_NOW_MS
-from tests.keyed_log_world import logs as keyed_logs
-from tests.keyed_log_world import orders_for, record_batches
+from tests.keyed_log_world import (
+    NOW_MS as KEYED_NOW_MS,
+    logs as keyed_logs,
+    orders_for,
+    record_batches,
+)
 from tests.naive.cleaning import PlainFacts, plain_groups, plain_range
 from tests.naive.cleaning_logs import make_log
 from tests.naive.record_filter import (

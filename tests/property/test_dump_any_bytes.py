@@ -10,8 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.cli.offline.dump import DumpOptions, dump
 from kafkalog.errors import CorruptData

@@ -7,8 +7,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.log.log_config import LogConfig

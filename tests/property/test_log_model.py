@@ -5,8 +5,7 @@ Method: a Hypothesis state machine drives the log and its plain twin; invariants
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from kafkalog.errors import OffsetAboveLogEnd, OffsetBelowLogStart

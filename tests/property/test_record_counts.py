@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec

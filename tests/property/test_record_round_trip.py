@@ -8,8 +8,7 @@ import contextlib
 import json
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record import iterate_records

@@ -14,8 +14,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 from aiohttp.test_utils import make_mocked_request
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch

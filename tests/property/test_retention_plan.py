@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig

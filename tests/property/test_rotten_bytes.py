@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import RecordFilter
@@ -25,8 +24,13 @@ from kafkalog.format.records.record_batch import ATTRIBUTES_AT, CRC_AT, HEADER_B
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
 from tests.keyed_log_world import NOW_MS, logs, orders_for
-from tests.partition_world import DIRECTORY, PartitionWorld, batch, records_of
-from tests.partition_world import NOW_MS as PARTITION_NOW_MS
+from tests.partition_world import (
+    DIRECTORY,
+    NOW_MS as PARTITION_NOW_MS,
+    PartitionWorld,
+    batch,
+    records_of,
+)
 
 if TYPE_CHECKING:
     from tests.naive.record_filter import KeyedBatch, Order

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import contextlib
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
 from kafkalog.settings import load_settings

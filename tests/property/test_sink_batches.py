@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.client.produce import Partitions
 from kafkalog.format.records.batch_builder import build_batch

@@ -9,8 +9,7 @@ import json
 import random
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.logs.directory import DirectoryLogs

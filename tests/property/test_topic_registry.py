@@ -11,8 +11,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE, LogDir

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import struct
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.records.record_batch import (

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.broker.access_rules import (
     ALL_ALLOWED,

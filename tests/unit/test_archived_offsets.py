@@ -25,8 +25,7 @@ from kafkalog.errors import (
 from kafkalog.format.topic_names import encode_id
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.plan import Keeper, Rule
-from tests.backup_world import NEW_DIRS, back_up, new_disk, restore
-from tests.backup_world import started as backup_started
+from tests.backup_world import NEW_DIRS, back_up, new_disk, restore, started as backup_started
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.unit.test_retention import TP, bases, fill, names, started

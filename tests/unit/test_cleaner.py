@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.cleaner.config import CleanerConfig
 from kafkalog.cleaner.log_cleaner import Throttler
@@ -35,8 +34,7 @@ from tests.cleaner_world import (
     record,
     segments_of,
 )
-from tests.log_world import DIRECTORY as LOG_DIRECTORY
-from tests.log_world import LogWorld, append
+from tests.log_world import DIRECTORY as LOG_DIRECTORY, LogWorld, append
 from tests.naive.batches import PlainBatch, one_record
 from tests.naive.stored_batches import stored_batch
 from tests.sim.sim_faults import Fault

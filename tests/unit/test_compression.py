@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.errors import DecompressedTooLarge, UnsupportedCompression
 from kafkalog.format.records.compression import WINDOW_MAX, compress, decompress, decompress_into

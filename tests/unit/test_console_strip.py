@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from kafkalog.broker.compaction.history import KEPT_CLEANS, KEPT_MS, CleaningHistory
@@ -20,12 +19,12 @@ from kafkalog.console.drawings import (
     LEAST_BAR_WIDTH,
     LEAST_BLOCK_WIDTH,
     WIDTH,
+    WIDTH as TIMELINE_WIDTH,
     Phase,
     Stretch,
     lay_out_strip,
     lay_out_timeline,
 )
-from kafkalog.console.drawings import WIDTH as TIMELINE_WIDTH
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.console.views.retention import (

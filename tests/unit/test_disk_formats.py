@@ -10,8 +10,7 @@ from uuid import UUID
 
 import crc32c
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.format.disk import file_names
 from kafkalog.format.disk.checkpoints import (

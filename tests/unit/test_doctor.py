@@ -34,8 +34,11 @@ from kafkalog.cli.offline.doctor import (
 )
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig, UnusableLogDirs
-from kafkalog.format.disk.properties import MetaProperties, decode_meta_properties
-from kafkalog.format.disk.properties import encode_meta_properties as encoded_meta
+from kafkalog.format.disk.properties import (
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties as encoded_meta,
+)
 from kafkalog.format.topic_names import decode_id, encode_id
 from kafkalog.log.inspect.directory_facts import check_apart
 from kafkalog.settings import load_settings

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from jwt import PyJWS
 
 from kafkalog.format.integers import FormatError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.errors import CorruptBatch, CorruptIndex
 from kafkalog.format.disk import index_entries

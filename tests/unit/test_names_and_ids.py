@@ -11,8 +11,7 @@ from uuid import UUID
 
 import click
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from kafkalog.cli.arguments import Timestamp
 from kafkalog.console import formatting

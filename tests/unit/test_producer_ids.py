@@ -38,8 +38,16 @@ from kafkalog.log.values import LogAppendInfo
 from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
-from tests.sink_world import QUERY, begin, committed, is_settled, markers, sinks_of, with_topic
-from tests.sink_world import started as started_with_sinks
+from tests.sink_world import (
+    QUERY,
+    begin,
+    committed,
+    is_settled,
+    markers,
+    sinks_of,
+    started as started_with_sinks,
+    with_topic,
+)
 
 if TYPE_CHECKING:
     from kafkalog.broker.directory.commands import Command

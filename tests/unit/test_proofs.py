@@ -11,8 +11,7 @@ from uuid import UUID
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from structlog.testing import capture_logs
 
 from kafkalog.broker.broker_config import BrokerConfig

@@ -42,8 +42,7 @@ from kafkalog.server.fetch.tail_cache import TailCache, TailPiece
 from kafkalog.server.protocol.connection import ReaderWatch
 from tests.naive.cleaning_logs import TIME
 from tests.naive.stored_batches import stored_batch
-from tests.sim.sim_manager import DIRS, SimManager
-from tests.sim.sim_manager import batch_of as raw_batch
+from tests.sim.sim_manager import DIRS, SimManager, batch_of as raw_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ import struct
 import numpy as np
 import pytest
 from crc32c import crc32c
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.cleaner.record_batches import GROUP_BYTES, BatchInflater, RecordBatches
 from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafkalog.broker.transactions import coordinator, sink_table
-from kafkalog.broker.transactions import sink as sink_checks
+from kafkalog.broker.transactions import coordinator, sink as sink_checks, sink_table
 from kafkalog.broker.transactions.markers import SinkTransactions
 from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.broker.transactions.sink import Caller, LastSequence

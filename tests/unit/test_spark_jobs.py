@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kafkalog.cli.jobs.spark import ProgressLine
 from kafkalog.env.overlay_filesystem import overlay, overlay_in

@@ -20,9 +20,7 @@ from kafkalog.cli.arguments import Duration, config_pairs
 from kafkalog.cli.output import print_table
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs import audit as audit_job
-from kafkalog.jobs import compact as compact_job
-from kafkalog.jobs import whatif as whatif_job
+from kafkalog.jobs import audit as audit_job, compact as compact_job, whatif as whatif_job
 from kafkalog.jobs.compact import CompactedPartition
 from kafkalog.jobs.fleet import ArrowMissing, columns_of, find_partitions, write_parquet
 from kafkalog.jobs.tasks import ProcessPool

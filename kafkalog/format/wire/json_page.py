@@ -17,8 +17,11 @@ from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.wire.record_writer import Frame, PageBuffer, PageWriter, page_texts
 from kafkalog.kernels.json import scan
 from kafkalog.kernels.json.output import EmbeddedKind, PageCell, PageStatus
-from kafkalog.kernels.json.records import RECEIPT_BYTES_MAX, JsonFault
-from kafkalog.kernels.json.records import write_receipts as write_receipts_kernel
+from kafkalog.kernels.json.records import (
+    RECEIPT_BYTES_MAX,
+    JsonFault,
+    write_receipts as write_receipts_kernel,
+)
 from kafkalog.kernels.json.scan import DEPTH_MAX
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ is written anew with the builder of tests (``struct``). Log-lifecycle 12.3 to 12
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,7 @@ class PlainClean:
     messages_read: int = 0
     messages_written: int = 0
     invalid: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)  # records by reason
     bytes_read: int = 0
     bytes_written: int = 0
     map_size: int = 0
@@ -291,16 +293,12 @@ class PlainCleaner:
         is_needless = (
             transactions.is_needless(batch) if batch.is_control else transactions.is_aborted(batch)
         )
-        discards = is_needless
-        if batch.is_control:
-            if self.by_segment:
-                discards = is_needless and not keeps_tombstones
-            else:
-                discards = is_needless and batch.horizon is not None
-                discards = discards and (batch.horizon or 0) <= self.now_ms
+        discards = is_needless and (not batch.is_control or self.may_go(batch, keeps_tombstones))
         keeps_empty = self.is_last_of_producer(batch)
         keeps_empty = keeps_empty or header.next_offset == self.first_uncleanable
         result.note("markers that go", discards and batch.is_control)
+        if discards:
+            result.dropped["markers" if batch.is_control else "aborted"] += header.record_count
         if discards and not keeps_empty:
             return None
         records, kept = batch.records, []
@@ -312,12 +310,16 @@ class PlainCleaner:
                 kept.append(record)
             elif record.key is None:
                 result.invalid += 1
-            elif record.offset >= offsets.get(record.key, -1):
+            elif record.offset < offsets.get(record.key, -1):
+                result.dropped["superseded"] += 1
+            else:
                 is_protected = batch.horizon is None or self.now_ms < batch.horizon
                 if self.by_segment:
                     is_protected = keeps_tombstones
                 if record.value is not None or is_protected:
                     kept.append(record)
+                else:
+                    result.dropped["expired_tombstones"] += 1
                 has_met_horizon = record.value is None and batch.horizon is not None
                 result.note("tombstones before their horizon", has_met_horizon and is_protected)
                 result.note("tombstones after their horizon", has_met_horizon and not is_protected)
@@ -330,6 +332,12 @@ class PlainCleaner:
             is_rebuilt = written is not batch and bool(written.header.attributes & 7)
             result.note("a compressed batch rebuilt", is_rebuilt)
         return written
+
+    def may_go(self, marker: PlainBatch, keeps_tombstones: bool) -> bool:
+        """Whether the time of a needless marker has come."""
+        if self.by_segment:
+            return not keeps_tombstones
+        return marker.horizon is not None and marker.horizon <= self.now_ms
 
     def is_last_of_producer(self, batch: PlainBatch) -> bool:
         """Whether a producer's state is read from this batch."""

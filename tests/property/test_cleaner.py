@@ -6,15 +6,12 @@ Method: logs by chance beside the plain twin.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from dataclasses import replace
 from unittest import mock
 
-import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kafkalog.cleaner import record_batches as batch_inflater
+from kafkalog.cleaner import record_batches
 from kafkalog.cleaner.config import CleanerConfig, TombstoneHorizon
 from kafkalog.cleaner.plan import (
     CheckpointFault,
@@ -26,30 +23,11 @@ from kafkalog.cleaner.plan import (
     group_segments,
     plan_cleaning,
 )
-from kafkalog.cleaner.record_filter import RecordFilter, TombstoneRule
-from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from tests.cleaner_world import NOW_MS, CleanerWorld, with_config
-from tests.keyed_log_world import (
-    NOW_MS as KEYED_NOW_MS,
-    logs as keyed_logs,
-    orders_for,
-    record_batches,
-)
 from tests.naive.cleaning import PlainFacts, plain_groups, plain_range
 from tests.naive.cleaning_logs import make_log
-from tests.naive.record_filter import (
-    DELETE,
-    KeyedBatch,
-    Order,
-    PlainOffsetMap,
-    Rules,
-    decode,
-    filter_batch,
-    reason_to_go,
-)
 
 SEEDS = st.integers(0, 2**32)
 LATER_MS = NOW_MS + 100_000
@@ -78,10 +56,19 @@ def world_of(seed: int, *, by_segment: bool = False, keys_max: int | None = None
 
 
 @pytest.mark.parametrize("by_segment", [False, True], ids=["batch", "segment"])
-@given(seed=SEEDS, first=st.floats(0, 1), now_ms=st.sampled_from([NOW_MS + 10_000, LATER_MS]))
-@settings(max_examples=60, deadline=None)
-def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms: int) -> None:
-    """M20 M21 M22. Segments, batches, abort entries, figures."""
+@given(
+    seed=SEEDS,
+    first=st.floats(0, 1),
+    now_ms=st.sampled_from([NOW_MS + 10_000, LATER_MS]),
+    group_bytes=st.sampled_from([1, 300, record_batches.GROUP_BYTES]),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_round_is_the_twins(
+    by_segment: bool, seed: int, first: float, now_ms: int, group_bytes: int
+) -> None:
+    """M11 M20 M21 M22. Segments, batches, abort entries, figures; compressed batches inflated one
+    by one, in groups, or all of a chunk together.
+    """
     world = world_of(seed, by_segment=by_segment)
     end = world.log.log_end_offset
     start = world.log.segments.first.base_offset
@@ -90,7 +77,8 @@ def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms:
         return
     twin = world.twin(to_clean, now_ms, by_segment=by_segment)
     untouched = [each for each in world.bases() if each >= twin.end_offset]
-    result = world.round(to_clean.first_dirty_offset, now_ms)
+    with mock.patch.object(record_batches, "GROUP_BYTES", group_bytes):
+        result = world.round(to_clean.first_dirty_offset, now_ms)
     stats = result.stats
     assert result.end_offset == twin.end_offset
     assert world.bases() == [*twin.cleaned, *untouched]
@@ -109,6 +97,15 @@ def test_a_round_is_the_twins(by_segment: bool, seed: int, first: float, now_ms:
     assert (stats.bytes_read, stats.bytes_written) == (twin.bytes_read, twin.bytes_written)
     assert (stats.map_messages_read, stats.map_size) == (twin.map_messages_read, twin.map_size)
     assert stats.invalid_messages_read == twin.invalid
+    for reason in ("superseded", "expired_tombstones", "aborted", "markers"):
+        assert getattr(stats, reason) == twin.dropped[reason], reason
+    written = [each for batches in twin.cleaned.values() for each in batches]
+    horizons = [each.horizon for each in written if each.horizon is not None]
+    assert stats.batches_written == len(written)
+    assert (stats.waiting_batches, stats.next_horizon_ms) == (
+        len(horizons),
+        min(horizons, default=None),
+    )
     assert world.staged_names() == []
     check_invariants(world.log)
 
@@ -262,114 +259,3 @@ def test_groups_are_the_twins(
     found = [[rows[place][0] for place in group] for group in groups]
     assert found == plain_groups(rows, segment_bytes, index_bytes, end)
     assert [base for group in found for base in group] == [row[0] for row in rows]
-
-
-RULES = st.builds(
-    Rules,
-    now_ms=st.just(KEYED_NOW_MS),
-    delete_retention_ms=st.sampled_from([0, 1000]),
-    tombstones=st.sampled_from([0, 0, 1, 2]),
-)
-GROUP_BYTES = st.sampled_from([1, 300, batch_inflater.GROUP_BYTES])
-"""A compressed batch a group, several, all of a chunk."""
-
-
-@settings(max_examples=150, deadline=None)
-@given(log=keyed_logs(), rules=RULES, group_bytes=GROUP_BYTES, data=st.data())
-def test_both_passes_against_the_plain_twin(
-    log: list[list[KeyedBatch]], rules: Rules, group_bytes: int, data: st.DataObject
-) -> None:
-    """M11: what is mapped, how far, what stays, its bytes, its rows, and every count."""
-    with mock.patch.object(batch_inflater, "GROUP_BYTES", group_bytes):
-        check_both_passes(log, rules, data)
-
-
-def check_both_passes(log: list[list[KeyedBatch]], rules: Rules, data: st.DataObject) -> None:
-    """The map after pass 1, and then each chunk of pass 2."""
-    capacity = data.draw(st.sampled_from([2, 4, 100]))
-    every = [batch for chunk in log for batch in chunk]
-    end = every[-1].last_offset + 1 if every else 0
-    start = data.draw(st.integers(0, max(end - 1, 0)))
-    offset_map = SkimpyOffsetMap(24 * capacity, 1.0)
-    has_bits = data.draw(st.booleans())
-    offset_map.clear(start, end if has_bits else start)
-    twin = PlainOffsetMap(capacity)
-    orders = [[data.draw(orders_for(batch)) for batch in chunk] for chunk in log]
-    for chunk, ordered in zip(log, orders, strict=True):
-        skip = [
-            batch.is_control or order.discards for batch, order in zip(chunk, ordered, strict=True)
-        ]
-        is_full = offset_map.index(record_batches(chunk), np.array(skip, np.bool_), start)
-        assert is_full == twin.index(chunk, skip, start)
-        if is_full:
-            break
-    assert (offset_map.size, offset_map.latest_offset) == (len(twin.offsets), twin.latest_offset)
-    assert offset_map.records_read == twin.records_read
-    for key in (b"", b"a", b"b", b"c" * 55, b"d" * 56, b"e" * 119, b"f" * 120, b"absent"):
-        assert offset_map.get(key) == twin.offsets.get(key, -1)
-    record_filter = RecordFilter(offset_map)
-    for chunk, ordered in zip(log, orders, strict=True):
-        check_filter(record_filter, twin, chunk, ordered, rules)
-
-
-def check_filter(
-    record_filter: RecordFilter,
-    twin: PlainOffsetMap,
-    chunk: list[KeyedBatch],
-    orders: list[Order],
-    rules: Rules,
-) -> None:
-    """Pass 2 over one chunk."""
-    filtered = record_filter.filter(
-        record_batches(chunk),
-        np.array([order.retention for order in orders], np.int64),
-        np.array([order.discards for order in orders], np.bool_),
-        np.array([order.marks_empty_transaction for order in orders], np.bool_),
-        now_ms=rules.now_ms,
-        delete_retention_ms=rules.delete_retention_ms,
-        tombstone_rule=TombstoneRule(rules.tombstones),
-    )
-    pairs = [
-        (batch, kept)
-        for batch, order in zip(chunk, orders, strict=True)
-        if (kept := filter_batch(batch, order, twin, rules)) is not None
-    ]
-    written = bytes(filtered.data)
-    position = 0
-    for (batch, kept), row in zip(pairs, filtered.table.tolist(), strict=True):
-        size = row[BatchColumn.SIZE]
-        assert row[BatchColumn.POSITION] == position
-        one = written[position : position + size]
-        if kept is batch or not kept.codec:
-            assert one == kept.encode()
-        base = kept.base_timestamp if kept.horizon is None else kept.horizon
-        assert decode(one) == [replace(kept, base_timestamp=base)]
-        scanned = record_batches([kept]).rows.table[0].tolist()
-        scanned[BatchColumn.POSITION], scanned[BatchColumn.SIZE] = position, size
-        assert row == scanned
-        position += size
-    assert position == len(written)
-    statistics = filtered.statistics
-    assert statistics.batches_read == len(chunk)
-    assert statistics.bytes_read == sum(len(batch.encode()) for batch in chunk)
-    read = [
-        len(batch.records)
-        for batch, order in zip(chunk, orders, strict=True)
-        if order.retention != DELETE
-    ]
-    assert statistics.messages_read == sum(read)
-    assert statistics.batches_written == len(pairs)
-    assert statistics.bytes_written == len(written)
-    assert statistics.messages_written == sum(len(kept.records) for _, kept in pairs)
-    horizons = [kept.horizon for _, kept in pairs if kept.horizon is not None]
-    assert statistics.waiting_batches == len(horizons)
-    assert statistics.next_horizon_ms == min(horizons, default=None)
-    reasons = Counter(
-        reason_to_go(batch, record, order, twin, rules)
-        for batch, order in zip(chunk, orders, strict=True)
-        for record in batch.records
-    )
-    assert statistics.invalid_messages_read == reasons["null_keys"]
-    assert statistics.markers == reasons["control"]
-    for name in ("superseded", "expired_tombstones", "aborted"):
-        assert getattr(statistics, name) == reasons[name]

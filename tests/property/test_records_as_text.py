@@ -18,10 +18,10 @@ from hypothesis import example, given, strategies as st
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
-from kafkalog.format.records.record import iterate_records
+from kafkalog.format.records.record import Record as StoredRecord, iterate_records
 from kafkalog.format.records.record_batch import Codec, is_control, is_transactional, read_header
 from kafkalog.format.wire.json_documents import Concatenated, Lines
-from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.json_page import JsonPage, write_page
 from kafkalog.format.wire.record_text import (
     ArrayRecords,
     EventRecords,
@@ -128,8 +128,25 @@ def shown_as(data: bytes | None, form: str) -> Any:
         return None
     if form == "base64":
         return base64.b64encode(data).decode()
-    text = data.decode()
+    text = bytes(data).decode()
     return text if form == "text" else json.loads(text)
+
+
+def entry_of(record: StoredRecord, partition: int, shape: RecordShape) -> dict[str, Any]:
+    """One record of topic t as JSON shows it."""
+    entry: dict[str, Any] = {"topic": "t", "partition": partition, "offset": record.offset}
+    entry |= {"timestamp": record.timestamp}
+    if record.headers:
+        entry["headers"] = [{"key": "h", "value": "AA=="}]
+    for name, data, form in (
+        ("key", record.key, shape.key_format),
+        ("value", record.value, shape.value_format),
+    ):
+        try:
+            entry[name] = shown_as(data, form) if name in shape.fields else None
+        except ValueError as error:
+            raise UndecodableRecord(record.offset, name, form) from error
+    return {name: entry[name] for name in entry if name in shape.fields}
 
 
 def plain(
@@ -154,21 +171,11 @@ def plain(
                 return Outcome(shown, None, True, position, behind_shown)
             if is_late or (shown and used + size > bounds.max_bytes):
                 return Outcome(shown, None, True, position, position)
-            entry: dict[str, Any] = {}
-            for name in FIELDS:
-                if name in ("key", "value") and name in shape.fields:
-                    data = record.key if name == "key" else record.value
-                    form = shape.key_format if name == "key" else shape.value_format
-                    try:
-                        entry[name] = shown_as(None if data is None else bytes(data), form)
-                    except ValueError:
-                        fault = (record.offset, name)
-                        return Outcome(shown, fault, False, record.offset, behind_shown)
-            entry |= {"topic": "t", "partition": 3, "offset": record.offset}
-            entry |= {"timestamp": record.timestamp}
-            if record.headers:
-                entry["headers"] = [{"key": "h", "value": "AA=="}]
-            shown.append({name: entry[name] for name in entry if name in shape.fields})
+            try:
+                shown.append(entry_of(record, 3, shape))
+            except UndecodableRecord as error:
+                fault = (error.offset, error.part)
+                return Outcome(shown, fault, False, record.offset, behind_shown)
             used += size
             position = behind_shown = record.offset + 1
         position = max(position, header.next_offset)  # what was left out is behind it, too
@@ -245,20 +252,16 @@ def test_every_form_has_the_records_of_a_loop(
                 ]
 
 
-PAGE_VALUES = st.lists(st.none() | st.text(max_size=30), min_size=1, max_size=4)
-PAGE_SHAPES = batch_shapes(PAGE_VALUES, [Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP], 10**12)
-
-
-def page_columns(values: list[str | None], offset: int) -> RecordColumns:
-    """Without keys."""
-    return RecordColumns.of([None] * len(values), values, 1000 + offset)
-
-
 def plain_page(
-    batches: list[bytes], from_offset: int, max_bytes: int, end_offset: int, aborted_last: int
-) -> tuple[list[tuple[int, str | None, int]], int]:
-    """(offset, value, timestamp of each record shown; next offset) record by record."""
-    shown: list[tuple[int, str | None, int]] = []
+    batches: list[bytes],
+    shape: RecordShape,
+    from_offset: int,
+    max_bytes: int,
+    end_offset: int,
+    aborted_last: int,
+) -> tuple[list[dict[str, Any]], int]:
+    """(records shown; next offset) record by record."""
+    shown: list[dict[str, Any]] = []
     used, next_offset = 0, from_offset
     for batch in batches:
         header = read_header(batch)
@@ -273,19 +276,21 @@ def plain_page(
                 if record.offset >= end_offset:
                     return shown, next_offset
                 if record.offset >= from_offset:
-                    size = len(record.value or b"")
+                    size = len(record.key or b"") + len(record.value or b"")
                     if shown and size > max_bytes - used:
                         return shown, next_offset
-                    value = None if record.value is None else bytes(record.value).decode()
-                    shown.append((record.offset, value, record.timestamp))
+                    shown.append(entry_of(record, 0, shape))
                     used += size
                 next_offset = record.offset + 1
         next_offset = max(next_offset, header.next_offset)
     return shown, max(next_offset, end_offset)
 
 
+@pytest.mark.parametrize(
+    ("kind", "form"), {"binary": "base64", "json": "json", "text": "text"}.items()
+)
 @given(
-    PAGE_SHAPES,
+    SHAPES,
     st.integers(0, 12),
     st.integers(0, 80) | st.just(1 << 20),
     st.integers(0, 25),
@@ -293,31 +298,46 @@ def plain_page(
     st.integers(1, 200),
 )
 def test_page_is_that_of_a_loop_over_records(
-    shapes: list[BatchShape[str | None]],
+    kind: str,
+    form: Any,
+    shapes: Batches,
     from_offset: int,
     max_bytes: int,
     end_offset: int,
     aborted_last: int,
     buffer_bytes: int,
 ) -> None:
-    """M01: choice, order, timestamps and where the next fetch starts."""
-    batches, _ = batches_of(shapes, page_columns)
-    page = write_page(
-        "t",
-        0,
-        b"".join(batches),
-        from_offset,
-        format="text",
-        max_bytes=max_bytes,
-        max_decompressed_bytes=1 << 26,
-        end_offset=end_offset,
-        aborted=[(ABORTED_PRODUCER, 0, aborted_last)],
-        buffer=PageBuffer(buffer_bytes),
-    )
-    mine = [(row["offset"], row["value"], row["timestamp"]) for row in json.loads(page.body)]
-    expected, next_offset = plain_page(batches, from_offset, max_bytes, end_offset, aborted_last)
-    assert mine == expected
-    assert (page.next_offset, page.count) == (next_offset, len(expected))
+    """M01: choice, order, members and where the next fetch starts; what does not fit is named."""
+    batches, _ = batches_of(shapes, columns_of)
+
+    def page() -> JsonPage:
+        return write_page(
+            "t",
+            0,
+            b"".join(batches),
+            from_offset,
+            format=kind,
+            max_bytes=max_bytes,
+            max_decompressed_bytes=1 << 26,
+            end_offset=end_offset,
+            aborted=[(ABORTED_PRODUCER, 0, aborted_last)],
+            buffer=PageBuffer(buffer_bytes),
+        )
+
+    shape = RecordShape(key_format=form, value_format=form)
+    try:
+        expected, next_offset = plain_page(
+            batches, shape, from_offset, max_bytes, end_offset, aborted_last
+        )
+    except UndecodableRecord as fault:
+        with pytest.raises(
+            UndecodableRecord, match=f"the {fault.part} at offset {fault.offset} is"
+        ):
+            page()
+        return
+    found = page()
+    assert json.loads(found.body) == expected
+    assert (found.next_offset, found.count) == (next_offset, len(expected))
 
 
 POSITIONS = st.dictionaries(

@@ -54,9 +54,11 @@ from kafkalog.kernels.records.record_scan import (
     fault_of,
     validate_records,
 )
+from kafkalog.log.values import AppendedBatch
 from tests.naive.batch_walk import walk
-from tests.naive.record_filter import KeyedBatch, KeyedRecord
+from tests.naive.index_entries_due import entries_due
 from tests.naive.records import partition_of
+from tests.naive.stored_batches import stored_batch
 
 GOLDEN = {
     "none": "0000000000000000000000570000000002e40d16be0000000000020000018bcfe568000000018bcfe56805ffffffffffffffffffffffffffff0000000326000000046b310476310404683102780468320110000a02046b320100100006040104763300",  # noqa: E501 - bytes as Kafka wrote them
@@ -102,34 +104,6 @@ def test_golden_batches_say_what_kafka_wrote() -> None:
     assert rb.has_delete_horizon(horizon.attributes)
     assert horizon.delete_horizon_ms == 1_700_086_400_000
     assert headers["none"].delete_horizon_ms is None
-
-
-@pytest.mark.parametrize(
-    ("message_id", "created_ms", "value_bytes", "batch_bytes", "crc"),
-    [
-        (1, 1639132508991, 78, 148, 2142666254),
-        (4, 1639132514555, 78, 148, 1895373344),
-        (7, 1639132519561, 78, 148, 1097825866),
-        (322, 1639133044553, 80, 150, 3361402726),
-        (325, 1639133049552, 80, 150, 1749984078),
-    ],
-)
-def test_published_crcs(
-    message_id: int, created_ms: int, value_bytes: int, batch_bytes: int, crc: int
-) -> None:
-    """tests/golden/published.md 1: one record a batch, built here field by field."""
-    value = (
-        f'{{"producerId":"strimzi-canary-client","messageId":{message_id},'
-        f'"timestamp":{created_ms}}}'
-    ).encode()
-    assert len(value) == value_bytes
-    body = b"\x00\x00\x00\x01" + encode_varint(len(value)) + value + b"\x00"
-    records = encode_varint(len(body)) + body
-    tail = struct.pack(">hiqqqhii", 0, 0, created_ms, created_ms, -1, -1, 0, 1) + records
-    batch = struct.pack(">qiibI", 0, len(tail) + 9, 0, 2, crc) + tail
-    assert len(batch) == batch_bytes
-    assert rb.compute_crc(batch) == crc
-    assert rb.is_crc_valid(rb.patch_prefix(batch, 107, 5) + batch[16:])
 
 
 def test_patch_prefix_changes_offset_and_epoch_alone() -> None:
@@ -508,25 +482,6 @@ def test_crc_of_long_spans(level: int) -> None:
                 assert crc32c_of(array, start, end, level) == crc32c(data[start:end])
 
 
-def plain_cadence(
-    facts: list[tuple[int, int, int, int]], interval: int
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The cadence with a loop: facts are (position, size, last offset, timestamp)."""
-    offsets: list[tuple[int, int]] = []
-    times: list[tuple[int, int]] = []
-    since, greatest, greatest_offset = 0, -1, -1
-    for position, size, last_offset, timestamp in facts:
-        if timestamp > greatest:
-            greatest, greatest_offset = timestamp, last_offset
-        if since > interval:
-            offsets.append((last_offset, position))
-            if greatest > (times[-1][0] if times else -1):
-                times.append((greatest, greatest_offset))
-            since = 0
-        since += size
-    return offsets, times
-
-
 @given(
     st.lists(st.tuples(st.integers(61, 300), st.integers(-1, 20)), max_size=40),
     st.integers(0, 400),
@@ -536,16 +491,18 @@ def test_index_entries_are_those_of_appending_one_by_one(
     batches: list[tuple[int, int]], interval: int, room: int
 ) -> None:
     """Chunks and full outputs in between change nothing: the state carries over."""
-    facts, position = [], 1000
-    for number, (size, timestamp) in enumerate(batches):
-        facts.append((position, size, 10 * number, timestamp))
-        position += size
+    facts = [
+        AppendedBatch(10 * number, 10 * number, size, timestamp)
+        for number, (size, timestamp) in enumerate(batches)
+    ]
     table = np.zeros((len(facts), len(BatchColumn)), dtype=np.int64)
-    for row, (at, size, last_offset, timestamp) in enumerate(facts):
-        table[row, BatchColumn.POSITION] = at - 1000
-        table[row, BatchColumn.SIZE] = size
-        table[row, BatchColumn.LAST_OFFSET] = last_offset
-        table[row, BatchColumn.MAX_TIMESTAMP] = timestamp
+    position = 0
+    for row, each in enumerate(facts):
+        table[row, BatchColumn.POSITION] = position
+        table[row, BatchColumn.SIZE] = each.size_bytes
+        table[row, BatchColumn.LAST_OFFSET] = each.last_offset
+        table[row, BatchColumn.MAX_TIMESTAMP] = each.max_timestamp_ms
+        position += each.size_bytes
     state = np.array(EMPTY_STATE, dtype=np.int64)
     offset_out, time_out = np.empty((room, 2), np.int64), np.empty((room, 2), np.int64)
     offsets: list[tuple[int, int]] = []
@@ -553,9 +510,11 @@ def test_index_entries_are_those_of_appending_one_by_one(
     row = 0
     while row < len(facts):
         row = index_entries(table, row, 1000, interval, state, offset_out, time_out)
-        offsets += [(a, b) for a, b in offset_out[: state[IndexState.OFFSET_ENTRIES]].tolist()]
+        offsets += [
+            (a, b - 1000) for a, b in offset_out[: state[IndexState.OFFSET_ENTRIES]].tolist()
+        ]
         times += [(a, b) for a, b in time_out[: state[IndexState.TIME_ENTRIES]].tolist()]
-    assert (offsets, times) == plain_cadence(facts, interval)
+    assert (offsets, times) == entries_due(facts, interval)
 
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -566,18 +525,16 @@ VALUE_BYTES = [100, 30 * KIB, 300 * KIB, 90 * KIB, 3 << 20, 200, 700 * KIB, 500 
 
 def batches_of(codecs: list[Codec], value_bytes: list[int]) -> list[bytes]:
     """A batch each, of records with the keys "old", "gone" and one of its own."""
-    batches = []
-    for place, (codec, size) in enumerate(zip(codecs, value_bytes, strict=True)):
-        keys = (b"old", b"gone", b"%d" % place)
-        records = tuple(
-            KeyedRecord(3 * place + index, 1000, key, b"v" * (size // 3))
-            for index, key in enumerate(keys)
+    return [
+        stored_batch(
+            [
+                Record(3 * place + index, 1000, key, b"v" * (size // 3))
+                for index, key in enumerate((b"old", b"gone", b"%d" % place))
+            ],
+            codec=codec,
         )
-        batch = KeyedBatch(
-            3 * place, 3 * place + 2, records, codec, base_timestamp=1000, max_timestamp=1000
-        )
-        batches.append(batch.encode())
-    return batches
+        for place, (codec, size) in enumerate(zip(codecs, value_bytes, strict=True))
+    ]
 
 
 def of(*parts: bytes, max_decompressed_bytes: int = 1 << 26) -> RecordBatches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import CorruptBatch
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record import Record, iterate_records
 from kafkalog.format.records.record_batch import Codec, read_header
@@ -152,6 +153,30 @@ class PartitionWorld(LogHolder):
                 return records
             records += records_of(found.data)
             offset = found.next_offset
+
+    def consumed(
+        self, max_bytes: int = 1 << 20, start: int = 0
+    ) -> tuple[dict[int, bytes | None], list[int]]:
+        """Values by the offset they are served at, and the offsets refused, by a consumer that
+        steps over what is refused.
+        """
+        served: dict[int, bytes | None] = {}
+        refused: list[int] = []
+        position = start
+        while position < self.log.log_end_offset:
+            try:
+                answer = self.log.read(position, max_bytes, Isolation.LOG_END)
+            except CorruptBatch as error:
+                last_offset = error.details["last_offset"]
+                assert isinstance(last_offset, int)
+                assert last_offset >= position
+                refused += range(position, last_offset + 1)
+                position = last_offset + 1
+                continue
+            served |= {record.offset: record.value for record in records_of(answer.data)}
+            assert answer.next_offset > position, f"a reader hangs at {position}"
+            position = answer.next_offset
+        return served, refused
 
     def names(self) -> list[str]:
         """Files of the partition."""

@@ -17,7 +17,6 @@ from structlog.testing import capture_logs
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.log_dir import CLEANER_OFFSETS, OWN_FILES, PROOFS, RECOVERY_POINTS
 from kafkalog.broker.values import Acks
-from kafkalog.errors import CorruptBatch
 from kafkalog.format.disk.checkpoints import encode_leader_epochs, encode_offsets
 from kafkalog.format.disk.log_proofs import (
     CheckedOffsets,
@@ -35,7 +34,7 @@ from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.values import NO_PROOF, Isolation, LogProof
 from tests.cleaning_daemon import CleaningDaemon
 from tests.moving_world import A, B, move, world
-from tests.partition_world import DIRECTORY, PartitionWorld, batch, records_of
+from tests.partition_world import DIRECTORY, PartitionWorld, batch
 from tests.sim.sim_crash import ALL_MODES, CrashMode
 from tests.sim.sim_manager import SimManager, batch_of
 
@@ -70,21 +69,8 @@ def replica(offsets: Sequence[int], config: LogConfig | None = None) -> Partitio
 
 def served(world: PartitionWorld) -> tuple[list[int], list[int]]:
     """Offsets served, and refused."""
-    found: list[int] = []
-    refused: list[int] = []
-    position = 0
-    while position < world.log.log_end_offset:
-        try:
-            answer = world.log.read(position, 1 << 20, Isolation.LOG_END)
-        except CorruptBatch as error:
-            last = error.details["last_offset"]
-            assert isinstance(last, int)
-            refused += range(position, last + 1)
-            position = last + 1
-            continue
-        found += [record.offset for record in records_of(answer.data)]
-        position = max(answer.next_offset, position + 1)
-    return found, refused
+    found, refused = world.consumed()
+    return list(found), refused
 
 
 @pytest.mark.parametrize("config", [LogConfig(cleanup_policy=COMPACTED), LogConfig()])

@@ -94,7 +94,6 @@ class GrowingLogs:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        """Partition and offset of every record."""
         return [(each, at) for each, end in sorted(self.ends.items()) for at in range(end)]
 
     def run(
@@ -146,7 +145,6 @@ class PlainPlace:
     root: Path
 
     def open(self) -> ArchiveTable:
-        """As a job opens it."""
         return ParquetTable(str(self.root / "table"), SystemFilesystem())
 
     def read(self) -> pa.Table:
@@ -166,12 +164,10 @@ class IcebergPlace:
 
     @property
     def properties(self) -> dict[str, str]:
-        """Of the catalog."""
         uri, warehouse = f"sqlite:///{self.root}/catalog.db", f"file://{self.root}/warehouse"
         return {"type": "sql", "uri": uri, "warehouse": warehouse}
 
     def open(self) -> ArchiveTable:
-        """As a job opens it."""
         from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
         return IcebergTable("default", "lake.orders", self.properties)
@@ -212,7 +208,6 @@ class StoppingTable:
     stop_at: str
 
     def step(self, name: str) -> None:
-        """Where it may end."""
         if name == self.stop_at:
             raise Stopped(name)
 

@@ -107,7 +107,6 @@ def backup_arguments(
 
 
 def manifest_of(disk: SimFilesystem, directory: str = BACKUP) -> BackupManifest:
-    """What the backup says of itself."""
     return decode_manifest(disk.read_file(f"{directory}/{MANIFEST_FILE}"))
 
 
@@ -161,5 +160,4 @@ def check_sound(sim: SimManager) -> None:
 
 
 def log_of(sim: SimManager, topic: str, partition: int = 0) -> UnifiedLog:
-    """The log of a partition."""
     return sim.operations.partition_log(topic, partition)

@@ -43,12 +43,10 @@ COMPACT = LogConfig(
 
 
 def record(offset: int, key: bytes | None, value: bytes | None, stamp: int = NOW_MS) -> Record:
-    """One stored record."""
     return Record(offset, stamp, key, value)
 
 
 def one(offset: int, key: bytes | None, value: bytes | None = b"v") -> bytes:
-    """A batch of one record."""
     return stored_batch([record(offset, key, value)])
 
 
@@ -104,7 +102,6 @@ class CleanerWorld(LogHolder):
         )
 
     def look(self, checkpoint: int | None = None, now_ms: int = NOW_MS) -> LogToClean:
-        """What a round would take."""
         return LogToClean.of(self.log, checkpoint, now_ms)
 
     def round(
@@ -116,7 +113,6 @@ class CleanerWorld(LogHolder):
         check_done: Callable[[], None] = lambda: None,
         dry_run: bool = False,
     ) -> CleaningResult:
-        """One round."""
         return self.cleaner().clean(
             self.look(checkpoint, now_ms),
             now_ms,
@@ -126,8 +122,6 @@ class CleanerWorld(LogHolder):
         )
 
     def cleaner(self) -> Cleaner:
-        """With the world's map."""
-
         def throttle(count: int) -> None:
             self.throttled_bytes += count
 
@@ -152,11 +146,9 @@ class CleanerWorld(LogHolder):
     # ---- what is there
 
     def batches(self) -> list[PlainBatch]:
-        """All batches of all segments."""
         return [each for segment in self.log.segments for each in self.batches_of(segment)]
 
     def batches_of(self, segment: LogSegment) -> list[PlainBatch]:
-        """Of one."""
         if not segment.size_bytes:
             return []
         return split_batches(segment.log_file.acquire().pread(segment.size_bytes, 0))
@@ -184,12 +176,10 @@ class CleanerWorld(LogHolder):
         ]
 
     def staged_names(self) -> list[str]:
-        """Files on their way."""
         names = self.disk.list_dir(DIRECTORY)
         return [name for name in names if name.endswith((".cleaned", ".swap"))]
 
     def aborted(self) -> list[PlainAborted]:
-        """All entries of the transaction indexes."""
         return [each for segment in self.log.segments for each in aborted_of(segment)]
 
     def twin(
@@ -242,7 +232,6 @@ class OnWriterLike:
 
 
 def at_once(call: Callable[[], T], /) -> T:
-    """The writer has nothing else to do."""
     return call()
 
 

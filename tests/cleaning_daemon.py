@@ -73,7 +73,6 @@ class CleaningDaemon:
             self.sim.produce(name, keyed_batch((f"k{number % 5}", "v" * 40)))
 
     def log(self, name: str = "t") -> UnifiedLog:
-        """Of partition 0."""
         return self.sim.operations.partition_log(name, 0)
 
     def turn(self) -> None:

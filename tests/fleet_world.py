@@ -106,7 +106,6 @@ def kept_logging() -> Iterator[None]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
     return {
         path.relative_to(directory).as_posix(): path.read_bytes()
         for path in sorted(directory.rglob("*"))
@@ -115,6 +114,5 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def copy_of(source: Path, target: Path) -> Path:
-    """The files of one partition elsewhere."""
     copy_files(str(source), str(target))
     return target

@@ -42,14 +42,12 @@ class LogHolder:
     log: UnifiedLog
 
     def flush(self) -> None:
-        """One group commit."""
         plan = self.log.plan_flush()
         if plan is not None:
             plan.run()
             self.log.mark_flushed(plan)
 
     def bases(self) -> list[int]:
-        """Base offsets of the segments."""
         return [segment.base_offset for segment in self.log.segments]
 
 
@@ -85,11 +83,9 @@ class LogWorld:
         self.filesystem.faults.add(fault)
 
     def heal(self) -> None:
-        """The disk works again."""
         self.filesystem.faults.clear()
 
     def new_segment(self, base_offset: int = 0) -> LogSegment:
-        """An empty active segment."""
         return LogSegment.create(self.environment, self.directory, base_offset, self.config)
 
     def reopened(self, segment: LogSegment) -> LogSegment:
@@ -106,7 +102,6 @@ class LogWorld:
         )
 
     def new_log(self, base_offset: int = 0) -> LocalLog:
-        """A log of one empty segment."""
         return LocalLog(
             self.environment,
             self.directory,
@@ -134,11 +129,9 @@ class LogWorld:
         self.clock.advance_ms(self.config.file_delete_delay_ms)
 
     def size(self, name: str) -> int:
-        """Bytes of a file of the partition."""
         return self.filesystem.stat(f"{self.directory.path}/{name}").size
 
     def content(self, name: str) -> bytes:
-        """The whole file."""
         return self.filesystem.read_file(f"{self.directory.path}/{name}")
 
     def flip(self, name: str, position: int) -> None:
@@ -147,7 +140,6 @@ class LogWorld:
         file.pwrite(bytes([file.pread(1, position)[0] ^ 0xFF]), position)
 
     def names(self) -> list[str]:
-        """File names in the partition directory."""
         return self.filesystem.list_dir(self.directory.path)
 
 
@@ -172,10 +164,8 @@ def filled(world: LogWorld, segments: int = 3, each: int = 4) -> tuple[LocalLog,
 
 
 def joined(batches: Sequence[PlainBatch]) -> bytes:
-    """The bytes of the batches, back to back."""
     return b"".join(batch.encode() for batch in batches)
 
 
 def bytes_of(found: SegmentRead | None) -> bytes | None:
-    """Data of a read as bytes."""
     return None if found is None else bytes(found.data)

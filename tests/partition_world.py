@@ -75,7 +75,6 @@ def checked(
 
 
 def split_batches(data: bytes) -> list[bytes]:
-    """Batches that lie back to back."""
     batches, position = [], 0
     while position < len(data):
         size = read_header(data, position).size_bytes
@@ -85,7 +84,6 @@ def split_batches(data: bytes) -> list[bytes]:
 
 
 def records_of(data: bytes | memoryview) -> list[Record]:
-    """All records of batches that lie back to back."""
     return [record for batch in split_batches(bytes(data)) for record in iterate_records(batch)]
 
 
@@ -141,7 +139,6 @@ class PartitionWorld(LogHolder):
     def append(
         self, data: bytes, *, synced: bool = False, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> LogAppendInfo:
-        """Validate and append."""
         return self.log.append(checked(data, self.config, origin=origin), synced=synced)
 
     def read_all(self, offset: int, isolation: Isolation = Isolation.LOG_END) -> list[Record]:
@@ -179,5 +176,4 @@ class PartitionWorld(LogHolder):
         return served, refused
 
     def names(self) -> list[str]:
-        """Files of the partition."""
         return self.filesystem.list_dir(DIRECTORY)

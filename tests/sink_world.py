@@ -57,7 +57,6 @@ def begin(sim: SimManager, batch_id: int, partition_id: int = 0, attempt: int = 
 
 
 def commit(sim: SimManager, batch_id: int, *winners: Winner) -> None:
-    """The driver's call."""
     sim.manager.sinks.commit(QUERY, batch_id, winners)
 
 
@@ -74,7 +73,6 @@ def used_up(sim: SimManager) -> Producer:
 
 
 def transactional(identity: ProducerIdentity, sequence: int, values: Sequence[str]) -> bytes:
-    """A batch of an open transaction."""
     return build_batch(
         RecordColumns.of([None] * len(values), list(values), NOW_MS),
         producer_id=identity.producer_id,
@@ -106,7 +104,6 @@ class Producer:
         self._sim = sim
 
     def winner(self) -> Winner:
-        """As a commit names it."""
         partitions = tuple(T[number] for number in sorted(self._sequences))
         return Winner(*self.identity, partitions)
 
@@ -159,5 +156,4 @@ def is_settled(sim: SimManager) -> bool:
 
 
 def sinks_of(sim: SimManager) -> Sinks:
-    """The coordinator."""
     return sim.manager.sinks

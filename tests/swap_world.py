@@ -50,7 +50,6 @@ class Case:
 
     @property
     def bases(self) -> list[int]:
-        """Of the segments afterwards."""
         return sorted({*BASES} - {*self.old} | {*self.new})
 
 
@@ -106,7 +105,6 @@ class SwapWorld(LogHolder):
         self.flush()
 
     def content(self) -> Content:
-        """Everything that is stored."""
         self.log.update_high_watermark(self.log.log_end_offset)
         data, offset, aborted = b"", 0, set()
         while (found := self.log.read(offset, EVERYTHING, Isolation.LAST_STABLE)).data:
@@ -136,7 +134,6 @@ class SwapWorld(LogHolder):
         return made
 
     def _batches(self) -> dict[int, bytes]:
-        """The stored batches by offset."""
         found, rest = {}, self.content().batches
         while rest:
             header = read_header(rest)
@@ -145,7 +142,6 @@ class SwapWorld(LogHolder):
         return found
 
     def swap_of(self, case: Case, *, renames_max: int = 64) -> SegmentSwap:
-        """A swap whose new segments are written."""
         old = [segment for segment in self.log.segments if segment.base_offset in case.old]
         new = self.make_cleaned(case)
         return SegmentSwap(self.environment, self.log.local, new, old, renames_max=renames_max)

@@ -72,11 +72,9 @@ class PlainBatch:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Largest record timestamp."""
         return max(self.timestamps_ms)
 
     def encode(self) -> bytes:
-        """The batch as on disk."""
         base_timestamp = self.timestamps_ms[0]
         records = b"".join(
             record_bytes(timestamp - base_timestamp, delta, None, value)
@@ -91,7 +89,6 @@ class PlainBatch:
         )
 
     def facts(self) -> AppendedBatch:
-        """What the segment is told."""
         return AppendedBatch(
             base_offset=self.base_offset,
             last_offset=self.last_offset,

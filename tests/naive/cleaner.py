@@ -49,7 +49,6 @@ class PlainBatch:
 
     @classmethod
     def of(cls, data: bytes) -> PlainBatch:
-        """Parse the header."""
         return cls(data, read_header(data))
 
     @property
@@ -58,7 +57,6 @@ class PlainBatch:
 
     @property
     def is_control(self) -> bool:
-        """A marker."""
         return bool(self.header.attributes & CONTROL)
 
     @property
@@ -68,7 +66,6 @@ class PlainBatch:
 
     @property
     def horizon(self) -> int | None:
-        """Delete horizon."""
         has_horizon = self.header.attributes & HORIZON
         return self.header.base_timestamp if has_horizon else None
 
@@ -86,12 +83,10 @@ class PlainSegment:
 
     @property
     def size(self) -> int:
-        """Bytes of the .log."""
         return sum(len(each.data) for each in self.batches)
 
     @property
     def next_offset(self) -> int:
-        """Behind the last batch."""
         return self.batches[-1].header.next_offset if self.batches else self.base
 
 
@@ -124,7 +119,6 @@ class PlainClean:
     events: set[str] = field(default_factory=set)  # what happened, for counting
 
     def note(self, event: str, happened: bool) -> None:
-        """It happened, or not."""
         if happened:
             self.events.add(event)
 
@@ -202,7 +196,6 @@ class PlainCleaner:
     by_segment: bool = False  # log.cleaner.tombstone.horizon=segment
 
     def run(self) -> PlainClean:
-        """The whole round."""
         latest, offsets, read = self.map()
         result = PlainClean(latest + 1, map_messages_read=read, map_size=len(offsets))
         sources = [each for each in self.segments if each.base < result.end_offset]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PlainFacts:
-    """A segment."""
-
     base: int
     size: int
     largest: int = 0
@@ -17,8 +15,6 @@ class PlainFacts:
 
 @dataclass(frozen=True)
 class PlainRange:
-    """What a round would take."""
-
     uncleanable: int
     clean_bytes: int
     cleanable_bytes: int

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class NaiveRecord:
-    """One record."""
-
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -25,7 +23,6 @@ class NaiveLog:
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record."""
         return len(self.records)
 
     def append(self, records: list[tuple[int, bytes | None, bytes | None]]) -> int:
@@ -37,7 +34,6 @@ class NaiveLog:
         return first
 
     def from_offset(self, offset: int) -> list[NaiveRecord]:
-        """Everything from offset on."""
         return self.records[offset:]
 
     def first_of_batch_at(self, offset: int) -> int:
@@ -45,5 +41,4 @@ class NaiveLog:
         return max((end + 1 for end in self.batch_ends if end < offset), default=0)
 
     def delete_below(self, offset: int) -> None:
-        """Hide records."""
         self.start_offset = max(self.start_offset, offset)

@@ -38,7 +38,6 @@ def some_rule(draw: st.DrawFn) -> AccessRule:
 
 
 def line_of(rule: AccessRule) -> str:
-    """The rule as an operator writes it."""
     effect = "allow" if rule.is_allow else "deny"
     actions = ",".join(action.value for action in rule.actions)
     pattern = "" if rule.resource is Resource.CLUSTER else rule.pattern + "*" * rule.is_prefix
@@ -81,7 +80,6 @@ def twin_allows(
 
 @given(st.lists(some_rule(), max_size=8))
 def test_rules_decide_as_their_twin(rules: list[AccessRule]) -> None:
-    """Deny wins, describe follows, all else is denied."""
     parsed = AccessRules(tuple(rules))
     for principal in PRINCIPALS:
         rights = parsed.rights_of(principal)
@@ -95,14 +93,12 @@ def test_rules_decide_as_their_twin(rules: list[AccessRule]) -> None:
 
 @given(st.lists(some_rule(), max_size=8))
 def test_written_rules_are_read_back(rules: list[AccessRule]) -> None:
-    """A rule says in the file what it is in memory."""
     text = "\n".join(f"{line_of(rule)}  # why" for rule in rules)
     assert parse_access_rules(text).rules == tuple(rules)
 
 
 @given(st.text(alphabet=st.sampled_from("alowdeny *#\"',-rc\n\t topic\\\x00é"), max_size=80))
 def test_any_text_is_rules_or_refused_with_its_line(text: str) -> None:
-    """No text raises anything but InvalidConfig."""
     try:
         parse_access_rules(text)
     except InvalidConfig as error:
@@ -114,7 +110,6 @@ def test_any_text_is_rules_or_refused_with_its_line(text: str) -> None:
 
 @given(st.text(max_size=400))
 def test_a_refusal_never_depends_on_more_than_the_name(name: str) -> None:
-    """What is denied answers alike for every name, and keeps bounded what it repeats."""
     with pytest.raises(TopicAccessDenied) as refused:
         AccessRules().rights_of("x").require(Action.READ, Resource.TOPIC, name)
     assert len(refused.value.message) <= 340

@@ -32,7 +32,6 @@ SETS = st.lists(
 
 
 def config_of(index_bytes: int, flush_messages: int, interval: int) -> LogConfig:
-    """Segments of a few batches, indexes of a few slots."""
     return LogConfig(
         internal_segment_bytes=1200,
         segment_ms=1000,
@@ -43,7 +42,6 @@ def config_of(index_bytes: int, flush_messages: int, interval: int) -> LogConfig
 
 
 def records_of(sizes: list[int], age_ms: int) -> ValidatedRecords:
-    """A set of one batch a size."""
     stamp = NOW_MS + 1500 - age_ms
     return checked(b"".join(batch([b"x" * size], timestamps=stamp) for size in sizes))
 

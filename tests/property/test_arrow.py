@@ -44,8 +44,6 @@ STAMP_TYPES = st.sampled_from(
 
 
 class Row(NamedTuple):
-    """A record to send."""
-
     key: str | None
     value: str | None
     headers: list[tuple[str, str | None]] | None
@@ -67,8 +65,6 @@ ROWS = st.lists(
 
 
 class Types(NamedTuple):
-    """Of the columns."""
-
     key: pa.DataType
     value: pa.DataType
     name: pa.DataType
@@ -106,7 +102,6 @@ def stamp_array(rows: list[Row], kind: pa.DataType) -> pa.Array:
 
 
 def batch_of(rows: list[Row], types: Types, columns: set[str]) -> pa.RecordBatch:
-    """A batch of these columns and `value`."""
     pair = pa.struct([("value", types.header_value), ("key", types.name)])
     pairs = [pair for row in rows for pair in (row.headers or [])]
     structs = pa.StructArray.from_arrays(
@@ -134,7 +129,6 @@ def batch_of(rows: list[Row], types: Types, columns: set[str]) -> pa.RecordBatch
 
 
 def stream_of(batches: list[pa.RecordBatch], codec: str | None = None) -> bytes:
-    """An IPC stream of at least one batch."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
@@ -144,7 +138,6 @@ def stream_of(batches: list[pa.RecordBatch], codec: str | None = None) -> bytes:
 
 
 def cut(stream: bytes, cuts: list[int]) -> Iterator[bytes]:
-    """The stream in pieces."""
     start = 0
     for end in sorted({each % (len(stream) + 1) for each in cuts} | {len(stream)}):
         yield stream[start:end]
@@ -175,7 +168,6 @@ def read_all(pieces: Iterator[bytes], piece_bytes: int) -> tuple[list[tuple[Any,
 
 
 def stored(row: Row, columns: set[str]) -> tuple[Any, ...]:
-    """What a row becomes."""
     headers = (row.headers or []) if "headers" in columns else []
     has_stamp = "timestamp" in columns and row.stamp_s is not None
     return (
@@ -272,8 +264,6 @@ RECORDS = st.lists(
 
 
 class Shape(NamedTuple):
-    """How a batch is made."""
-
     gap: int
     records: list[tuple[bytes | None, bytes | None, tuple[Any, ...], int, int]]
     codec: Codec
@@ -333,7 +323,6 @@ def made(shapes: list[Shape], aborted_last: int) -> tuple[bytes, list[ShownBatch
 
 
 def rows_of(stream: bytes) -> list[dict[str, Any]]:
-    """What pyarrow reads, timestamps as milliseconds."""
     with pa.ipc.open_stream(stream) as reader:
         table = reader.read_all()
     table.validate(full=True)
@@ -392,7 +381,6 @@ def test_an_answer_is_that_of_a_loop_over_records(
 
 @given(SHAPES, st.sets(st.sampled_from(FIELDS), min_size=1))
 def test_fields_choose_columns(shapes: list[Shape], fields: set[str]) -> None:
-    """The wanted columns in the schema's order, timestampType with the timestamp."""
     data, shown, end = made(shapes, -1)
     shape = RecordShape(fields=frozenset(fields))
     writer = ArrowWriter(shape, Bounds(), max_decompressed_bytes=1 << 20)

@@ -47,7 +47,6 @@ class LogMachine(RuleBasedStateMachine):
         is_synced: bool,
         is_idempotent: bool,
     ) -> None:
-        """A batch of a producer, or of nobody."""
         timestamps = [NOW_MS - age for age in ages[: len(values)]]
         producer = (-1, -1, -1)
         if is_idempotent:
@@ -67,7 +66,6 @@ class LogMachine(RuleBasedStateMachine):
     sequence = 0
 
     def next_sequence(self) -> int:
-        """Of the next idempotent batch."""
         return self.sequence
 
     @rule(back=st.integers(1, 5))
@@ -81,7 +79,6 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        """By hand."""
         self.world.log.roll()
 
     @rule(offset=st.integers(-2, 60), max_bytes=st.integers(0, 400))
@@ -119,14 +116,12 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(offset=st.integers(0, 40))
     def delete_records(self, offset: int) -> None:
-        """Up to the high watermark."""
         target = min(offset, self.world.log.high_watermark)
         self.naive.delete_below(target)
         assert self.world.log.delete_records(target) == self.naive.start_offset
 
     @rule()
     def flush(self) -> None:
-        """Group commit: everything becomes readable."""
         self.world.flush()
         assert self.world.log.high_watermark == self.naive.end_offset
 

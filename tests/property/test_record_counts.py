@@ -78,9 +78,7 @@ def test_a_small_budget_takes_several_looks() -> None:
 
 
 def test_a_look_at_a_quiet_log_goes_over_no_segment() -> None:
-    """M26: a log of many segments, of which one is walked for hours, costs no turn of its own. What
-    was walked to its end is not looked at again until segments or log start change.
-    """
+    """M26: what was walked to its end is walked again when segments or log start change."""
     batches = [[stored_batch([record(each, b"k", b"v")])] for each in range(40)]
     world = CleanerWorld(segments_of(*batches))
     count, rests = RecordCount(), list[None]()
@@ -121,9 +119,7 @@ def test_a_batch_with_holes_is_divided_by_its_records(start: int, left: int) -> 
 
 
 def test_what_was_walked_counts_when_the_walk_fails() -> None:
-    """M26: the order of the logs goes by what each walk has left. A read that fails takes nothing
-    off what was walked before it in the same look.
-    """
+    """M26: the order of the logs goes by what each walk has left."""
     sound = stored_batch([record(0, b"a", b"v")])
     holes = stored_batch([record(each, b"k%d" % each, b"v") for each in (1, 5, 8)])
     world = CleanerWorld(segments_of([sound, holes]))
@@ -138,10 +134,7 @@ def test_what_was_walked_counts_when_the_walk_fails() -> None:
 
 
 def test_a_batch_that_cannot_be_opened_hides_one_moment() -> None:
-    """M26: what is behind a horizon costs no other number of the log. A first batch whose horizon
-    hides the timestamp, and that is rotten, makes that one number unknown; records are counted from
-    headers.
-    """
+    """M26: a rotten first batch, whose horizon hides the timestamp; records count from headers."""
     first = stored_batch([record(0, b"a", None)], horizon=NOW_MS + 1)
     world = CleanerWorld(segments_of([first, stored_batch([record(1, b"b", b"v")])]))
     file = world.log.segments.first.log_file.pin_for_write()
@@ -156,9 +149,7 @@ def test_a_batch_that_cannot_be_opened_hides_one_moment() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_a_cleaned_log_is_as_old_as_its_first_record(codec: Codec) -> None:
-    """M26: neither a delete horizon nor an empty batch is a moment of a record. The oldest
-    timestamp of a compacted log does not lie in the future, nor is it unknown.
-    """
+    """M26: neither a delete horizon nor an empty batch is a moment of a record."""
     producer = Producer(7, 0, 0)
     gone = record(0, b"a", b"1", NOW_MS - 3)
     kept = record(1, b"b", None, NOW_MS - 2)

@@ -355,7 +355,6 @@ def asked(query: dict[str, str], headers: dict[str, str] | None = None) -> web.R
 
 
 def outcome(read: Callable[..., object], *arguments: object) -> object:
-    """What it gives, or the error of the register that it raises."""
     try:
         return read(*arguments)
     except ApiError as error:
@@ -390,7 +389,6 @@ def test_only_known_errors(query: dict[str, str], last_id: str) -> None:
 
 @given(POSITIONS)
 def test_ids_are_read_back(positions: dict[int, int]) -> None:
-    """What a stream calls a place is that place to the next one."""
     assert parse_event_id(event_id(positions)) == positions
 
 
@@ -427,7 +425,6 @@ def test_accept_gives_what_is_offered_and_not_refused(ranges: list[tuple[str, st
 
 
 def test_gzip_is_accepted_as_it_is_said() -> None:
-    """By name or by any, unless its quality is 0."""
     for text in ("gzip", "br, gzip;q=0.1", "*", "identity;q=0, *;q=0.5", "GZIP"):
         assert accepts_gzip(text), text
     for text in ("", "br", "gzip;q=0", "*;q=0", "gzip;q=0, *", "identity"):
@@ -506,7 +503,6 @@ def alone(document: bytes, dialect: Dialect[object]) -> tuple[object, bool]:
 def test_a_bad_document_takes_no_other_with_it(
     documents: list[bytes], *, is_v3: bool, ends_at_broken: bool
 ) -> None:
-    """No document is read as a part of another, and none is lost."""
     dialect: Dialect[object] = V3 if is_v3 else NATIVE  # type: ignore[assignment] # any of them
     expected = [alone(document, dialect) for document in documents]
     broken = [number for number, (_, is_broken) in enumerate(expected) if is_broken]
@@ -541,7 +537,6 @@ CUTS = st.lists(st.integers(0, 200), max_size=8)
 
 
 def fed(splitter: Splitter, stream: bytes, cuts: list[int]) -> Documents:
-    """What a splitter says of a stream in chunks."""
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     whole: list[bytes] = []
     for start, end in itertools.pairwise(edges):
@@ -563,7 +558,6 @@ def fed(splitter: Splitter, stream: bytes, cuts: list[int]) -> Documents:
 def test_any_bytes_in_any_chunks(
     kind: type[Lines] | type[Concatenated], stream: bytes, cuts: list[int]
 ) -> None:
-    """Hostile bytes fall as the twin has it."""
     assert fed(kind(), stream, cuts) == SPLITTERS[kind](stream)
 
 

@@ -176,8 +176,6 @@ GAPS = {1, 4, 7, 12, 14}  # at the end of a segment, at its beginning and inside
 
 @dataclass(frozen=True)
 class Place:
-    """A batch: its file, first byte and size."""
-
     path: str
     position: int
     size: int
@@ -185,15 +183,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Case:
-    """A log, its batches and the offsets that it holds."""
-
     world: PartitionWorld
     places: list[Place]
     offsets: list[int]
 
 
 def value_of(offset: int) -> bytes:
-    """What the record of an offset begins with."""
     return b"value-%04d" % offset
 
 

@@ -149,7 +149,6 @@ def places(row: Row, columns: set[str], topic: str) -> tuple[int, ...]:
 
 
 def stored(row: Row, columns: set[str]) -> tuple[Any, ...]:
-    """Key, value and headers as a log has them."""
     headers = (row.headers or []) if "headers" in columns else []
     return (
         row.key if "key" in columns else None,

@@ -27,7 +27,6 @@ RANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 3000)), max_siz
 
 @given(st.dictionaries(PARTITIONS, OFFSETS))
 def test_text_and_back(offsets: dict[TopicPartition, int]) -> None:
-    """A checkpoint loses nothing, and equal offsets have equal text."""
     text = json.dumps(document_of(offsets))
     assert offsets_of(json.loads(text)) == offsets
     assert json.dumps(document_of(dict(reversed(offsets.items())))) == text
@@ -54,7 +53,6 @@ def test_a_limited_batch(lags: dict[TopicPartition, tuple[int, int]], limit: int
 def test_splits_cover_exactly(
     sizes: list[tuple[int, int]], min_partitions: int | None, records_max: int | None
 ) -> None:
-    """The parts of a partition are its range, in order, none empty or too large."""
     ranges = [
         OffsetRange("t", number, first, first + size) for number, (first, size) in enumerate(sizes)
     ]
@@ -80,7 +78,6 @@ UNCOMMITTED, COMMITTED = Access(paths=("/logs",)), Access(paths=("/logs",), read
 
 
 def log_by(seed: int) -> CleanerWorld:
-    """A log as a daemon has loaded it; everything is readable."""
     return CleanerWorld(make_log(random.Random(seed)).segments)
 
 

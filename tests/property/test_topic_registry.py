@@ -77,7 +77,6 @@ STATES = st.builds(
 
 @given(STATES)
 def test_round_trip(state: RegistryState) -> None:
-    """What is written is read, and equal states are equal bytes."""
     assert decode_registry(encode_registry(state)) == state
 
 
@@ -93,7 +92,6 @@ def test_no_flipped_bit_is_believed(state: RegistryState, data: st.DataObject) -
 
 
 def test_newer_format_is_refused() -> None:
-    """The message names the version."""
     with pytest.raises(FormatError, match="format 4"):
         decode_registry(b'{"format": 4, "later": true}')
 

@@ -178,9 +178,7 @@ def test_a_fault_of_one_directory_fails_the_run_and_spares_the_others() -> None:
 
 
 def test_a_fault_that_stays_is_told_once_a_minute() -> None:
-    """M13 M15: a disk that is full for long. An operator reads what is wrong, and not twelve times
-    a minute.
-    """
+    """M13 M15: a disk that is full for long; not twelve times a minute."""
     sim = SimManager().start()
     fault = Fault(
         error=errno.ENOSPC, path_contains=f"{DIRS[0]}/replication-offset-checkpoint", times=10**6
@@ -237,11 +235,7 @@ def test_metrics_tell_runs_errors_and_the_last_success() -> None:
 
 
 def test_the_daemon_logs_a_task_that_throws_and_keeps_it(tmp_path: Path) -> None:
-    """M13: name and reason in the log, a traceback for what is no foreseen fault; it runs again.
-
-    Goal: every failure is told, and none twice.
-    Method: a fault, a defect, and a fault that whoever raised it has told.
-    """
+    """M13: a traceback for what is no foreseen fault; what was told already is not told again."""
     settings = load_settings(None, {}, {"log.dirs": str(tmp_path / "dir")})
     ended = threading.Event()
     runs: list[int] = []
@@ -300,7 +294,6 @@ def with_records(count: int = 3, acks: Acks = Acks.LEADER) -> SimManager:
 
 
 def test_a_log_is_described_with_what_the_metrics_found() -> None:
-    """Records and their times are told once they were looked at, and nothing is made up."""
     sim = with_records()
     before = sim.operations.logs.describe("t", 0)
     assert (before.records, before.oldest_timestamp_ms, before.newest_timestamp_ms) == (None,) * 3
@@ -313,10 +306,7 @@ def test_a_log_is_described_with_what_the_metrics_found() -> None:
 
 @pytest.mark.parametrize("mode", CrashMode)
 def test_a_roll_that_was_answered_is_durable(mode: CrashMode) -> None:
-    """M14: records that nobody synced are kept with it.
-
-    A power cut right after the answer, in every mode.
-    """
+    """M14: records that nobody synced are kept with it, whatever a power cut takes."""
     sim = with_records()
     rolled = sim.operations.logs.roll("t", 0)
     assert (rolled.is_rolled, rolled.active_base_offset) == (True, 3)
@@ -351,7 +341,6 @@ def test_an_empty_segment_stays() -> None:
 
 
 def test_what_is_not_there() -> None:
-    """Each has its own name."""
     sim = with_records()
     assert sim.operations.logs.segment_path("t", 0, 0).endswith("/t-0/00000000000000000000.log")
     with pytest.raises(UnknownSegment):

@@ -113,7 +113,6 @@ def page_of(
 
 
 def busy_metrics() -> Metrics:
-    """Something of everything."""
     metrics = Metrics(with_process=True)
     metrics.traffic.observe_append("t", 3, 100)
     metrics.traffic.observe_refusal("t", RecordBatchTooLarge("large"), 77)
@@ -467,7 +466,6 @@ def test_observed_together_as_one_by_one(seconds: float) -> None:
 
 
 def series_of(sim: SimManager, topic: str) -> list[str]:
-    """Names of the samples that carry the topic."""
     families = sim.metrics.registry.collect()
     samples = [sample for family in families for sample in family.samples]
     return [sample.name for sample in samples if sample.labels.get("topic") == topic]
@@ -475,7 +473,6 @@ def series_of(sim: SimManager, topic: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_appends_behind_a_deletion_leave_no_series(seed: int) -> None:
-    """A deleted topic costs no sample, also when producers were at work until the end."""
     sim = SimManager(seed=seed).start().with_topic("t", 2, {})
     logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
     sim.threads.start("deletes", lambda: sim.operations.topics.delete("t"))
@@ -533,9 +530,7 @@ def test_a_fresh_directory_is_no_unclean_start() -> None:
 
 
 def test_moves_are_counted_where_they_go() -> None:
-    """M14 M26: bytes and moves under way while they copy, their ends by state. An operator sees a
-    move that crawls, and how many ended badly.
-    """
+    """M14 M26: bytes and moves under way while they copy, their ends by state."""
     sim = SimManager().start().with_topic("t", 1)
     for _ in range(20):
         assert sim.produce("t", batch_of("v" * 100)).error is None
@@ -587,7 +582,6 @@ class Door(dict[Any, Any]):
 
 
 def busy_traffic() -> TopicTraffic:
-    """Two topics."""
     traffic = Metrics().traffic
     traffic.observe_append("goes", 7, 700)
     traffic.observe_append("stays", 1, 100)
@@ -595,14 +589,11 @@ def busy_traffic() -> TopicTraffic:
 
 
 def whole(traffic: TopicTraffic) -> TopicTotals:
-    """Of all topics together."""
     return next(traffic.totals())
 
 
 def test_a_topic_that_is_deleted_in_a_scrape_counts_once() -> None:
-    """M26: the scrape sees it among the topics or among the deleted ones. No fall, which a rate
-    would take for a restart of the daemon.
-    """
+    """M26: no fall, which a rate would take for a restart of the daemon."""
     traffic = busy_traffic()
     door = Door(traffic.append_bytes._metrics, lambda: traffic.forget_topic("goes"))
     before = whole(traffic)
@@ -614,9 +605,7 @@ def test_a_topic_that_is_deleted_in_a_scrape_counts_once() -> None:
 
 
 def test_a_scrape_in_the_middle_of_a_deletion_counts_a_topic_once() -> None:
-    """M26: nor is it counted twice, from where the sum could only fall. A scrape between the two
-    steps of a deletion tells what the others tell.
-    """
+    """M26: nor is it counted twice, from where the sum could only fall."""
     traffic = busy_traffic()
     seen = [whole(traffic)]
     traffic._departed = door = Door({}, lambda: seen.append(whole(traffic)))

@@ -191,7 +191,6 @@ _FORMATS = Formats(EmbeddedFormat.TEXT, EmbeddedFormat.TEXT)
 
 
 def stored_ms(text: str) -> int:
-    """The timestamp of a record that brings this one."""
     records = parse_documents((b'{"timestamp":"%b"}' % text.encode(),), _FORMATS)
     (stamp,) = columns_of(records, _FORMATS, now_ms=0).columns.timestamps.tolist()
     return int(stamp)
@@ -201,7 +200,6 @@ def stored_ms(text: str) -> int:
 @example(8_171, 0)
 @example(1_081_786_148_962, 2)
 def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
-    """No rounding of floating point moves it."""
     zone = datetime.timezone(datetime.timedelta(hours=hours))
     try:
         moment = (_EPOCH + datetime.timedelta(milliseconds=moment_ms)).astimezone(zone)
@@ -225,7 +223,6 @@ def test_what_is_finer_is_cut() -> None:
 
 
 def test_a_refusal_says_what_it_may_be() -> None:
-    """The client learns which parameter it was, and what goes there."""
     with pytest.raises(ApiError) as refusal:
         parse_timestamp("yesterday", "spec", ("earliest", "latest"))
     assert refusal.value.details == {"parameter": "spec"}
@@ -247,6 +244,5 @@ def test_before_1970_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "1960-01-01T00:00:00", "-1", str(1 << 63)])
 def test_the_command_line_says_how_a_moment_is_written(text: str) -> None:
-    """All else is told the form."""
     with pytest.raises(click.BadParameter, match="is not ms since 1970 or ISO-8601 with a zone"):
         Timestamp().convert(text, None, None)

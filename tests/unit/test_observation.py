@@ -66,7 +66,6 @@ def _look_with_a_buffer() -> weakref.ref[_Buffer]:
 
 
 def test_a_look_keeps_nothing_alive() -> None:
-    """What the callers had in memory goes when they end, garbage collector or not."""
     gc.disable()
     try:
         assert _look_with_a_buffer()() is None
@@ -78,7 +77,6 @@ PARTITIONS = 20_000
 
 
 def test_the_loop_turns_while_samples_are_counted() -> None:
-    """Nobody waits for the whole page, on the loop or for the interpreter's lock."""
     lines = [f'size{{topic="t\\"{n % 7}",partition="{n}"}} {n}\n' for n in range(PARTITIONS)]
     page = "".join(("# HELP up One.\n# TYPE up gauge\nup 1\n# TYPE size gauge\n", *lines))
     turns = 0

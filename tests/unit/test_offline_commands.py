@@ -25,7 +25,6 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture
 def source(tmp_path: Path, restored_logging: None) -> Path:
-    """A copy of the golden partition."""
     return shutil.copytree(GOLDEN, tmp_path / "src" / "t-0")
 
 
@@ -241,7 +240,6 @@ def test_verify(source: Path) -> None:
 def test_what_is_no_partition_directory_does_not_pass(
     command: tuple[str, str], source: Path, tmp_path: Path
 ) -> None:
-    """A log directory or an empty one is a wrong argument, not a sound partition."""
     empty = tmp_path / "empty"
     empty.mkdir()
     assert run(*command, empty).exit_code == 2

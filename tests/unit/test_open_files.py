@@ -51,7 +51,6 @@ def fill(sim: SimManager, acks: Acks) -> None:
 
 
 def read_all(sim: SimManager, partition: int) -> int:
-    """Records that a reader finds from the log start on."""
     log = sim.operations.partition_log("t", partition)
     offset, count = log.log_start_offset, 0
     while offset < log.log_end_offset:
@@ -224,9 +223,7 @@ def test_renamed_and_moved_files_are_found() -> None:
 
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_a_walk_begins_in_the_middle_of_a_rename(*, is_directory: bool) -> None:
-    """M26: a segment that changes its name at this moment is no missing file. No warning about a
-    sound log, whose number would be gone until the next survey.
-    """
+    """M26: a segment that changes its name at this moment is no missing file."""
     read: list[bytes] = []
 
     def walk() -> None:

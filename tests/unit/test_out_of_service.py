@@ -112,7 +112,6 @@ def start_without_t(disk: SimFilesystem, why: str) -> tuple[SimManager, Any]:
 
 
 def closed_indexes(disk: SimFilesystem) -> dict[str, int]:
-    """Sizes of the index files of all segments of t but the last."""
     stats = sorted(disk.list_dir_stats(HOME), key=lambda stat: stat.name)
     last = [stat.name for stat in stats if stat.name.endswith(LOG_SUFFIX)][-1].partition(".")[0]
     suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
@@ -330,10 +329,7 @@ def test_another_id_keeps_the_partition_offline(other: str) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"version: 0\n", bytes(43)])
 def test_a_damaged_id_is_written_again(damage: bytes) -> None:
-    """M14: nobody else claims the directory: served by its name, and healed for what copies it.
-
-    Empty, cut, zeros; then a start that has nothing to tell.
-    """
+    """M14: nobody else claims the directory: served by its name, and healed for what copies it."""
     disk = stopped_with_segments()
     whole = disk.read_file(METADATA)
     disk.write_file_atomically(METADATA, damage)
@@ -386,7 +382,6 @@ FOREIGN_KEY = "tiering.of.tomorrow"
 
 
 def with_foreign_config(disk: SimFilesystem) -> SimFilesystem:
-    """Topic t has a config that only another version knows, and one that is ours."""
     state = decode_registry(disk.read_file(REGISTRY))
     configs = {FOREIGN_KEY: "true", "retention.ms": "5000000"}
     changed = state.with_topics([replace(state.topics["t"], overrides=configs)])
@@ -395,9 +390,7 @@ def with_foreign_config(disk: SimFilesystem) -> SimFilesystem:
 
 
 def test_a_config_of_another_version_keeps_its_topic_offline() -> None:
-    """M14 M15: A topic whose config is not understood is not served by a guess, the rest is.
-    Nothing is damaged, so nobody is told to move records away, and no client that it is at fault.
-    """
+    """M14 M15: nothing is damaged, so nobody is told to move records away."""
     sim, line = start_without_t(with_foreign_config(stopped_with_segments()), FOREIGN_KEY)
     assert FOREIGN_KEY in line["reason"]
     assert f"kafkalog configs alter --topic t --delete-config {FOREIGN_KEY}" in line["remedy"]

@@ -52,7 +52,6 @@ API: Any = SimpleNamespace(
 
 
 def written(count: int = 12) -> PartitionWorld:
-    """One record a batch, several segments."""
     world = PartitionWorld(CONFIG)
     for number in range(count):
         world.append(batch([b"%06d" % number + b"v" * 60]))
@@ -98,7 +97,6 @@ def test_deleted_before_the_segment_was_looked_for(
 
 
 def test_deleted_before_the_segment_was_looked_for_and_not_what_is_asked_for() -> None:
-    """Behind what was deleted everything is as it was."""
     world = written()
     expected = bytes(world.log.read(8, 1, Isolation.HIGH_WATERMARK).data)
     once_before(world.log.local, "read", lambda: delete_up_to(world, 7))
@@ -292,7 +290,6 @@ def test_a_consumer_whose_records_go_is_reset(reset: Reset, position: int) -> No
 
 
 def test_a_page_ends_where_records_went() -> None:
-    """What it has read already is given; the next page is told of the rest."""
     poll = PollWorld(ConsumerConfig())
     log = poll.sim.manager.logs.log_of("t", 0)
     poll.append("a", "b")
@@ -354,7 +351,6 @@ class Interrupted:
         self.calls = 0
 
     def on_call(self) -> None:
-        """Each call of the disk."""
         self.calls += 1
         self.left -= 1
         if self.left == 0:

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 
 def test_a_partition_moves_with_all_it_holds() -> None:
-    """Records, offsets, epochs and watermarks are the same at the other place."""
     sim = world()
     log = sim.manager.logs.log_of("t", 0)
     before, end, epochs = contents(sim), log.log_end_offset, log.epochs.entries
@@ -77,7 +76,6 @@ def test_a_partition_moves_with_all_it_holds() -> None:
 
 
 def test_the_partition_serves_while_it_is_copied() -> None:
-    """Appends and fetches go on beside the copy, which takes what came meanwhile."""
     sim = begun()
     assert sim.produce("t", batch_of("meanwhile")).error is None
     before = contents(sim)
@@ -153,7 +151,6 @@ def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
 
 
 def test_a_partition_without_records_moves() -> None:
-    """Nothing to copy is no reason to fail: offsets go on where they were."""
     sim = world()
     assert sim.delete_records("t", -1).error is None
     end = sim.manager.logs.log_of("t", 0).log_end_offset
@@ -170,7 +167,6 @@ def test_a_partition_without_records_moves() -> None:
 
 
 def test_a_new_partition_moves() -> None:
-    """An empty partition keeps epoch 0 at offset 0."""
     sim = world(0)
     assert move(sim).state is MoveState.DONE
     assert [tuple(each) for each in sim.manager.logs.log_of("t", 0).epochs.entries] == [(0, 0)]
@@ -178,7 +174,6 @@ def test_a_new_partition_moves() -> None:
 
 
 def test_a_gap_at_the_end_is_no_new_offset() -> None:
-    """An offset that compaction or a roll left out is not given again."""
     sim = world()
     writer = sim.manager.logs.unit_at(A).writer
     log = sim.manager.logs.log_of("t", 0)
@@ -188,7 +183,6 @@ def test_a_gap_at_the_end_is_no_new_offset() -> None:
 
 
 def test_producers_whose_records_are_gone_are_known() -> None:
-    """A retry of a producer whose batches were deleted is still a duplicate after the move."""
     sim = world(1)
     batch = build_batch(
         RecordColumns.of([None], ["once"], 1_700_000_000_000),
@@ -212,7 +206,6 @@ def test_producers_whose_records_are_gone_are_known() -> None:
 
 
 def test_configs_reach_the_copy() -> None:
-    """A config that changes in the middle of a move is in force at the other place."""
     sim = begun()
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "5")])
     ended(sim)
@@ -234,7 +227,6 @@ def test_a_deleted_topic_takes_its_copy_along() -> None:
 
 
 def test_a_cancelled_move_leaves_the_partition() -> None:
-    """Cancel removes the copy; so does moving the partition to where it is."""
     for how in ("cancel", "same"):
         sim = begun()
         before = contents(sim)
@@ -251,7 +243,6 @@ def test_a_cancelled_move_leaves_the_partition() -> None:
 
 
 def test_refusals() -> None:
-    """What cannot be moved is refused before anything is made."""
     config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=(B,))
     sim = world(config=config)
     for topic, partition, path, kind in (
@@ -303,7 +294,6 @@ def test_who_holds_the_old_log_is_not_given_a_fault_of_the_disk() -> None:
 
 
 def test_there_and_back_again() -> None:
-    """A partition can move back while its old directory waits for its deletion."""
     sim = world()
     expected = contents(sim)
     assert move(sim, B).state is MoveState.DONE
@@ -316,7 +306,6 @@ def test_there_and_back_again() -> None:
 
 
 def test_what_only_a_move_has_named_is_not_replaced_by_an_empty_partition() -> None:
-    """When the directory that served is lost, its copy is neither served nor removed."""
     sim = begun()
     disk = sim.kill()
     disk.remove_tree(f"{A}/t-0")
@@ -327,7 +316,6 @@ def test_what_only_a_move_has_named_is_not_replaced_by_an_empty_partition() -> N
 
 
 def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
-    """The copy is not begun anew by a restart, and ends as if there had been none."""
     for how in ("stop", "kill"):
         sim = begun()
         (before,) = sim.operations.log_dirs.moves()
@@ -342,7 +330,6 @@ def test_a_move_goes_on_after_a_stop_and_after_a_kill() -> None:
 
 
 def test_a_stop_ends_the_load_of_a_copy() -> None:
-    """A stop does not wait for the recovery of a copy, and the copy is not given up."""
     sim = begun()
     expected = contents(sim)
     again = SimManager(sim.kill(), config=SLOW).start()
@@ -406,7 +393,6 @@ def test_a_copy_of_a_log_that_was_cleaned_is_begun_anew() -> None:
 
 
 def clean(sim: SimManager) -> None:
-    """A clean that somebody asks for."""
     done: list[CleaningRun] = []
     request = CleanRequest(sim.manager.logs.log_of("t", 0), False, done.append)
     sim.manager.cleaning.cleaner.submit(request)
@@ -417,7 +403,6 @@ def clean(sim: SimManager) -> None:
 
 @pytest.mark.slow
 def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
-    """At every disk call of a move that fails in the target, the current log serves on."""
     for error in (errno.EIO, errno.ENOSPC):
         nth = 0
         is_struck = True
@@ -443,7 +428,6 @@ def test_a_target_that_fails_leaves_the_partition_where_it_is() -> None:
 
 
 def test_a_source_that_fails_keeps_the_copy() -> None:
-    """A directory that fails takes its partition along; when it is back, the move goes on."""
     for nth in range(1, 8):
         sim = world(3, SLOW)
         sim.operations.log_dirs.move("t", 0, B)
@@ -472,12 +456,10 @@ def test_a_source_that_fails_keeps_the_copy() -> None:
     ],
 )
 def test_each_step(facts: MoveFacts, step: MoveStep) -> None:
-    """Each combination of facts has its one step."""
     assert next_step(facts) is step
 
 
 def test_it_ends_while_the_log_grows() -> None:
-    """A log that grows by less than is copied a step is caught up with, synced and swapped."""
     log_end, future_end, unflushed = 100 * SLICE_BYTES, 0, 0
     is_near = False
     steps: list[MoveStep] = []

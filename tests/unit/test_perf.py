@@ -71,7 +71,6 @@ class Giver:
 
 
 def never(*what: object) -> None:
-    """Nothing is told or fails here."""
     raise AssertionError(what)
 
 
@@ -80,7 +79,6 @@ def client_of(fake: Taker | Giver) -> Client:
 
 
 def test_the_sum_of_a_run() -> None:
-    """Rates, averages, percentiles at the tool's places."""
     stats = AppendStats(100, 0)
     for latency_ms in range(100):
         assert stats.add(1, 1024, latency_ms, 40) is None
@@ -91,7 +89,6 @@ def test_the_sum_of_a_run() -> None:
 
 
 def test_windows_of_five_seconds() -> None:
-    """A line when the time is over, of what came since the one before."""
     stats = AppendStats(1000, 1000)
     assert stats.add(100, 1 << 20, 10, 5999) is None
     assert stats.add(100, 1 << 20, 30, 6000) == (
@@ -113,7 +110,6 @@ def test_few_latencies_of_many_are_kept() -> None:
 
 
 def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
-    """Batches of the size that was asked for, latencies of whole batches, the last one short."""
     clock = SimClock()
     taker = Taker(clock, 10)
     load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100)
@@ -128,7 +124,6 @@ def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
 
 
 def test_a_rate_is_kept() -> None:
-    """So many records a second, in batches of at most 10 ms."""
     clock = SimClock()
     taker = Taker(clock, 1)
     began_ns = clock.monotonic_ns()
@@ -140,7 +135,6 @@ def test_a_rate_is_kept() -> None:
 
 
 def test_a_failure_ends_a_run() -> None:
-    """The first refused request is raised, and no other is sent."""
     clock = SimClock()
     taker = Taker(clock, 1, frozenset({2}))
     load = AppendLoad("t", 3, random_payloads(1), batch_bytes=1)
@@ -150,7 +144,6 @@ def test_a_failure_ends_a_run() -> None:
 
 
 def test_a_topic_is_read_until_there_is_enough() -> None:
-    """All that came counts; the time of finding partitions is told apart."""
     clock = SimClock()
     result = ReadLoad("t", 12, 1000).run(client_of(Giver(clock, 30, [10, 5, 5])), clock)
     assert (result.record_count, result.size_bytes, result.is_complete) == (15, 150, True)
@@ -164,7 +157,6 @@ def test_a_topic_is_read_until_there_is_enough() -> None:
 
 
 def test_silence_ends_a_read() -> None:
-    """No record for the time-out, and behind a round without one the next one waits."""
     clock = SimClock()
     giver = Giver(clock, 30, [1])
     result = ReadLoad("t", 5, 250).run(client_of(giver), clock)
@@ -173,7 +165,6 @@ def test_silence_ends_a_read() -> None:
 
 
 def test_a_run_of_no_time() -> None:
-    """Rates of 0 and no error."""
     line = ReadResult(0, 0, 0, 0, 0, True).line()
     assert line.split(", ")[2:] == ["0.0000", "0.0000", "0", "0.0000", "0", "0", "0.0000", "0.0000"]
     total = AppendStats(1, 0).total(0)

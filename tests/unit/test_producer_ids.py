@@ -80,7 +80,6 @@ def batch(producer_id: int, epoch: int, sequence: int = 0, count: int = 1) -> by
 def append(
     sim: SimManager, producer_id: int, epoch: int, sequence: int = 0, partition: int = 0
 ) -> LogAppendInfo:
-    """What the append is answered; its error is raised."""
     done = sim.produce("t", batch(producer_id, epoch, sequence), partition=partition)
     if done.error is not None:
         raise done.error
@@ -104,7 +103,6 @@ def generation(sim: SimManager) -> int:
 
 
 def test_ids_rise_and_a_block_is_written_once() -> None:
-    """Unique ids, one write of the registry for a thousand of them."""
     sim = started()
     before = generation(sim)
     given = [give(sim) for _ in range(2 * BLOCK_IDS + 1)]
@@ -117,7 +115,6 @@ def test_ids_rise_and_a_block_is_written_once() -> None:
 
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_a_restart_skips_what_is_left_of_a_block(is_orderly: bool) -> None:
-    """No id twice, however the daemon ends."""
     sim = started()
     assert give(sim) == FIRST_PRODUCER_ID
     sim = started(sim.stop() if is_orderly else sim.kill())
@@ -125,7 +122,6 @@ def test_a_restart_skips_what_is_left_of_a_block(is_orderly: bool) -> None:
 
 
 def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
-    """Never an id that lies in the logs, also when the registry was lost."""
     sim = started()
     append(sim, FIRST_PRODUCER_ID + 1, 0)
     append(sim, FIRST_PRODUCER_ID + 2, 0, partition=1)
@@ -143,7 +139,6 @@ def test_an_id_that_an_adopted_log_knows_is_left_out() -> None:
 
 
 def test_a_block_that_could_not_be_written_is_not_given() -> None:
-    """What is not durable is given to nobody, and the next try gives nothing twice."""
     sim = started()
     sim.disk.faults.add(
         Fault(error=errno.ENOSPC, kinds=frozenset({"write"}), path_contains=REGISTRY_FILE, times=9)
@@ -188,7 +183,6 @@ def test_a_bump_goes_behind_what_logs_have_seen() -> None:
 
 
 def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -> None:
-    """Behind the answer no batch of the old epoch is written any more."""
     sim = started()
     producer_id = give(sim)
     done: list[Command] = []
@@ -206,7 +200,6 @@ def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -
 
 
 def test_used_up_epochs_end_in_another_id() -> None:
-    """No epoch wraps; the old id takes no records, the new one does."""
     sim = started()
     old = give(sim)
     append(sim, old, EPOCH_MAX - 1)
@@ -223,7 +216,6 @@ def test_used_up_epochs_end_in_another_id() -> None:
 
 
 def test_forgotten_epochs_are_not_given_again() -> None:
-    """The table is bounded by time, and no epoch goes back for it."""
     sim = started()
     idle, other = give(sim), give(sim)
     for _ in range(3):
@@ -239,7 +231,6 @@ def test_forgotten_epochs_are_not_given_again() -> None:
 
 
 def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
-    """A producer that writes on keeps its predecessor out, however long."""
     sim = started()
     producer_id = give(sim)
     bump(sim, producer_id)
@@ -251,7 +242,6 @@ def test_a_fence_lasts_as_long_as_a_log_remembers_the_producer() -> None:
 
 
 def test_ids_that_nobody_has() -> None:
-    """An id that will be given later cannot be fenced before."""
     sim = started()
     given = give(sim)
     for producer_id in (0, 7, given - 1, given + 1, given + BLOCK_IDS, 2**63 - 1):
@@ -265,7 +255,6 @@ def test_ids_that_nobody_has() -> None:
 
 
 def test_too_many_bumps_are_refused() -> None:
-    """The registry stays a small file; who is in it goes on."""
     sim = started()
     first, second = give(sim), give(sim)
     bump(sim, first)
@@ -280,7 +269,6 @@ def test_too_many_bumps_are_refused() -> None:
 
 
 def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
-    """The other directory's producers are fenced."""
     sim = started()
     producer_id = give(sim)
     logs = [sim.operations.partition_log("t", number) for number in (0, 1)]
@@ -291,7 +279,6 @@ def test_a_dead_directory_does_not_hold_up_a_bump() -> None:
 
 
 def test_what_a_log_remembers() -> None:
-    """The producers of one partition by id, as its snapshots hold them."""
     sim = started()
     first, second = give(sim), give(sim)
     append(sim, second, 3)
@@ -322,7 +309,6 @@ def adopted() -> SimManager:
 
 
 def test_each_ends_by_itself() -> None:
-    """Readers of committed records go on, without what was aborted; it is so after a kill."""
     sim = adopted()
     assert committed(sim) == []
     aborted = sim.operations.producers.abort_transaction("t", 0, 5)
@@ -339,7 +325,6 @@ def test_each_ends_by_itself() -> None:
 
 
 def test_what_is_not_open_is_not_aborted() -> None:
-    """A call says exactly which transaction it means."""
     sim = adopted()
     for offset in (1, 2, 4, 99):
         with pytest.raises(InvalidTxnState, match=f"begins at offset {offset} of t-0") as refused:
@@ -356,7 +341,6 @@ def test_what_is_not_open_is_not_aborted() -> None:
 
 
 def test_one_of_two_operators_aborts_it() -> None:
-    """A call that wrote no marker does not say that it did."""
     sim = adopted()
     ended: list[object] = []
 
@@ -375,7 +359,6 @@ def test_one_of_two_operators_aborts_it() -> None:
 
 
 def test_a_sink_decides_on_its_own() -> None:
-    """Nobody takes from a sink what it may have decided to show."""
     sim = with_topic(1)
     producer = begin(sim, 1)
     producer.send("a")

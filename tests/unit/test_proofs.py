@@ -68,7 +68,6 @@ def replica(offsets: Sequence[int], config: LogConfig | None = None) -> Partitio
 
 
 def served(world: PartitionWorld) -> tuple[list[int], list[int]]:
-    """Offsets served, and refused."""
     found, refused = world.consumed()
     return list(found), refused
 
@@ -324,7 +323,6 @@ def test_verify_finds_what_a_later_start_repairs() -> None:
 
 
 def test_appends_after_a_repair_keep_their_own_place() -> None:
-    """Two lives with rot in each."""
     world = PartitionWorld(LogConfig(), corruption="keep")
     for life in range(3):
         for number in range(4 * life, 4 * life + 4):
@@ -349,7 +347,6 @@ def life(disk: SimFilesystem | None = None) -> SimManager:
 
 
 def first_life(count: int = 4) -> SimManager:
-    """Topic t with so many synced records."""
     sim = life()
     sim.operations.topics.create("t", 1)
     for _ in range(count):
@@ -358,12 +355,10 @@ def first_life(count: int = 4) -> SimManager:
 
 
 def on_disk(disk: SimFilesystem, path: str = PATH) -> list[CheckedOffsets]:
-    """The entries of the file."""
     return list(decode_proofs(disk.read_file(path))[1].values())
 
 
 def proof(sim: SimManager, topic: str = "t") -> LogProof:
-    """What the load of the partition got."""
     unit = sim.manager.logs.unit_of(sim.manager.logs.log_of(topic, 0))
     return sim.manager.checkpoints.proof_of(
         unit.log_dir, TopicPartition(topic, 0), was_clean=unit.log_dir.was_clean
@@ -603,7 +598,6 @@ def signed(content: bytes) -> bytes:
 
 
 def test_a_file_by_hand() -> None:
-    """The layout of format 1."""
     content = (
         f"kafkalog.checkpoint 1\ndirectory {encode_id(DIRECTORY_ID)}\n"
         f"{TOPIC} 0 9 40 - - 1 -\n{TOPIC} 1 0 7 5 7 0 1-2,4-4\n"

@@ -73,7 +73,6 @@ def values_of(page: JsonPage) -> list[object]:
 
 
 def test_page_as_text() -> None:
-    """The members in their order, headers only where there are some."""
     columns = RecordColumns.of(
         [b"k", None], [b"\x00\xff", b""], [5, -1], [[(b"h", b"x"), (b"h", None)], []]
     )
@@ -107,7 +106,6 @@ def test_max_bytes_counts_keys_and_values_and_admits_one() -> None:
 
 
 def test_control_and_aborted_batches_are_stepped_over() -> None:
-    """Read_committed sees neither markers nor what was rolled back."""
     abort = ControlRecordType.ABORT
     marker = build_end_transaction_marker(9, 0, 0, abort, timestamp_ms=7, base_offset=2)
     data = batch_of(b"a", b"b", producer_id=9) + marker + batch_of(b"c", base_offset=3)
@@ -256,7 +254,6 @@ def test_a_piece_is_that_of_the_log_as_it_is() -> None:
 
 
 def test_few_are_kept() -> None:
-    """The oldest goes first; one that is kept again is the newest."""
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
     pieces = TailCache()
@@ -329,8 +326,6 @@ STALL_SECONDS = 8.0
 
 
 class Loop:
-    """The two calls of an event loop that a watch needs."""
-
     def __init__(self) -> None:
         self.now = 0.0
         self.timers: list[Timer] = []
@@ -356,8 +351,6 @@ class Loop:
 
 
 class Timer:
-    """What ``call_later`` gives."""
-
     def __init__(self, at: float, call: Callable[[], None]) -> None:
         self.at, self.call, self.is_cancelled = at, call, False
 
@@ -366,8 +359,6 @@ class Timer:
 
 
 class Reader:
-    """A connection that is watched."""
-
     def __init__(self) -> None:
         self.taken_bytes = 0
         self.cuts: list[float] = []
@@ -379,7 +370,6 @@ class Reader:
 
 
 def test_who_takes_nothing_is_cut_once() -> None:
-    """At the end of its time, not before, and not again."""
     reader = Reader()
     reader.watch.begin()
     reader.loop.run_until(STALL_SECONDS - 0.01)
@@ -389,7 +379,6 @@ def test_who_takes_nothing_is_cut_once() -> None:
 
 
 def test_a_byte_is_enough() -> None:
-    """Every so often one byte, for a hundred times the setting; then none."""
     reader = Reader()
     reader.watch.begin()
     for number in range(1, 115):
@@ -403,7 +392,6 @@ def test_a_byte_is_enough() -> None:
 
 
 def test_who_has_taken_everything_is_not_watched() -> None:
-    """Whatever the time of the next answer is; that one begins a time of its own."""
     reader = Reader()
     reader.watch.begin()
     reader.loop.run_until(STALL_SECONDS - 0.01)

@@ -75,7 +75,6 @@ T0 = 1_700_000_000_000
 
 @pytest.mark.parametrize("name", BATCHES)
 def test_golden_batches_have_valid_crcs_and_encode_back(name: str) -> None:
-    """All seven batches: size, CRC, and the header encodes to the same 61 bytes."""
     batch = BATCHES[name]
     header = rb.read_header(batch)
     assert header.size_bytes == len(batch)
@@ -87,7 +86,6 @@ def test_golden_batches_have_valid_crcs_and_encode_back(name: str) -> None:
 
 
 def test_golden_batches_say_what_kafka_wrote() -> None:
-    """Codecs, offsets, timestamps, transaction and horizon bits."""
     headers = {name: rb.read_header(batch) for name, batch in BATCHES.items()}
     for codec, name in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         header = headers[name]
@@ -107,7 +105,6 @@ def test_golden_batches_say_what_kafka_wrote() -> None:
 
 
 def test_patch_prefix_changes_offset_and_epoch_alone() -> None:
-    """Offsets are assigned without touching what the CRC covers."""
     batch = BATCHES["none"]
     patched = rb.patch_prefix(batch, 1 << 40, 9) + batch[16:]
     header = rb.read_header(patched)
@@ -128,7 +125,6 @@ def test_rewritten_timestamps_get_a_new_crc() -> None:
 
 
 def test_malformed_headers_name_the_byte() -> None:
-    """Too short, wrong magic, impossible length, illegal codec."""
     batch = BATCHES["none"]
     for broken, position in (
         (batch[:60], 0),
@@ -143,13 +139,11 @@ def test_malformed_headers_name_the_byte() -> None:
 
 
 def test_sequences_wrap_to_zero() -> None:
-    """2^31-1 is followed by 0."""
     assert rb.add_to_sequence(2**31 - 1, 1) == 0
     assert rb.add_to_sequence(2**31 - 2, 5) == 3
 
 
 def test_abort_marker_is_kafkas() -> None:
-    """The golden abort marker, byte for byte, and back."""
     marker = build_end_transaction_marker(
         7, 2, 4, ControlRecordType.ABORT, timestamp_ms=T0 + 200, base_offset=16, leader_epoch=3
     )
@@ -160,7 +154,6 @@ def test_abort_marker_is_kafkas() -> None:
 
 
 def test_odd_control_records() -> None:
-    """Unknown types are tolerated, short or negative ones refused."""
     assert read_control_type(struct.pack(">hh", 3, 99)) is ControlRecordType.UNKNOWN
     for key in (None, b"\x00\x00\x00", struct.pack(">hh", -1, 0)):
         with pytest.raises(MalformedControlRecord):
@@ -195,7 +188,6 @@ def test_varints(value: int, encoded: str) -> None:
 
 
 def test_varint_limits() -> None:
-    """Ten bytes hold any 64 bits; at most 5 are read, and never beyond the buffer."""
     assert encode_varint(2**63 - 1).hex() == "fe" + "ff" * 8 + "01"
     assert encode_varint(-(2**63)).hex() == "ff" * 9 + "01"
     for data in (b"", b"\x80", b"\x80" * 5 + b"\x00"):
@@ -220,13 +212,11 @@ def facts_of(records: bytes, count: int) -> tuple[int, list[int]]:
 
 
 def test_golden_batch_is_built_byte_for_byte() -> None:
-    """The batch that Kafka 4.1 wrote."""
     assert build_batch(golden_columns(), leader_epoch=0) == NONE
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_golden_compressed_batches_read_back(codec: Codec) -> None:
-    """Records at offsets 0 to 2, 3 to 5 ..., by codec."""
     first, second, third = iterate_records(BATCHES[codec.name.lower()])
     offset = 3 * codec
     headers = ((b"h1", b"x"), (b"h2", None))
@@ -374,7 +364,6 @@ TWO = SMALL + LARGE
 
 
 def with_bytes(batch: bytes, position: int, data: bytes) -> bytes:
-    """The batch with other bytes at position."""
     return batch[:position] + data + batch[position + len(data) :]
 
 
@@ -418,7 +407,6 @@ def test_a_bad_large_batch_ends_before_a_bad_small_one_behind_it() -> None:
 
 
 def test_start_and_other_buffers() -> None:
-    """Positions count from the chunk's first byte; bytearray and memoryview serve as well."""
     for chunk in (bytearray(TWO), memoryview(TWO)):
         rows = scan(chunk, len(SMALL))
         assert rows.column(BatchColumn.POSITION).tolist() == [len(SMALL)]
@@ -427,7 +415,6 @@ def test_start_and_other_buffers() -> None:
 
 
 def test_disorder_is_reported() -> None:
-    """Base not above the last offset before, or a last offset below its own base."""
     assert scan(TWO).first_disorder() is None
     assert scan(TWO).first_disorder(9) is None
     assert scan(TWO).first_disorder(10) == 0
@@ -444,7 +431,6 @@ BATCH = st.builds(make_batch, st.integers(0, 2**62), st.integers(0, 200), st.int
 def test_damaged_chunks_scan_as_the_plain_walk(
     batches: list[bytes], data: st.DataObject, check_crc: bool
 ) -> None:
-    """Any cut and any overwritten bytes: same rows, same end as tests/naive."""
     chunk = bytearray(b"".join(batches))
     for _ in range(data.draw(st.integers(0, 2))):
         if chunk:
@@ -463,7 +449,6 @@ def test_damaged_chunks_scan_as_the_plain_walk(
 
 @given(st.binary(max_size=70), st.integers(0, 70), st.integers(0, 70))
 def test_table_crc_is_crc32c(data: bytes, start: int, end: int) -> None:
-    """Every alignment and tail length."""
     start, end = min(start, len(data)), min(end, len(data))
     array = np.frombuffer(data, dtype=np.uint8)
     for level in {ProcessorLevel.GENERIC, LEVEL}:
@@ -472,7 +457,6 @@ def test_table_crc_is_crc32c(data: bytes, start: int, end: int) -> None:
 
 @pytest.mark.parametrize("level", sorted({ProcessorLevel.GENERIC, LEVEL}))
 def test_crc_of_long_spans(level: int) -> None:
-    """Lanes joined by tables give the CRC of the whole."""
     data = np.random.default_rng(3).bytes(10 * LANE_BYTES)
     array = np.frombuffer(data, dtype=np.uint8)
     for lanes in (1, 2, 3, 4, 6, 9):
@@ -538,7 +522,6 @@ def batches_of(codecs: list[Codec], value_bytes: list[int]) -> list[bytes]:
 
 
 def of(*parts: bytes, max_decompressed_bytes: int = 1 << 26) -> RecordBatches:
-    """As read from a file."""
     return RecordBatches.of(
         b"".join(parts), file="a.log", position=0, max_decompressed_bytes=max_decompressed_bytes
     )
@@ -546,7 +529,6 @@ def of(*parts: bytes, max_decompressed_bytes: int = 1 << 26) -> RecordBatches:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_groups_hold_every_batch_once_and_no_more_than_allowed(codec: Codec) -> None:
-    """All rows in order, the wanted ones inflated, a group bounded."""
     parts = batches_of([codec] * len(VALUE_BYTES), VALUE_BYTES)
     batches, wanted = of(*parts), np.array([0, 1, 2, 4, 5, 6, 7, 8])
     inflater = BatchInflater()
@@ -570,7 +552,6 @@ def test_groups_hold_every_batch_once_and_no_more_than_allowed(codec: Codec) -> 
 
 
 def test_nothing_to_inflate_is_one_group() -> None:
-    """A chunk without compressed batches costs one call."""
     for parts in (batches_of([Codec.NONE] * 3, [10, 20, 30]), []):
         (group,) = BatchInflater().groups(of(*parts), np.array([], np.int64))
         assert (group.first_row, group.end_row, len(group.rows)) == (0, len(parts), 0)
@@ -579,7 +560,6 @@ def test_nothing_to_inflate_is_one_group() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("has_right_crc", [True, False])
 def test_what_lies_before_a_damaged_batch_goes_first(codec: Codec, *, has_right_crc: bool) -> None:
-    """The error of a batch comes when its turn has come."""
     parts = batches_of([codec, Codec.NONE, codec, codec], [30, 30, 30, 30])
     bent = bytearray(parts[2])
     bent[HEADER_BYTES:] = bytes(len(bent) - HEADER_BYTES)
@@ -596,7 +576,6 @@ def test_what_lies_before_a_damaged_batch_goes_first(codec: Codec, *, has_right_
 
 
 def test_a_bomb_among_small_batches_is_refused() -> None:
-    """The bound is that of each batch."""
     parts = batches_of([Codec.LZ4] * 3, [100, 40 * KIB, 100])
     size = len(decompress(Codec.LZ4, parts[1][HEADER_BYTES:], max_bytes=1 << 20))
     rows = np.arange(3)
@@ -610,9 +589,6 @@ def test_a_bomb_among_small_batches_is_refused() -> None:
 @pytest.mark.parametrize("has_bits", [True, False])
 @pytest.mark.parametrize("is_old", [True, False], ids=["rebuilt", "whole"])
 def test_a_chunk_is_cleaned_as_its_batches_are(*, has_bits: bool, is_old: bool) -> None:
-    """Goal: groups leave no trace in what is mapped and kept. Method: all codecs and plain batches
-    beside one another, as one chunk and as a chunk each; all keys mapped, or none.
-    """
     codecs = [
         *CODECS,
         Codec.NONE,

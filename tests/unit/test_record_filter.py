@@ -34,7 +34,6 @@ CODECS = pytest.mark.parametrize("codec", Codec)
 
 
 def records_of(base_offset: int, *pairs: tuple[bytes | None, bytes | None]) -> list[Record]:
-    """Records of these keys and values at the following offsets, a millisecond apart."""
     return [
         Record(base_offset + index, STAMP + index, key, value)
         for index, (key, value) in enumerate(pairs)
@@ -48,14 +47,12 @@ def batch_of(
 
 
 def of(data: bytes, max_decompressed_bytes: int = 1 << 20, position: int = 0) -> RecordBatches:
-    """As read from a file."""
     return RecordBatches.of(
         data, file="a.log", position=position, max_decompressed_bytes=max_decompressed_bytes
     )
 
 
 def mapped(*batches: bytes, has_bits: bool = True) -> SkimpyOffsetMap:
-    """A map of these batches."""
     data = b"".join(batches)
     headers = [each.header for each in split_batches(data)]
     first, end = headers[0].base_offset, headers[-1].next_offset
@@ -98,7 +95,6 @@ def keys_of(chunk: FilteredChunk) -> list[bytes | None]:
 
 
 def bent(batch: bytes, position: int) -> bytes:
-    """One bit of a byte changed."""
     data = bytearray(batch)
     data[position] ^= 1
     return bytes(data)
@@ -107,7 +103,6 @@ def bent(batch: bytes, position: int) -> bytes:
 @pytest.mark.parametrize("has_bits", [True, False])
 @CODECS
 def test_a_batch_that_stays_keeps_its_bytes(codec: Codec, has_bits: bool) -> None:
-    """Compressed or not, nothing is written anew."""
     batch = batch_of(0, (b"a", b"1"), (b"b", b"2"), codec=codec)
     chunk = filtered(mapped(batch, has_bits=has_bits), batch)
     assert bytes(chunk.data) == batch
@@ -144,7 +139,6 @@ def test_damaged_batches_are_not_discarded(retention: BatchRetention) -> None:
 
 
 def test_a_tombstone_gets_a_horizon_once() -> None:
-    """Set at the first cleaning, kept by the next, obeyed when it has passed."""
     records = records_of(0, (b"a", None), (b"b", b"1"))
     batch = stored_batch(records)
     first = bytes(filtered(mapped(batch), batch).data)
@@ -174,7 +168,6 @@ def test_a_tombstone_may_be_kept_for_ever(codec: Codec) -> None:
 
 
 def test_one_filter_serves_chunks_of_all_sizes() -> None:
-    """Buffers grow, and a chunk leaves nothing to the next."""
     pairs = [(b"%d" % spot, b"v" * spot) for spot in range(9)]
     sizes = [1, 500, 3, 40, 0, 900]
     offset, logs = 0, []
@@ -228,7 +221,6 @@ def hashes_of(keys: list[bytes], level: int) -> list[bytes]:
 
 @pytest.mark.parametrize("level", [level for level in ProcessorLevel if level <= LEVEL])
 def test_hashes_are_md5(level: ProcessorLevel) -> None:
-    """MD5 of every length around a block's limits."""
     chance = np.random.default_rng(5)
     keys = [chance.bytes(length) for length in [*range(200), 1000, 5, 70000, 0]]
     for count in (1, 31, 32, 33, len(keys)):
@@ -238,7 +230,6 @@ def test_hashes_are_md5(level: ProcessorLevel) -> None:
 
 
 def test_slots_and_capacity_are_kafkas() -> None:
-    """24 bytes a slot, the load factor rounded down."""
     offset_map = SkimpyOffsetMap(134217728, 0.9)
     assert (offset_map.slots, offset_map.capacity) == (5592405, 5033164)
     assert SkimpyOffsetMap(48, 0.5).capacity == 1
@@ -264,7 +255,6 @@ def test_a_full_map_stops_in_the_middle_of_a_batch(codec: Codec) -> None:
 
 
 def keyed(base_offset: int, *keys: bytes | None, codec: Codec = Codec.NONE) -> bytes:
-    """A record per key."""
     return batch_of(base_offset, *((key, b"value") for key in keys), codec=codec)
 
 

@@ -68,7 +68,6 @@ class World:
         self.api = cast("Api", self.edge)
 
     def documents(self, body: BodyStream) -> DocumentStream:
-        """The lines of a body."""
         return DocumentStream(self.request, self.api, body, Lines())
 
 
@@ -85,13 +84,10 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> None:
 
 
 def code_of(refusal: pytest.ExceptionInfo[ApiError]) -> int:
-    """Its number."""
     return refusal.value.entry.error_code
 
 
 def test_groups_are_bounded_and_let_go() -> None:
-    """What came together is given out in groups, each with the bytes it held."""
-
     async def test(world: World) -> None:
         with BodyStream(world.request, world.api) as body:
             documents = world.documents(body)
@@ -116,8 +112,6 @@ def test_groups_are_bounded_and_let_go() -> None:
 
 
 def test_whole_documents_come_before_the_fault() -> None:
-    """What was sent whole is not lost to what follows."""
-
     async def test(world: World, first: bytes, second: bytes) -> None:
         with BodyStream(world.request, world.api) as body:
             documents = world.documents(body)
@@ -135,8 +129,6 @@ def test_whole_documents_come_before_the_fault() -> None:
 
 
 def test_the_bound_of_all_bodies() -> None:
-    """A stream alone is never refused; beside others it is, and gives back what it had."""
-
     async def test(world: World) -> None:
         deadline = asyncio.get_running_loop().time() + 60
         with BodyStream(world.request, world.api) as body:
@@ -169,8 +161,6 @@ def test_a_stream_lives_a_day() -> None:
 
 
 def test_a_stop_wakes_who_waits() -> None:
-    """A stop ends the wait for the next bytes."""
-
     async def test(world: World) -> None:
         deadline = asyncio.get_running_loop().time() + 60
         with BodyStream(world.request, world.api) as body:
@@ -188,8 +178,6 @@ def test_a_stop_wakes_who_waits() -> None:
 
 
 def test_a_stop_meets_a_wait_that_just_ended() -> None:
-    """A stop goes through to every stream, whatever the others are doing."""
-
     async def test(world: World) -> None:
         loop = asyncio.get_running_loop()
         stopped = loop.create_future()
@@ -241,7 +229,6 @@ def test_what_is_no_whole_number(text: str) -> None:
 
 @pytest.mark.parametrize("offset", ["-2", "-2.0", "9223372036854775808"])
 def test_bounds_hold_for_both_spellings(offset: str) -> None:
-    """The bound is the number's, not the spelling's."""
     with pytest.raises(ApiError):
         parse_body(DeleteUntil, b'{"offset": %s}' % offset.encode())
 
@@ -261,8 +248,6 @@ class Closed(Executor):
 
 
 class Asked(NamedTuple):
-    """A request and what it was answered."""
-
     route: str
     content_type: str | None
     status: int
@@ -280,8 +265,6 @@ def changing_routes() -> list[tuple[web.RouteDef, Endpoint]]:
 
 
 def ask_all(asked: Iterable[tuple[web.RouteDef, str | None, bytes]]) -> list[Asked]:
-    """At one edge, one after the other."""
-
     async def run() -> list[Asked]:
         sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 2)
         api = api_over(sim, SETTINGS, Closed())
@@ -311,7 +294,6 @@ def is_judged(promise: Endpoint) -> bool:
 
 
 def test_a_simple_type_is_refused() -> None:
-    """415 at every route, but where the type is documented."""
     asked = [
         (route, kind, b'{"partitions":[]}')
         for route, promise in changing_routes()
@@ -325,7 +307,6 @@ def test_a_simple_type_is_refused() -> None:
 
 
 def test_json_types_are_taken() -> None:
-    """With a body, with an empty one, with none and no type: no route refuses the type."""
     json_routes = [
         (route, promise)
         for route, promise in changing_routes()
@@ -344,7 +325,6 @@ def test_json_types_are_taken() -> None:
 
 
 def test_a_body_that_nobody_reads() -> None:
-    """A route that reads none takes a request without one, and without a type."""
     asked = [(route, None, b"") for route, promise in changing_routes() if not promise.body]
     assert len(asked) > 10
     assert not [each for each in ask_all(asked) if each.status == 415]
@@ -354,18 +334,10 @@ DOCUMENT = json.loads(json.dumps(describe(ROUTE_TABLES, version=__version__)))
 
 
 def test_the_document_is_valid() -> None:
-    """Tools that check before they read take it.
-
-    The validator of the OpenAPI project's own schema for 3.1.
-    """
     validate(DOCUMENT)
 
 
 def test_what_is_made_leads_to_what_can_be_asked_of_it() -> None:
-    """A tool that walks links finds operations that exist, with parameters that they have.
-
-    Every link of the document.
-    """
     operations = {
         each["operationId"]: {parameter["name"] for parameter in each["parameters"]}
         for item in DOCUMENT["paths"].values()
@@ -384,10 +356,6 @@ def test_what_is_made_leads_to_what_can_be_asked_of_it() -> None:
 
 
 def test_references_lead_to_components() -> None:
-    """No reader of the document meets a name that it does not define.
-
-    Every ``$ref`` of the document.
-    """
     components = DOCUMENT["components"]["schemas"]
     found = set()
 
@@ -407,20 +375,12 @@ def test_references_lead_to_components() -> None:
 
 
 def test_operation_ids_stand_once() -> None:
-    """A generated client has one function an operation.
-
-    All operation ids; aliases of a path carry the path in theirs.
-    """
     ids = [each["operationId"] for item in DOCUMENT["paths"].values() for each in item.values()]
     assert len(ids) == len(set(ids))
     assert "fetchBatches" in ids
 
 
 def test_every_error_number_has_its_status() -> None:
-    """A client knows every answer it may get.
-
-    For each promised route each of its numbers; its status is declared and names it.
-    """
     for table in ROUTE_TABLES:
         for route in table:
             assert isinstance(route, web.RouteDef)
@@ -436,10 +396,6 @@ def test_every_error_number_has_its_status() -> None:
 
 
 def test_parameters_say_what_they_take() -> None:
-    """Bounds and defaults of the description are those of the handler.
-
-    The raw fetch, whose parameters read themselves.
-    """
     operation = DOCUMENT["paths"]["/v1/topics/{topic}/partitions/{partition}/batches"]["get"]
     by_name = {each["name"]: each for each in operation["parameters"]}
     assert by_name["offset"]["required"]

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 def path_of(disk: SimFilesystem, name: str, *, topic: str = "orders") -> str:
-    """A file of partition 0 in the backup."""
     (log_dir,) = [
         log_dir.name
         for log_dir in manifest_of(disk).log_dirs
@@ -48,7 +47,6 @@ def path_of(disk: SimFilesystem, name: str, *, topic: str = "orders") -> str:
 
 
 def change(disk: SimFilesystem, path: str) -> None:
-    """Flip the first byte."""
     file = disk.open_write(path, create=False)
     file.pwrite(bytes([file.pread(1, 0)[0] ^ 1]), 0)
     file.close()
@@ -56,7 +54,6 @@ def change(disk: SimFilesystem, path: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_number_of_log_directories(count: int) -> None:
-    """Every partition once, with its checkpoints; identities are kept or new, never doubled."""
     disk, before = backed_up()
     targets = [f"/new/{number}" for number in range(count)]
     report = restore(disk, targets)
@@ -133,7 +130,6 @@ def test_producer_ids_of_after_the_backup_are_not_given_again() -> None:
     "name", ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint"]
 )
 def test_a_copy_that_has_changed_is_noticed(name: str) -> None:
-    """One flipped bit; and the daemon does not start on what is half restored."""
     disk, _ = backed_up()
     change(disk, path_of(disk, name))
     with pytest.raises(BackupFailed, match=f"{name} does not match its CRC-32C"):
@@ -169,7 +165,6 @@ def test_a_segment_that_is_gone_or_cut_is_known_before_anything_is_made(is_missi
 
 
 def test_what_is_no_backup() -> None:
-    """No manifest, one that is damaged, and one of a later version."""
     disk, _ = backed_up()
     path = f"{BACKUP}/{MANIFEST_FILE}"
     whole = disk.read_file(path)
@@ -198,7 +193,6 @@ def test_what_is_no_backup() -> None:
     ],
 )
 def test_a_target_that_will_not_do(targets: tuple[str, ...], why: str) -> None:
-    """Refused before anything is made."""
     disk, _ = backed_up()
     with pytest.raises(InvalidBackupTarget, match=why):
         restore(disk, targets)
@@ -216,7 +210,6 @@ def test_a_target_that_somebody_uses() -> None:
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_target_that_fails(error: int) -> None:
-    """Says which, and what to do."""
     disk, _ = backed_up()
     disk.faults.add(
         Fault(
@@ -235,9 +228,6 @@ def test_a_target_that_fails(error: int) -> None:
 
 
 def test_too_little_room_is_known_before() -> None:
-    """Refused before anything is made: what all targets of a file system need together. A restore
-    does not end half way for a reason that could be seen.
-    """
     disk, _ = backed_up()
     needed = sum(
         partition.size_bytes

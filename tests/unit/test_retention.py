@@ -62,14 +62,12 @@ def started(*, check_ms: int = 5 * MINUTE, guard: bool = True) -> SimManager:
 
 
 def one_record(sim: SimManager, log: UnifiedLog, size: int = 10) -> ValidatedRecords:
-    """One record of now."""
     now_ms = sim.clock.wall_ms()
     data = build_batch(RecordColumns.of([None], [b"x" * size], now_ms))
     return validate(data, log.config, now_ms, AppendOrigin.CLIENT, max_decompressed_bytes=1 << 20)
 
 
 def put(sim: SimManager, *, size: int = 10, topic: str = "t") -> None:
-    """Append it and wait."""
     log = sim.operations.partition_log(topic, 0)
     done: list[object] = []
     records = one_record(sim, log, size)
@@ -272,9 +270,7 @@ def test_a_directory_that_fails_does_not_stop_the_others() -> None:
 
 
 def test_a_check_ends_with_the_daemon() -> None:
-    """M09: a stop in the middle of a check is no failure of the logs that are left. No line
-    "retention_failed" for each log that is due, and no waiting for a check of many logs.
-    """
+    """M09: no line "retention_failed" for each log that is left."""
     sim = started(check_ms=10**12)
     for topic in ("t", "u"):
         sim.operations.topics.create(topic, 1, {"retention.ms": "1"})
@@ -313,9 +309,7 @@ def test_a_clock_that_is_slewed_does_not_jump() -> None:
 
 @pytest.mark.parametrize("days", [5, pytest.param(30, marks=pytest.mark.slow)])
 def test_days_of_traffic(days: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M09: days, six records and a segment an hour: no older than retention, roll and check;
-    and nothing goes that is younger than the retention.
-    """
+    """M09: no older than retention, roll and check, and nothing younger than the retention goes."""
     monkeypatch.setattr(tasks, "_METRICS_PERIOD_MS", 3_600_000)  # 260,000 runs else
     sim = started().with_topic("t", 1, {"retention.ms": "86400000", "segment.ms": "3600000"})
     log = sim.operations.partition_log("t", 0)
@@ -568,10 +562,7 @@ def test_internal_topics_are_shown_and_not_run() -> None:
 @pytest.mark.parametrize("damage", [b"torn", bytes(24), b""], ids=["torn", "zeros", "none"])
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 def test_a_damaged_index_is_counted_from_the_log(kind: str, damage: bytes) -> None:
-    """M28 M04: entries of closed segments after a restart, also where the file is torn or padded.
-
-    Zeros behind the entries are what a crash leaves of the room that was made for more.
-    """
+    """M28 M04: zeros are what a crash leaves of the room that was made for more entries."""
     sim = started(check_ms=NEVER)
     sim.operations.topics.create("t", 1, {"index.interval.bytes": "0", "retention.ms": "-1"})
     log = sim.operations.partition_log("t", 0)

@@ -33,12 +33,10 @@ def f():
 
 
 def test_docstrings_and_comments_are_no_code_lines() -> None:
-    """Blank lines count."""
     assert size_of(MODULE) == Size(files=1, lines=10, code_lines=6)
 
 
 def test_a_folder_is_counted_without_its_subfolders(tmp_path: Path) -> None:
-    """Each folder has a row of its own."""
     (tmp_path / "kafkalog" / "log").mkdir(parents=True)
     (tmp_path / "kafkalog" / "a.py").write_text("a = 1\n", encoding="utf-8")
     (tmp_path / "kafkalog" / "log" / "b.py").write_text(MODULE, encoding="utf-8")
@@ -46,7 +44,6 @@ def test_a_folder_is_counted_without_its_subfolders(tmp_path: Path) -> None:
 
 
 def test_the_interface_has_every_kind_and_no_prose() -> None:
-    """Routes, commands, metrics, settings and errors; each line once."""
     lines = interface()
     assert lines == sorted(set(lines))
     assert {line.split(" ", 1)[0] for line in lines} == {
@@ -59,7 +56,6 @@ def test_the_interface_has_every_kind_and_no_prose() -> None:
 def test_a_difference_is_told_and_is_the_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What went has a minus, what came a plus."""
     before = tmp_path / "before.txt"
     before.write_text("\n".join(interface()) + "\n", encoding="utf-8")
     assert main([str(before)]) == 0
@@ -91,7 +87,6 @@ def test_the_readme_shows_the_result_files() -> None:
 
 
 def test_a_result_becomes_a_row() -> None:
-    """Medians, spreads, the median of the rounds' ratios, the goal and whether it is met."""
     content = to_json(RESULT, "4.1.0")
     assert (content["median"], content["min"], content["max"]) == (250, 100, 300)
     assert content["ratio_median"] == 2.5
@@ -112,17 +107,14 @@ def test_a_result_becomes_a_row() -> None:
     ],
 )
 def test_every_part_of_a_goal_counts(change: dict[str, Any], met: bool | None) -> None:
-    """One part missed misses the goal; a ratio without Kafka leaves it open."""
     assert dataclasses.replace(RESULT, **change).met() is met
 
 
 def test_lower_is_better_turns_the_ratio_round() -> None:
-    """Twice as fast a start is a ratio of 2."""
     assert Round(Sample(2.0), Sample(4.0)).ratio(lower_is_better=True) == 2
     assert Round(Sample(2.0), Sample(4.0)).ratio(lower_is_better=False) == 0.5
 
 
 def test_a_page_without_markers_is_refused() -> None:
-    """Nothing is guessed."""
     with pytest.raises(ValueError, match="substring not found"):
         report.replace_block("# Title\n", "table")

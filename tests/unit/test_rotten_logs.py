@@ -43,19 +43,16 @@ BATCH_BYTES = len(batch([b"value-00"], producer=(7, 0, 0)))
 
 
 def place_of(world: PartitionWorld, offset: int) -> tuple[str, int]:
-    """The file and the byte where the batch of an offset begins."""
     base = max(base for base in world.bases() if base <= offset)
     return f"{DIRECTORY}/{base:020d}.log", (offset - base) * BATCH_BYTES
 
 
 def damage(world: PartitionWorld, offset: int, at: int, data: bytes) -> None:
-    """Overwrite bytes of the batch of an offset."""
     path, position = place_of(world, offset)
     world.filesystem.open_write(path).pwrite(data, position + at)
 
 
 def logs_of(world: PartitionWorld) -> dict[str, bytes]:
-    """The bytes of every segment."""
     return {
         name: world.filesystem.read_file(f"{DIRECTORY}/{name}")
         for name in world.names()
@@ -463,7 +460,6 @@ FIELDS = {
 
 
 def values(number: int) -> list[bytes | None]:
-    """Of one batch."""
     first = number * BATCH_RECORDS
     return [b"value-%02d" % offset for offset in range(first, first + BATCH_RECORDS)]
 
@@ -509,7 +505,6 @@ class Table:
         self.clean, self.recovery_point, self.proof = clean, recovery_point, proof
 
     def put_back(self, without: Iterable[str] = ()) -> None:
-        """The files as they were."""
         world = self.world
         world.log.close_handles()
         for name in world.names():
@@ -519,17 +514,14 @@ class Table:
                 world.filesystem.open_write(f"{DIRECTORY}/{name}").pwrite(data, 0)
 
     def flip(self, number: int, at: int, mask: int) -> None:
-        """Bits of a byte of a batch."""
         name, position = self.files.places[number]
         file = self.world.filesystem.open_write(f"{DIRECTORY}/{name}")
         file.pwrite(bytes((file.pread(1, position + at)[0] ^ mask,)), position + at)
 
     def open(self) -> None:
-        """Load as the daemon does."""
         self.world.open(clean=self.clean, recovery_point=self.recovery_point, proof=self.proof)
 
     def is_as_written(self) -> bool:
-        """Whether every batch has its bytes again."""
         return all(
             self.world.filesystem.read_file(f"{DIRECTORY}/{name}") == data
             for name, data in self.files.content.items()
@@ -555,7 +547,6 @@ KNOWLEDGE = {
 
 
 def outcome(table: Table, place: str, field: str, at: int, mask: int, *, is_proven: bool) -> str:
-    """One case; what became of it."""
     number = PLACES[place]
     hit = range(number * BATCH_RECORDS, (number + 1) * BATCH_RECORDS)
     table.put_back()
@@ -605,7 +596,6 @@ def outcome(table: Table, place: str, field: str, at: int, mask: int, *, is_prov
 
 
 def run(knowledge: str, place: str, bits: Iterable[tuple[str, int]]) -> dict[str, set[str]]:
-    """Cases of one place; the outcomes of each field."""
     clean, recovery_point, proof = KNOWLEDGE[knowledge]
     table = Table(CONFIG, clean=clean, recovery_point=recovery_point, proof=proof)
     is_proven = knowledge != "unclean, nothing"
@@ -624,7 +614,6 @@ SOME_BITS = [(field, bit) for field, bit in ALL_BITS if bit % 7 == 3 or bit == 6
 
 @pytest.mark.parametrize("knowledge", KNOWLEDGE)
 def test_some_bits(knowledge: str) -> None:
-    """A sample of the table."""
     for place in PLACES:
         found = run(knowledge, place, SOME_BITS)
         if place == "last" and knowledge != "unclean, nothing":
@@ -644,7 +633,6 @@ def test_some_bits(knowledge: str) -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("knowledge", KNOWLEDGE)
 def test_every_bit(knowledge: str, place: str) -> None:
-    """The whole table."""
     run(knowledge, place, ALL_BITS)
 
 
@@ -659,7 +647,6 @@ def killed(count: int = 40, config: LogConfig | None = None) -> tuple[PartitionW
 
 
 def flip(world: PartitionWorld, position: int, mask: int, base: int = 0) -> None:
-    """Bits of one byte of a segment."""
     file = world.filesystem.open_write(f"{DIRECTORY}/{base:020d}.log")
     file.pwrite(bytes((file.pread(1, position)[0] ^ mask,)), position)
 

@@ -41,7 +41,6 @@ def cleaned(world: LogWorld, base_offset: int, *batches: PlainBatch) -> LogSegme
 
 
 def swap_of(world: LogWorld, log: LocalLog, *new: LogSegment, renames_max: int = 64) -> SegmentSwap:
-    """One that replaces the closed segments."""
     old = log.segments.values[:-1]
     return SegmentSwap(world.environment, log, new, old, renames_max=renames_max)
 
@@ -58,7 +57,6 @@ def renames(turns: tuple[Turn, ...]) -> list[list[str]]:
 
 
 def directly(call: Callable[[], None]) -> None:
-    """A writer that has nothing else to do."""
     call()
 
 

@@ -287,7 +287,6 @@ def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
     ],
 )
 def test_a_mistyped_variable_is_no_service(variable: str, key: str) -> None:
-    """A port that is given by a wrong name is told, as every other unknown key is."""
     assert f"unknown configuration key {key} (from {variable})" in messages(
         load("", {variable: "9000"})
     )
@@ -305,7 +304,6 @@ FILES = {
 
 
 def load_with_files(**env: str) -> Settings:
-    """The environment alone, and the files that it may name."""
     return load_settings(None, env, {}, FILES.__getitem__)
 
 
@@ -335,7 +333,6 @@ def test_a_variable_may_name_a_file_that_holds_its_value() -> None:
 
 
 def test_a_key_that_names_a_file_is_not_read() -> None:
-    """http.auth.file stays a path."""
     settings = load_settings(None, {"KAFKALOG_HTTP_ACL_FILE": "/etc/rules"}, {})
     assert settings.server.http_acl_file == "/etc/rules"
     assert settings.effective == ["http.acl.file=/etc/rules (environment KAFKALOG_HTTP_ACL_FILE)"]
@@ -349,7 +346,6 @@ def test_a_key_that_names_a_file_is_not_read() -> None:
 
 
 def test_the_line_of_the_start_names_what_was_given_and_by_whom() -> None:
-    """Who restarts instead of recreates sees which value is in force."""
     settings = load_settings(
         None,
         {"KAFKA_HTTP_PORT": "2"},
@@ -442,7 +438,6 @@ def test_a_digest_is_of_every_value() -> None:
     ],
 )
 def test_one_port_for_two_listeners(text: str, keys: tuple[str, str]) -> None:
-    """Nobody looks for another process that has the port: the settings are named."""
     with pytest.raises(InvalidConfig) as refused:
         load(text)
     for key in keys:
@@ -464,7 +459,6 @@ def test_one_port_for_two_listeners(text: str, keys: tuple[str, str]) -> None:
     ],
 )
 def test_ports_that_do_not_meet(text: str) -> None:
-    """What can be bound is no fault."""
     assert load(text).server.admin_port is not None
 
 

@@ -143,14 +143,12 @@ def test_options_and_their_defaults() -> None:
     ],
 )
 def test_an_option_that_is_wrong_is_named(given: Mapping[str, str], message: str) -> None:
-    """Unknown names with the nearest that exists."""
     with pytest.raises(InvalidOption) as caught:
         sink_options({**URL, **given})
     assert message in str(caught.value)
 
 
 def test_every_option_is_documented() -> None:
-    """In the table of the page about writing."""
     page = Path(__file__).resolve().parents[2] / "docs/spark-sink.md"
     text = page.read_text(encoding="utf-8")
     assert [name for name in SINK_OPTIONS if f"| `{name}` |" not in text] == []
@@ -160,21 +158,18 @@ def test_every_option_is_documented() -> None:
 
 
 def planner(columns: list[str], topic: str | None = None) -> BatchPlanner:
-    """Over topics of two partitions."""
     return BatchPlanner(
         topic, columns, lambda _: Partitions(2, (0, 1)), batch_bytes=1000, random=SystemRandom()
     )
 
 
 def test_a_row_without_topic_is_refused() -> None:
-    """As by Spark's Kafka sink."""
     block = pa.record_batch({"topic": pa.array(["a", None]), "value": pa.array(["1", "2"])})
     with pytest.raises(NullTopic, match="null topic present in the data"):
         list(planner(["topic", "value"]).batches(block, 0))
 
 
 def test_a_partition_that_the_topic_does_not_have_is_refused() -> None:
-    """Named before it is sent."""
     block = pa.record_batch({"partition": pa.array([0, 2], pa.int32()), "value": pa.array("ab")})
     with pytest.raises(NoSuchPartition, match=r"names t-2, but the topic has 2 partitions"):
         list(planner(["partition", "value"], "t").batches(block, 0))
@@ -187,13 +182,11 @@ ME = ProducerIdentity(7, 3)
 
 
 def outgoing(count: int, partition: int = 0) -> OutgoingBatch:
-    """A batch of so many records."""
     columns = RecordColumns.of([None] * count, ["v"] * count, 0)
     return OutgoingBatch("t", partition, columns, np.arange(count, dtype=np.int64))
 
 
 def test_batches_leave_in_order_with_their_sequences() -> None:
-    """Of each partition one after the other; sequences go on where the ones before ended."""
     sent: dict[int, list[int]] = {0: [], 1: [], 2: [], 3: [], 4: []}
 
     def send(_: str, partition: int, data: bytes) -> None:
@@ -214,7 +207,6 @@ def test_batches_leave_in_order_with_their_sequences() -> None:
 
 
 def test_a_delivery_holds_few_batches() -> None:
-    """A daemon that does not answer: the task waits instead of filling the memory."""
     may_answer, is_full = threading.Event(), threading.Event()
     appended = 0
 
@@ -241,7 +233,6 @@ def test_a_delivery_holds_few_batches() -> None:
 def deliver(
     send: Callable[[str, int, bytes], object], count: int, at_end: Callable[[], object]
 ) -> None:
-    """A task of so many batches to one partition."""
     with Delivery(send, ME, {}) as delivery:
         for _ in range(count):
             delivery.append(outgoing(1))
@@ -250,7 +241,6 @@ def deliver(
 
 
 def test_nothing_is_sent_behind_a_failure() -> None:
-    """The task fails with what happened, wherever it is by then."""
     sent = []
 
     def send(_: str, partition: int, data: bytes) -> None:
@@ -268,7 +258,6 @@ def test_nothing_is_sent_behind_a_failure() -> None:
 
 
 def test_a_task_that_fails_sends_no_more() -> None:
-    """What waits in the queues is dropped; the task's own error is raised."""
     has_begun, may_answer = threading.Event(), threading.Event()
     sent = []
 
@@ -291,8 +280,6 @@ def test_a_task_that_fails_sends_no_more() -> None:
 
 
 def test_an_error_of_the_lane_itself_reaches_the_task() -> None:
-    """Not only those of the daemon."""
-
     def send(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -312,7 +299,6 @@ def test_an_error_of_the_lane_itself_reaches_the_task() -> None:
     ],
 )
 def test_a_failure_says_what_to_do(failure: ClientError, advice: str) -> None:
-    """Behind what the daemon said."""
     message = sink_failed(failure, "It failed").message
     assert message.startswith(f"It failed: {failure.message}")
     assert advice in message

@@ -52,7 +52,6 @@ from tests.sink_world import (
 
 
 def test_a_batch_is_shown_whole_by_its_commit() -> None:
-    """Nothing before the commit, everything behind it, in all partitions."""
     sim = with_topic()
     one, two = begin(sim, 7, 0), begin(sim, 7, 1)
     assert one.send("a").error is None
@@ -78,7 +77,6 @@ def test_a_batch_is_shown_whole_by_its_commit() -> None:
 
 
 def test_losers_are_aborted() -> None:
-    """Of several attempts one is shown."""
     sim = with_topic()
     one, again, idle = begin(sim, 1, 0, 0), begin(sim, 1, 0, 1), begin(sim, 1, 1)
     assert len({each.identity.producer_id for each in (one, again, idle)}) == 3
@@ -97,7 +95,6 @@ def test_losers_are_aborted() -> None:
 
 
 def test_an_older_epoch_is_fenced() -> None:
-    """A zombie of an attempt can neither append nor be committed."""
     sim = with_topic()
     zombie = begin(sim, 1)
     zombie.send("zombie")
@@ -117,7 +114,6 @@ def test_an_older_epoch_is_fenced() -> None:
 
 
 def test_what_a_commit_may_not_name() -> None:
-    """Nothing is committed unless everything fits; a right call then still succeeds."""
     sim = with_topic()
     other = sinks_of(sim).begin("other", 1, 0, 0)
     assert other is not None
@@ -144,7 +140,6 @@ def test_what_a_commit_may_not_name() -> None:
 
 
 def test_batches_follow_each_other() -> None:
-    """A newer batch ends an older one, never the other way round."""
     sim = with_topic()
     old = begin(sim, 4, 0)
     old.send("old")
@@ -197,7 +192,6 @@ def refuse_older(sim: SimManager, winner: Winner) -> None:
 
 
 def test_abort() -> None:
-    """An aborted batch is gone, can be begun anew, and a committed one cannot be aborted."""
     sim = with_topic()
     sinks_of(sim).abort("nobody", 1)
     with pytest.raises(UnknownSink):
@@ -222,7 +216,6 @@ def test_abort() -> None:
 
 
 def test_only_what_was_begun_is_taken() -> None:
-    """No transactional batch without a begin, no other batch of a sink's producer."""
     sim = with_topic()
     stranger = sim.operations.producers.allocate()
     refused = sim.produce("t", transactional(stranger, 0, ["x"]))
@@ -244,7 +237,6 @@ def test_only_what_was_begun_is_taken() -> None:
 
 
 def test_a_used_up_producer_gets_a_successor() -> None:
-    """Epochs may run out."""
     sim = with_topic()
     one = used_up(sim)
     fresh = begin(sim, 1)
@@ -259,7 +251,6 @@ def test_a_used_up_producer_gets_a_successor() -> None:
 
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_a_restart_between_all_calls(is_orderly: bool) -> None:
-    """An open batch, its producers and its epochs outlive a restart, orderly or not."""
     sim = with_topic()
 
     def next_life() -> SimManager:
@@ -282,7 +273,6 @@ def test_a_restart_between_all_calls(is_orderly: bool) -> None:
 
 
 def test_before_the_state_is_loaded() -> None:
-    """Nobody is refused for good only because a start is young."""
     sim = with_topic()
     one = begin(sim, 1)
     sim = SimManager(sim.stop(), config=CONFIG).start()
@@ -297,7 +287,6 @@ def test_before_the_state_is_loaded() -> None:
 
 
 def test_idle_batches_are_aborted() -> None:
-    """What a query left open does not hold back readers for ever; who works is left alone."""
     config = replace(CONFIG, transaction_max_timeout_ms=60_000)
     sim = with_topic(config=config)
     one = begin(sim, 1, 0)
@@ -318,7 +307,6 @@ def test_idle_batches_are_aborted() -> None:
 
 
 def test_limits() -> None:
-    """No request and no client takes memory without end; names are as a topic's."""
     sim = with_topic()
     for name in ("", "a/b", "x" * 250, "ü"):
         with pytest.raises(InvalidRequest, match="name of a query"):
@@ -339,7 +327,6 @@ def test_limits() -> None:
 
 
 def test_a_deleted_topic_holds_up_nobody() -> None:
-    """A topic that is deleted behind a decision does not keep its sink from going on."""
     sim = with_topic()
     one = begin(sim, 1)
     one.send("a")
@@ -352,7 +339,6 @@ def test_a_deleted_topic_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_late_batch_of_a_winner(seed: int) -> None:
-    """What was appended while a commit runs is refused, refuses the commit, or is shown."""
     sim = started(with_topic(2).stop(), seed=seed)
     one = begin(sim, 1)
     one.send("a")
@@ -381,7 +367,6 @@ def test_a_late_batch_of_a_winner(seed: int) -> None:
 
 
 def answer(sim: SimManager, data: bytes) -> LogAppendInfo:
-    """Of an append that is taken."""
     command = sim.produce("t", data)
     assert command.error is None
     assert isinstance(command.result, LogAppendInfo)
@@ -406,7 +391,6 @@ def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
 
 
 def test_a_transaction_begins_with_its_first_record() -> None:
-    """A commit shows all that its winner was told is appended, or nothing."""
     sim = with_topic(1)
     one = begin(sim, 1)
     assert one.send("a").error is None
@@ -424,9 +408,6 @@ def test_a_transaction_begins_with_its_first_record() -> None:
 
 
 def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
-    """What a producer sends once its transaction has ended in a log is written nowhere, and not
-    acknowledged as a repetition.
-    """
     sim = with_topic(1)
     one = begin(sim, 1)
     one.send("a")
@@ -442,7 +423,6 @@ def test_nothing_comes_behind_the_marker_of_its_own_epoch() -> None:
 
 
 def test_a_commit_may_tell_the_last_sequences() -> None:
-    """A winner whose acknowledged records are not all there is not committed."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a", "b")
@@ -475,7 +455,6 @@ def begin_run(
     run_id: str | None = None,
     call_id: str | None = None,
 ) -> Producer:
-    """By somebody who may tell who it is."""
     caller = Caller(run_id, call_id)
     identity = sinks_of(sim).begin(QUERY, batch_id, partition_id, attempt, caller)
     assert identity is not None
@@ -483,7 +462,6 @@ def begin_run(
 
 
 def test_a_repetition_of_a_begin_fences_nobody() -> None:
-    """A client that gave up waiting and asked again is not fenced by its first question."""
     sim = with_topic()
     one = begin_run(sim, 1, call_id="x")
     assert begin_run(sim, 1, call_id="x").identity == one.identity
@@ -521,7 +499,6 @@ def test_a_begin_that_is_overtaken_fences_nobody() -> None:
 
 
 def test_calls_are_forgotten_with_their_batch() -> None:
-    """A query that is over costs no memory for its begins."""
     sim = with_topic()
     one, *_ = [begin_run(sim, 1, part, call_id=f"c{part}") for part in range(3)]
     sink = sinks_of(sim)._table.find(QUERY)
@@ -533,7 +510,6 @@ def test_calls_are_forgotten_with_their_batch() -> None:
 
 
 def test_a_call_is_one_of_its_batch() -> None:
-    """Nobody is given a producer that may not append."""
     sim = with_topic()
     one = begin_run(sim, 1, call_id="x")
     assert begin_run(sim, 1, 1, call_id="x").identity.producer_id != one.identity.producer_id
@@ -551,7 +527,6 @@ def test_a_call_is_one_of_its_batch() -> None:
 
 
 def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
-    """A query that fails again and again holds nobody up who reads what is committed."""
     sim = with_topic()
     old = [begin_run(sim, 1, 0, attempt, run_id="one") for attempt in (0, 1)]
     for each in old:
@@ -570,7 +545,6 @@ def test_a_run_leaves_nothing_open_to_the_next_one() -> None:
 
 
 def test_a_former_run_ends_no_batch_of_the_next_one() -> None:
-    """A driver that finds out late that it was replaced costs its successor nothing."""
     sim = with_topic()
     sinks = sinks_of(sim)
     begin_run(sim, 1, run_id="one")
@@ -597,7 +571,6 @@ def test_a_run_without_a_begin_ends_its_batch() -> None:
 
 
 def test_a_run_goes_on_over_restarts_and_batches() -> None:
-    """No run takes from itself."""
     sim = with_topic()
     one = begin_run(sim, 1, 0, run_id="one")
     assert one.send("a").error is None

@@ -79,7 +79,6 @@ def save(sim: SimManager, query: str, value: str = "a") -> Producer:
 
 
 def again(disk: SimFilesystem) -> SimManager:
-    """The daemon's next life."""
     return started(disk, seed=1, config=SHORT)
 
 
@@ -88,7 +87,6 @@ def names(sim: SimManager) -> list[str]:
 
 
 def test_a_jump_of_the_clock_forgets_no_commit() -> None:
-    """A clock that is set wrong makes no batch be written twice, and takes no producer."""
     sim = with_topic(1, config=SHORT)
     one = begin(sim, 1)
     one.send("a")
@@ -102,7 +100,6 @@ def test_a_jump_of_the_clock_forgets_no_commit() -> None:
 
 
 def test_a_silent_stream_keeps_its_commit() -> None:
-    """A stream that stands still for weeks does not write its last batch again."""
     sim = with_topic(1, config=SHORT)
     one = begin(sim, 1)
     one.send("a")
@@ -120,7 +117,6 @@ def test_a_silent_stream_keeps_its_commit() -> None:
 
 
 def test_attempts_that_never_come_again_go_from_a_stream_that_runs() -> None:
-    """The second attempt of a task of last week costs nothing; what is open stays."""
     sim = with_topic(1, config=SHORT)
     begin(sim, 0, 0, 1)
     for batch_id in range(10):
@@ -137,7 +133,6 @@ def test_attempts_that_never_come_again_go_from_a_stream_that_runs() -> None:
 
 
 def test_a_query_that_never_committed_is_forgotten() -> None:
-    """Where there is nothing to know, nothing is kept."""
     sim = with_topic(1, config=SHORT)
     begin(sim, 1)
     sim.clock.advance_ms(EXPIRATION_MS + 17 * MINUTE_MS)
@@ -146,7 +141,6 @@ def test_a_query_that_never_committed_is_forgotten() -> None:
 
 
 def test_silent_queries_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commits of streams that were given up do not fill the table for ever."""
     monkeypatch.setattr(coordinator, "SILENT_KEPT_MAX", 2)
     sim = with_topic(1, config=SHORT)
     for query in ("c", "b", "a"):
@@ -159,7 +153,6 @@ def test_silent_queries_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_that_are_used_once_keep_no_new_query_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that is nearly full makes room long before the expiration."""
     monkeypatch.setattr(sink_table, "SINKS_MAX", 5)
     monkeypatch.setattr(coordinator, "CROWDED", 4)
     monkeypatch.setattr(coordinator, "CROWDED_KEPT_MS", 3 * MINUTE_MS)
@@ -173,7 +166,6 @@ def test_names_that_are_used_once_keep_no_new_query_out(monkeypatch: pytest.Monk
 
 
 def test_an_ended_query_keeps_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A save leaves no producer behind, and is still known as committed to late calls."""
     sim = with_topic(2, config=SHORT)
     monkeypatch.setattr(coordinator, "ENDED_KEPT_MS", EXPIRATION_MS // 2)
     identity = sinks_of(sim).begin("save", 0, 0, 1)
@@ -197,7 +189,6 @@ def test_an_ended_query_keeps_one_record(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_more_saves_than_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of saves passes, and holds up no stream."""
     monkeypatch.setattr(sink_table, "SINKS_MAX", 3)
     monkeypatch.setattr(coordinator, "ENDED_KEPT_MAX", 1)
     sim = with_topic(1, config=SHORT)
@@ -211,7 +202,6 @@ def test_more_saves_than_queries_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_ended_query_may_begin_anew() -> None:
-    """Who said "last" and comes back loses nothing."""
     sim = with_topic(1, config=SHORT)
     save(sim, QUERY)
     one = begin(sim, 1)
@@ -247,7 +237,6 @@ def saved_until(stop: int | None) -> tuple[SimManager, int]:
 
 
 def test_a_crash_in_the_middle_of_an_end() -> None:
-    """An ended query is cleared away by the next life when this one did not come to it."""
     _, calls = saved_until(None)
     seen = set()
     for stop in range(calls + 1):
@@ -263,7 +252,6 @@ def test_a_crash_in_the_middle_of_an_end() -> None:
 
 @pytest.mark.parametrize("nth", range(2, 6))
 def test_a_fault_in_the_middle_of_an_end(nth: int) -> None:
-    """What a passing fault left of an ended query goes by itself."""
     sim = with_topic(1, config=SHORT)
     begin(sim, 0)
     writes = frozenset({"write"})
@@ -289,7 +277,6 @@ def sample(sim: SimManager, name: str, **labels: str) -> float | None:
 
 
 def test_a_commit_that_is_not_shown_is_seen() -> None:
-    """An operator can be told that a decided batch waits for its markers, and since when."""
     sim = with_topic(1)
     sinks_of(sim).commit("other", 1, [])
     one = begin(sim, 1)
@@ -309,7 +296,6 @@ def test_a_commit_that_is_not_shown_is_seen() -> None:
 
 
 def test_a_call_that_hangs_fails_no_task() -> None:
-    """A query behind a disk that hangs holds up no other one, and is told once."""
     sim = with_topic(1)
     sinks = sinks_of(sim)
     begin(sim, 1)
@@ -328,7 +314,6 @@ def test_a_call_that_hangs_fails_no_task() -> None:
 
 
 def test_what_a_used_up_producer_left_open_is_ended_by_the_commit() -> None:
-    """Where the begin could not do it."""
     sim = with_topic(1)
     used_up(sim)
     sim.disk.faults.add(Fault(NO_SPACE.effect, NO_SPACE.error, NO_SPACE.kinds, "/t-0"))
@@ -358,7 +343,6 @@ def test_no_id_of_a_sink_is_given_before_the_sinks_are_known() -> None:
 
 
 def test_a_lost_directory_of_the_state_stops_no_other_producer() -> None:
-    """Where the sinks cannot be known, clients that have nothing to do with them go on."""
     sim = with_topic(1)
     begin(sim, 1)
     state_dir = next(each for each in DIRS if sim.disk.exists(f"{each}/__sink_state-0"))
@@ -394,7 +378,6 @@ GOLDEN = QueryValue(
 
 @given(QUERIES, PRODUCERS, NAMES, INTS)
 def test_round_trip(query: QueryValue, producer: ProducerValue, name: str, number: int) -> None:
-    """Nothing is lost."""
     assert decode_query(encode_query(query)) == query
     assert decode_producer(encode_producer(producer)) == producer
     for key in (QueryKey(name), ProducerKey(name, number, number)):
@@ -414,7 +397,6 @@ def test_golden() -> None:
 
 
 def test_what_is_cut_or_newer_is_refused() -> None:
-    """A value that is not whole decides nothing."""
     key, query = encode_key(ProducerKey("q", 5, 1)), encode_query(GOLDEN)
     producer = encode_producer(ProducerValue(1, 2, 3, 4))
     newer = INT16.pack(2)

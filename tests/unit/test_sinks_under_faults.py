@@ -97,7 +97,6 @@ def drive(sim: SimManager, batch_id: int) -> None:
 @pytest.mark.parametrize("place", [SINK_STATE_TOPIC, "/t-0", "/t-1"])
 @pytest.mark.parametrize(("number", "kinds"), [(errno.ENOSPC, WRITES), (errno.EMFILE, SYNCS)])
 def test_a_passing_fault_at_every_call(place: str, number: int, kinds: frozenset[str]) -> None:
-    """What fails is refused, unclear or follows by itself; nothing is lost or doubled."""
     for nth in range(1, 60):
         sim = with_topic(2)
         commit(sim, 0)
@@ -121,7 +120,6 @@ def test_a_passing_fault_at_every_call(place: str, number: int, kinds: frozenset
     [(Effect.RAISE, WRITES), (Effect.SHORT_WRITE, WRITES), (Effect.LOSE_SYNC, SYNCS)],
 )
 def test_a_directory_lost_at_every_call(place: str, effect: Effect, kinds: frozenset[str]) -> None:
-    """A directory that fails between two steps takes no batch apart."""
     for nth in range(1, 60):
         sim = with_topic(2)
         commit(sim, 0)
@@ -149,7 +147,6 @@ def test_a_directory_lost_at_every_call(place: str, effect: Effect, kinds: froze
 
 
 def test_a_decision_is_kept_until_its_markers_are_written() -> None:
-    """A commit that is decided is answered, and shown as soon as its disk takes markers."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a")
@@ -169,7 +166,6 @@ def test_a_decision_is_kept_until_its_markers_are_written() -> None:
 
 
 def test_an_older_transaction_never_takes_in_newer_batches() -> None:
-    """What a fenced epoch left open is aborted without the batches of the next one."""
     sim = with_topic(1)
     old = begin(sim, 1)
     old.send("old")
@@ -189,7 +185,6 @@ def test_an_older_transaction_never_takes_in_newer_batches() -> None:
 
 
 def test_the_state_on_a_lost_directory() -> None:
-    """Without its state the coordinator decides nothing; after a repair it goes on."""
     sim = with_topic(4)
     one = begin(sim, 1)
     state_dir = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
@@ -218,7 +213,6 @@ def test_the_state_on_a_lost_directory() -> None:
 
 @pytest.mark.parametrize("is_aborted", [False, True])
 def test_an_unclear_decision_is_cleared_up_first(is_aborted: bool) -> None:
-    """What a commit left unclear is known before its query goes on; a restart says the same."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a")
@@ -253,7 +247,6 @@ def committed_from_the_page_cache(stop: int | None) -> tuple[SimFilesystem, list
 
 
 def test_a_decision_never_stands_over_data_that_is_gone() -> None:
-    """Data is durable before its commit is."""
     _, calls = committed_from_the_page_cache(None)
     syncs = [
         number
@@ -267,7 +260,6 @@ def test_a_decision_never_stands_over_data_that_is_gone() -> None:
 
 
 def test_a_state_that_cannot_be_read_decides_nothing() -> None:
-    """A record that is damaged or from a newer version is no reason to abort or to commit."""
     sim = with_topic(1)
     one = begin(sim, 1)
     one.send("a")
@@ -291,7 +283,6 @@ TIMEOUT = replace(CONFIG, transaction_max_timeout_ms=60_000)
 
 
 def move_state(sim: SimManager) -> None:
-    """To the other directory, while it serves."""
     here = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
     (there,) = (each for each in DIRS if each != here)
     sim.operations.log_dirs.move(SINK_STATE_TOPIC, 0, there)
@@ -309,7 +300,6 @@ def fill(sim: SimManager) -> None:
 
 
 def test_idle_batches_are_aborted_on_a_full_disk() -> None:
-    """Readers of committed records do not wait for a disk to be emptied."""
     sim = with_topic(1, config=TIMEOUT)
     begin(sim, 1).send("a")
     fill(sim)
@@ -321,7 +311,6 @@ def test_idle_batches_are_aborted_on_a_full_disk() -> None:
 
 
 def test_a_written_batch_is_committed_on_a_full_disk() -> None:
-    """What is written already is shown, or aborted by order, whatever space is left."""
     sim = with_topic(1, config=TIMEOUT)
     one, other = begin(sim, 1), sinks_of(sim).begin("other", 1, 0, 0)
     one.send("a")
@@ -338,7 +327,6 @@ def test_a_written_batch_is_committed_on_a_full_disk() -> None:
 
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_a_decision_that_is_not_whole_in_the_log_is_not_believed(is_moved: bool) -> None:
-    """What is answered as committed is committed in the next life."""
     sim = with_topic(2)
     one = begin(sim, 1)
     one.send("a")
@@ -369,17 +357,14 @@ ALL = range(4)
 
 
 def state_dir_of(sim: SimManager) -> str:
-    """Where the coordinator's records lie."""
     return sim.manager.logs.log_of(SINK_STATE_TOPIC, 0).parent_dir
 
 
 def partitions_in(sim: SimManager, log_dir: str) -> list[int]:
-    """Of the topic ``t``."""
     return [each for each in ALL if sim.manager.logs.log_of("t", each).parent_dir == log_dir]
 
 
 def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
-    """One disk that is gone keeps no other partition's marker back."""
     sim = with_topic()
     one = begin(sim, 1)
     for partition in ALL:
@@ -405,7 +390,6 @@ def test_a_decision_is_shown_where_its_partitions_are_served() -> None:
 
 
 def test_a_loser_in_a_lost_directory_holds_up_no_query() -> None:
-    """A query whose winners are all shown goes on; what lost is aborted when it can be."""
     sim = with_topic()
     begin(sim, 0)
     here = partitions_in(sim, state_dir_of(sim))[0]
@@ -442,7 +426,6 @@ class WatchedBackup(Backup):
 
 
 def back_up_around(sim: SimManager, meanwhile: Callable[[], object]) -> None:
-    """A backup of everything, with something in the middle of it."""
     backup = WatchedBackup(*backup_arguments(sim, may_link=True))
     backup.meanwhile = meanwhile
     backup.prepare()
@@ -450,7 +433,6 @@ def back_up_around(sim: SimManager, meanwhile: Callable[[], object]) -> None:
 
 
 def with_places() -> SimManager:
-    """One partition, the first batch committed, room for a backup."""
     sim = with_topic(1)
     make_places(sim.disk)
     write(sim, 1, "a1 b1")
@@ -467,7 +449,6 @@ def write(sim: SimManager, batch_id: int, *appends: str) -> Producer:
 
 
 def restored_with_sinks(sim: SimManager) -> SimManager:
-    """A daemon on what a restore makes of the backup."""
     copy = restored(sim)
     copy.clock.advance_ms(1)
     return copy
@@ -493,7 +474,6 @@ def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
 
 
 def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() -> None:
-    """Epochs run out by what the logs know, too."""
     sim = with_places()
 
     def meanwhile() -> None:
@@ -516,7 +496,6 @@ def test_a_producer_whose_epochs_a_log_has_seen_to_the_end_gets_a_successor() ->
 
 
 def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
-    """An append to a restored daemon is written or refused, never taken for another one."""
     sim = with_places()
     two = begin(sim, 2)
 
@@ -538,7 +517,6 @@ def test_a_task_that_outlives_a_restore_repeats_nothing() -> None:
 
 
 def test_what_the_state_calls_committed_is_shown() -> None:
-    """A batch that counts as written is in the topics of the backup."""
     sim = with_places()
     back_up_around(sim, lambda: write(sim, 2, "a2"))
     copy = restored_with_sinks(sim)
@@ -550,7 +528,6 @@ def test_what_the_state_calls_committed_is_shown() -> None:
 
 
 def test_a_backup_of_some_topics_holds_the_state_of_their_sinks() -> None:
-    """What is decided is shown, what is open goes on, what is committed is known."""
     sim = with_places()
     sim.operations.topics.create("other", 1, {})
     identity = sinks_of(sim).begin("open", 7, 0, 0)

@@ -52,7 +52,6 @@ def free_bytes(sim: SimManager) -> int:
 
 
 def set_free(sim: SimManager, free: int) -> None:
-    """As if others wrote to the disk or deleted from it."""
     sim.disk.capacity_bytes += free - free_bytes(sim)
 
 
@@ -135,9 +134,7 @@ def test_it_is_told_once_and_heals_with_room_to_spare() -> None:
     ],
 )
 def test_the_remedy_names_what_is_enough(reserve_bytes: int, remedy: str) -> None:
-    """M15: how much is enough is told. With and without a reserve the line says how much space has
-    to be freed.
-    """
+    """M15: with and without a reserve."""
     sim = manager_with(100_000, reserve_bytes=reserve_bytes)
     with capture_logs() as lines:
         fill(sim)
@@ -165,9 +162,7 @@ def test_without_a_reserve_only_the_disk_refuses() -> None:
 
 
 def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
-    """M15: full by inodes or a quota, with bytes free. It makes few lines, and once it takes
-    appends they are back within half a minute.
-    """
+    """M15: full by inodes or a quota, with bytes free."""
     sim = manager_with(1_000_000, reserve_bytes=0)
     told = sim.disk.space
     set_free(sim, 0)
@@ -205,9 +200,7 @@ def test_a_disk_that_only_refuses_new_files_takes_appends() -> None:
 
 
 def test_a_refusal_by_the_reserve_waits_for_no_one() -> None:
-    """M15: what the disk hid yesterday. A directory below its reserve is back as soon as there is
-    space, whatever came before.
-    """
+    """M15: whatever the disk hid before."""
     sim = manager_with(1_000_000)
     log_dir = sim.manager.logs.units[0].log_dir
     for _ in range(600):
@@ -302,9 +295,7 @@ def test_an_append_asks_the_file_system_seldom() -> None:
 
 
 def test_a_refusal_for_want_of_room_is_told() -> None:
-    """M15: it would eat the reserve: one line, the directory among the faults, with the reason;
-    a smaller one is taken.
-    """
+    """M15: it would eat the reserve; a smaller one is taken."""
     sim = manager_with(70_000)
     with capture_logs() as lines:
         refused = [append(sim, "v" * 90_000) for _ in range(20)]
@@ -320,7 +311,6 @@ def test_a_refusal_for_want_of_room_is_told() -> None:
 
 
 def test_the_page_of_log_directories_says_full() -> None:
-    """A directory that refuses appends is not shown as one that serves in full."""
     sim = manager_with(100_000)
     for above_bytes, is_full in ((100_000, False), (-1, True), (RESERVE, False)):
         set_free(sim, RESERVE + above_bytes)
@@ -415,9 +405,7 @@ def test_it_resumes_when_retention_made_room() -> None:
 
 
 def test_what_is_larger_than_the_quota_never_fits() -> None:
-    """M16: refused for good, not until something goes; told once; smaller ones are taken. Nobody
-    sends again what an empty topic would not take, or waits for retention.
-    """
+    """M16: refused for good, not until something goes; told once; smaller ones are taken."""
     sim = started(quota=BATCH_BYTES - 1)
     with capture_logs() as lines:
         for _ in range(2):

@@ -41,7 +41,6 @@ CHUNK_BYTES = 500
 
 
 def clean(world: CleanerWorld) -> None:
-    """Rounds until nothing is dirty, with every swap; then the old files go."""
     world.rounds(LATER_MS)
     world.clock.advance_ms(world.config.file_delete_delay_ms)
 
@@ -59,7 +58,6 @@ def retain(world: CleanerWorld) -> None:
 
 
 def roll(world: CleanerWorld) -> None:
-    """The active segment closes; what it has is flushed."""
     world.log.roll()
     world.flush()
 
@@ -104,7 +102,6 @@ class Reader:
         return True
 
     def run(self) -> None:
-        """To the end."""
         while self.step():
             pass
 
@@ -124,7 +121,6 @@ class Scene:
         return plain_rows(self.world.batches(), self.wanted, aborted)
 
     def reader(self) -> Reader:
-        """Pieces as they are planned now."""
         return Reader(self.world, self.access, self.logs.pieces(self.wanted, 700))
 
     def check(self, reader: Reader) -> None:

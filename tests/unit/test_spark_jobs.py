@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 @given(st.lists(st.integers(0, 300), max_size=300), st.integers(1, 500))
 def test_packs_hold_every_task_once_in_order(sizes: list[int], target_bytes: int) -> None:
-    """Nothing is lost by packing, and a pack is as large as it may be and no larger."""
     packs = packs_of(sizes, target_bytes)
     assert [number for pack in packs for number in pack.numbers] == list(range(len(sizes)))
     limit = min(target_bytes, max(sum(sizes) // TASKS_MIN, 1))
@@ -41,13 +40,10 @@ def test_packs_hold_every_task_once_in_order(sizes: list[int], target_bytes: int
 
 
 def test_a_small_fleet_is_spread() -> None:
-    """Many slots find work in a fleet of little data."""
     assert TASKS_MIN <= len(packs_of([1_000] * 1_000)) <= 2 * TASKS_MIN
 
 
 class Row(NamedTuple):
-    """A row of every type."""
-
     name: str
     number: int | None
     ratio: float
@@ -55,7 +51,6 @@ class Row(NamedTuple):
 
 
 def test_rows_become_parquet_or_nothing(tmp_path: Path) -> None:
-    """A file is whole or the old one; types come from the fields, also without rows."""
     parquet = pytest.importorskip("pyarrow.parquet")
     assert list(columns_of(Row).values()) == [str, int, float, bool]
     path = tmp_path / "rows.parquet"
@@ -73,7 +68,6 @@ def test_rows_become_parquet_or_nothing(tmp_path: Path) -> None:
 
 
 def test_progress_is_a_line_that_goes() -> None:
-    """Tasks, bytes, rate and the time left; an empty line at the end."""
     stream, clock = io.StringIO(), SimClock()
     line = ProgressLine(stream, clock)
     line.begin("audit", 4, 400 << 20)
@@ -115,9 +109,6 @@ def test_an_overlay_of_a_dry_run_refuses_what_would_change_its_source(tmp_path: 
 
 
 def test_an_overlay_shows_a_directory_and_changes_nothing(tmp_path: Path) -> None:
-    """Goal: files can be read, made and changed, and the source has none of it.
-    Method: each operation on files that are kept below, on a copied one and on a new one.
-    """
     source = tmp_path / "t-0"
     source.mkdir()
     kept = [f"{name}.log" for name in ("cut", "timed", "written", "written2")]
@@ -160,9 +151,6 @@ def test_an_overlay_shows_a_directory_and_changes_nothing(tmp_path: Path) -> Non
 
 
 def test_what_an_overlay_shows_can_be_renamed_and_go(tmp_path: Path) -> None:
-    """Goal: a swap works over a source that stays as it is, and the result is whole without it.
-    Method: every way in which a name is given to something else; a link to a file in the source.
-    """
     source, elsewhere = tmp_path / "t-0", tmp_path / "large-file"
     source.mkdir()
     for number in range(4):
@@ -218,7 +206,6 @@ def test_what_changes_below_an_overlay_is_not_taken_for_what_it_showed(tmp_path:
 
 
 def test_a_day_is_always_the_same() -> None:
-    """Count, keys, times that rise, values that are JSON, tombstones at its end."""
     day = list(a_day(11))
     assert day == list(a_day(11))
     assert len(day) == reports_in_a_day(11) == 11 * MINUTES + 2

@@ -55,12 +55,10 @@ T0 = "/a/t-0"
 
 
 def record(offset: int, value: bytes | None = b"v", stamp: int = NOW_MS) -> Record:
-    """One with a key and a header."""
     return Record(offset, stamp, b"k", value, ((b"h", b"1"),))
 
 
 def batches(*offsets: int) -> bytes:
-    """One batch an offset."""
     return b"".join(stored_batch([record(offset)]) for offset in offsets)
 
 
@@ -75,12 +73,10 @@ def disk_with(**segments: bytes) -> SimFilesystem:
 
 
 def checkpoint(disk: SimFilesystem, name: str, offset: int) -> None:
-    """Of t-0 in /a."""
     disk.write_file_atomically(f"/a/{name}", f"0\n1\nt 0 {offset}\n".encode())
 
 
 def values(disk: SimFilesystem, piece: Piece) -> list[int]:
-    """Offsets of its rows."""
     chunks = read_directory_piece(piece, ACCESS, 100, check_crcs=True, filesystem=disk)
     return [row["offset"] for row in rows_of(record_batches(chunks, piece.range, SPARK_SCHEMA))]
 
@@ -166,7 +162,6 @@ def test_read_committed_ends_at_the_first_open_transaction() -> None:
 
 
 def test_a_log_directory_that_is_none_is_named() -> None:
-    """The option and what it has to name are told."""
     disk = disk_with(b0=batches(0))
     disk.write_file_atomically("/file", b"")
     for path in ("/nowhere", "/file"):
@@ -177,7 +172,6 @@ def test_a_log_directory_that_is_none_is_named() -> None:
 
 
 def test_a_partition_that_is_a_link_is_named(tmp_path: Path) -> None:
-    """No partition is left out without a word, and no other topic suffers from it."""
     for name in ("t-0", "u-0"):
         (tmp_path / "a" / name).mkdir(parents=True)
     (tmp_path / "a" / "__transaction_state-0").symlink_to(tmp_path / "nowhere")
@@ -296,7 +290,6 @@ def test_a_damaged_checkpoint_is_never_half_believed() -> None:
 
 
 def entries(*pairs: tuple[int, int]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Last offset and position of batches."""
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
@@ -326,7 +319,6 @@ def test_a_range_is_cut_behind_index_entries() -> None:
 
 
 def arrow(data: bytes, *, schema: pa.Schema = SPARK_SCHEMA, **bounds: int) -> list[pa.RecordBatch]:
-    """All of one chunk."""
     chunks = [Chunk(data, "/a/t-0/x.log", 1_000)]
     return list(record_batches(chunks, OffsetRange("t", 0, 0, 99), schema, **bounds))
 
@@ -382,7 +374,6 @@ def test_a_record_that_is_larger_than_an_arrow_batch_has_one_of_its_own() -> Non
 
 @pytest.mark.parametrize("value_bytes", [0, 90, 99, 100, 124, 125, 126, 200, 251, 5_000])
 def test_memory_without_room_for_headers(value_bytes: int) -> None:
-    """A schema without headers gives the same rows, however large a value is."""
     headers = ((b"h" * 40, b"x" * 60), (b"i", None))
     some = [
         Record(offset, NOW_MS, b"k%d" % offset, bytes(value_bytes), headers) for offset in range(4)
@@ -458,7 +449,6 @@ def proofs(disk: SimFilesystem, entry: CheckedOffsets) -> None:
 
 
 def test_a_lost_range_is_lost_until_it_is_accepted() -> None:
-    """As a daemon answers it."""
     gapless, plain = CheckedOffsets(is_gapless=True), CheckedOffsets()
     for orphan, entry, lost in (
         (3, plain, (3, 6)),

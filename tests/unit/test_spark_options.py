@@ -46,17 +46,14 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def batch(**given: str) -> SourceOptions:
-    """Of a batch query on topic t."""
     return batch_options(PLACE | given)
 
 
 def stream(**given: str) -> SourceOptions:
-    """Of a streaming query on topic t."""
     return stream_options(PLACE | given)
 
 
 def test_defaults() -> None:
-    """A batch reads all, a stream what comes; data loss fails."""
     options = batch()
     assert (options.starting, options.ending) == (Extreme.EARLIEST, Extreme.LATEST)
     assert stream().starting is Extreme.LATEST
@@ -83,7 +80,6 @@ def test_a_time_goes_before_times_and_these_before_offsets() -> None:
 
 
 def test_what_to_subscribe_to() -> None:
-    """Topics, a pattern or partitions."""
     assert batch(subscribe=" b , a,,b").subscription.topics == ("a", "b")
     pattern = batch_options({"path": "/d", "subscribepattern": "a{1,2}|b.*"})
     assert pattern.subscription.pattern == "a{1,2}|b.*"
@@ -92,7 +88,6 @@ def test_what_to_subscribe_to() -> None:
 
 
 def test_access_to_daemons(tmp_path: Path) -> None:
-    """Daemons with credentials and TLS; secrets come from files where the query is planned."""
     secret = tmp_path / "secret"
     secret.write_text("s3\nnot this\n")
     urls = {"url": "https://a:1, https://b:2", "subscribe": "t"}
@@ -109,7 +104,6 @@ def test_access_to_daemons(tmp_path: Path) -> None:
 
 
 def test_numbers_sizes_and_durations() -> None:
-    """Values as Spark's users write them."""
     options = stream(
         maxoffsetspertrigger="1000",
         minoffsetspertrigger="10",
@@ -137,7 +131,6 @@ def test_numbers_sizes_and_durations() -> None:
 
 
 def test_what_changes_nothing_is_told_once() -> None:
-    """A query written for Kafka runs, and its user learns what has no effect."""
     options = batch(
         **{
             "kafka.bootstrap.servers": "b:9092",
@@ -155,7 +148,6 @@ def test_what_changes_nothing_is_told_once() -> None:
 
 
 def test_headers_are_wanted_before_the_rest_is_looked_at() -> None:
-    """The schema needs no more than its own option, but knows the names."""
     assert wants_headers({"includeheaders": "true"})
     assert not wants_headers({"startingoffsets": "{"})
     with pytest.raises(InvalidOption, match="did you mean includeHeaders"):
@@ -241,7 +233,6 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("parse", "given", "message"), REFUSED, ids=lambda each: str(each)[:60])
 def test_refused(parse: Callable[..., SourceOptions], given: dict[str, str], message: str) -> None:
-    """Every condition of the Kafka source, and ours, with a sentence that names the option."""
     with pytest.raises(InvalidOption, match=message):
         parse(**given)
 
@@ -258,7 +249,6 @@ def test_refused(parse: Callable[..., SourceOptions], given: dict[str, str], mes
     ],
 )
 def test_no_subscription(given: dict[str, str], message: str) -> None:
-    """Exactly one subscription that can be understood."""
     with pytest.raises(InvalidOption, match=message):
         batch_options({"path": "/data"} | given)
 
@@ -277,13 +267,11 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
     ],
 )
 def test_no_access(given: dict[str, str], message: str) -> None:
-    """Half an access is refused before anything is asked."""
     with pytest.raises(InvalidOption, match=message):
         batch_options({"subscribe": "t"} | given)
 
 
 def test_a_place_that_is_named_twice_is_one() -> None:
-    """No partition is in two places because of a slash."""
     paths = batch_options({"subscribe": "t", "path": "/a,/b,/a/,/a"}).access
     assert paths.paths == ("/a", "/b")
     urls = batch_options({"subscribe": "t", "url": "http://x,http://y,http://x/,x:8082"}).access
@@ -291,7 +279,6 @@ def test_a_place_that_is_named_twice_is_one() -> None:
 
 
 def test_an_empty_secret_is_none(tmp_path: Path) -> None:
-    """A file that was made but not filled is named."""
     file = tmp_path / "token"
     file.write_text("\n")
     with pytest.raises(InvalidOption, match=r"tokenFile .* first line is the secret"):
@@ -302,7 +289,6 @@ A0, A2, A10, B0 = (TopicPartition(*at) for at in (("a", 0), ("a", 2), ("a", 10),
 
 
 def ranges(*sizes: int) -> list[OffsetRange]:
-    """One partition each, from offset 100 on."""
     return [OffsetRange("t", number, 100, 100 + size) for number, size in enumerate(sizes)]
 
 
@@ -312,7 +298,6 @@ def shape(split: list[OffsetRange]) -> list[tuple[int, int]]:
 
 
 def test_the_text_is_sorted_by_number() -> None:
-    """Partition 10 stands behind 2, in whatever order they came."""
     document = document_of({B0: 4, A10: 3, A0: 1, A2: 2})
     assert json.dumps(document, separators=(",", ":")) == '{"a":{"0":1,"2":2,"10":3},"b":{"0":4}}'
 
@@ -334,7 +319,6 @@ def test_any_order_is_understood() -> None:
     ],
 )
 def test_a_checkpoint_that_is_none_of_ours_is_named(text: str) -> None:
-    """An error that says what to do."""
     with pytest.raises(WrongCheckpoint, match=r"The checkpoint has .* new checkpointLocation"):
         offsets_of(json.loads(text))
 
@@ -363,7 +347,6 @@ def test_lag_counts_new_partitions_from_zero() -> None:
 
 
 def test_without_wishes_a_range_is_a_task() -> None:
-    """As many tasks as partitions with anything in them."""
     assert shape(split_ranges(ranges(5, 0, 7), None, None)) == [(0, 5), (2, 7)]
     assert shape(split_ranges(ranges(5, 7), 2, None)) == [(0, 5), (1, 7)]
 
@@ -378,7 +361,6 @@ def test_large_ranges_are_split_to_the_wanted_count() -> None:
 
 
 def test_records_a_task_are_bounded() -> None:
-    """MaxRecordsPerPartition, and minPartitions on top of it."""
     assert shape(split_ranges(ranges(10, 3), None, 4)) == [(0, 3), (0, 3), (0, 4), (1, 3)]
     split = split_ranges(ranges(10, 3), 8, 4)
     assert len(split) >= 7
@@ -389,6 +371,5 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/spark.md"
 
 
 def test_every_option_is_documented() -> None:
-    """No option that only the code knows."""
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in SOURCE_OPTIONS if f"`{name}`" not in text] == []

@@ -39,7 +39,6 @@ def logs() -> NaiveLogs:
 
 
 def batch(**given: str) -> SourceOptions:
-    """Of a batch query."""
     return batch_options({"path": "/data", "subscribe": "a"} | given)
 
 
@@ -53,7 +52,6 @@ def planned(options: SourceOptions, *filters: ColumnFilter) -> list[tuple[str, i
 
 
 def test_all_of_a_topic() -> None:
-    """From each log's start to its end."""
     assert planned(batch()) == [("a-0", 0, 10), ("a-1", 5, 15)]
 
 
@@ -69,13 +67,11 @@ def test_all_of_a_topic() -> None:
     ],
 )
 def test_subscriptions(given: dict[str, str], names: list[str]) -> None:
-    """Names, patterns found anywhere in a name, partitions."""
     options = batch_options({"path": "/data"} | given)
     assert [str(at) for at in OffsetReader(logs(), options).partitions()] == names
 
 
 def test_what_is_not_there_is_named() -> None:
-    """The nearest topic, the partitions that there are."""
     several = NaiveLogs({"orders": {0: NaiveLog(), 3: NaiveLog()}, "clicks": {0: NaiveLog()}})
     slip = batch_options({"path": "/data", "subscribe": "order"})
     with pytest.raises(UnknownTopic, match=r"no topic order; did you mean orders.$"):
@@ -89,19 +85,16 @@ def test_what_is_not_there_is_named() -> None:
 
 
 def test_offsets_and_extremes() -> None:
-    """-2 and -1 are looked up, other offsets stay as they are."""
     options = batch(startingoffsets='{"a":{"0":-2,"1":7}}', endingoffsets='{"a":{"0":4,"1":-1}}')
     assert planned(options) == [("a-0", 0, 4), ("a-1", 7, 15)]
 
 
 def test_each_partition_must_be_named() -> None:
-    """Half a start would be a guess."""
     with pytest.raises(InvalidOption, match="startingOffsets lacks a-1 and names b-0, not subscr"):
         planned(batch(startingoffsets='{"a":{"0":1},"b":{"0":1}}'))
 
 
 def test_times() -> None:
-    """First records at or after a time; an end without one is the log's end."""
     times = batch(startingtimestamp="2500", endingtimestamp="7000")
     assert planned(times) == [("a-0", 3, 7), ("a-1", 8, 12)]
     by_partition = batch(
@@ -112,7 +105,6 @@ def test_times() -> None:
 
 
 def test_a_start_behind_every_record() -> None:
-    """An error by default, the end on demand."""
     with pytest.raises(InvalidOption, match=r"startingTimestamp: a-0 has no record .* 99999 ms"):
         planned(batch(startingtimestamp="99999"))
     latest = batch(startingtimestamp="99999", startingoffsetsbytimestampstrategy="latest")
@@ -120,13 +112,11 @@ def test_a_start_behind_every_record() -> None:
 
 
 def test_a_start_behind_the_end() -> None:
-    """Said, not read as nothing."""
     with pytest.raises(InvalidOption, match="begins at offset 99 of a-0, after its end 10"):
         planned(batch(startingoffsets='{"a":{"0":99,"1":5}}'))
 
 
 def at(seconds: float) -> datetime:
-    """So long after 1970."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -168,7 +158,6 @@ def test_filters(given: ColumnFilter, is_done: bool, ranges: list[tuple[str, int
 
 
 def test_filters_add_up() -> None:
-    """A conjunction."""
     assert planned(
         batch(),
         ColumnFilter("EqualTo", "partition", 1),
@@ -179,7 +168,6 @@ def test_filters_add_up() -> None:
 
 
 def test_pieces() -> None:
-    """Wishes for tasks come first, then sizes."""
     some = logs()
     some.offsets_a_piece = 3
     ranges = [OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 5, 5), OffsetRange("b", 0, 0, 5)]
@@ -191,14 +179,12 @@ def test_pieces() -> None:
 
 
 def stream(fails: bool) -> SourceOptions:
-    """Of a streaming query."""
     return stream_options(
         {"path": "/data", "subscribepattern": ".*", "failondataloss": str(fails).lower()}
     )
 
 
 def test_a_trigger() -> None:
-    """Between two offsets, new partitions from their start on."""
     some = logs()
     some.logs["c"] = {0: NaiveLog(0, TEN)}
     new = TopicPartition("c", 0)
@@ -231,7 +217,6 @@ def test_losses_end_a_query(
     message: str,
     kind: type[KafkalogError],
 ) -> None:
-    """What is lost is named with its offsets, and what to do."""
     with pytest.raises(kind, match=message) as caught:
         trigger_ranges(logs(), stream(fails=True), start, end)
     assert "failOnDataLoss=false" in str(caught.value)
@@ -244,7 +229,6 @@ def test_losses_are_told(
     message: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With failOnDataLoss=false a warning, and the rest is read."""
     with caplog.at_level(logging.WARNING):
         ranges = trigger_ranges(logs(), stream(fails=False), start, end)
     (record,) = caplog.records
@@ -255,7 +239,6 @@ def test_losses_are_told(
 
 
 def test_a_topic_that_is_gone_later_is_told() -> None:
-    """A stream that may lose data goes on with its other topics."""
     options = stream_options({"path": "/data", "subscribe": "a,x", "failondataloss": "false"})
     reader = OffsetReader(logs(), options)
     assert reader.partitions(missing_is_an_error=False) == [A0, A1]
@@ -264,7 +247,6 @@ def test_a_topic_that_is_gone_later_is_told() -> None:
 
 
 def test_a_partition_that_goes_while_it_is_asked() -> None:
-    """Left out, so that the next answer decides."""
     reader = OffsetReader(logs(), stream(fails=True))
     assert reader.latest([A0, TopicPartition("x", 0)]) == {A0: 10}
     assert reader.earliest([TopicPartition("a", 9), A1]) == {A1: 5}
@@ -280,7 +262,6 @@ class Deleting(NaiveLogs):
 
 
 def test_a_topic_deleted_during_a_plan_is_not_passed_over() -> None:
-    """A batch without its partitions is an error, or is told."""
     wanted = {"path": "/data", "subscribe": "a,b"}
     with pytest.raises(PartitionsGone, match=r"deleted.*: a-0 .*, a-1"):
         batch_ranges(Deleting(logs().logs), batch_options(wanted), Wanted())

@@ -42,23 +42,19 @@ def options_of(logs: LogDirectory, **given: str) -> SourceOptions:
 
 
 def piece(logs: LogDirectory, first: int, end: int) -> Piece:
-    """Of partition 0."""
     return Piece(OffsetRange("a", 0, first, end), str(logs.path / "a-0"), None, 1000)
 
 
 def offsets(logs: LogDirectory, first: int, end: int, **given: str) -> list[int]:
-    """What a task finds."""
     found = batches_of(piece(logs, first, end), options_of(logs, **given), SCHEMA)
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
 def test_a_piece(logs: LogDirectory) -> None:
-    """Exactly its offsets, over the edges of batches and segments."""
     assert offsets(logs, 7, 23) == list(range(7, 23))
 
 
 def test_the_first_segment_is_gone(logs: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
-    """An error with the range, or a warning and the rest."""
     (logs.path / "a-0" / f"{0:020}.log").unlink()
     with pytest.raises(DataLost, match=r"a-0 \[7, 10\) are missing: .*failOnDataLoss=false"):
         offsets(logs, 7, 23)
@@ -70,7 +66,6 @@ def test_the_first_segment_is_gone(logs: LogDirectory, caplog: pytest.LogCapture
 
 
 def test_the_log_ends_early(logs: LogDirectory) -> None:
-    """What is there comes before the error, and without it."""
     found: list[int] = []
     batches = batches_of(piece(logs, 25, 35), options_of(logs), SCHEMA)
     with pytest.raises(DataLost, match=r"a-0 \[30, 35\) are missing"):
@@ -81,7 +76,6 @@ def test_the_log_ends_early(logs: LogDirectory) -> None:
 
 
 def test_a_corrupt_batch_ends_it_in_any_case(logs: LogDirectory) -> None:
-    """Rows that cannot be trusted are no data loss."""
     file = logs.path / "a-0" / f"{10:020}.log"
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
@@ -91,7 +85,6 @@ def test_a_corrupt_batch_ends_it_in_any_case(logs: LogDirectory) -> None:
 
 
 def test_a_task_that_ends_early_lets_go(logs: LogDirectory) -> None:
-    """No descriptor stays when Spark has enough rows."""
     before = os.listdir("/proc/self/fd")
     found = batches_of(piece(logs, 0, 30), options_of(logs), SCHEMA)
     next(found)
@@ -100,7 +93,6 @@ def test_a_task_that_ends_early_lets_go(logs: LogDirectory) -> None:
 
 
 def test_plans_and_tasks_travel(logs: LogDirectory) -> None:
-    """Spark pickles both."""
     options = options_of(logs, startingoffsets='{"a":{"0":3}}')
     assert pickle.loads(pickle.dumps(options)) == options
     assert options.access == Access(paths=(str(logs.path),))

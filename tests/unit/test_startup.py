@@ -175,7 +175,6 @@ X, Y = "0" * 31 + "1", "0" * 31 + "2"
 
 
 def moved(state: DirectoryState, unique_id: str, topic_id: UUID | None = ALIVE) -> FoundPartition:
-    """A directory of t-0 that a move, or a deletion, has named."""
     return replace(found("t", 0, topic_id, state), unique_id=unique_id)
 
 
@@ -444,7 +443,6 @@ class CountedStart:
         disk.on_call = None
 
     def count(self) -> None:
-        """Each call of the disk."""
         self.calls += bool(self.life.manager.progress.loading.partitions)
         if self.calls == self.stop_at:
             self.life.manager.stop_loading()
@@ -547,7 +545,6 @@ def path(offset: int, suffix: str) -> str:
 
 
 def filled(config: LogConfig = SMALL, count: int = 10) -> PartitionWorld:
-    """Segments of a few batches, each batch of a producer of its own."""
     world = PartitionWorld(config)
     for number in range(count):
         world.append(batch([b"value-%d" % number], producer=(number, 0, 0)))

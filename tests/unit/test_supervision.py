@@ -67,7 +67,6 @@ async def _told_after(manager: Refusing) -> dict[str, str]:
 
 
 def test_ready_is_said_until_it_is_heard() -> None:
-    """A daemon that serves is not killed because one datagram was lost."""
     manager = Refusing()
     assert asyncio.run(_told_after(manager)) == {"READY": "1", "WATCHDOG": "1"}
     assert all("READY" not in each for each in manager.heard[1:])
@@ -110,8 +109,6 @@ def test_a_stop_asks_for_more_time_for_some_minutes() -> None:
 
 
 class Deaths:
-    """What was told, and when."""
-
     def __init__(self) -> None:
         self.told: list[tuple[str, BaseException | None]] = []
         self.came = asyncio.Event()
@@ -122,7 +119,6 @@ class Deaths:
 
 
 def test_who_dies_is_told_at_once() -> None:
-    """While somebody still holds the task, and nobody asks it."""
     defect = AssertionError("defect")
 
     async def raises() -> None:
@@ -148,7 +144,6 @@ def test_who_dies_is_told_at_once() -> None:
 
 
 def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading() -> None:
-    """Credentials that are read no more are noticed, by the daemon and by systemd."""
     heard: list[set[str]] = []
 
     class Hearing(ServiceManager):
@@ -172,7 +167,6 @@ def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading()
 
 @pytest.mark.parametrize("is_abstract", [False, True])
 def test_it_hears_states(tmp_path: Path, is_abstract: bool) -> None:
-    """One datagram a call, in the protocol's form."""
     name = str(tmp_path / "notify") if not is_abstract else f"@{tmp_path.name}-{os.getpid()}"
     address = name if not is_abstract else b"\0" + name[1:].encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -201,14 +195,12 @@ def test_it_hears_states(tmp_path: Path, is_abstract: bool) -> None:
 def test_who_started_us(
     environment: dict[str, str], is_there: bool, watchdog_seconds: float | None
 ) -> None:
-    """What is meant for another process, or nobody, is not taken."""
     manager = ServiceManager.of(environment)
     assert (manager.is_there, manager.watchdog_seconds) == (is_there, watchdog_seconds)
     manager.close()
 
 
 def test_a_listener_that_is_gone_is_an_error_of_the_call(tmp_path: Path) -> None:
-    """Who tells decides what it means."""
     manager = ServiceManager(str(tmp_path / "gone"), None)
     with pytest.raises(FileNotFoundError):
         manager.notify(READY="1")

@@ -63,7 +63,6 @@ def registries(sim: SimManager) -> list[bytes]:
 
 
 def homes(sim: SimManager, partition: int) -> list[str]:
-    """Log directories that have a live directory of the partition."""
     return [path for path in DIRS if sim.disk.exists(f"{path}/t-{partition}")]
 
 
@@ -137,8 +136,6 @@ def test_a_dry_run_and_an_alteration_to_the_same_write_nothing() -> None:
 
 
 class Waiting(Command):
-    """Fills the queue."""
-
     def run(self, writer: object) -> Step:
         return Step.DONE
 
@@ -334,7 +331,6 @@ def test_nobody_sees_a_partition_before_all_are_there() -> None:
 
 
 def make(sim: SimManager, before: int, after: int) -> None:
-    """The partitions of t behind those that it has."""
     if before:
         sim.operations.topics.create_partitions("t", after)
     else:
@@ -342,7 +338,6 @@ def make(sim: SimManager, before: int, after: int) -> None:
 
 
 def calls_of(before: int, after: int) -> int:
-    """Calls of the disk in that."""
     sim = started()
     if before:
         sim.with_topic("t", before)
@@ -523,16 +518,13 @@ def managed(disk: SimFilesystem | None = None, log_dirs: tuple[str, ...] = THREE
 
 
 def retention_in(sim: SimManager, path: str) -> str | None:
-    """Of topic t, as the registry of one directory has it."""
     state = decode_registry(sim.disk.read_file(f"{path}/{REGISTRY_FILE}"))
     return state.topics["t"].overrides.get("retention.ms") if "t" in state.topics else None
 
 
 @pytest.mark.parametrize("lost", THREE)
 def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
-    """M13 M15: topics are made and altered; the loss of any directory loses no change. One full
-    disk of three does not stop administration, nor make the registry less durable.
-    """
+    """M13 M15: topics are made and altered; the loss of any directory loses no change."""
     sim = managed()
     sim.operations.topics.create("t", 1)
     fault = sim.disk.faults.add(Fault.no_space(f"{THREE[2]}/", times=10**6))
@@ -554,9 +546,7 @@ def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
 
 
 def test_one_directory_with_room_is_too_few() -> None:
-    """M13 M15: what only one of three holds may be lost with it. A change is refused rather than
-    kept in one place.
-    """
+    """M13 M15: what only one of three holds may be lost with it."""
     sim = managed()
     sim.operations.topics.create("t", 1)
     for path in THREE[1:]:

@@ -185,7 +185,6 @@ def test_duplicate_may_roll_and_writes_nothing() -> None:
 
 
 def test_refused_appends_change_nothing() -> None:
-    """A set above segment.bytes and a wrong expected offset leave no byte."""
     world = world_of(internal_segment_bytes=100)
     with pytest.raises(RecordSetTooLarge):
         world.append(batch([bytes(200)]))
@@ -195,7 +194,6 @@ def test_refused_appends_change_nothing() -> None:
 
 
 def test_bounds_and_delete_records() -> None:
-    """The log start moves inside a batch; fetch below it and above the end is out of range."""
     world = world_of()
     world.append(batch([b"a", b"b", b"c"]))
     with pytest.raises(OffsetAboveHighWatermark):
@@ -214,7 +212,6 @@ def test_bounds_and_delete_records() -> None:
 
 
 def test_transactions_and_last_stable_offset() -> None:
-    """Open transactions hold the last stable offset; an abort is listed, also after recovery."""
     world = world_of()
     world.append(batch([b"a"], producer=(7, 0, 0), is_transactional=True))
     world.append(batch([b"b"]))
@@ -234,7 +231,6 @@ def test_transactions_and_last_stable_offset() -> None:
 
 
 def test_the_last_stable_offset_is_live() -> None:
-    """A log start that moves into an open transaction takes the last stable offset along."""
     world = world_of()
     world.append(batch([b"a", b"b"], producer=(7, 0, 0), is_transactional=True))
     world.append(batch([b"c"], producer=(7, 0, 2), is_transactional=True))
@@ -266,7 +262,6 @@ class MetLog(UnifiedLog):
 
 
 def test_the_last_stable_offset_passes_no_open_transaction() -> None:
-    """However a reader meets the writer, no record of an open transaction is stable."""
     looks, has_met = 0, True
     while has_met:
         world = world_of()
@@ -283,7 +278,6 @@ def test_the_last_stable_offset_passes_no_open_transaction() -> None:
 
 
 def test_truncate() -> None:
-    """Batches at and above the offset go, producers go back with them."""
     world = world_of(internal_segment_bytes=200)
     for sequence in range(6):
         world.append(batch([bytes(30)], producer=(7, 0, sequence)))

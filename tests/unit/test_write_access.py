@@ -59,7 +59,6 @@ def ask(path: Path, gid: int = GID, within: Sequence[str] = ()) -> dict[str, str
 
 
 def test_a_directory_of_root(volume: Path) -> None:
-    """Path, owner, mode, who asks, and the exact command."""
     log_dir = volume / "log 0"
     log_dir.mkdir(0o750)
     log_dir.chmod(0o750)
@@ -87,7 +86,6 @@ def test_group_zero_as_in_the_image(volume: Path) -> None:
 
 
 def test_a_partition_of_somebody_else(volume: Path) -> None:
-    """A volume that another image wrote is seen before its first log is loaded."""
     os.chown(volume, UID, GID)
     (volume / "lost+found").mkdir(0o700)
     (volume / "t-0").mkdir(0o755)
@@ -125,7 +123,6 @@ exec "$@"
 
 
 def test_a_file_system_that_is_read_only(volume: Path) -> None:
-    """No owner is named where none would help."""
     unshared = ("unshare", "--mount", "--propagation", "private")
     if subprocess.run([*unshared, "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("no mount namespaces here")

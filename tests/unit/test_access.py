@@ -272,18 +272,6 @@ def test_a_pattern_matches_what_its_subscriber_may_describe(
         assert members.find("g", consumer.name).topics == seen_later
 
 
-def test_the_owner_of_everything_sees_what_is_there() -> None:
-    """A view changes nothing for those who may do everything."""
-    with started() as sim:
-        seen = authorized(sim.operations, ALL_ALLOWED.rights_of("p"))
-        seen.topics.create("t", 2)
-        assert seen.cluster_id == sim.operations.cluster_id
-        assert seen.node_id == sim.operations.node_id
-        assert seen.topics.describe("t").partition_count == 2
-        nothing = authorized(sim.operations, AccessRules().rights_of("p"))
-        assert nothing.readiness() == sim.operations.readiness()
-
-
 SALT = bytes(range(16))
 SOUND = "scrypt:16:8:1:AAAAAAAAAAAAAAAA:AAAAAAAAAAAAAAAAAAAAAAAA"
 

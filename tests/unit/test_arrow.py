@@ -26,7 +26,7 @@ from kafkalog.format.wire.arrow_messages import (
     MessageTooLarge,
     UnusableColumn,
 )
-from kafkalog.format.wire.arrow_reader import UNNAMED, ArrowReader, ArrowRecords
+from kafkalog.format.wire.arrow_reader import ArrowReader, ArrowRecords
 from kafkalog.format.wire.arrow_writer import ArrowWriter
 from kafkalog.format.wire.record_writer import Bounds, RecordRead, RecordShape
 from tests.naive.stored_batches import stored_batch
@@ -67,23 +67,11 @@ def records_of(**columns: pa.Array) -> list[Record]:
     return list(iterate_records(build_plain_batch(piece.columns).data))
 
 
-def test_value_is_all_that_is_needed() -> None:
-    values = pa.array([b"a", None])
-    assert records_of(value=values) == [Record(0, NOW, None, b"a"), Record(1, NOW, None, None)]
-    (piece,) = pieces_of(stream_of(pa.record_batch({"value": values})))
-    assert piece.partitions is None
-
-
 def test_columns_of_no_type_are_columns_of_nulls() -> None:
     """What libraries make of a column in which nothing stands."""
     nothing = pa.nulls(2)
-    found = records_of(
-        value=pa.array([b"a", b"b"]),
-        key=nothing,
-        headers=nothing,
-        timestamp=nothing,
-        partition=nothing,
-    )
+    others = dict.fromkeys(("key", "headers", "timestamp", "partition"), nothing)
+    found = records_of(value=pa.array([b"a", b"b"]), **others)
     assert found == [Record(0, NOW, None, b"a"), Record(1, NOW, None, b"b")]
 
 
@@ -100,16 +88,6 @@ def test_columns_of_no_type_are_columns_of_nulls() -> None:
 def test_timestamps_become_milliseconds(stamps: pa.Array, expected: int) -> None:
     (record,) = records_of(value=pa.array([b"v"]), timestamp=stamps)
     assert record.timestamp == expected
-
-
-def test_partitions_may_be_named_by_some() -> None:
-    for kind in (pa.int8(), pa.uint64()):
-        batch = pa.record_batch(
-            {"value": pa.array([b"a", b"b"]), "partition": pa.array([3, None], kind)}
-        )
-        (piece,) = pieces_of(stream_of(batch))
-        assert piece.partitions is not None
-        assert piece.partitions.tolist() == [3, UNNAMED]
 
 
 ONE = pa.array([b"v"])
@@ -165,15 +143,6 @@ def test_two_columns_of_one_name_are_refused() -> None:
     batch = pa.RecordBatch.from_arrays([ONE, ONE], names=["value", "value"])
     with pytest.raises(UnusableColumn, match="several"):
         pieces_of(stream_of(batch))
-
-
-def test_pieces_keep_their_size() -> None:
-    values = [b"a" * 100, b"b" * 100, b"c" * 5000, b"d" * 100, b"e" * 100, b"f" * 100]
-    stream = stream_of(pa.record_batch({"value": pa.array(values)}))
-    pieces = pieces_of(stream, 300)
-    assert [len(piece.columns) for piece in pieces] == [2, 1, 2, 1]
-    sizes = [len(build_plain_batch(piece.columns).data) - 61 for piece in pieces]
-    assert [size <= 300 for size in sizes] == [True, False, True, True]
 
 
 def views_of_the_same(count: int, size: int) -> pa.Array:
@@ -272,14 +241,6 @@ def test_a_buffer_that_claims_to_inflate_to_much_takes_no_memory(declared: int) 
         pieces_of(SCHEMA_MESSAGE + changed)
 
 
-def test_a_stream_may_come_byte_by_byte() -> None:
-    cutter = MessageCutter(MAX_BYTES)
-    found = [message for byte in GOOD for message in cutter.feed(bytes([byte]))]
-    cutter.finish()
-    assert found == [SCHEMA_MESSAGE, BATCH_MESSAGE]
-    assert (cutter.fault, cutter.pending_bytes) == (None, 0)
-
-
 def writer_of(bounds: Bounds | None = None, max_decompressed_bytes: int = 1 << 20) -> ArrowWriter:
     return ArrowWriter(
         RecordShape(), bounds or Bounds(), max_decompressed_bytes=max_decompressed_bytes
@@ -352,16 +313,6 @@ def test_large_records_and_many_small_ones() -> None:
     first = table.slice(0, 1).to_pylist()[0]
     assert (first["key"], first["value"]) == (large.key, large.value)
     assert first["headers"] == [{"key": "n" * 400_000, "value": b"w" * 700_000}]
-
-
-def test_one_topic_after_another() -> None:
-    """A stream of two topics, which no route asks for, is still a sound one."""
-    writer = writer_of()
-    chunks: list[Chunk] = []
-    for topic in ("a", "b", "a"):
-        data = stored_batch([Record(0, 0, None, topic.encode())])
-        chunks += list(writer.write(RecordRead(topic, 0, data, 0, 1)))
-    assert table_of(writer, chunks)["topic"].to_pylist() == ["a", "b", "a"]
 
 
 def test_records_before_a_damaged_one_are_in_the_chunks_before_the_error() -> None:

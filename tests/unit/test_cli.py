@@ -27,7 +27,7 @@ from kafkalog.cli.main import make_cli
 from kafkalog.cli.output import Progress
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
-from kafkalog.server.supervision import loading_text, remaining_ms, show_loading
+from kafkalog.server.supervision import loading_text, show_loading
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.sim.sim_clock import SimClock
 from tools.commands_page import commands_page, leaves
@@ -47,46 +47,30 @@ if TYPE_CHECKING:
         ["topics", "list", "--url", ""],
         ["topics", "list", "--url", "http://127.0.0.1:1/behind/a/proxy"],
         ["topics", "list", "--url", "http://me:secret@127.0.0.1:1"],
-        ["topics", "create", "t", "--partitions", "0"],
         ["topics", "create", "t", "--config", "=5"],
-        ["topics", "alter", "t", "--partitions", "-1"],
         ["configs", "alter", "--topic", "t", "--delete-config", "a,,b"],
         ["configs", "alter", "--topic", "t", "--add-config", ""],
         ["produce", ""],
         ["consume", ""],
-        ["consume", "t", "--max-messages", "-3"],
         ["records", "delete"],
         ["records", "delete", "--topic", "t", "--before-offset", "-2"],
-        ["records", "delete", "--topic", "t", "--before-offset", "1", "--partition", "-1"],
         ["compat", "kafka-delete-records", "--bootstrap-server", "http://127.0.0.1:1"],
-        ["compat", "kafka-topics", "--list"],
         ["compat", "kafka-topics", "--bootstrap-server", "localhost:1", "--lst"],
         ["compat", "kafka-topics", "--bootstrap-server", "a:1,b:1", "--list"],
-        ["compat", "kafka-console-producer", "--bootstrap-server", "localhost:1"],
-        ["compat", "install"],
         ["config", "show", "--override", "=5"],
         ["doctor", "--override", " =5"],
-        ["perf", "produce", "t"],
-        ["perf", "produce", "t", "--num-records", "0"],
-        ["perf", "produce", "t", "--num-records", "1", "--throughput", "0"],
-        ["perf", "consume", "t"],
         ["retention", "explain", ""],
         ["retention", "run", ""],
         ["retention", "simulate", "t", "--horizon", "999999999999d"],
         ["topics", "create", "t", "--config", "no-equals-sign", "--url", "http://127.0.0.1:1"],
-        ["retention", "simulate", "t"],
         ["retention", "simulate", "t", "--horizon", "30"],
         ["retention", "simulate", "t", "--horizon", "-1d"],
         ["retention", "simulate", "t", "--horizon", "1d", "--config", "no-equals-sign"],
-        ["retention", "explain"],
-        ["retention", "explain", "t", "--partition", "-1"],
         ["retention", "run", "--partition", "0"],
-        ["retention", "archived", "t", "--raise-to", "-1"],
         ["retention", "archived", "t", "--partition", "0", "--url", "http://127.0.0.1:1"],
         ["groups", "describe", ""],
         ["groups", "reset-offsets", "g"],
         ["groups", "reset-offsets", "g", "--to-earliest", "--shift-by", "1"],
-        ["groups", "reset-offsets", "g", "--to-offset", "-1"],
     ],
 )
 def test_wrong_arguments(words: list[str]) -> None:
@@ -257,13 +241,6 @@ def loading(logs: int, done: int, left_bytes: int, done_bytes: int, elapsed_ms: 
 def test_the_text(state: Loading, text: str) -> None:
     """M16: numbers of bytes only where bytes are recovered, a guess only where there is a pace."""
     assert loading_text(state) == text
-
-
-def test_the_longer_guess_counts() -> None:
-    """M16: one large log beside many small ones, and many logs still to come."""
-    assert remaining_ms(loading(10, 9, 9_000, 1_000, 1_000)) == 9_000
-    assert remaining_ms(loading(100, 1, 0, 1_000, 1_000)) == 99_000
-    assert remaining_ms(loading(100, 0, 1_000, 0, 1_000)) is None
 
 
 class StartTerminal:

@@ -44,6 +44,7 @@ from kafkalog.log.values import AbortedTransaction, FetchDataInfo
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.open_transactions import left_open, marker_of, replicate
 from tests.sim.sim_manager import SimManager
+from tests.there import there
 from tests.unit.test_archived_offsets import filled as held
 from tests.unit.test_compacted_logs import SEGMENTS, begun, cleaned
 from tests.unit.test_console_views import STILL, page_of
@@ -97,8 +98,7 @@ def produced(base_offset: int, *values: bytes | None, producer_id: int = -1) -> 
     ],
 )
 def test_bytes_for_people(data: bytes, show: Show, form: str, text: str, is_cut: bool) -> None:
-    found = shown(data, show)
-    assert found is not None
+    found = there(shown(data, show))
     assert (found.form, found.text, found.is_cut) == (form, text, is_cut)
     assert found.size_bytes == len(data)
     assert shown(None, show) is None
@@ -110,19 +110,13 @@ def test_what_a_row_is() -> None:
         [b"k", b"k", None, b""], [b"", None, None, b"v"], NOW_MS, [pairs, [], [], []]
     )
     found = rows(info_of(build_batch(columns, base_offset=7, codec=Codec.GZIP)))
-    assert [each.kind for each in found] == [
-        RecordKind.RECORD,
-        RecordKind.TOMBSTONE,
-        RecordKind.RECORD,
-        RecordKind.RECORD,
-    ]
-    assert found[0].value is not None
-    assert found[0].value.size_bytes == 0
+    record, tombstone = RecordKind.RECORD, RecordKind.TOMBSTONE
+    assert [each.kind for each in found] == [record, tombstone, record, record]
+    assert there(found[0].value).size_bytes == 0
     assert (found[2].key, found[2].value) == (None, None)
     assert len(found[0].headers) == HEADERS_SHOWN
     assert found[0].header_count == HEADERS_SHOWN + 1
-    assert found[0].headers[0].value is not None
-    assert found[0].headers[0].value.text == "01"
+    assert there(found[0].headers[0].value).text == "01"
     assert [(each.offset, each.codec, each.timestamp_ms) for each in found] == [
         (offset, "gzip", NOW_MS) for offset in (7, 8, 9, 10)
     ]
@@ -141,18 +135,14 @@ def test_what_became_of_a_transaction() -> None:
         stable=5,
         aborted=(AbortedTransaction(5, 0, 2, 3),),
     )
-    found = rows(info)
-    assert [each.transaction for each in found] == [
-        Fate.ABORTED,
-        Fate.ABORTED,
-        None,
-        Fate.COMMITTED,
-        None,
-        Fate.OPEN,
+    assert [(each.transaction, each.producer_id, each.control) for each in rows(info)] == [
+        (Fate.ABORTED, 5, None),
+        (Fate.ABORTED, 5, None),
+        (None, 5, "ABORT"),
+        (Fate.COMMITTED, 5, None),
+        (None, None, None),
+        (Fate.OPEN, 6, None),
     ]
-    assert [each.kind for each in found].index(RecordKind.CONTROL) == 2
-    assert found[2].control == "ABORT"
-    assert [each.producer_id for each in found] == [5, 5, 5, 5, None, 6]
 
 
 def test_a_transaction_that_ends_while_the_page_is_made_is_open(
@@ -174,8 +164,8 @@ def test_a_transaction_that_ends_while_the_page_is_made_is_open(
 
 def test_bounds_and_holes() -> None:
     info = info_of(produced(0, b"a", b"b", b"c"), produced(10, b"d", b"e"))
-    assert [each.offset for each in rows(info, 1, 11)] == [1, 2, 10]
-    assert [each.missing_before for each in rows(info, 1, 11)] == [0, 0, 7]
+    found = [(each.offset, each.missing_before) for each in rows(info, 1, 11)]
+    assert found == [(1, 0), (2, 0), (10, 7)]
     assert rows(info, 3, 10) == []
 
 
@@ -185,11 +175,10 @@ def test_a_batch_that_cannot_be_read_is_a_row() -> None:
     columns = RecordColumns.of([None], [bytes(LIMIT * 2)], NOW_MS)
     large = build_batch(columns, base_offset=6, codec=Codec.GZIP)
     found = rows(info_of(produced(0, b"a"), bytes(broken), produced(5, b"b"), large))
-    assert [each.offset for each in found] == [0, 3, 5, 6]
-    assert [each.kind is RecordKind.UNREADABLE for each in found] == [False, True, False, True]
-    assert found[1].fault
-    assert found[3].fault
-    assert [each.missing_before for each in found] == [0, 2, 0, 0]
+    assert [(each.offset, each.missing_before, bool(each.fault)) for each in found] == [
+        (0, 0, False), (3, 2, True), (5, 0, False), (6, 0, True)
+    ]  # fmt: skip
+    assert {each.offset for each in found if each.kind is RecordKind.UNREADABLE} == {3, 6}
 
 
 def rotten() -> SimManager:
@@ -275,21 +264,24 @@ def test_places() -> None:
     behind = next(offset for offset in every if offset > hole)
     assert offsets_of(seen(sim, Place(offset=hole)))[0] == behind
     assert offsets_of(seen(sim, Place(timestamp_ms=NOW_MS)))[0] == every[0]
-    never = seen(sim, Place(timestamp_ms=NOW_MS + 1))
-    assert never.note is not None
-    assert offsets_of(never)[-1] == 23
-    beyond = seen(sim, Place(offset=1_000))
-    assert beyond.note is not None
-    assert offsets_of(beyond)[-1] == 23
+    for beyond in (Place(timestamp_ms=NOW_MS + 1), Place(offset=1_000)):
+        assert seen(sim, beyond).note
+        assert offsets_of(seen(sim, beyond))[-1] == 23
     assert seen(sim, Place(offset=24)).records == []
     with pytest.raises(UnknownPartition):
         records_view(sim.operations, "t", 9, Place(), Show.AUTO, 1)
 
 
-def test_what_was_deleted_is_said() -> None:
+def batches(count: int, value: bytes = b"v") -> SimManager:
+    """A log of batches of one record."""
     sim = SimManager().start().with_topic("t", 1)
-    for number in range(10):
-        sim.produce("t", produced(0, b"%d" % number))
+    for _ in range(count):
+        sim.produce("t", produced(0, value))
+    return sim
+
+
+def test_what_was_deleted_is_said() -> None:
+    sim = batches(10)
     sim.delete_records("t", 4)
     view = seen(sim, Place(offset=1))
     assert offsets_of(view) == [4, 5, 6, 7, 8, 9]
@@ -301,16 +293,13 @@ def test_what_was_deleted_is_said() -> None:
 
 def test_a_page_does_not_read_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "READ_BYTES", 500)
-    sim = SimManager().start().with_topic("t", 1)
-    for _ in range(12):
-        sim.produce("t", produced(0, b"v" * 200))
+    sim = batches(12, b"v" * 200)
     first = seen(sim, Place(offset=0))
     assert offsets_of(first) == [0, 1]
     assert (first.later_offset, first.note is None) == (2, False)
     last = seen(sim)
     assert offsets_of(last) == [11]
-    assert last.earlier_before == 11
-    assert last.note is not None
+    assert (last.earlier_before, last.note is None) == (11, False)
     assert offsets_of(seen(sim, Place(before=11))) == [10]
 
 
@@ -318,9 +307,7 @@ def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "READ_BYTES", 500)
     monkeypatch.setattr(module, "FETCH_BYTES", 1)
     monkeypatch.setattr(module, "slices_of", lambda *_: iter(()))
-    sim = SimManager().start().with_topic("t", 1)
-    for _ in range(12):
-        sim.produce("t", produced(0, b"v" * 200))
+    sim = batches(12, b"v" * 200)
     fetch, reads = sim.operations.fetch, list[int]()
 
     def counted(*asked: Any, **how: Any) -> FetchDataInfo:
@@ -329,8 +316,7 @@ def test_batches_without_rows_count_as_read(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(sim.operations, "fetch", counted)
     view = seen(sim, Place(offset=0))
-    assert (len(reads), view.later_offset) == (2, 2)
-    assert view.note is not None
+    assert (len(reads), view.later_offset, view.note is None) == (2, 2, False)
 
 
 def test_what_is_shown_is_escaped() -> None:
@@ -339,8 +325,7 @@ def test_what_is_shown_is_escaped() -> None:
     columns = RecordColumns.of([hostile], [hostile], NOW_MS, [[(hostile, hostile)]])
     sim.produce("t", build_batch(columns))
     view = seen(sim)
-    assert view.records[0].value is not None
-    assert view.records[0].value.text == hostile.decode()
+    assert there(view.records[0].value).text == hostile.decode()
     assert "<script>alert" not in page_of(view)
 
 
@@ -376,38 +361,31 @@ def test_every_offset_has_its_place() -> None:
     segments = log.segments.values
     assert len(segments) > 2
     for offset in range(log.log_end_offset):
-        found = seen_offsets(sim, Question(offset=offset)).found
-        assert found is not None
-        segment = log.segments.floor(offset)
-        assert segment is not None
+        found = there(seen_offsets(sim, Question(offset=offset)).found)
+        segment = there(log.segments.floor(offset))
         assert found.base_offset == segment.base_offset
         assert found.is_active is (segment is segments[-1])
         assert found.base_offset <= offset < found.next_offset
         entry = floor_entry(segment, offset)
-        assert (found.index_entry.offset, found.index_entry.position) == (
-            entry.offset,
-            entry.position,
-        )
-        assert found.position is not None
-        assert found.index_entry.position <= found.position < found.segment_bytes
+        shown_entry = found.index_entry
+        assert (shown_entry.offset, shown_entry.position) == (entry.offset, entry.position)
+        assert entry.position <= there(found.position) < found.segment_bytes
         if found.time_entry is not None:
             assert found.time_entry.offset <= offset
     view = seen_offsets(sim, Question(offset=3))
     assert {each.name for each in view.points} >= {"log start", "log end", "asked", "segment"}
-    html = page_of(view)
-    assert "00000000000000000000.log" in html
+    assert "00000000000000000000.log" in page_of(view)
 
 
 def test_a_time_leads_to_its_record() -> None:
     """As list-offsets answers."""
     sim = stepped()
     for number in range(12):
-        found = seen_offsets(sim, Question(timestamp_ms=NOW_MS + 1_000 * number - 1)).found
-        assert found is not None
+        asked = Question(timestamp_ms=NOW_MS + 1_000 * number - 1)
+        found = there(seen_offsets(sim, asked).found)
         assert (found.offset, found.timestamp_ms) == (2 * number, NOW_MS + 1_000 * number)
     late = seen_offsets(sim, Question(timestamp_ms=NOW_MS + 11_001))
-    assert late.found is None
-    assert late.note is not None
+    assert (late.found, late.note is None) == (None, False)
     page_of(late)
 
 
@@ -419,16 +397,13 @@ def test_what_is_no_place() -> None:
     assert seen_offsets(sim, Question(offset=1_000)).note == (
         "The log has offsets 0 to 23; 1,000 is not in it."
     )
-    hole, behind = (seen_offsets(sim, Question(offset=offset)).found for offset in (3, 15))
-    assert hole is not None
-    assert behind is not None
+    end_view = seen_offsets(sim, Question(offset=24))
+    hole, behind = (there(seen_offsets(sim, Question(offset=each)).found) for each in (3, 15))
     assert hole.position is None  # the segment of 2 and 3 has nothing behind it
     assert behind.position is not None
-    end = seen_offsets(sim, Question(offset=24)).found
-    assert end is not None
-    assert end.position is None
-    assert end.is_active
-    page_of(seen_offsets(sim, Question(offset=24)))
+    end = there(end_view.found)
+    assert (end.position, end.is_active) == (None, True)
+    page_of(end_view)
 
 
 def test_a_segment_that_goes_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,10 +439,8 @@ def filled() -> SimManager:
 def test_what_is_shown_is_what_happens(offset: int) -> None:
     sim = filled()
     view = seen_deletion(sim, Question(offset=offset))
-    preview = view.preview
-    assert preview is not None
-    assert view.refusal is None
-    assert preview.offsets_going == offset
+    preview = there(view.preview)
+    assert (view.refusal, preview.offsets_going) == (None, offset)
     before, size_bytes = bases(sim), sim.operations.logs.describe("t", 0).size_bytes
     assert f"Delete {offset} offset" in page_of(view)
     sim.delete_records("t", offset)
@@ -484,12 +457,9 @@ def test_a_time() -> None:
     """A time stands for its first record, and one behind all for the high watermark."""
     sim = filled()
     start_ms = sim.operations.retention.describe("t", 0).segments[2].facts.largest_timestamp_ms
-    by_time = seen_deletion(sim, Question(timestamp_ms=start_ms)).preview
-    assert by_time is not None
-    assert by_time.offset == 2
-    all_of_it = seen_deletion(sim, Question(timestamp_ms=sim.clock.wall_ms() + 86_400_000)).preview
-    assert all_of_it is not None
-    assert all_of_it.offset == 6
+    for moment_ms, offset in ((start_ms, 2), (sim.clock.wall_ms() + 86_400_000, 6)):
+        view = seen_deletion(sim, Question(timestamp_ms=moment_ms))
+        assert there(view.preview).offset == offset
 
 
 def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
@@ -503,8 +473,7 @@ def test_a_time_whose_segment_goes_meanwhile_is_looked_up_again() -> None:
 
     once_before(segment_reader, "find_offset_by_timestamp", overtake)
     view = seen_deletion(sim, Question(timestamp_ms=listed[1].facts.largest_timestamp_ms))
-    assert view.preview is not None
-    assert view.preview.offset == 2
+    assert there(view.preview).offset == 2
 
 
 def test_what_stays_is_called_by_its_name() -> None:
@@ -512,26 +481,23 @@ def test_what_stays_is_called_by_its_name() -> None:
     divided, whole = (seen_deletion(sim, Question(offset=offset)) for offset in (5, 6))
     assert "the segment with the offset is retained" in page_of(divided)
     html = page_of(whole)
-    assert "the active segment is retained" in html
-    assert "retained: it is active" in html
+    for said in ("the active segment is retained", "retained: it is active", "has offsets 0 to 5."):
+        assert said in html
     assert "divides" not in html
-    assert "has offsets 0 to 5." in html
     assert "offset 0 to" not in html
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "0")])
     with_limit = seen_deletion(sim, Question(offset=1))
-    assert with_limit.preview is not None
-    assert (with_limit.preview.segments_going, with_limit.preview.others_going) == (1, 4)
+    preview = there(with_limit.preview)
+    assert (preview.segments_going, preview.others_going) == (1, 4)
     assert "The same check deletes 4 segments more" in page_of(with_limit)
 
 
 def test_records_that_no_archive_has() -> None:
     sim = held()
     sim.operations.retention.raise_archived_offsets("t", {0: 3})
-    expected = {3: 0, 4: 1}
-    for offset, unarchived in expected.items():
+    for offset, unarchived in ((3, 0), (4, 1)):
         view = seen_deletion(sim, Question(offset=offset))
-        assert view.preview is not None
-        assert view.preview.unarchived_offsets == unarchived
+        assert there(view.preview).unarchived_offsets == unarchived
         assert ("not archived yet" in page_of(view)) is (unarchived > 0)
 
 
@@ -539,19 +505,15 @@ def test_what_would_be_refused() -> None:
     sim = filled()
     for offset in (0, 7):
         view = seen_deletion(sim, Question(offset=offset))
-        assert view.refusal is not None
-        assert view.preview is None
+        assert (view.refusal is None, view.preview) == (False, None)
         assert 'method="post"' not in page_of(view)
-    assert "6: records can be deleted only below it" in (
-        seen_deletion(sim, Question(offset=7)).refusal or ""
-    )
+    assert "6: records can be deleted only below it" in str(view.refusal)
     nothing = seen_deletion(sim, Question())
     assert (nothing.refusal, nothing.preview) == (None, None)
     page_of(nothing)
     sim.operations.topics.create("kept", 1, {"cleanup.policy": "compact"})
     kept = delete_records_view(sim.operations, "kept", 0, Question(offset=0))
-    assert kept.refusal is not None
-    assert "has no delete" in kept.refusal
+    assert "has no delete" in str(kept.refusal)
 
 
 def test_nothing_is_deleted_from_kafka_s_own_topics() -> None:

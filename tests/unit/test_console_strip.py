@@ -26,7 +26,7 @@ from kafkalog.console.drawings import (
     lay_out_timeline,
 )
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
-from kafkalog.console.views.compaction import CleanerView, compaction_view
+from kafkalog.console.views.compaction import CleanerView, CompactedLogView, compaction_view
 from kafkalog.console.views.retention import (
     CURVE_POINTS,
     DEPARTURES_SHOWN,
@@ -43,6 +43,7 @@ from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.protocol.parameters import parse_timestamp
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_threads import SimThreads
+from tests.there import there
 from tests.unit.test_compacted_logs import begun, cleaned
 from tests.unit.test_console_views import calls_of, page_of
 
@@ -97,18 +98,12 @@ def test_state(
     assert state_of(base_offset, next_offset, rule, clean, is_active=is_active).letter == letter
 
 
-def test_every_state_has_a_letter_of_its_own() -> None:
-    assert len({each.letter for each in SegmentState}) == len(SegmentState)
-    assert all(each.meaning for each in SegmentState)
-
-
 def test_a_reason_names_the_window_of_the_planner() -> None:
     newest_ms = NOW - (3 * 3_600_000 + 12 * 60_000)
     facts = LogFacts((SegmentFacts(0, 100, newest_ms), SegmentFacts(10, 50, NOW)), 150, 0, 20, 20)
     policy = RetentionPolicy(True, 7 * DAY, -1)
     fates = explain(facts, policy, NOW, Schedule(NOW + 60_000, 300_000, 60_000))
-    due = fates[0].due
-    assert due is not None
+    due = there(fates[0].due)
     reason = reason_of(fates[0], policy, NOW, has_record_timestamp=True)
     assert reason == (
         "kept: newest record 3 h 12 min old, limit 7 d → earliest deletion "
@@ -144,11 +139,7 @@ def test_widths_are_shares_of_the_bytes() -> None:
     strip = lay_out_strip(row(0, 100, 300), {})
     free = WIDTH - 3 * LEAST_BLOCK_WIDTH
     widths = [block.width for block in strip.blocks]
-    assert widths == [
-        LEAST_BLOCK_WIDTH,
-        LEAST_BLOCK_WIDTH + free / 4,
-        LEAST_BLOCK_WIDTH + free * 3 / 4,
-    ]
+    assert widths == [LEAST_BLOCK_WIDTH + free * share for share in (0, 1 / 4, 3 / 4)]
     assert [block.x for block in strip.blocks] == [0.0, widths[0], widths[0] + widths[1]]
 
 
@@ -250,31 +241,32 @@ def test_a_timeline_is_to_scale() -> None:
     picture = lay_out_timeline(["one", "two"], stretches, 0, 3_600_000)
     assert [lane.thread for lane in picture.lanes] == ["one", "two"]
     first, second = picture.lanes[0].bars
-    assert (first.x, first.width) == (0, TIMELINE_WIDTH / 4)
-    assert (second.x, second.width) == (TIMELINE_WIDTH / 4, LEAST_BAR_WIDTH)
+    assert (first.x, first.width) == (0, WIDTH / 4)
+    assert (second.x, second.width) == (WIDTH / 4, LEAST_BAR_WIDTH)
     (last,) = picture.lanes[1].bars
-    assert last.x + last.width == TIMELINE_WIDTH
-    assert [tick.timestamp_ms for tick in picture.ticks] == [
-        600_000 * number for number in range(7)
-    ]
-    assert picture.ticks[-1].x == TIMELINE_WIDTH
+    assert last.x + last.width == WIDTH
+    assert [tick.timestamp_ms for tick in picture.ticks] == list(range(0, 3_600_001, 600_000))
+    assert picture.ticks[-1].x == WIDTH
+
+
+def new_history() -> CleaningHistory:
+    return CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
 
 
 def test_a_history_is_bounded() -> None:
-    history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
+    history = new_history()
     key = TopicPartition("t", 0)
     for moment in range(KEPT_CLEANS + 5):
         history.note(CleaningRun(key, 0, False, moment, moment))
     assert len(history.cleans(0)) == KEPT_CLEANS
     assert history.cleans(0)[0].started_ms == 5
-    assert [each.ended_ms for each in history.cleans(KEPT_MS + KEPT_CLEANS + 4)] == [
-        KEPT_CLEANS + 4
-    ]
-    assert history.cleans(KEPT_MS + KEPT_CLEANS + 5) == []
+    last_ms = KEPT_CLEANS + 4
+    assert [each.ended_ms for each in history.cleans(KEPT_MS + last_ms)] == [last_ms]
+    assert history.cleans(KEPT_MS + last_ms + 1) == []
 
 
 def test_a_history_tells_why_not() -> None:
-    history = CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
+    history = new_history()
     fault = CorruptBatch("bad", file="/data/secret.log", position=7)
     run = CleaningRun(TopicPartition("t", 0), 1, False, 10, 20)
     for each in (run, run._replace(error=fault), run._replace(error=fault, is_aborted=True)):
@@ -290,12 +282,9 @@ def test_a_page_is_the_cleaner_s_report() -> None:
     before = seen(sim)
     (log,) = before.logs
     (described,) = sim.operations.cleaning.describe().logs
-    plan = described.status.to_clean
-    assert plan is not None
-    assert (log.cleanable_bytes, log.cleanable_ratio) == (
-        plan.cleanable_bytes,
-        plan.cleanable_ratio,
-    )
+    plan = there(described.status.to_clean)
+    assert log.cleanable_bytes == plan.cleanable_bytes
+    assert log.cleanable_ratio == plan.cleanable_ratio
     assert (log.rank, log.why_not) == (1, None)
     assert log.why == "waits for its turn: number 1"
     assert log.can_be_tried
@@ -318,21 +307,24 @@ def test_a_page_is_the_cleaner_s_report() -> None:
         seen(sim, "none")
 
 
+def log_of(sim: SimManager, topic: str) -> CompactedLogView:
+    return next(each for each in seen(sim).logs if each.topic == topic)
+
+
 def test_why_a_log_waits() -> None:
     sim = begun()
     sim.operations.topics.create(
         "low", 1, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
     )
-    low = {each.topic: each for each in seen(sim).logs}["low"]
-    assert low.why_not == "nothing_cleanable"
+    assert log_of(sim, "low").why_not == "nothing_cleanable"
     sim.operations.cleaning.pause("t", 0)
-    paused = {each.topic: each for each in seen(sim).logs}["t"]
+    paused = log_of(sim, "t")
     assert (paused.why_not, paused.operator_pauses, paused.rank) == ("paused", 1, None)
     assert not paused.can_be_tried
     sim.operations.cleaning.resume("t", 0)
     log = sim.operations.partition_log("t", 0)
     sim.manager.cleaning.states.note_failure(log, CorruptBatch("rotten", file="x", position=1))
-    failed = {each.topic: each for each in seen(sim).logs}["t"]
+    failed = log_of(sim, "t")
     assert failed.why_not == "waits_for_retry"
     assert failed.why.startswith("waits for a retry: failed 1 time: ")
     assert "Retry t-0" in page_of(seen(sim))
@@ -382,17 +374,15 @@ def test_a_trial_changes_nothing() -> None:
     size_bytes = sim.operations.logs.describe("t", 0).size_bytes
     operation = sim.operations.cleaning.begin("t", 0, is_dry=True, result=run_result)
     running = seen(sim, operation_id=operation.operation_id)
-    assert running.trial is not None
-    assert (running.trial.state, running.trial.partition) == ("running", "t-0")
+    trial = there(running.trial)
+    assert (trial.state, trial.partition, trial.sentence) == ("running", "t-0", None)
     assert ">Reload<" in page_of(running)
     sim.threads.run_until(lambda: operation.ended_ms >= 0)
     ended = seen(sim, operation_id=operation.operation_id)
-    assert ended.trial is not None
-    assert ended.trial.result is not None
-    assert ended.trial.sentence == ended.trial.result.sentence
-    assert running.trial.sentence is None
-    assert ended.trial.result.records_before > ended.trial.result.records_after
-    assert " superseded)" in ended.trial.result.sentence
+    result = there(there(ended.trial).result)
+    assert there(ended.trial).sentence == result.sentence
+    assert result.records_before > result.records_after
+    assert " superseded)" in result.sentence
     assert "would be removed." in page_of(ended)
     assert sim.operations.logs.describe("t", 0).size_bytes == size_bytes
     assert seen(sim).cleans == []
@@ -426,15 +416,8 @@ class Simulated:
     def simulate(self, topic: str, partition: int, *_: object, **__: object) -> object:
         if partition == 1:
             raise LogDirOffline(f"{topic}-{partition} is offline")
-        return RetentionSimulation(
-            NOW_MS,
-            NOW_MS + 1,
-            RetentionPolicy(True, HOUR_MS, 1000),
-            Schedule(NOW_MS, HOUR_MS, 0),
-            self.departures,
-            1,
-            7,
-        )
+        policy, schedule = RetentionPolicy(True, HOUR_MS, 1000), Schedule(NOW_MS, HOUR_MS, 0)
+        return RetentionSimulation(NOW_MS, NOW_MS + 1, policy, schedule, self.departures, 1, 7)
 
 
 def seen_what_if(partitions: int, segments: int) -> RetentionView:

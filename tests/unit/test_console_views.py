@@ -14,16 +14,14 @@ from unicodedata import category
 
 import pytest
 
-from kafkalog import __version__
 from kafkalog.broker.compaction.cleaning import CleanerHealth
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
-from kafkalog.console.assets import all_assets
 from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
 from kafkalog.console.views.configs import configs_view
-from kafkalog.console.views.daemon import LogDirView, TaskRow, about_view, log_dirs_view, tasks_view
+from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dirs_view, tasks_view
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
 from kafkalog.console.views.overview import alerts_of, overview_view
@@ -37,6 +35,7 @@ from kafkalog.log.retention.plan import plan
 from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
+from tests.there import there
 from tests.unit.test_retention import MINUTE, bases, fill, put, started
 
 if TYPE_CHECKING:
@@ -126,9 +125,8 @@ def test_a_partition_is_its_segment_report() -> None:
         fate.rule and fate.rule.value for fate in report.fates
     ]
     for shown, fate in zip(view.segments, report.fates, strict=True):
-        assert (shown.due is None) is (fate.due is None)
-        if shown.due is not None and fate.due is not None:
-            assert tuple(shown.due.model_dump().values()) == tuple(fate.due)
+        shown_due = shown.due and tuple(shown.due.model_dump().values())
+        assert shown_due == (fate.due and tuple(fate.due))
     assert (view.segments[0].letter, view.segments[-1].letter) == ("X", "A")
     assert sum(each.segments for each in view.states) == view.segment_count == 5
     html = page_of(view)
@@ -167,17 +165,16 @@ def test_a_topic_s_page_looks_no_further_than_the_next_departure() -> None:
     assert len(simulation.departures) == 30
     assert calls_of(plan.__code__, lambda: topic_view(sim.operations, "t", 1)) <= 2
     (row,) = topic_view(sim.operations, "t", 1).partitions
-    assert row.next_departure is not None
-    assert row.next_departure.base_offset == simulation.departures[0].facts.base_offset
-    assert row.next_departure.due == DueView.model_validate(simulation.departures[0].due)
+    shown, first = there(row.next_departure), simulation.departures[0]
+    assert shown.base_offset == first.facts.base_offset
+    assert shown.due == DueView.model_validate(first.due)
 
 
 def test_a_compacted_log_shows_how_clean_it_is() -> None:
     sim = started().with_topic("t", 1, {"cleanup.policy": "compact"})
     log = sim.operations.partition_log("t", 0)
     view = partition_view(sim.operations, "t", 0, 1)
-    assert view.compaction is not None
-    assert view.compaction.first_dirty_offset == log.log_start_offset
+    assert there(view.compaction).first_dirty_offset == log.log_start_offset
     assert "first dirty" in {marker.name for marker in view.strip.markers}
     assert "Cleaner" in page_of(view)
 
@@ -212,10 +209,8 @@ def test_a_what_if_is_what_the_next_pass_does() -> None:
     for each in (asked, nothing):
         page_of(each)
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "60000")])
-    last = entry.departures[-1].due
-    assert last is not None
-    assert last.latest_ms is not None
-    sim.clock.advance_ms(last.latest_ms - sim.clock.wall_ms())
+    last_ms = there(there(entry.departures[-1].due).latest_ms)
+    sim.clock.advance_ms(last_ms - sim.clock.wall_ms())
     assert going == [each for each in before if each not in bases(sim)]
     with pytest.raises(InvalidTopicConfig):
         retention_view(sim.operations, "t", {"retention.ms": "soon"}, 1)
@@ -232,15 +227,12 @@ def test_topics_and_a_topic() -> None:
     row = view.topics[1]
     assert row.size_bytes == sim.operations.logs.describe("t", 0).size_bytes > 0
     assert (row.retention_ms, row.retention_bytes) == (600_000, -1)
-    assert [
-        each.name for each in topics_view(sim.operations, "oth", TopicOrder.SIZE, 1).topics
-    ] == ["other"]
-    assert "No topic has this name." in page_of(
-        topics_view(sim.operations, "<b>", TopicOrder.NAME, 1)
-    )
+    (found,) = topics_view(sim.operations, "oth", TopicOrder.SIZE, 1).topics
+    assert found.name == "other"
+    none = topics_view(sim.operations, "<b>", TopicOrder.NAME, 1)
+    assert "No topic has this name." in page_of(none)
     topic = topic_view(sim.operations, "t", 1)
-    departure = topic.partitions[0].next_departure
-    assert departure is not None
+    departure = there(topic.partitions[0].next_departure)
     assert departure.base_offset == bases(sim)[0]
     assert departure.due is not None
     assert {each.name for each in topic.configs} >= {"retention.ms", "cleanup.policy"}
@@ -323,8 +315,7 @@ def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
 def test_a_check_that_never_comes_has_no_moment() -> None:
     for next_check_ms, shown_ms in ((INT64_MAX + 1, None), (INT64_MAX, INT64_MAX), (None, None)):
         view = ScheduleView.model_validate(Schedule(next_check_ms, 1, 1))
-        assert view is not None
-        assert view.next_check_ms == shown_ms
+        assert there(view).next_check_ms == shown_ms
 
 
 def test_names_are_escaped() -> None:
@@ -332,9 +323,8 @@ def test_names_are_escaped() -> None:
     hostile = "\"><script>alert('x')</script>"
     html = page_of(topics_view(sim.operations, hostile, TopicOrder.NAME, 1))
     assert "<script>alert" not in html
-    assert "<script>" not in render_error(404, 40401, hostile, hostile).decode().replace(
-        "<script src", ""
-    )
+    error = render_error(404, 40401, hostile, hostile).decode()
+    assert "<script>" not in error.replace("<script src", "")
 
 
 def test_a_frame_leads_to_its_twin() -> None:
@@ -494,24 +484,9 @@ def test_the_daemon_beside_its_defaults() -> None:
     after = configs_view(sim.operations, None, "", is_all=False)
     (row,) = [each for each in after.configs if each not in before.configs]
     assert (row.name, row.value) == ("log.retention.ms", "1000")
-    assert (
-        row.chain[0].source == "DYNAMIC_DEFAULT_BROKER_CONFIG" or row.source == row.chain[0].source
-    )
+    assert row.chain[0].source in ("DYNAMIC_DEFAULT_BROKER_CONFIG", row.source)
     assert not row.is_read_only
     every = configs_view(sim.operations, None, "", is_all=True)
     assert len(every.configs) == every.total == len(sim.operations.describe_broker_configs())
     for view in (before, after, every):
         page_of(view)
-
-
-def test_about() -> None:
-    view = about_view(started().operations)
-    assert view.version == __version__
-    assert {each.name for each in view.vendored} == {"htmx.org", "uplot"}
-    for package in view.vendored:
-        assert package.licence_address.startswith("/console/assets/")
-        for name, sha256 in package.files.items():
-            assert all_assets()[name].sha256 == sha256
-    html = page_of(view)
-    assert "0BSD" in html
-    assert f"{__version__}, licence Apache-2.0" in html

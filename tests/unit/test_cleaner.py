@@ -321,16 +321,6 @@ def test_a_period_is_stretched_to_the_rate(seen: list[tuple[int, int]], go_on_ms
     assert max(last, now) == 5 * SECOND + go_on_ms * MS
 
 
-@pytest.mark.parametrize(("rate", "size"), [(1_000, 16), (50_000, 1_024), (1e9, 65_536)])
-def test_the_average_over_long_is_the_rate(rate: float, size: int) -> None:
-    throttler, now = make(rate), 5 * SECOND
-    sent = 0
-    while now < 65 * SECOND and sent < rate * 60:
-        now = max(now + MS, throttler.observe(size, now))
-        sent += size
-    assert sent <= rate * (now - 5 * SECOND) / SECOND + 302 * size
-
-
 def test_the_rate_may_change_under_way() -> None:
     throttler = make(1e-300)
     assert throttler.observe(1_000, 5 * SECOND + 400 * MS) > 1_000_000 * SECOND

@@ -144,32 +144,22 @@ def test_a_scan_leaves_what_a_reader_has_read_of_the_same_piece(tmp_path: Path) 
 _US = 1000
 
 
-def test_a_short_loop_never_sleeps() -> None:
+@pytest.mark.parametrize(
+    ("items", "item_us", "took_us"),
+    [
+        (99, 10, 990),  # less than a slice of a millisecond
+        (1000, 10, 30_000),  # 1 ms of work, then 2 ms of sleep, where the next slice begins
+        (1, 50_000, 52_000),  # time that was spent waiting is not paid back
+    ],
+)
+def test_a_long_loop_works_a_third_of_the_time(items: int, item_us: int, took_us: int) -> None:
     clock = SimClock()
     time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
-    for _ in range(99):
-        clock.advance_ns(10 * _US)
+    for _ in range(items):
+        clock.advance_ns(item_us * _US)
         time_slice.maybe_yield()
-    assert clock.monotonic_ns() - begun == 990 * _US
-
-
-def test_a_long_loop_works_a_third_of_the_time() -> None:
-    """1 ms of work, 2 ms of sleep, and a slice begins after the sleep."""
-    clock = SimClock()
-    time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
-    for _ in range(1000):
-        clock.advance_ns(10 * _US)
-        time_slice.maybe_yield()
-    assert clock.monotonic_ns() - begun == 30_000 * _US
-
-
-def test_a_late_item_earns_one_sleep() -> None:
-    clock = SimClock()
-    time_slice, begun = TimeSlice(clock), clock.monotonic_ns()
-    clock.advance_ns(50_000 * _US)
     time_slice.maybe_yield()
-    time_slice.maybe_yield()
-    assert clock.monotonic_ns() - begun == 52_000 * _US
+    assert clock.monotonic_ns() - begun == took_us * _US
 
 
 FAULTS: dict[str, Exception] = {"b": DiskFull("b"), "c": UnknownTopic("c")}

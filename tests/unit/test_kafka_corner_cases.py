@@ -4,7 +4,7 @@ Method: one test for each report of Kafka's issue tracker; simulated disks and c
 Elsewhere: KAFKA-4099, 6388, 15391, 16310 and 19571 test_unified_log; 5413 crash/test_segment_split;
 5634 test_retention; 6266 test_log_cleaner_manager; 6492 test_log_segment; 7866 and 15046
 test_log_failures; 8522 test_record_filter; 10101 test_log_loader; 19895 test_log_cleaner; 6264,
-9133, 9826 and 13194, the range of a round and its groups, property/test_cleaner.
+8724, 9133, 9826 and 13194, the range of a round and its groups, property/test_cleaner.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crc32c import crc32c
 
-from kafkalog.cleaner.plan import CheckpointFault, NotCleanable
+from kafkalog.cleaner.plan import NotCleanable
 from kafkalog.errors import LogCleaningAborted
 from kafkalog.format.disk.checkpoints import decode_leader_epochs
 from kafkalog.format.records.control_record import (
@@ -31,7 +31,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
 from kafkalog.log.segment import segment_swap
 from kafkalog.log.values import Isolation
-from tests.cleaner_world import CleanerWorld, OnWriterLike, one, record, segments_of, with_config
+from tests.cleaner_world import CleanerWorld, one, record, segments_of, with_config
 from tests.naive.batches import PlainBatch
 from tests.naive.cleaning_logs import MadeSegment
 from tests.naive.stored_batches import CONTROL, TRANSACTIONAL, Producer, stored_batch
@@ -346,16 +346,6 @@ def test_kafka_8764_a_hole_at_the_end_of_a_segment_is_covered() -> None:
     assert not holed.look(10).is_eligible
 
 
-def test_kafka_8724_a_checkpoint_beyond_the_end_begins_anew() -> None:
-    """M17 M20 M22. No crash, all is dirty again."""
-    world = CleanerWorld(segments_of([one(0, b"a"), one(1, b"a")]))
-    to_clean = world.look(50)
-    assert to_clean.checkpoint_fault is CheckpointFault.ABOVE_LOG_END
-    assert to_clean.first_dirty_offset == 0
-    assert world.round(50).end_offset == 2
-    assert offsets(world) == [1]
-
-
 def test_kafka_17076_the_last_batch_of_the_range_keeps_the_log_end() -> None:
     """M17 M20 M22. No restart takes the log end back."""
     world = CleanerWorld(
@@ -524,25 +514,6 @@ def test_kafka_20036_output_that_outgrows_a_segment_becomes_several(
     assert world.bases() == [0, 4, 7]
     assert [each.data for each in world.batches()] == before
     check_invariants(world.reopened().log)
-
-
-@pytest.mark.parametrize("calls", range(2, 6))
-def test_kafka_12520_a_kill_amid_a_swap_above_the_log_start(calls: int) -> None:
-    """M17 M20 M22. The load ends the swap (KAFKA-7401)."""
-    sources = [[one(0, b"a"), one(1, b"b")], [one(2, b"a"), one(3, b"c")]]
-    world = CleanerWorld(segments_of(*sources), log_start=1)
-
-    def end(number: int) -> None:
-        if number > calls:
-            raise LogCleaningAborted("killed")
-
-    with pytest.raises(LogCleaningAborted):
-        world.round(on_writer=OnWriterLike(end))
-    reopened = world.reopened()
-    assert offsets(reopened) == [1, 2, 3]
-    assert (reopened.log.log_start_offset, reopened.log.log_end_offset) == (1, 4)
-    assert reopened.staged_names() == []
-    check_invariants(reopened.log)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])

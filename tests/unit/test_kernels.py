@@ -86,14 +86,6 @@ def test_a_start_loads_no_kernel_of_a_package_that_is_not_installed() -> None:
     assert left_out == {"kafkalog.kernels.records.arrow_columns"}
 
 
-def test_digest_differs_by_module() -> None:
-    digests = {
-        cache.source_digest(name.removeprefix("kafkalog.kernels.")) for name in KERNEL_MODULES
-    }
-    assert len(digests) == len(KERNEL_MODULES)
-    assert all(len(digest) == 16 for digest in digests)
-
-
 def test_kernels_use_the_numbers_of_their_enums() -> None:
     for enum in (batch_scan.BatchColumn, batch_scan.ScanStop):
         for member in enum:

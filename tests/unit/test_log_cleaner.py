@@ -24,6 +24,7 @@ from tests.sim.sim_clock import SimClock
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
 from tests.sim.sim_threads import SimThreads
+from tests.there import there
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,18 +39,28 @@ DAY = 86_400_000
 RETAINED = LogConfig(cleanup_policy=BOTH, internal_segment_bytes=300, segment_index_bytes=240)
 
 
+def delete(world: CleaningDaemon) -> None:
+    world.sim.operations.topics.delete("t")
+
+
+def end_compaction(world: CleaningDaemon) -> None:
+    world.sim.operations.topics.alter_configs("t", [ConfigChange("cleanup.policy", "delete")])
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_delete_while_cleaning(seed: int) -> None:
+@pytest.mark.parametrize("change", [delete, end_compaction])
+def test_a_change_that_ends_a_clean(change: Callable[[CleaningDaemon], None], seed: int) -> None:
+    """It takes the log out of the cleaner's hands before it returns."""
     world = CleaningDaemon(seed=seed, threads=2)
     log = world.topic()
     runs = world.run_into_a_clean()
-    world.cleaners.on_chunk = lambda _: _check_alive()
 
-    def _check_alive() -> None:
+    def look(_: object) -> None:
         assert log.refusal is None, "cleaned behind its deletion"
         world.sim.threads.switch_point()
 
-    world.sim.operations.topics.delete("t")
+    world.cleaners.on_chunk = look
+    change(world)
     assert T0 not in world.cleaners.at_work
     assert world.states.state_of(T0) == NONE
     world.turn()
@@ -109,14 +120,10 @@ def test_old_segments_of_a_compacted_log_go_in_the_cleaners_thread() -> None:
         world.sim.produce("t", batch)
     world.sim.threads.run_until_idle()
     report = world.sim.operations.retention.describe("t", 0)
-    assert report.schedule is not None
-    assert report.schedule.is_cleaners
-    assert report.schedule.check_interval_ms == 15_000
-    due = report.fates[0].due
-    assert due is not None
-    assert due.expected_ms is not None
+    schedule, due = there(report.schedule), there(report.fates[0].due)
+    assert (schedule.is_cleaners, schedule.check_interval_ms) == (True, 15_000)
     assert due.latest_ms <= report.now_ms + 15_000
-    world.sim.clock.advance_ms(due.expected_ms - report.now_ms + 1)
+    world.sim.clock.advance_ms(there(due.expected_ms) - report.now_ms + 1)
     assert world.log().log_start_offset > 0
 
 
@@ -134,8 +141,7 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
     sim.manager.cleaning.cleaner.submit(CleanRequest(log, False, done.append))
     sim.threads.run_until(lambda: bool(done))
     assert isinstance(done[0].error, DiskFull)
-    stopped = log.local.pending_swap
-    assert stopped is not None
+    there(log.local.pending_swap)
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "1")])
     sim.operations.retention.retain("t", 0, dry_run=False)
     active = log.segments.active.base_offset
@@ -157,9 +163,7 @@ def test_kafka_19895_an_uncleanable_log_still_loses_what_retention_deletes() -> 
         CorruptBatch("The CRC is wrong", file="x.log", position=9) for _ in range(3)
     )
     world.sim.clock.advance_ms(600_000)
-    failure = world.states.failure_of(T0)
-    assert failure is not None
-    assert failure.is_uncleanable
+    assert there(world.states.failure_of(T0)).is_uncleanable
     world.sim.clock.advance_ms(3_600_000)
     assert world.log().log_start_offset > 0
     assert world.states.failure_of(T0) is None
@@ -175,17 +179,6 @@ def test_a_clock_that_jumps_ahead_deletes_nothing_of_a_compacted_log_at_first() 
     assert world.log().log_start_offset == 0
     world.sim.clock.advance_ms(300_000)
     assert world.log().log_start_offset > 0
-
-
-def test_no_longer_compacted_ends_the_clean() -> None:
-    world = CleaningDaemon()
-    world.topic()
-    runs = world.run_into_a_clean()
-    world.sim.operations.topics.alter_configs("t", [ConfigChange("cleanup.policy", "delete")])
-    assert world.cleaners.at_work == set()
-    world.turn()
-    assert [run.is_aborted for run in runs] == [True]
-    assert world.cleaners.cleaned == []
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -218,8 +211,7 @@ def test_a_thread_that_meets_a_defect_is_started_again() -> None:
     world.turn()
     world.turn()
     (status,) = cleaning.cleaner.threads()
-    assert status.is_alive
-    assert status.restarts == 1
+    assert (status.is_alive, status.restarts) == (True, 1)
     assert not defects
     assert len(world.cleaners.cleaned) == 1
     assert world.states.state_of(T0) == NONE
@@ -414,8 +406,7 @@ def test_what_a_clean_reads_is_durable_before() -> None:
     world.cleaners.on_chunk = lambda _: seen.append(log.recovery_point)
     runs = world.order()
     world.sim.threads.run_until(lambda: bool(runs))
-    assert runs[0].to_clean is not None
-    assert unsynced < runs[0].to_clean.first_uncleanable_offset <= min(seen)
+    assert unsynced < there(runs[0].to_clean).first_uncleanable_offset <= min(seen)
 
 
 KEYS = [TopicPartition("t", number) for number in range(3)]

@@ -21,12 +21,13 @@ from kafkalog.cleaner.log_cleaner_manager import (
     next_state,
 )
 from kafkalog.cleaner.plan import LogToClean
-from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, LogCleaningAborted
+from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull
 from kafkalog.format.disk.checkpoints import decode_offsets, encode_offsets
 from kafkalog.format.topic_names import TopicPartition
 from tests.cleaning_daemon import NOW_MS, CleaningDaemon
 from tests.sim.sim_faults import Effect, Fault
 from tests.sim.sim_manager import DIRS
+from tests.there import there
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
@@ -138,20 +139,6 @@ def test_several_abort_one_clean(seed: int) -> None:
     assert world.states.state_of(T0) == NONE
 
 
-def test_check_cleaning_aborted() -> None:
-    world = CleaningDaemon()
-    log = world.topic()
-    assert world.states.try_acquire(log)
-    world.states.check_cleaning_aborted(T0)
-    waiter = world.sim.threads.start("w", lambda: world.states.abort_and_pause_cleaning(T0))
-    world.sim.threads.run_until_idle()
-    with pytest.raises(LogCleaningAborted):
-        world.states.check_cleaning_aborted(T0)
-    assert waiter.is_alive()
-    world.states.release(log)
-    assert waiter.join()
-
-
 def test_kafka_6266_checkpoint_below_the_log_start_is_put_right_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -181,17 +168,6 @@ def test_entries_of_unknown_partitions_are_dropped() -> None:
     assert decode_offsets(world.sim.disk.read_file(path)) == {T0: 3}
 
 
-def test_a_damaged_line_costs_its_own_partition() -> None:
-    world = CleaningDaemon()
-    log = world.topic(min_cleanable_dirty_ratio="1")
-    path = file_of(world, log)
-    world.states.note_begun(LogToClean.of(log, 4, 0))
-    disk = world.sim.stop()
-    disk.write_file_atomically(path, b"0\n2\nt 0 4\nu zero 4\n")
-    world = CleaningDaemon(disk)
-    assert world.states.first_dirty_offset(T0) == 4
-
-
 def test_a_topic_made_again_starts_without_a_past() -> None:
     world = CleaningDaemon()
     path = file_of(world, world.topic())
@@ -210,15 +186,9 @@ def test_a_checkpoint_that_cannot_be_written_is_remembered() -> None:
     world.turn()
     clean_below = world.checkpoint()
     world.fill("t", 12)
-    world.sim.disk.faults.add(
-        Fault(
-            Effect.RAISE,
-            errno.ENOSPC,
-            frozenset({"create", "write"}),
-            path_contains="cleaner-offset",
-            times=10**9,
-        )
-    )
+    calls = frozenset({"create", "write"})
+    full = Fault(Effect.RAISE, errno.ENOSPC, calls, path_contains="cleaner-offset", times=10**9)
+    world.sim.disk.faults.add(full)
     world.turn()
     world.turn()
     assert len(world.cleaners.cleaned) == 2, "not cleaned again"
@@ -242,14 +212,11 @@ def test_three_failures_make_a_log_uncleanable_until_somebody_asks() -> None:
     failures = []
     for _ in range(30):
         world.turn()
-        failure = world.states.failure_of(T0)
-        assert failure is not None
-        failures.append(failure.attempts)
+        failures.append(there(world.states.failure_of(T0)).attempts)
     assert failures[0] == 1
     assert failures[-1] == 3
     assert failures.index(3) - failures.index(2) > 1, "the second pause is the longer one"
-    failure = world.states.failure_of(T0)
-    assert failure is not None
+    failure = there(world.states.failure_of(T0))
     assert failure.is_uncleanable
     assert "The CRC is wrong" in failure.reason
     assert len(world.cleaners.errors) == 1
@@ -268,9 +235,7 @@ def test_a_full_disk_never_makes_a_log_uncleanable_for_good() -> None:
     world.topic()
     world.cleaners.errors.extend(DiskFull("No space is left") for _ in range(10))
     world.turn()
-    failure = world.states.failure_of(T0)
-    assert failure is not None
-    assert not failure.is_uncleanable
+    assert not there(world.states.failure_of(T0)).is_uncleanable
     world.sim.clock.advance_ms(3_600_000 * 4)
     assert not world.cleaners.errors
     assert len(world.cleaners.cleaned) == 1
@@ -294,8 +259,7 @@ def test_the_plan_of_the_last_look_is_kept_for_the_metrics() -> None:
     world.topic()
     world.turn()
     assert [each.log.topic_partition for each in world.states.statuses] == [T0]
-    assert world.states.last_inspected_ms is not None
-    assert world.states.last_inspected_ms >= NOW_MS
+    assert there(world.states.last_inspected_ms) >= NOW_MS
 
 
 def test_a_move_ends_the_clean_and_takes_the_checkpoint_along() -> None:
@@ -389,13 +353,3 @@ def test_every_event_in_every_state(state: CleaningState, event: CleaningEvent) 
             next_state(state, event)
     else:
         assert next_state(state, event) == expected
-
-
-def test_states_are_told_as_the_documents_write_them() -> None:
-    assert [str(state) for state in STATES[:5]] == [
-        "none",
-        "in_progress",
-        "aborted",
-        "paused(1)",
-        "paused(2)",
-    ]

@@ -481,12 +481,6 @@ def test_what_a_start_leaves_is_told(directory: Path) -> None:
     assert f"{LOG} at 0: not repaired: " in text
 
 
-def test_both_policies_of_corruption(directory: Path) -> None:
-    flip(directory / LOG, 61 + 12)
-    assert repaired(directory)[1]["log_end_offset"] == 18
-    assert repaired(directory, "--corruption", "kafka")[1]["log_end_offset"] == 0
-
-
 def test_nothing_is_repaired_in_place(directory: Path, tmp_path: Path) -> None:
     refused = run_segments("segments", "repair", directory)
     assert refused.exit_code == 2

@@ -283,22 +283,6 @@ def test_kafka_15046_the_writer_syncs_nothing() -> None:
     assert counter.seen == 0
 
 
-def test_a_flush_writes_the_epochs_first() -> None:
-    """M07: what a plan covers is durable with its epochs; later entries wait for the next one."""
-    world = PartitionWorld()
-    world.append(batch([b"a"]), synced=True)
-    plan = world.log.plan_flush()
-    assert plan is not None
-    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
-    plan.run()
-    world.log.mark_flushed(plan)
-    assert on_disk(world) == [EpochEntry(0, 0)]
-    assert world.log.epochs.is_dirty
-    world.flush()
-    assert on_disk(world) == [EpochEntry(0, 0), EpochEntry(4, 1)]
-    assert not world.log.epochs.is_dirty
-
-
 def test_epochs_survive_a_power_cut() -> None:
     """M08: those of flushed records from the file, those of recovered ones from the batches."""
     world = PartitionWorld()

@@ -10,7 +10,7 @@ import zlib
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import CorruptBatch, CorruptData
+from kafkalog.errors import CorruptBatch
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
@@ -66,28 +66,6 @@ def test_a_name_of_fewer_digits_is_left_alone(stage: str, *, clean: bool) -> Non
     check_invariants(world.log)
     (finding,) = verify_directory(DIRECTORY, world.filesystem)
     assert stray in str(finding)
-
-
-def test_swap_is_finished() -> None:
-    """M09: a complete .swap replaces the originals in its range."""
-    world = filled()
-    world.flush()
-    world.log.close()
-    world.filesystem.rename(LOG_0, f"{LOG_0}.swap")
-    world.open(clean=False)
-    assert len(values(world)) == 10
-    check_invariants(world.log)
-
-
-def test_torn_tail_is_cut() -> None:
-    """M08: bytes behind the last whole batch go; the log appends on."""
-    world = filled()
-    active = world.log.local.active_segment
-    change(world, active.log_file.path, active.size_bytes, b"\x00" * 40)
-    world.reopen(clean=False)
-    assert len(values(world)) == 10
-    check_invariants(world.log)
-    assert world.append(batch([b"n"], producer=(7, 0, 10))).first_offset == 10
 
 
 @pytest.mark.parametrize("corruption", ["kafka", "keep"])
@@ -182,18 +160,6 @@ def test_verify_finds_what_is_wrong() -> None:
     change(world, LOG_0, 70, b"\xff")
     found = verify_directory(DIRECTORY, world.filesystem)
     assert [(each.file, each.position) for each in found] == [("00000000000000000000.log", 0)]
-
-
-def test_damaged_epoch_checkpoint_is_refused() -> None:
-    """M08: never half believed."""
-    world = filled(1)
-    world.flush()
-    world.log.close_handles()
-    path = f"{DIRECTORY}/leader-epoch-checkpoint"
-    assert world.filesystem.read_file(path) == b"0\n1\n0 0\n"
-    change(world, path, 2, b"7")
-    with pytest.raises(CorruptData):
-        world.open(clean=False)
 
 
 def test_a_clean_load_wastes_nothing() -> None:

@@ -64,34 +64,6 @@ def must_roll(
     return not segment.room(max_bytes, 1000, now_ms).holds(100, timestamp_ms, last_offset)
 
 
-def test_read_starts_at_the_batch_that_ends_at_or_behind_the_offset() -> None:
-    """M04: inside a batch the whole batch comes; behind a gap the next one."""
-    segment = LogWorld().new_segment()
-    batches = [
-        PlainBatch(0, (1, 2, 3), (b"a", b"b", b"c")),
-        PlainBatch(3, (4,), (b"d",), last_offset_delta=4),
-        one_record(20, 5),
-    ]
-    append(segment, *batches)
-    assert bytes_of(segment_reader.read(segment, 1, 10_000)) == joined(batches)
-    assert bytes_of(segment_reader.read(segment, 7, 10_000)) == joined(batches[1:])
-    found = segment_reader.read(segment, 8, 10_000)
-    assert found is not None
-    assert (found.base_offset, found.next_offset, found.batch_count) == (20, 21, 1)
-    assert segment_reader.read(segment, 21, 10_000) is None
-
-
-def test_read_respects_bytes_and_offset() -> None:
-    segment, batches = filled(LogWorld())
-    size = len(batches[0].encode())
-    assert bytes_of(segment_reader.read(segment, 2, 2 * size)) == joined(batches[2:4])
-    assert bytes_of(segment_reader.read(segment, 2, 2 * size - 1)) == joined(batches[2:3])
-    assert bytes_of(segment_reader.read(segment, 2, 1)) == joined(batches[2:3])
-    assert bytes_of(segment_reader.read(segment, 2, 1, min_one_batch=False)) == b""
-    assert bytes_of(segment_reader.read(segment, 2, 10_000, max_offset=5)) == joined(batches[2:5])
-    assert segment_reader.read(segment, 2, 10_000, max_offset=2) is None
-
-
 def test_batch_larger_than_any_chunk_is_read_whole() -> None:
     segment = LogWorld().new_segment()
     batches = [one_record(0), one_record(1, value=b"x" * 50_000), one_record(2)]
@@ -113,14 +85,6 @@ def test_bad_batch_first_is_an_error_later_ends_the_answer() -> None:
     assert caught.value.position == 5 * size
     assert caught.value.details["base_offset"] == 5
     assert caught.value.details["last_offset"] == 5
-
-
-def test_damaged_size_is_never_read_as_an_end() -> None:
-    world = LogWorld()
-    segment, batches = filled(world)
-    world.flip(LOG, 5 * len(batches[0].encode()) + 8)
-    with pytest.raises(CorruptBatch):
-        segment_reader.read(segment, 5, 10_000)
 
 
 def test_cold_reads_say_so() -> None:
@@ -219,20 +183,6 @@ def test_empty_segment_with_no_index_slots_wants_to_roll() -> None:
     """M06, KAFKA-6388: the time index of four bytes has no slot and is full from the start."""
     world = LogWorld(LogConfig(segment_index_bytes=4))
     assert must_roll(world.new_segment())
-
-
-def test_timestamp_queries_follow_log_order() -> None:
-    """M05: timestamps 1000 3000 2000 3000 at offsets 0 to 3 (log-lifecycle 16)."""
-    segment = LogWorld().new_segment()
-    for offset, timestamp in enumerate((1000, 3000, 2000, 3000)):
-        append(segment, one_record(offset, timestamp))
-    assert segment_reader.find_offset_by_timestamp(segment, 1500, 0) == TimestampOffset(3000, 1)
-    assert segment_reader.find_offset_by_timestamp(segment, 2500, 0) == TimestampOffset(3000, 1)
-    assert segment_reader.find_offset_by_timestamp(segment, 1500, 2) == TimestampOffset(2000, 2)
-    assert segment_reader.find_offset_by_timestamp(segment, 3001, 0) is None
-    assert segment_reader.find_max_timestamp_record(
-        segment, segment.max_timestamp_so_far(), may_block=True
-    ) == TimestampOffset(3000, 1)
 
 
 def test_recovery_rebuilds_what_appending_wrote() -> None:
@@ -566,9 +516,3 @@ def test_a_newer_version_is_refused_at_its_byte() -> None:
     with pytest.raises(FormatError, match="version 1") as caught:
         index_entries.unpack_aborted_entries(data + newer)
     assert caught.value.position == 34
-
-
-def test_nothing_unpacks_to_nothing() -> None:
-    assert index_entries.unpack_offset_entries(b"").shape == (0, 2)
-    assert index_entries.unpack_time_entries(b"\x00" * 11).shape == (0, 2)
-    assert index_entries.unpack_aborted_entries(b"").shape == (0, 4)

@@ -8,16 +8,7 @@ import struct
 
 import pytest
 
-from kafkalog.errors import (
-    BadBatchCrc,
-    DecompressedTooLarge,
-    InvalidRecord,
-    InvalidRequest,
-    InvalidTimestamp,
-    NullKey,
-    RecordBatchTooLarge,
-    UnsupportedCompression,
-)
+from kafkalog import errors
 from kafkalog.format.records.compression import compress
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record_batch import (
@@ -53,29 +44,29 @@ ONE = batch([b"a", b"b"])
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (b"", InvalidRecord),
-        (ONE[:-1], InvalidRecord),
-        (ONE + b"x", InvalidRecord),
-        (ONE[:-1] + b"\xff", BadBatchCrc),
-        (patched(ONE, 8, ">i", 40), BadBatchCrc),
-        (patched(ONE, 16, ">b", 1), InvalidRecord),
-        (patched(ONE, 0, ">q", 5), InvalidRecord),
-        (patched(ONE, 23, ">i", -1), InvalidRecord),
-        (patched(ONE, 23, ">i", 2), InvalidRecord),
-        (patched(ONE, 57, ">i", 0), InvalidRecord),
-        (patched(ONE, 57, ">i", -1), InvalidRecord),
-        (patched(patched(ONE, 57, ">i", 3), 23, ">i", 2), InvalidRecord),
-        (patched(ONE, 21, ">h", 0x20), InvalidRecord),
-        (patched(ONE, 43, ">q", 7), InvalidRecord),
-        (patched(ONE, 21, ">h", 6), UnsupportedCompression),
-        (patched(ONE, 21, ">h", 4), UnsupportedCompression),
-        (batch([b"a"], timestamps=NOW_MS + 3_700_000), InvalidTimestamp),
-        (patched(ONE, 27, ">q", 2**63 - 1), InvalidTimestamp),
-        (batch([bytes(1_048_588)]), RecordBatchTooLarge),
-        (batch([bytes(2 << 20)], codec=Codec.ZSTD), DecompressedTooLarge),
+        (b"", errors.InvalidRecord),
+        (ONE[:-1], errors.InvalidRecord),
+        (ONE + b"x", errors.InvalidRecord),
+        (ONE[:-1] + b"\xff", errors.BadBatchCrc),
+        (patched(ONE, 8, ">i", 40), errors.BadBatchCrc),
+        (patched(ONE, 16, ">b", 1), errors.InvalidRecord),
+        (patched(ONE, 0, ">q", 5), errors.InvalidRecord),
+        (patched(ONE, 23, ">i", -1), errors.InvalidRecord),
+        (patched(ONE, 23, ">i", 2), errors.InvalidRecord),
+        (patched(ONE, 57, ">i", 0), errors.InvalidRecord),
+        (patched(ONE, 57, ">i", -1), errors.InvalidRecord),
+        (patched(patched(ONE, 57, ">i", 3), 23, ">i", 2), errors.InvalidRecord),
+        (patched(ONE, 21, ">h", 0x20), errors.InvalidRecord),
+        (patched(ONE, 43, ">q", 7), errors.InvalidRecord),
+        (patched(ONE, 21, ">h", 6), errors.UnsupportedCompression),
+        (patched(ONE, 21, ">h", 4), errors.UnsupportedCompression),
+        (batch([b"a"], timestamps=NOW_MS + 3_700_000), errors.InvalidTimestamp),
+        (patched(ONE, 27, ">q", 2**63 - 1), errors.InvalidTimestamp),
+        (batch([bytes(1_048_588)]), errors.RecordBatchTooLarge),
+        (batch([bytes(2 << 20)], codec=Codec.ZSTD), errors.DecompressedTooLarge),
     ],
 )
-def test_refused(data: bytes, error: type[InvalidRequest]) -> None:
+def test_refused(data: bytes, error: type[errors.InvalidRequest]) -> None:
     """M02: one broken rule each."""
     with pytest.raises(error):
         checked(data)
@@ -90,7 +81,7 @@ def test_good_batches_stay_as_they_are() -> None:
     assert bytes(checked(odd).batches[0].data) == odd
     many = checked(ONE + batch([b"c"]))
     assert (len(many.batches), many.record_count, many.size_bytes) == (2, 3, len(ONE) + 69)
-    with pytest.raises(InvalidRecord):
+    with pytest.raises(errors.InvalidRecord):
         checked(ONE + ONE, allow_many=False)
 
 
@@ -98,7 +89,7 @@ def test_timestamp_window_is_inclusive() -> None:
     config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     checked(batch([b"a"] * 3, timestamps=[NOW_MS - 1000, NOW_MS + 1000, -1]), config)
     for bad in (NOW_MS - 1001, NOW_MS + 1001):
-        with pytest.raises(InvalidTimestamp) as raised:
+        with pytest.raises(errors.InvalidTimestamp) as raised:
             checked(batch([b"a", b"b"], timestamps=[NOW_MS, bad]), config)
         assert [index for index, _ in raised.value.record_errors] == [1]
 
@@ -112,19 +103,19 @@ def test_lying_maximum_is_corrected() -> None:
     header = read_header(stamped.batches[0].data)
     assert header.max_timestamp == stamped.log_append_time_ms == NOW_MS + 5
     assert timestamp_type_of(header.attributes) is TimestampType.LOG_APPEND_TIME
-    with pytest.raises(InvalidTimestamp):
+    with pytest.raises(errors.InvalidTimestamp):
         checked(patched(ONE, 21, ">h", 8), STAMPED)
-    with pytest.raises(InvalidTimestamp):
+    with pytest.raises(errors.InvalidTimestamp):
         checked(patched(patched(ONE, 21, ">h", 8), 35, ">q", -1))
 
 
 def test_null_keys_on_a_compacted_topic() -> None:
     """M02: refused by number; with a bad timestamp as well the timestamp names the error."""
-    with pytest.raises(NullKey) as raised:
+    with pytest.raises(errors.NullKey) as raised:
         checked(batch([b"a"] * 3, keys=[b"k", None, None]), COMPACTED)
     assert [index for index, _ in raised.value.record_errors] == [1, 2]
     data = batch([b"a"] * 2, keys=[None, b"k"], timestamps=[NOW_MS, NOW_MS * 2])
-    with pytest.raises(InvalidTimestamp):
+    with pytest.raises(errors.InvalidTimestamp):
         checked(data, COMPACTED)
 
 
@@ -147,7 +138,7 @@ def test_misnumbered_records_are_numbered_again() -> None:
     assert first[-2:-1] == b"a"
     swapped = second + first
     plain = patched(ONE[:HEADER_BYTES] + swapped, 21, ">h", 0)
-    with pytest.raises(InvalidRecord):
+    with pytest.raises(errors.InvalidRecord):
         checked(plain)
     body = compress(Codec.GZIP, swapped)
     packed = patched(ONE[:HEADER_BYTES] + body, 8, ">i", HEADER_BYTES - 12 + len(body))
@@ -163,7 +154,7 @@ def test_replication_keeps_offsets_and_drops_a_partial_tail() -> None:
         data + data[:30], LogConfig(max_message_bytes=10), origin=AppendOrigin.REPLICATION
     )
     assert [facts.base_offset for facts in found.batches] == [50]
-    with pytest.raises(BadBatchCrc):
+    with pytest.raises(errors.BadBatchCrc):
         checked(data[:-1] + b"\xff", origin=AppendOrigin.REPLICATION)
 
 

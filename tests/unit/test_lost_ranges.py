@@ -59,6 +59,16 @@ def remove(world: PartitionWorld, base: int, suffixes: Sequence[str] = EVERY_FIL
             world.filesystem.unlink(path)
 
 
+def without_the_second_log() -> tuple[PartitionWorld, int, int]:
+    """A log whose second ``.log`` is gone since a clean stop, and the bases that it lay between."""
+    world = world_of()
+    base, following = world.bases()[1:3]
+    stop(world, clean=True)
+    remove(world, base, ("log",))
+    world.open(clean=True, recovery_point=COUNT)
+    return world, base, following
+
+
 def cut(world: PartitionWorld, base: int, size: int) -> None:
     """A ``.log`` that somebody truncated."""
     world.filesystem.open_write(f"{DIRECTORY}/{base:020d}.log").truncate(size)
@@ -180,11 +190,7 @@ def test_a_log_that_goes_while_it_is_served_is_a_lost_range() -> None:
 
 
 def test_a_read_from_below_ends_before_a_lost_range() -> None:
-    world = world_of()
-    base, following = world.bases()[1], world.bases()[2]
-    stop(world, clean=True)
-    remove(world, base, ("log",))
-    world.open(clean=True, recovery_point=COUNT)
+    world, base, following = without_the_second_log()
     answer = world.log.read(0, 1 << 20, Isolation.LOG_END)
     assert answer.next_offset == base
     records = world.read_all(following)
@@ -247,12 +253,8 @@ def test_a_gap_that_nothing_proves_is_legal() -> None:
 
 
 def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
-    world = world_of()
-    bases = world.bases()
-    base, following = bases[1], bases[2]
-    stop(world, clean=True)
-    remove(world, base, ("log",))
-    world.open(clean=True, recovery_point=COUNT)
+    world, base, following = without_the_second_log()
+    later = world.bases()[2]
     (lost,) = world.log.losses.ranges
     assert lost == (base, following - 1)
     accept(world, lost)
@@ -268,23 +270,9 @@ def test_an_accepted_loss_is_a_gap_like_any_other() -> None:
     stop(world, clean=True)
     remove(world, following, ("log",))
     world.open(clean=True, recovery_point=COUNT, proof=accepted)
-    assert world.log.losses.ranges == ((following, bases[3] - 1),)
+    assert world.log.losses.ranges == ((following, later - 1),)
     found = outcome(world)
-    assert {found[each] for each in range(base, bases[3])} == {(following, bases[3] - 1)}
-
-
-def test_an_accepted_loss_of_a_served_log_drops_its_segment() -> None:
-    world = world_of(LogConfig(internal_segment_bytes=300, cleanup_policy=frozenset({"compact"})))
-    base, following = world.bases()[1], world.bases()[2]
-    remove(world, base, ("log",))
-    world.log.segments.values[1].close_handles()
-    with pytest.raises(CorruptBatch):
-        world.log.read(base, 1, Isolation.LOG_END)
-    (lost,) = world.log.losses.ranges
-    accept(world, lost)
-    assert base not in world.bases()
-    assert outcome(world)[base] == following
-    check_invariants(world.log)
+    assert {found[each] for each in range(base, later)} == {(following, later - 1)}
 
 
 def test_a_loss_in_front_of_the_log_ends_with_the_log_start() -> None:
@@ -329,11 +317,7 @@ def test_a_first_segment_without_any_file_is_missed_after_a_clean_stop() -> None
 
 
 def test_a_time_that_may_lie_in_a_lost_range_is_refused() -> None:
-    world = world_of()
-    base, following = world.bases()[1], world.bases()[2]
-    stop(world, clean=True)
-    remove(world, base, ("log",))
-    world.open(clean=True, recovery_point=COUNT)
+    world, base, following = without_the_second_log()
     for offset in range(COUNT):
         if base <= offset <= following:
             with pytest.raises(CorruptBatch) as refused:
@@ -395,14 +379,8 @@ def damaged(world: CleaningDaemon, *suffixes: str) -> tuple[CleaningDaemon, Lost
 
 def first_offset(world: CleaningDaemon, offset: int) -> int:
     """Where a fetch begins."""
-    found = world.sim.operations.fetch(
-        world.sim.operations.partition_log("t", 0),
-        offset,
-        1 << 20,
-        Isolation.HIGH_WATERMARK,
-        may_block=True,
-    )
-    return found.base_offset
+    operations, seen = world.sim.operations, Isolation.HIGH_WATERMARK
+    return operations.fetch(world.log(), offset, 1 << 20, seen, may_block=True).base_offset
 
 
 @pytest.mark.parametrize("suffixes", [("log",), ("log", "index", "timeindex", "snapshot")])
@@ -465,7 +443,7 @@ def test_an_acceptance_that_is_not_durable_is_none() -> None:
 
 def test_a_log_that_goes_while_it_is_served_costs_its_offsets_alone() -> None:
     world = CleaningDaemon()
-    log = world.topic(cleanup_policy="delete")
+    log = world.topic(min_cleanable_dirty_ratio="1")
     bases = [segment.base_offset for segment in log.segments]
     lost = LostRange(bases[1], bases[2] - 1)
     world.sim.disk.unlink(f"{log.directory}/{bases[1]:020d}.log")
@@ -480,6 +458,7 @@ def test_a_log_that_goes_while_it_is_served_costs_its_offsets_alone() -> None:
     world.sim.operations.logs.accept_loss("t", 0, lost)
     assert first_offset(world, lost.first_offset) == bases[2]
     assert bases[1] not in [segment.base_offset for segment in log.segments]
+    check_invariants(log)
     world = CleaningDaemon(world.sim.stop())
     assert first_offset(world, lost.first_offset) == bases[2]
 

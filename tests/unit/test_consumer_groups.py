@@ -6,13 +6,13 @@ Method: a manager on a simulated disk and clock; every wake-up of a poll.
 from __future__ import annotations
 
 import asyncio
-import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from kafkalog import errors
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.groups.consumers import (
     Consumer,
@@ -20,15 +20,6 @@ from kafkalog.broker.groups.consumers import (
     Delivery,
     Reset,
     assign_ranges,
-)
-from kafkalog.errors import (
-    ConsumerExists,
-    DiskFull,
-    IllegalConsumerState,
-    InvalidRequest,
-    NotReady,
-    OffsetAboveLogEnd,
-    UnknownConsumer,
 )
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
@@ -95,15 +86,15 @@ def test_members_come_and_go() -> None:
     assert (a.partitions, b.partitions) == (T[:2], T[2:])
     assert (a.position(T[0]), a.position(T[1])) == (3, 0)
     assert (b.position(T[2]), b.position(T[3])) == (0, 2)
-    with pytest.raises(IllegalConsumerState):
+    with pytest.raises(errors.IllegalConsumerState):
         a.position(T[3])
     groups.delete(b)
     groups.delete(b)
     assert a.partitions == T
     assert a.position(T[3]) == 2
-    with pytest.raises(UnknownConsumer):
+    with pytest.raises(errors.UnknownConsumer):
         groups.find("g", "b")
-    with pytest.raises(ConsumerExists):
+    with pytest.raises(errors.ConsumerExists):
         groups.create("g", "a", EARLIEST)
 
 
@@ -155,7 +146,7 @@ def test_a_position_that_is_not_known_yet_is_never_a_reset() -> None:
     a = joined(groups, "a", LATEST)
     assert a.partitions == T
     assert a.positions() == {}
-    with pytest.raises(NotReady):
+    with pytest.raises(errors.NotReady):
         a.position(T[0])
     sim.clock.advance_ms(1)
     assert a.position(T[0]) == 2
@@ -169,7 +160,7 @@ def test_where_a_consumer_begins() -> None:
         consumer = joined(groups, reset.value, ConsumerConfig(reset=reset))
         assert consumer.position(T[0]) == without
         groups.delete(consumer)
-    with pytest.raises(OffsetAboveLogEnd):
+    with pytest.raises(errors.OffsetAboveLogEnd):
         joined(groups, "none", ConsumerConfig(reset=Reset.NONE)).position(T[0])
     groups.delete(groups.find("g", "none"))
     commit(sim, 1)
@@ -198,7 +189,7 @@ def test_topics_that_grow_and_go() -> None:
     assert groups.find("g", a.name).partitions == [TopicPartition("u", 0)]
     assert groups.find("g", "hand").positions() == {}
     for pattern in ("(", "a{2,1}"):
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(errors.InvalidRequest):
             groups.subscribe(a, None, pattern)
     assert a.topics == ["u"]
 
@@ -290,7 +281,7 @@ def test_waiting_reads_nothing() -> None:
     poll = world(min_bytes=1_000_000)
     poll.append("a")
     poll.sim.manager.logs.table.remove(POLLED[1])
-    poll.sim.manager.logs.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
+    poll.sim.manager.logs.table.add_fault(POLLED[1], errors.DiskFull("no room"), "/data/a/t-1")
     assert asyncio.run(poll.run(100)) == [(POLLED[0], 0, 1)]
     assert poll.reads <= 2
 
@@ -299,10 +290,10 @@ def test_a_partition_that_fails_is_told_when_there_is_nothing_else() -> None:
     poll = world()
     poll.append("a")
     poll.sim.manager.logs.table.remove(POLLED[1])
-    poll.sim.manager.logs.table.add_fault(POLLED[1], DiskFull("no room"), "/data/a/t-1")
+    poll.sim.manager.logs.table.add_fault(POLLED[1], errors.DiskFull("no room"), "/data/a/t-1")
     assert asyncio.run(poll.run(LONG_MS)) == [(POLLED[0], 0, 1)]
     poll.consumer.seek({POLLED[0]: 1})
-    with pytest.raises(DiskFull):
+    with pytest.raises(errors.DiskFull):
         asyncio.run(poll.run(LONG_MS))
 
 
@@ -357,23 +348,12 @@ def test_every_partition_has_one_reader(
         assert {at.topic for at in own} <= subscriptions[member]
 
 
-@given(st.text(r"ab.|*+?(){}[]^$\-,1", min_size=1, max_size=12), st.text("ab.-1", max_size=6))
-def test_any_pattern_is_refused_or_means_what_it_says(text: str, name: str) -> None:
-    try:
-        pattern = TopicPattern(text)
-    except MalformedPattern:
-        return
-    if "{," in text:
-        return  # Python alone takes it for {0,
-    found = pattern.matches(name)
-    try:
-        twin = re.compile(text)
-    except re.error:
-        return
-    assert found is bool(twin.fullmatch(name))
-
-
 def test_no_pattern_takes_long() -> None:
+    assert [TopicPattern("ab*").matches(name) for name in ("abb", "abc", "cab")] == [
+        True,
+        False,
+        False,
+    ]
     for text in ("(a+)+b", "(a|a)*b", "(.*)*b", "a*a*a*a*a*a*a*a*b", "(a?){200}a{200}b"):
         assert not TopicPattern(text).matches("a" * 249)
 

@@ -25,15 +25,6 @@ from kafkalog.broker.directory.log_dir import (
     RECOVERY_POINTS,
 )
 from kafkalog.broker.values import Acks
-from kafkalog.errors import (
-    NAMES_PATHS,
-    CorruptBatch,
-    CorruptCheckpoint,
-    CorruptData,
-    CorruptIndex,
-    KafkalogError,
-    UnusableLogDirs,
-)
 from kafkalog.format.disk.checkpoints import decode_leader_epochs
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
@@ -244,7 +235,7 @@ def test_with_kafkas_recovery_damaged_epochs_are_refused() -> None:
     world = epochs_world()
     world.log.close()
     write(world.filesystem, f"{DIRECTORY}/leader-epoch-checkpoint", b"nonsense")
-    with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
+    with pytest.raises(errors.CorruptCheckpoint, match="leader-epoch-checkpoint"):
         world.open(clean=True)
 
 
@@ -259,12 +250,14 @@ def test_a_partition_with_damaged_epochs_is_served() -> None:
     assert sim.operations.readiness().offline_partitions == 0
 
 
-@pytest.mark.parametrize("kind", [CorruptData, CorruptBatch, CorruptIndex, CorruptCheckpoint])
-def test_only_a_corrupt_batch_is_called_one(kind: type[CorruptData]) -> None:
+@pytest.mark.parametrize(
+    "kind", [errors.CorruptData, errors.CorruptBatch, errors.CorruptIndex, errors.CorruptCheckpoint]
+)
+def test_only_a_corrupt_batch_is_called_one(kind: type[errors.CorruptData]) -> None:
     body = error_body(kind("bad", file="/data/a/t-0/secret", position=1))
     message = str(body["message"])
-    assert ("record batch is corrupt" in message) is (kind is CorruptBatch)
-    assert ("partition is out of service" in message) is (kind is not CorruptBatch)
+    assert ("record batch is corrupt" in message) is (kind is errors.CorruptBatch)
+    assert ("partition is out of service" in message) is (kind is not errors.CorruptBatch)
     assert "secret" not in str(body)
 
 
@@ -278,7 +271,7 @@ allow admin describe cluster
 CLASSES = {
     name: kind
     for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, KafkalogError)
+    if isinstance(kind, type) and issubclass(kind, errors.KafkalogError)
 }
 # What an expression with a path in it names.
 PLACES = {"path", "directory", "log_dir", "file", "target", "parent", "metadata"}
@@ -361,16 +354,16 @@ def test_every_class_that_may_name_a_path() -> None:
             continue
         where = "/data/a/t-0/00000000000000000000.log"
         details: dict[str, errors.Detail] = {"log_dir": "/data/a", "first_offset": 7}
-        if issubclass(kind, CorruptData):
-            error: KafkalogError = kind("bad", file=where, position=1, **details)
+        if issubclass(kind, errors.CorruptData):
+            error: errors.KafkalogError = kind("bad", file=where, position=1, **details)
         else:
             error = kind(f"{where} failed", **details)
         entry, told = entry_of(error), error_body(error)
-        token = NAMES_PATHS.set(False)
+        token = errors.NAMES_PATHS.set(False)
         try:
             hidden_entry, hidden = entry_of(error), error_body(error)
         finally:
-            NAMES_PATHS.reset(token)
+            errors.NAMES_PATHS.reset(token)
         assert "/data" not in str(hidden), name
         assert hidden_entry is entry
         assert hidden["details"] == {"first_offset": 7}, name
@@ -411,8 +404,8 @@ def test_a_refused_start() -> None:
             return readiness(api)[1].start_refused
 
     assert asyncio.run(told()) == reason
-    token = NAMES_PATHS.set(False)
+    token = errors.NAMES_PATHS.set(False)
     try:
-        assert asyncio.run(told()) == UnusableLogDirs.without_paths
+        assert asyncio.run(told()) == errors.UnusableLogDirs.without_paths
     finally:
-        NAMES_PATHS.reset(token)
+        errors.NAMES_PATHS.reset(token)

@@ -54,6 +54,7 @@ from tests.unit.test_damaged_log_dirs import (
     copy_of,
     directories_of_kafka,
     flip,
+    flipped,
     offline,
     served,
     started,
@@ -86,65 +87,31 @@ def found(
     return [(one.level, one.subject, one.message) for one in findings(settings, facts)]
 
 
-def the_one(*log_dirs: LogDirFacts, file: str = "", **keys: str) -> tuple[str, str]:
-    """Level and message of the only finding."""
-    ((level, _, message),) = found(*log_dirs, file=file, limit=ENOUGH, **keys)
-    return level, message
+def with_topic(partitions: int = 1, /, **overrides: str) -> LogDirFacts:
+    """The sound directory with topic t."""
+    named = {name.replace("_", "."): text for name, text in overrides.items()}
+    return replace(SOUND, partitions={"t": partitions}, overrides={"t": named})
 
 
-def test_a_sound_machine_has_nothing() -> None:
-    assert found() == []
-    assert (
-        found(replace(SOUND, partitions={"t": 3}, overrides={"t": {"cleanup.policy": "compact"}}))
-        == []
-    )
+def mounted(kind: str, *options: str) -> LogDirFacts:
+    return replace(SOUND, mount=Mount("/", kind, frozenset(options)))
 
 
-def test_unknown_keys_are_warnings() -> None:
-    level, message = the_one(file="log.retention.byte=5\n")
-    assert (level, "did you mean log.retention.bytes?" in message) == ("warning", True)
-    assert the_one(file="listeners=PLAINTEXT://:9092\n")[0] == "info"
+TWO_GIB = str(2 * GIB)
+SMALL = {"retention_bytes": "1048576", "segment_bytes": "2097152"}
 
 
-def test_limits_that_segments_make_void() -> None:
-    level, subject, message = found(log_retention_bytes="1000000")[0]
-    assert (level, subject) == ("warning", "defaults of topics")
-    assert "a partition keeps up to 1074741824 bytes" in message
-    small = {"retention.bytes": "1048576", "segment.bytes": "2097152"}
-    topic = replace(SOUND, partitions={"t": 1}, overrides={"t": small})
-    assert [one[:2] for one in found(topic)] == [("warning", "topic t")]
-    late = {"retention.ms": "3600000", "retention.bytes": str(2 * GIB)}
-    slow = replace(SOUND, partitions={"t": 1}, overrides={"t": late})
-    ((level, _, message),) = found(slow)
-    assert (level, "up to 168 h longer" in message) == ("info", True)
-    compacted = {**small, "cleanup.policy": "compact"}
-    assert found(replace(SOUND, partitions={"t": 1}, overrides={"t": compacted})) == []
-
-
-def test_limits_that_the_disk_makes_void() -> None:
-    large = {"retention.bytes": str(2 * GIB)}
-    full = replace(SOUND, partitions={"t": 40}, overrides={"t": large})
-    level, message = the_one(full)
-    assert level == "warning"
-    assert f"allow {120 * GIB} bytes" in message
-    assert found(replace(full, partitions={"t": 30})) == []
-    level, message = the_one(replace(SOUND, partitions=dict.fromkeys("abcd", 1)))
-    assert (level, "for a, b, c and others: time alone" in message) == ("info", True)
-
-
-def test_topics_that_cannot_be_served() -> None:
-    wrong = replace(SOUND, partitions={"t": 1}, overrides={"t": {"segment.bytes": "x"}})
-    assert the_one(wrong)[0] == "error"
-    compacted = replace(SOUND, partitions={"t": 1}, overrides={"t": {"cleanup.policy": "compact"}})
-    level, message = the_one(compacted, log_cleaner_enable="false")
-    assert (level, "grows without bound" in message) == ("warning", True)
-
-
-def test_few_descriptors() -> None:
-    other = replace(SOUND, path="/more", device=2)
-    ((level, subject, message),) = found(SOUND, other, limit=1024, log_dirs="/data,/more")
-    assert (level, subject) == ("warning", "open files")
-    assert "keeps 256 segments open instead of 4096" in message
+@pytest.mark.parametrize(
+    "facts",
+    [
+        SOUND,
+        with_topic(3, cleanup_policy="compact"),
+        with_topic(cleanup_policy="compact", **SMALL),
+        with_topic(30, retention_bytes=TWO_GIB),
+    ],
+)
+def test_what_is_sound_has_no_finding(facts: LogDirFacts) -> None:
+    assert found(facts) == []
 
 
 @pytest.mark.parametrize(
@@ -155,21 +122,41 @@ def test_few_descriptors() -> None:
         (replace(SOUND, is_in_use=True), "info", "is using it"),
         (replace(SOUND, usable_bytes=5), "error", "5 bytes are free"),
         (replace(SOUND, path="/tmp/kafka-logs"), "warning", "after the next boot"),
-        (replace(SOUND, mount=Mount("/", "ext4", frozenset({"ro"}))), "error", "read-only"),
-        (replace(SOUND, mount=Mount("/", "tmpfs", frozenset())), "warning", "is memory"),
-        (replace(SOUND, mount=Mount("/", "nfs4", frozenset())), "warning", "is remote"),
-        (replace(SOUND, mount=Mount("/", "ext4", frozenset({"nobarrier"}))), "error", "barriers"),
+        (mounted("ext4", "ro"), "error", "read-only"),
+        (mounted("tmpfs"), "warning", "is memory"),
+        (mounted("nfs4"), "warning", "is remote"),
+        (mounted("ext4", "nobarrier"), "error", "barriers"),
+        (mounted("ext4", "data=writeback"), "warning", "stale bytes"),
+        (with_topic(**SMALL), "warning", "topic t: "),
+        (with_topic(retention_ms="3600000", retention_bytes=TWO_GIB), "info", "up to 168 h longer"),
+        (with_topic(40, retention_bytes=TWO_GIB), "warning", f"allow {120 * GIB} bytes"),
         (
-            replace(SOUND, mount=Mount("/", "ext4", frozenset({"data=writeback"}))),
-            "warning",
-            "stale bytes",
+            replace(SOUND, partitions=dict.fromkeys("abcd", 1)),
+            "info",
+            "for a, b, c and others: time alone",
         ),
+        (with_topic(segment_bytes="x"), "error", "topic t: "),
     ],
 )
-def test_directories_and_mounts(facts: LogDirFacts, level: str, part: str) -> None:
-    got, message = the_one(facts)
+def test_a_trouble_is_one_finding(facts: LogDirFacts, level: str, part: str) -> None:
+    ((got, subject, message),) = found(facts)
     assert got == level
-    assert part in message
+    assert part in f"{subject}: {message}"
+
+
+def test_findings_about_the_configuration() -> None:
+    (level, _, message), *_ = found(file="log.retention.byte=5\n")
+    assert (level, "did you mean log.retention.bytes?" in message) == ("warning", True)
+    assert found(file="listeners=PLAINTEXT://:9092\n")[0][0] == "info"
+    level, subject, message = found(log_retention_bytes="1000000")[0]
+    assert (level, subject) == ("warning", "defaults of topics")
+    assert "a partition keeps up to 1074741824 bytes" in message
+    ((level, _, message),) = found(with_topic(cleanup_policy="compact"), log_cleaner_enable="false")
+    assert (level, "grows without bound" in message) == ("warning", True)
+    other = replace(SOUND, path="/more", device=2)
+    ((level, subject, message),) = found(SOUND, other, limit=1024, log_dirs="/data,/more")
+    assert (level, subject) == ("warning", "open files")
+    assert "keeps 256 segments open instead of 4096" in message
 
 
 def test_two_directories_on_one_disk() -> None:
@@ -283,29 +270,22 @@ def test_nothing_is_done_where_nothing_is_damaged() -> None:
 
 def test_a_flipped_bit_of_any_registry_is_found() -> None:
     small = RegistryState(3).with_topics([RegisteredTopic(decode_id("a" * 22), "t", 1)])
+    ids = [UUID(int=number + 500, version=4) for number in range(60)]
     large = small.with_topics(
-        RegisteredTopic(
-            UUID(int=number + 500, version=4), f"topic-{number}", 3, {"retention.ms": f"{number}"}
-        )
-        for number in range(60)
+        RegisteredTopic(each, f"topic-{each.int}", 3, {"retention.ms": "7"}) for each in ids
     )
     for state, stride in ((small, 3), (large.with_broker_configs({"a": 'b: "c": d'}), 2003)):
         data = encode_registry(state)
         for bit in range(0, 8 * len(data), stride):
-            rotten = bytearray(data)
-            rotten[bit // 8] ^= 1 << bit % 8
-            assert corrected_registry(bytes(rotten)) == state, bit
+            assert corrected_registry(flipped(data, bit)) == state, bit
 
 
 def test_what_no_flipped_bit_explains_is_not_believed() -> None:
     data = encode_registry(RegistryState(3, cluster_id="x" * 22, node_id=1))
     for bit in range(0, 8 * len(data) - 40, 61):
-        rotten = bytearray(data)
-        for each in (bit, bit + 37):
-            rotten[each // 8] ^= 1 << each % 8
-        assert corrected_registry(bytes(rotten)) is None
-    for rotten_all in (b"", data[:50], data[50:], b"\xff" * 99):
-        assert corrected_registry(rotten_all) is None
+        assert corrected_registry(flipped(data, bit, bit + 37)) is None
+    for rotten in (b"", data[:50], data[50:], b"\xff" * 99):
+        assert corrected_registry(rotten) is None
 
 
 @pytest.mark.parametrize("stride", [211, pytest.param(1, marks=pytest.mark.slow)])

@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
+from kafkalog import errors
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.groups.offsets import GroupOffsets, GroupOffsetsReplay, is_expired
 from kafkalog.broker.values import Acks
-from kafkalog.errors import (
-    DiskFull,
-    InvalidRequest,
-    KafkalogError,
-    NotReady,
-    UnknownPartition,
-    UnknownTopic,
-)
 from kafkalog.format.disk.group_offsets import (
     CommittedOffset,
     GroupPartition,
@@ -34,7 +27,6 @@ from kafkalog.format.disk.group_offsets import (
     encode_key,
     encode_value,
     partition_of_group,
-    text_fault,
 )
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
@@ -80,7 +72,7 @@ def commit(sim: SimManager, group: str, commits: Mapping[TopicPartition, int]) -
     groups = sim.manager.group_offsets
     groups.create_topic()
     now_ms = sim.clock.wall_ms()
-    answers: list[KafkalogError | None] = []
+    answers: list[errors.KafkalogError | None] = []
     values = {at: CommittedOffset(offset, "", now_ms) for at, offset in commits.items()}
     groups.submit(group, values, answers.append)
     sim.threads.run_until(lambda: bool(answers))
@@ -121,7 +113,7 @@ def test_groups_are_not_ready_until_they_are_loaded() -> None:
         lambda: commit(sim, "g", {T0: 2}),
         lambda: sim.manager.group_offsets.delete("g"),
     ):
-        with pytest.raises(NotReady):
+        with pytest.raises(errors.NotReady):
             ask()
     sim.clock.advance_ms(1)
     assert offsets(sim, "g") == {T0: 1}
@@ -134,12 +126,12 @@ def test_a_list_of_groups_loads_all_that_was_not_read(monkeypatch: pytest.Monkey
     disk = sim.stop()
 
     def no_space(*_: object) -> None:
-        raise NotReady("no space")
+        raise errors.NotReady("no space")
 
     with monkeypatch.context() as patch:
         patch.setattr(GroupOffsets, "_replay", no_space)
         sim = started(disk)
-    with pytest.raises(NotReady):
+    with pytest.raises(errors.NotReady):
         sim.manager.group_offsets.groups()
     sim.clock.advance_ms(1)
     assert sim.manager.group_offsets.groups() == ["g"]
@@ -150,17 +142,17 @@ def test_what_is_refused_commits_nothing() -> None:
     commit(sim, "g", {T0: 1})
     unknown = TopicPartition("nope", 0)
     for kind, group, at, offset in (
-        (UnknownTopic, "g", unknown, 1),
-        (UnknownPartition, "g", TopicPartition("t", 2), 1),
-        (InvalidRequest, "g", T0, -1),
-        (InvalidRequest, "", T0, 1),
-        (InvalidRequest, "x" * 40_000, T0, 1),
-        (InvalidRequest, "\ud800", T0, 1),
+        (errors.UnknownTopic, "g", unknown, 1),
+        (errors.UnknownPartition, "g", TopicPartition("t", 2), 1),
+        (errors.InvalidRequest, "g", T0, -1),
+        (errors.InvalidRequest, "", T0, 1),
+        (errors.InvalidRequest, "x" * 40_000, T0, 1),
+        (errors.InvalidRequest, "\ud800", T0, 1),
     ):
         with pytest.raises(kind):
             commit(sim, group, {T1: 2, at: offset})
     too_long = CommittedOffset(1, "x" * 4097, 0)
-    with pytest.raises(InvalidRequest, match=r"offset\.metadata\.max\.bytes"):
+    with pytest.raises(errors.InvalidRequest, match=r"offset\.metadata\.max\.bytes"):
         sim.manager.group_offsets.submit("g", {T0: too_long}, lambda _: None)
     assert offsets(sim, "g") == {T0: 1}
 
@@ -373,7 +365,7 @@ def test_a_disk_that_fails_commits_nothing() -> None:
         sim.disk.faults.add(
             Fault(error=errno.ENOSPC, kinds=frozenset({"write"}), path_contains=GROUP_OFFSETS_TOPIC)
         )
-        with pytest.raises(DiskFull):
+        with pytest.raises(errors.DiskFull):
             fail()
         sim.disk.faults.clear()
         assert offsets(sim, "g") == {T0: 1}
@@ -463,9 +455,3 @@ def test_damage_is_an_error_of_its_own(version: int) -> None:
     for wrong in (5, -1):
         with pytest.raises(MalformedGroupRecord):
             decode_value(wrong.to_bytes(2, "big", signed=True) + whole[2:])
-
-
-def test_texts_that_no_record_can_hold() -> None:
-    assert text_fault("ä" * 16_383 + "x") is None
-    assert text_fault("ä" * 16_384) == "has 32768 bytes, more than 32767"
-    assert text_fault("\ud800") == "is not valid Unicode"

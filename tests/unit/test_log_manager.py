@@ -11,24 +11,9 @@ from zlib import crc32
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog import errors
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.values import Acks
-from kafkalog.errors import (
-    CorruptBatch,
-    InvalidConfig,
-    InvalidPartitions,
-    InvalidRequest,
-    InvalidTopicConfig,
-    InvalidTopicName,
-    LogDirOffline,
-    LogStartNotDurable,
-    OffsetAboveHighWatermark,
-    PolicyViolation,
-    TopicCollision,
-    TopicExists,
-    UnknownPartition,
-    UnknownTopic,
-)
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation, LogAppendInfo
 from tests.sim.sim_crash import CrashMode
@@ -79,41 +64,6 @@ def test_partitions_go_where_the_fewest_logs_are() -> None:
     assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [2, 2]
 
 
-@pytest.mark.parametrize(
-    ("cordoned", "counts"),
-    [
-        (("/data/a",), [0, 4]),
-        (("/data/b/",), [4, 0]),
-        (("*",), [4, 0]),  # as in Kafka the first one then takes everything
-        (("/data/a", "/data/b"), [4, 0]),
-    ],
-)
-def test_a_cordoned_directory_gets_no_new_partition(
-    cordoned: tuple[str, ...], counts: list[int]
-) -> None:
-    """M14: cordoned.log.dirs; what lies there is served and deleted as before."""
-    before = started().with_topic("old", 2)
-    config = BrokerConfig(log_dirs=DIRS, cordoned_log_dirs=cordoned)
-    sim = SimManager(before.stop(), config=config).start()
-    assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == [1, 1]
-    for partition in range(2):
-        assert sim.produce("old", batch_of("a"), partition=partition).error is None
-    sim.operations.topics.delete("old")
-    sim.operations.topics.create("new", 4)
-    assert [len(sim.manager.logs.table.logs_in(path)) for path in DIRS] == counts
-
-
-@pytest.mark.parametrize("mode", list(CrashMode))
-def test_synced_answer_survives_a_power_cut(mode: CrashMode) -> None:
-    """M14: what acks=all was answered for is there after any cut, topic and offsets alike."""
-    sim = started().with_topic("t", 1)
-    sim.produce("t", batch_of("a"))
-    sim.produce("t", batch_of("b"))
-    sim.threads.kill_all()
-    again = started(sim.disk.crash(mode, seed=3))
-    assert fetched(again, "t") == 2
-
-
 def test_one_sync_serves_all_that_were_written_before_it() -> None:
     sim = started().with_topic("t", 1)
     log = sim.operations.partition_log("t", 0)
@@ -135,14 +85,14 @@ def test_delete_records_is_durable_before_the_answer() -> None:
     """M10 M14: the start offset survives a power cut right after the answer."""
     sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a", "b", "c"))
-    assert isinstance(sim.delete_records("t", 4).error, OffsetAboveHighWatermark)
+    assert isinstance(sim.delete_records("t", 4).error, errors.OffsetAboveHighWatermark)
     assert sim.delete_records("t", 2).result == 2
     sim.threads.kill_all()
     again = started(sim.disk.crash(CrashMode.DROP_ALL))
     assert again.operations.partition_log("t", 0).log_start_offset == 2
     assert again.delete_records("t", -1).result == 3
     again.operations.topics.create("c", 1, {"cleanup.policy": "compact"})
-    assert isinstance(again.delete_records("c", 0).error, PolicyViolation)
+    assert isinstance(again.delete_records("c", 0).error, errors.PolicyViolation)
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
@@ -152,7 +102,7 @@ def test_a_log_start_that_is_not_durable_is_told(is_repeated: bool) -> None:
     full = Fault(error=errno.ENOSPC, path_contains="log-start-offset-checkpoint")
     sim.disk.faults.add(full)
     told = sim.delete_records("t", 2).error
-    assert isinstance(told, LogStartNotDurable)
+    assert isinstance(told, errors.LogStartNotDurable)
     assert "gone for readers" in told.message
     assert told.details["low_watermark"] == 2
     assert sim.operations.partition_log("t", 0).log_start_offset == 2
@@ -168,22 +118,22 @@ def test_topic_rules() -> None:
     operations = sim.operations
     operations.topics.create("a.b", 1)
     for error, name, count, configs in (
-        (InvalidTopicName, "a/b", 1, {}),
-        (InvalidTopicName, "__consumer_offsets", 1, {}),
-        (TopicExists, "a.b", 1, {}),
-        (TopicCollision, "a_b", 1, {}),
-        (InvalidPartitions, "n", 0, {}),
-        (InvalidPartitions, "n", 10_001, {}),
-        (InvalidTopicConfig, "n", 1, {"segment.bytes": "x"}),
+        (errors.InvalidTopicName, "a/b", 1, {}),
+        (errors.InvalidTopicName, "__consumer_offsets", 1, {}),
+        (errors.TopicExists, "a.b", 1, {}),
+        (errors.TopicCollision, "a_b", 1, {}),
+        (errors.InvalidPartitions, "n", 0, {}),
+        (errors.InvalidPartitions, "n", 10_001, {}),
+        (errors.InvalidTopicConfig, "n", 1, {"segment.bytes": "x"}),
     ):
         with pytest.raises(error):
             operations.topics.create(name, count, configs)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(errors.InvalidRequest):
         operations.topics.create("n", 1, replication_factor=3)
     described = operations.topics.create("n", -1, {"http.produce.acks": "1"}, validate_only=True)
     assert described.partition_count == 1
     assert operations.topic_names() == ["a.b"]
-    with pytest.raises(UnknownPartition):
+    with pytest.raises(errors.UnknownPartition):
         operations.partition_log("a.b", 1)
     operations.topics.create("n", 1, {"http.produce.acks": "1"})
     assert operations.default_acks("n") is Acks.LEADER
@@ -193,7 +143,7 @@ def test_topic_rules() -> None:
 def test_the_bound_of_partitions_is_a_setting() -> None:
     """M03: max.partitions.per.topic, inclusive."""
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS, max_partitions_per_topic=3)).start()
-    with pytest.raises(InvalidPartitions, match="1 to 3, not 4"):
+    with pytest.raises(errors.InvalidPartitions, match="1 to 3, not 4"):
         sim.operations.topics.create("t", 4)
     assert sim.operations.topics.create("t", 3).partition_count == 3
 
@@ -203,7 +153,7 @@ def test_deleted_topic_is_renamed_then_removed() -> None:
     sim = started().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     sim.operations.topics.delete("t")
-    with pytest.raises(UnknownTopic):
+    with pytest.raises(errors.UnknownTopic):
         sim.operations.partition_log("t", 0)
     names = [name for path in DIRS for name in sim.disk.list_dir(path) if "-delete" in name]
     assert len(names) == 1
@@ -297,7 +247,7 @@ def test_a_directory_that_fails_says_why_once() -> None:
     with capture_logs() as lines:
         for number in range(4):
             for _ in range(3):
-                with suppress(LogDirOffline):
+                with suppress(errors.LogDirOffline):
                     sim.produce("t", batch_of("v"), partition=number)
         sim.clock.advance_ms(100_000)
     (line,) = [line for line in lines if line["event"] == "log_dir_offline"]
@@ -321,17 +271,17 @@ def test_refusals_at_the_start() -> None:
     disk = SimFilesystem()
     disk.make_dir("/data/a")
     disk.hold_lock("/data/a/.lock")
-    with pytest.raises(InvalidConfig, match="already using"):
+    with pytest.raises(errors.InvalidConfig, match="already using"):
         started(disk)
     disk = SimFilesystem()
     disk.make_dir("/data/a/t-0")
     disk.make_dir("/data/b/t-0")
-    with pytest.raises(InvalidConfig, match="Duplicate"):
+    with pytest.raises(errors.InvalidConfig, match="Duplicate"):
         started(disk)
     disk = SimFilesystem()
     disk.make_dir("/data/a")
     disk.write_file_atomically("/data/a/meta.properties", b"version=1\nnode.id=7\ncluster.id=x\n")
-    with pytest.raises(InvalidConfig, match="node id 7"):
+    with pytest.raises(errors.InvalidConfig, match="node id 7"):
         started(disk)
 
 
@@ -360,7 +310,7 @@ def test_a_refused_start_changes_nothing(damage: str) -> None:
         disk.make_dir("/data/a/d-0")
         disk.make_dir("/data/b/d-0")
     before = bytes_below(disk, "/data")
-    with pytest.raises(InvalidConfig):
+    with pytest.raises(errors.InvalidConfig):
         SimManager(disk, config=BrokerConfig(log_dirs=DIRS, adopt_unknown_topics=True)).start()
     assert bytes_below(disk, "/data") == before
     assert f"/data/a/{MARKER}" in before
@@ -378,7 +328,7 @@ def test_corrupt_partition_is_out_of_service_alone() -> None:
     legacy.pwrite(legacy_message_set(), 0)
     again = started(disk)
     assert fetched(again, "t", 1) == 1
-    with pytest.raises(CorruptBatch, match="v0 or v1"):
+    with pytest.raises(errors.CorruptBatch, match="v0 or v1"):
         again.operations.partition_log("t", 0)
     assert again.operations.readiness().offline_partitions == 1
     disk = again.stop()

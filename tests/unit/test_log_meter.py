@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 READS_MS = 30_000  # log.initial.task.delay.ms: nothing is read before
 READ = frozenset({"read"})
+SMALL = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
 
 
 def value(sim: SimManager, name: str, **labels: str) -> float:
@@ -100,16 +101,12 @@ def test_deleted_records_do_not_wait_for_the_next_walk() -> None:
 
 def test_what_retention_would_delete_is_told() -> None:
     """M26: 0 while policy and disk agree, by rule what it is late with."""
-    sim = SimManager().start()
-    sim.operations.topics.create(
-        "t", 1, {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
-    )
+    sim = SimManager().start().with_topic("t", 1, SMALL)
     for _ in range(5):
         assert sim.produce("t", batch_of("v" * 20)).error is None
     log = sim.operations.partition_log("t", 0)
     sim.manager.cleaning.states.abort_and_pause_cleaning(log.topic_partition)
     sim.clock.advance_ms(10_000)
-
     late = deletable(sim, "t")
     assert late.keys() == {"start_offset", "size"}
     assert late["start_offset"] == 0
@@ -126,8 +123,7 @@ def test_what_retention_would_delete_is_told() -> None:
 def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> None:
     """M26: what a lost directory holds neither counts as late nor hides what is."""
     sim = SimManager().start()
-    limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
-    sim.operations.topics.create("t", 2, limits)
+    sim.operations.topics.create("t", 2, SMALL)
     for _ in range(5):
         for partition in range(2):
             assert sim.produce("t", batch_of("v" * 20), partition=partition).error is None
@@ -149,8 +145,7 @@ def test_an_offline_directory_has_nothing_to_delete(*, is_restarted: bool) -> No
 def test_what_a_hold_keeps_is_renewed_between_checks() -> None:
     """M26: an archive that stands still shows within seconds, and so does one that caught up."""
     sim = SimManager().start()
-    limits = {"internal.segment.bytes": "100", "retention.bytes": "150", "retention.ms": "-1"}
-    sim.operations.topics.create("t", 1, limits | {"archive.hold": "true"})
+    sim.operations.topics.create("t", 1, SMALL | {"archive.hold": "true"})
     sim.clock.advance_ms(READS_MS)
     for _ in range(6):
         assert sim.produce("t", batch_of("v" * 20)).error is None

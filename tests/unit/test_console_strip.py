@@ -19,7 +19,6 @@ from kafkalog.console.drawings import (
     LEAST_BAR_WIDTH,
     LEAST_BLOCK_WIDTH,
     WIDTH,
-    WIDTH as TIMELINE_WIDTH,
     Phase,
     Stretch,
     lay_out_strip,

@@ -444,7 +444,7 @@ def proofs(disk: SimFilesystem, entry: CheckedOffsets) -> None:
     meta = MetaProperties("c", 1, directory_id)
     disk.write_file_atomically("/a/meta.properties", encode_meta_properties(meta, NOW_MS))
     disk.write_file_atomically(f"{T0}/partition.metadata", encode_partition_metadata(topic_id))
-    data = encode_proofs(directory_id, {LogKey(encode_id(topic_id), 0): entry})
+    data = encode_proofs(encode_id(directory_id), {LogKey(encode_id(topic_id), 0): entry})
     disk.write_file_atomically("/a/kafkalog.checkpoint", data)
 
 

@@ -291,7 +291,7 @@ class Checkpoints:
                 is_gapless=proof.is_gapless and first_dirty is None,
                 accepted_losses=proof.accepted_losses,
             )
-        return encode_proofs(log_dir.meta.directory_id, entries)
+        return encode_proofs(encode_id(log_dir.meta.directory_id), entries)
 
 
 def _checked(

@@ -453,8 +453,9 @@ class LogDir:
         except FormatError as error:
             self._log_damage(PROOFS, [DamagedLine(0, "", error.reason)])
             return {}
-        if self.meta is None or directory_id != self.meta.directory_id:
-            reason = f"it is of the log directory with the id {encode_id(directory_id)}"
+        own_id = None if self.meta is None else self.meta.directory_id
+        if own_id is None or directory_id != encode_id(own_id):
+            reason = f"it is of the log directory with the id {directory_id}"
             _log.warning("proofs_not_used", file=path, reason=reason)
             return {}
         return entries

@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from crc32c import crc32c
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX, FormatError
-from kafkalog.format.topic_names import decode_id, encode_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from uuid import UUID
 
 FORMAT = 1
 
 _HEAD = re.compile(rb"kafkalog\.checkpoint ([1-9][0-9]{0,8})\n")
 _LAST_LINE = re.compile(rb"crc32c ([0-9a-f]{8})\n")
+_DIRECTORY = re.compile("directory ([A-Za-z0-9_-]{22})")
 _LAST_LINE_BYTES = len("crc32c 00000000\n")
 _NUMBER = "(?:0|[1-9][0-9]{0,18})"
 _RANGE = f"{_NUMBER}-{_NUMBER}"
@@ -85,15 +84,15 @@ def stays_gapless(is_noted: bool, *, was_cleaned: bool, epochs: Iterable[int]) -
     return is_noted and not was_cleaned and all(epoch == 0 for epoch in epochs)
 
 
-def encode_proofs(directory_id: UUID, entries: Mapping[LogKey, CheckedOffsets]) -> bytes:
-    """The file, sorted, so that equal entries are equal bytes."""
-    lines = [f"kafkalog.checkpoint {FORMAT}", f"directory {encode_id(directory_id)}"]
+def encode_proofs(directory_id: str, entries: Mapping[LogKey, CheckedOffsets]) -> bytes:
+    """The file, sorted, so that equal entries are equal bytes. directory_id: 22 characters."""
+    lines = [f"kafkalog.checkpoint {FORMAT}", f"directory {directory_id}"]
     lines += [_line(key, entries[key]) for key in sorted(entries)]
     content = "".join(f"{line}\n" for line in lines).encode()
     return content + f"crc32c {crc32c(content):08x}\n".encode()
 
 
-def decode_proofs(data: bytes) -> tuple[UUID, dict[LogKey, CheckedOffsets]]:
+def decode_proofs(data: bytes) -> tuple[str, dict[LogKey, CheckedOffsets]]:
     """The directory's id and the entries. FormatError, NewerProofsFormat."""
     content, last_line = data[:-_LAST_LINE_BYTES], data[-_LAST_LINE_BYTES:]
     checksum, head = _LAST_LINE.fullmatch(last_line), _HEAD.match(content)
@@ -105,10 +104,10 @@ def decode_proofs(data: bytes) -> tuple[UUID, dict[LogKey, CheckedOffsets]]:
         lines = content.decode("ascii").split("\n")[1:-1]
     except UnicodeDecodeError as error:
         raise FormatError("It is not ASCII", error.start) from error
-    if not lines or not lines[0].startswith("directory "):
+    directory = _DIRECTORY.fullmatch(lines[0]) if lines else None
+    if directory is None:
         raise FormatError("It names no directory")
-    directory_id = decode_id(lines[0].removeprefix("directory "))
-    return directory_id, dict(map(_entry, lines[1:]))
+    return directory[1], dict(map(_entry, lines[1:]))
 
 
 def _line(key: LogKey, entry: CheckedOffsets) -> str:

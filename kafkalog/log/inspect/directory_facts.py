@@ -292,7 +292,7 @@ def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:
         topic_id = encode_id(decode_partition_metadata(metadata))
     except (FileNotFoundError, IsADirectoryError, FormatError):
         return NOTHING_PROVEN
-    if meta.directory_id != directory_id:
+    if meta.directory_id is None or encode_id(meta.directory_id) != directory_id:
         return NOTHING_PROVEN
     proof = entries.get(LogKey(topic_id, partition.partition), NOTHING_PROVEN)
     if not proof.is_gapless:
@@ -302,7 +302,7 @@ def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:
     is_gapless = stays_gapless(
         proof.is_gapless,
         was_cleaned=partition in (cleaned or ()),
-        epochs=(epoch for epoch, _ in epochs or ()),
+        epochs=[epoch for epoch, _ in epochs or ()],
     )
     return replace(proof, is_gapless=is_gapless)
 

@@ -1,9 +1,9 @@
 """Kafka's sentences about one log, word for word: what searches Kafka's logs finds them here too.
 
-Pure but for the largest timestamp of a segment, which may be read from its time index. Source:
-Kafka 4.1 ``UnifiedLog``, ``LocalLog``, ``LogSegment.toString``; ``tests/oracle`` compares with the
-classes themselves. Differs from Kafka: what names more than 100 segments does so in several lines,
-and ``files_deleted`` leaves out the timestamps, which would be read for it.
+Pure; how Kafka names a segment: ``LogSegment.description``. Source: Kafka 4.1 ``UnifiedLog``,
+``LocalLog``, ``LogSegment``; ``tests/oracle`` compares with the classes themselves. Differs from
+Kafka: what names more than 100 segments does so in several lines, and ``files_deleted`` leaves out
+the timestamps, which would be read for it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ def groups_of_one_line(segments: Sequence[LogSegment]) -> Iterator[Sequence[LogS
         yield segments[first : first + _SEGMENTS_A_LINE]
 
 
-def segment_text(segment: LogSegment) -> str:
-    """``LogSegment(baseOffset=0, size=10, lastModifiedTime=1, largestRecordTimestamp=1)``."""
-    return (
-        f"LogSegment(baseOffset={segment.base_offset}, size={segment.size_bytes}, "
-        f"lastModifiedTime={segment.last_modified_ms}, "
-        f"largestRecordTimestamp={segment.max_timestamp_so_far().timestamp_ms})"
-    )
-
-
 def rolled(base_offset: int, duration_ms: int) -> str:
     """After a roll."""
     return f"Rolled new log segment at offset {base_offset} in {duration_ms} ms."
@@ -43,30 +34,29 @@ def start_moved(offset: int, reason: str) -> str:
     return f"Incremented log start offset to {offset} due to {reason}"
 
 
-def below_start(segments: Iterable[LogSegment], log_start_offset: int) -> str:
+def below_start(segments: Iterable[str], log_start_offset: int) -> str:
     """Before segments go that lie wholly below the log start."""
-    texts = ",".join(map(segment_text, segments))
+    texts = ",".join(segments)
     return f"Deleting segments due to log start offset {log_start_offset} breach: {texts}"
 
 
-def over_size(segment: LogSegment, retention_bytes: int, left_bytes: int) -> str:
+def over_size(segment: str, retention_bytes: int, left_bytes: int) -> str:
     """Before a segment goes that the log is too large for."""
     return (
-        f"Deleting segment {segment_text(segment)} due to log retention size {retention_bytes} "
+        f"Deleting segment {segment} due to log retention size {retention_bytes} "
         f"breach. Log size after deletion will be {left_bytes}."
     )
 
 
-def over_time(segment: LogSegment, retention_ms: int) -> str:
+def over_time(segment: str, retention_ms: int, *, has_timestamp: bool) -> str:
     """Before a segment goes that is too old."""
-    has_timestamp = segment.max_timestamp_so_far().timestamp_ms >= 0
     based = (
         "largest record timestamp in the segment"
         if has_timestamp
         else "last modified time of the segment"
     )
     return (
-        f"Deleting segment {segment_text(segment)} due to log retention time {retention_ms}ms "
+        f"Deleting segment {segment} due to log retention time {retention_ms}ms "
         f"breach based on the {based}"
     )
 

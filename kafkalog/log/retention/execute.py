@@ -199,13 +199,18 @@ def _log_deletions(log: UnifiedLog, deletions: Sequence[Deletion]) -> None:
         if deletion.rule is Rule.START_OFFSET:
             below_start.append(segment)
             continue
+        named = segment.description()
         if deletion.rule is Rule.SIZE:
-            text = kafka_messages.over_size(segment, log.config.retention_bytes, size_bytes)
+            text = kafka_messages.over_size(named, log.config.retention_bytes, size_bytes)
         else:
-            text = kafka_messages.over_time(segment, log.config.retention_ms)
+            has_timestamp = segment.max_timestamp_so_far().timestamp_ms >= 0
+            text = kafka_messages.over_time(
+                named, log.config.retention_ms, has_timestamp=has_timestamp
+            )
         _say(text, log, deletion.rule)
     for several in kafka_messages.groups_of_one_line(below_start):
-        text = kafka_messages.below_start(several, log.log_start_offset)
+        names = [segment.description() for segment in several]
+        text = kafka_messages.below_start(names, log.log_start_offset)
         _say(text, log, Rule.START_OFFSET)
 
 

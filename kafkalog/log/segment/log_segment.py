@@ -326,6 +326,14 @@ class LogSegment(SegmentFiles):
         largest = self.max_timestamp_so_far(may_block=may_block).timestamp_ms
         return largest if largest >= 0 else self.last_modified_ms
 
+    def description(self) -> str:
+        """As Kafka's log lines name it (``LogSegment.toString``); may read the time index."""
+        return (
+            f"LogSegment(baseOffset={self.base_offset}, size={self.size_bytes}, "
+            f"lastModifiedTime={self.last_modified_ms}, "
+            f"largestRecordTimestamp={self.max_timestamp_so_far().timestamp_ms})"
+        )
+
     # ---- life
 
     def become_active(self) -> None:

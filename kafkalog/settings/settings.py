@@ -32,20 +32,18 @@ from kafkalog.settings.dynamic_configs import (
     cleaner_fault,
     cleaner_with_dynamic,
     describe_broker_config,
+    describe_topic_config,
     log_dirs_with_dynamic,
     parse_dynamic,
+    parse_topic_config,
+    topic_default,
+    topic_defaults,
     with_dynamic,
     without_values,
 )
 from kafkalog.settings.server_config import ServerConfig
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, NOT_APPLICABLE_PREFIXES, TOPIC_LEVEL
-from kafkalog.settings.topic_configs import (
-    describe_topic_config,
-    parse_topic_config,
-    topic_default,
-    topic_defaults,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

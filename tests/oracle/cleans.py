@@ -28,7 +28,7 @@ from kafkalog.format.records.record_batch import Codec, read_header
 from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
-from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.settings.dynamic_configs import parse_topic_config
 from tests.naive.cleaner import PlainAborted, PlainCleaner, PlainSegment, split_batches
 from tests.naive.cleaning_logs import TIME, make_log
 

@@ -17,7 +17,7 @@ from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.producer_snapshot import decode_snapshot
 from kafkalog.log.log_config import LogConfig
-from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.settings.dynamic_configs import parse_topic_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

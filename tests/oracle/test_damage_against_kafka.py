@@ -30,7 +30,7 @@ from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.values import Isolation
-from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.settings.dynamic_configs import parse_topic_config
 from tests.integration.daemon import Daemon
 from tests.oracle.damage import batch_starts, edited, logs
 from tests.oracle.loads import LoadCase, comparable, load_with_kafka

@@ -26,7 +26,7 @@ from kafkalog.format.disk.group_offsets import (
     partition_of_group,
 )
 from kafkalog.log.log_config import LogConfig
-from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.settings.dynamic_configs import parse_topic_config
 from tests.integration.daemon import Daemon
 from tests.integration.test_cli_compat import tool
 from tests.oracle.cleans import comparable

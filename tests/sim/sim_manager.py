@@ -19,11 +19,12 @@ from kafkalog.observe.metrics import Metrics
 from kafkalog.settings import load_settings
 from kafkalog.settings.dynamic_configs import (
     cleaner_with_dynamic,
+    describe_topic_config,
     log_dirs_with_dynamic,
     parse_dynamic,
+    parse_topic_config,
     with_dynamic,
 )
-from kafkalog.settings.topic_configs import describe_topic_config, parse_topic_config
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_random import SimRandom

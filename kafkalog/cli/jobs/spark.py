@@ -27,7 +27,7 @@ from kafkalog.jobs.tasks import ProcessPool
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
-from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.settings.dynamic_configs import parse_topic_config
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.retention import execute
 from kafkalog.observe.logging import configure_logging
-from kafkalog.settings.topic_configs import parse_topic_config
+from kafkalog.settings.dynamic_configs import parse_topic_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -43,7 +43,7 @@ from kafkalog.broker.moves.partition_move import MoveContext
 from kafkalog.broker.moves.partition_moves import PartitionMoves
 from kafkalog.broker.retention.archive_hold import ArchivedOffsets
 from kafkalog.broker.retention.retention import Retention
-from kafkalog.broker.startup.load import DirectoryLoading, PartitionReload
+from kafkalog.broker.startup.load import DirectoryLoading, LoadProgress, PartitionReload
 from kafkalog.broker.startup.missing import MissingPartitions, log_partitions_offline
 from kafkalog.broker.startup.plan import (
     FoundPartition,
@@ -53,7 +53,6 @@ from kafkalog.broker.startup.plan import (
     suspects,
     unexplained,
 )
-from kafkalog.broker.startup.progress import LoadProgress
 from kafkalog.broker.startup.scan import (
     find_partitions,
     is_unused,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.retention.archive_hold import ArchivedOffsets
     from kafkalog.broker.retention.retention import HoldOf, Retention
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.startup.progress import LoadProgress
+    from kafkalog.broker.startup.load import LoadProgress
     from kafkalog.broker.topics.deletion import LogDeletion
     from kafkalog.broker.values import Readiness
     from kafkalog.cleaner.log_cleaner_manager import CleaningStatus

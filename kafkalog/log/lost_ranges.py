@@ -29,8 +29,7 @@ from kafkalog.errors import LostOffsets
 from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import LostRange, not_accepted
-from kafkalog.log.segment.index_repair import verified_floor
-from kafkalog.log.segment.segment_reader import has_whole_tail, next_offset
+from kafkalog.log.segment.index_repair import has_whole_tail, next_offset, verified_floor
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.local_log import LocalLog, LogSegments
+    from kafkalog.log.local_log import LocalLog
     from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.values import LogProof
 
@@ -237,7 +236,7 @@ def _indexed_past_end(segment: LogSegment, *, may_block: bool) -> int | None:
 
 
 def find_lost(
-    segments: LogSegments,
+    segments: Sequence[LogSegment],
     orphans: Iterable[int],
     snapshots: Iterable[int],
     proof: LogProof,
@@ -255,20 +254,19 @@ def find_lost(
     start_offset       below it nothing is missed
     durable_end        from here on a power cut may have taken records
     """
-    values = segments.values
     strays = set[int]()
-    if values and not may_have_gaps:
-        strays = {each for each in snapshots if values[0].base_offset < each}
+    if segments and not may_have_gaps:
+        strays = {each for each in snapshots if segments[0].base_offset < each}
     lost = _left_over(
         segments, {*orphans}, strays, start_offset=start_offset, durable_end=durable_end
     )
-    if proof.is_gapless and proof.end_offset is not None and values:
+    if proof.is_gapless and proof.end_offset is not None and segments:
         # At a clean stop the log start is that of the first segment, or lies above it. A Kafka that
         # has deleted the front since, and nothing else, has cut the leader epochs there.
-        first_base = values[0].base_offset
+        first_base = segments[0].base_offset
         if start_offset < first_base != first_epoch_start:
             lost.setdefault(first_base - 1, start_offset)
-    for segment, following in pairwise(values):
+    for segment, following in pairwise(segments):
         base, end = segment.base_offset, following.base_offset
         if segment.size_bytes or start_offset >= end or base >= durable_end:
             continue
@@ -278,7 +276,7 @@ def find_lost(
 
 
 def _left_over(
-    segments: LogSegments,
+    segments: Sequence[LogSegment],
     indexed: set[int],
     strays: set[int],
     *,
@@ -299,11 +297,11 @@ def _left_over(
     return lost
 
 
-def _holds(segments: LogSegments, slot: int, offset: int) -> bool:
+def _holds(segments: Sequence[LogSegment], slot: int, offset: int) -> bool:
     """Whether the segment before a left-over reaches over its offset."""
     if slot < 0:
         return False
-    segment = segments.values[slot]
+    segment = segments[slot]
     position = verified_floor(segment, INT64_MAX).position  # a wrong entry proves no loss
     return has_whole_tail(segment, position) and next_offset(segment) > offset
 

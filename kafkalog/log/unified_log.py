@@ -40,7 +40,7 @@ from kafkalog.log import append as append_plan, kafka_messages
 from kafkalog.log.flush_plan import FlushPlan
 from kafkalog.log.lost_ranges import LostRanges
 from kafkalog.log.segment import segment_reader
-from kafkalog.log.state import producer_rebuild
+from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.values import (
     NO_PROOF,
     NO_TIMESTAMP,
@@ -651,15 +651,12 @@ class UnifiedLog:
             return True
         gone = self.local.truncate_to(offset)
         # A batch is never cut in two: the log may end before the offset asked for.
-        self.local.log_end_offset = min(
-            offset, segment_reader.next_offset(self.local.active_segment)
-        )
+        self.local.log_end_offset = min(offset, next_offset(self.local.active_segment))
         self.delete_snapshots_of(gone)
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.losses.on_log_start(self.log_start_offset)
-        producer_rebuild.rebuild(
-            self.producers,
+        self.producers.rebuild(
             self.segments,
             self.log_start_offset,
             self.log_end_offset,

@@ -21,7 +21,7 @@ from kafkalog.format.records.batch_scan import scan
 from kafkalog.format.records.record_batch import HEADER_BYTES, Codec
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.segment_reader import next_offset
+from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.segment.segment_swap import CleanedSegment, remove_cleaned_files
 from kafkalog.log.values import AbortedTransaction

@@ -25,8 +25,8 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_names import DirectoryState, TopicPartition
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.index_repair import verified_floor
-from kafkalog.log.segment.segment_reader import next_offset, position_of
+from kafkalog.log.segment.index_repair import next_offset, verified_floor
+from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.values import Isolation, WouldBlock
 from tests.cleaning_daemon import keyed_batch
 from tests.naive.batches import PlainBatch

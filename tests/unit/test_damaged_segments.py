@@ -16,8 +16,8 @@ from kafkalog.cli.offline.scan import batches_of
 from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.index_repair import verified_floor
-from kafkalog.log.segment.segment_reader import next_offset, position_of
+from kafkalog.log.segment.index_repair import next_offset, verified_floor
+from kafkalog.log.segment.segment_reader import position_of
 from kafkalog.log.values import Isolation, WouldBlock
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 

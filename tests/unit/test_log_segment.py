@@ -19,9 +19,9 @@ from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.integers import FormatError
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment import segment_reader
+from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.segment.segment_file import SegmentFile
-from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.segment.segment_recovery import BadBatch, SegmentOffsetOverflow
 from kafkalog.log.values import (
     AbortedTransaction,

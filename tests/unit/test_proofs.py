@@ -30,7 +30,7 @@ from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.segment.segment_reader import next_offset
+from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.values import NO_PROOF, Isolation, LogProof
 from tests.cleaning_daemon import CleaningDaemon
 from tests.moving_world import A, B, move, world

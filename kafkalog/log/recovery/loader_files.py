@@ -37,10 +37,10 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import ScanStop
 from kafkalog.format.records.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V2
+from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.segment.indexes import TransactionIndex
 from kafkalog.log.segment.log_segment import LogSegment
 from kafkalog.log.segment.segment_file import SegmentFile, scan_chunks
-from kafkalog.log.segment.segment_reader import next_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

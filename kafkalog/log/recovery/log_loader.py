@@ -30,21 +30,20 @@ from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.local_log import LocalLog, LogSegments
 from kafkalog.log.lost_ranges import find_lost, log_left_over, log_lost, log_lost_end
 from kafkalog.log.recovery import corruption_policy
-from kafkalog.log.recovery.epochs import (
+from kafkalog.log.recovery.loader_files import LoaderFiles, has_sane_transactions
+from kafkalog.log.recovery.prefix_repair import NO_ENDS, KnownEnds
+from kafkalog.log.segment import segment_split
+from kafkalog.log.segment.index_repair import has_whole_tail, next_offset
+from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.segment.segment_file import MovableDirectory
+from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
+from kafkalog.log.state.leader_epoch_cache import (
+    LeaderEpochCache,
     RecoveredEpochs,
     adopt_as_kafka,
     load_epochs,
     maybe_rebuild_epochs,
 )
-from kafkalog.log.recovery.loader_files import LoaderFiles, has_sane_transactions
-from kafkalog.log.recovery.prefix_repair import NO_ENDS, KnownEnds
-from kafkalog.log.segment import segment_split
-from kafkalog.log.segment.log_segment import LogSegment
-from kafkalog.log.segment.segment_file import MovableDirectory
-from kafkalog.log.segment.segment_reader import has_whole_tail, next_offset
-from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
-from kafkalog.log.state import producer_rebuild
-from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalog.log.state.producer_state_manager import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from kafkalog.log.state.start_offsets import LogStart, log_start
 from kafkalog.log.unified_log import UnifiedLog
@@ -246,7 +245,7 @@ class _Loader:
         is_gapless = stays_gapless(
             self._proof.is_gapless,
             was_cleaned=self._may_have_gaps,
-            epochs=(entry.epoch for entry in self._epochs.entries),
+            epochs=[entry.epoch for entry in self._epochs.entries],
         )
         self._proof = replace(self._proof, is_gapless=is_gapless)
 
@@ -417,7 +416,7 @@ class _Loader:
         """Holes that names prove, or that the log is gapless."""
         epochs = self._epochs.entries
         self._lost = find_lost(
-            self._segments,
+            self._segments.values,
             self._files.orphans,
             self._files.offsets_of(SNAPSHOT_SUFFIX),
             self._proof,
@@ -566,8 +565,7 @@ class _Loader:
         # As in Kafka each segment starts from the snapshot before it: with the producers that have
         # not expired, and without transactions that ended before the crash.
         self._producers = self._successor_of(self._producers)
-        producer_rebuild.rebuild(
-            self._producers,
+        self._producers.rebuild(
             self._segments,
             self._start,
             segment.base_offset,
@@ -581,7 +579,7 @@ class _Loader:
             segment.update_transaction_index(completed, stable)
 
         def on_batches(rows: BatchRows, data: memoryview) -> None:
-            producer_rebuild.apply_rows(self._producers, rows.table, data, on_completed)
+            self._producers.apply_rows(rows.table, data, on_completed)
             self._note_epochs(rows)
 
         judge, is_proof = self._judge_of(segment)
@@ -731,8 +729,7 @@ class _Loader:
             sorted(self._forgotten.difference(self._producers.snapshot_offsets))
         )
         self._producers.remove_stray_snapshots(bases)
-        producer_rebuild.rebuild(
-            self._producers,
+        self._producers.rebuild(
             self._segments,
             self._start,
             log_end,

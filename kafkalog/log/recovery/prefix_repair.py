@@ -5,7 +5,7 @@ bytes between its neighbours. That is the proof asked for here: the CRC for the 
 offset two that agree: the end of the batch before and the beginning of what follows. The last batch
 of a log has nothing after it: ``KnownEnds`` says what else proves where it ended. Nothing is
 guessed, and a batch that can stay as it is gets no other prefix. The leader epoch between length
-and magic is another module's question (``recovered_epochs``) and stays as it is found.
+and magic is another module's question (``RecoveredEpochs``) and stays as it is found.
 Where a stretch of batches is lost for good, ``bridge`` makes a header that leads over it.
 Pure: bytes and offsets in, a prefix out. Runs in the loader; no counterpart in Kafka.
 """

@@ -9,6 +9,8 @@ Anything else shows that the entry or the log is damaged. An entry that points t
 costs only a longer walk. Cost: one batch for each entry tried, which are the 1st, 2nd, 4th...
 before; then each byte from there to the target once.
 
+``next_offset`` and ``has_whole_tail`` walk over the last batches of a segment, from such an entry.
+
 ``next_verified_batch`` finds where batches go on after bytes that are no batch. Those bytes were
 one batch when its CRC is right up to a sound batch of later offsets, or to the end of the segment,
 or when that batch begins at the offset where the header says that it ended. Otherwise the next
@@ -29,7 +31,7 @@ import numpy as np
 import structlog
 
 from kafkalog.errors import CorruptIndex, InvalidRequest
-from kafkalog.format.integers import FormatError
+from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
 from kafkalog.format.records.record import read_records
 from kafkalog.format.records.record_batch import (
@@ -124,6 +126,33 @@ def verified_floor(segment: SegmentFiles, offset: int) -> OffsetPosition:
     if floor.position == 0 or verified_last(file, floor, segment.size_bytes) is not None:
         return floor
     return _verified_before(segment, file, floor, segment.size_bytes)
+
+
+def next_offset(segment: SegmentFiles) -> int:
+    """Last offset + 1, the base offset when empty."""
+    position = verified_floor(segment, INT64_MAX).position
+    result = segment.base_offset
+    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
+        if chunk.rows.count:
+            last_offsets = chunk.rows.column(BatchColumn.LAST_OFFSET)
+            result = int(last_offsets[-2:].max()) + 1  # the last base offset may have rotted down
+    return result
+
+
+def has_whole_tail(
+    segment: SegmentFiles, position: int | None = None, tail: list[BatchRows] | None = None
+) -> bool:
+    """Whether a segment ends with a whole batch; reads headers after the last index entry only.
+
+    ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
+    """
+    if position is None:
+        position = floor_entry(segment, INT64_MAX).position
+    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
+        position = chunk.position + chunk.rows.consumed_bytes
+        if tail is not None and chunk.rows.count:
+            tail.append(chunk.rows)
+    return position == segment.size_bytes
 
 
 def place_past(

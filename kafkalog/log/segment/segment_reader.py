@@ -371,33 +371,6 @@ def first_batch_timestamp_ms(segment: SegmentFiles, *, may_block: bool) -> int |
     return timestamp_ms
 
 
-def next_offset(segment: SegmentFiles) -> int:
-    """Last offset + 1, the base offset when empty."""
-    position = verified_floor(segment, INT64_MAX).position
-    result = segment.base_offset
-    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
-        if chunk.rows.count:
-            last_offsets = chunk.rows.column(BatchColumn.LAST_OFFSET)
-            result = int(last_offsets[-2:].max()) + 1  # the last base offset may have rotted down
-    return result
-
-
-def has_whole_tail(
-    segment: SegmentFiles, position: int | None = None, tail: list[BatchRows] | None = None
-) -> bool:
-    """Whether a segment ends with a whole batch; reads headers after the last index entry only.
-
-    ``position``: of a batch to begin at instead. ``tail`` takes the batches that were read.
-    """
-    if position is None:
-        position = floor_entry(segment, INT64_MAX).position
-    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
-        position = chunk.position + chunk.rows.consumed_bytes
-        if tail is not None and chunk.rows.count:
-            tail.append(chunk.rows)
-    return position == segment.size_bytes
-
-
 def position_of(segment: SegmentFiles, offset: int) -> int | None:
     """Where the first batch starts whose last offset is >= offset; None when there is none."""
     position = verified_floor(segment, offset).position

@@ -41,10 +41,10 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.segment.indexes import IndexCadence
 from kafkalog.log.segment.log_segment import MAX_SEGMENT_BYTES, LogSegment
 from kafkalog.log.segment.segment_file import SegmentFile
-from kafkalog.log.segment.segment_reader import next_offset
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
 

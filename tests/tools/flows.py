@@ -4,6 +4,11 @@ A flow leads through a file when code there calls another file of the package: a
 the flow has to open it. The other files that run are ends: a clock, a value, a counter, whose name
 says enough.
 
+What is counted is the way of the work through kafkalog's own layers: server, broker, cleaner, log,
+format, observe, settings. The rings that every flow stands on are shown and not counted: ``env``,
+which is the operating system behind a Protocol, and ``kernels``, compiled loops that call one
+another inside one machine-code function and are entered at one place.
+
 Each flow runs a few times in a process whose calls are traced. The files of a flow are those that
 ran every time; that leaves out what the daemon did beside it. Kernels run as plain Python
 (``NUMBA_DISABLE_JIT``), because a compiled one makes no call that could be traced. What the first
@@ -43,6 +48,7 @@ DELETION_TASK = "delete-file"
 # A topic is looked up where one of these gets its name from another file.
 LOOK_UP_FILES = ("broker/catalog.py", "broker/log_manager.py", "broker/topics/registry.py")
 PLAN_FILE = "log/retention/plan.py"
+NOT_COUNTED = ("env/", "kernels/")  # see the module
 # What the event loop calls back was called by nobody: below it is only the program's start.
 _NO_CALLERS = ("__main__.py", "__init__.py")
 PATH_CUTS = frozenset({"split", "rsplit", "partition", "rpartition", "rfind", "rindex"})
@@ -57,6 +63,11 @@ class Trace:
     topic_look_ups: list[str] = dataclasses.field(default_factory=list)
     plans: list[str] = dataclasses.field(default_factory=list)
     path_cuts: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def counted(self) -> list[str]:
+        """Files of the layers that count, see the module."""
+        return [name for name in self.callers if not name.startswith(NOT_COUNTED)]
 
 
 class Recorder:
@@ -92,6 +103,8 @@ class Recorder:
         if event == "c_call":
             self._note_cut(trace, frame, argument)
         elif path.startswith(PACKAGE) and _runs_on(self._threads):
+            if frame.f_code.co_name == "__del__":
+                return  # nobody calls it: the interpreter drops an object
             name = path.removeprefix(PACKAGE)
             if self._until is not None and name.startswith(self._until):
                 self._trace = None
@@ -372,10 +385,11 @@ def main() -> None:
     """Print each flow."""
     with tempfile.TemporaryDirectory() as directory:
         for name, trace in trace_flows(Path(directory)).items():
-            count = f"through {len(trace.callers)} of {len(trace.files)} files"
-            sys.stdout.write(f"{name}: {count}, marked with >\n")
+            count = f"through {len(trace.counted)} of {len(trace.files)} files"
+            sys.stdout.write(f"{name}: {count}, marked with >; - leads on and is not counted\n")
             for each in trace.files:
-                sys.stdout.write(f"  {'>' if each in trace.callers else ' '} {each}\n")
+                mark = ">" if each in trace.counted else "-" if each in trace.callers else " "
+                sys.stdout.write(f"  {mark} {each}\n")
             for title in ("topic_look_ups", "plans", "path_cuts"):
                 calls = getattr(trace, title)
                 sys.stdout.writelines(f"  {title}: {call}\n" for call in calls)

@@ -4,6 +4,7 @@ Method: random creates, deletes, lost directories and crashes between writes, ag
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from tests.sim.sim_random import SimRandom
 from tests.sim.sim_threads import SimThreads
 
 PATHS = ("/a", "/b", "/c")
+STOPS, MODES, SEEDS = st.integers(0, 12), st.sampled_from(list(CrashMode)), st.integers(0, 5)
 IDS = st.uuids().filter(lambda value: value.int > 1000)
 TOPICS = st.builds(
     RegisteredTopic,
@@ -153,7 +155,6 @@ def loaded(disk: SimFilesystem, log_dirs: list[LogDir]) -> TopicRegistry:
 
 
 def test_equal_generations_of_different_histories_are_refused() -> None:
-    """Two directories that lived apart may not be put together."""
     disk = SimFilesystem()
     first = registry_of(disk, dirs_of(disk, ("/a",)))
     first.change(first.state.with_topics([topic_of(1)]))
@@ -211,7 +212,6 @@ class RegistryMachine(RuleBasedStateMachine):
             self.model.altered.pop(name, None)
 
     def altered_topic(self, data: st.DataObject) -> RegisteredTopic:
-        """A living topic with another partition count and other configs."""
         self.number += 1
         topic = self.registry.state.topics[data.draw(st.sampled_from(sorted(self.model.living)))]
         configs = MappingProxyType({"flush.ms": str(self.number)})
@@ -231,12 +231,22 @@ class RegistryMachine(RuleBasedStateMachine):
         state = self.registry.state.with_broker_configs(self.model.broker)
         self.registry.change(state)
 
-    @rule(
-        data=st.data(),
-        stop=st.integers(0, 12),
-        mode=st.sampled_from(list(CrashMode)),
-        seed=st.integers(0, 5),
-    )
+    def changed_in_a_crash(
+        self, topic: RegisteredTopic, stop: int, mode: CrashMode, seed: int
+    ) -> bool:
+        """A change that a power cut ends at a call of the disk; whether it was acknowledged."""
+        self.disk.stop_at(len(self.disk.operations) + stop)
+        is_done = False
+        with contextlib.suppress(SimulatedCrash):
+            self.registry.change(self.registry.state.with_topics([topic]))
+            is_done = True
+        self.disk.faults.clear()
+        self.disk = self.disk.crash(mode, seed)
+        self.away = None
+        self.open()
+        return is_done
+
+    @rule(data=st.data(), stop=STOPS, mode=MODES, seed=SEEDS)
     def crash_in_an_alteration(
         self, data: st.DataObject, stop: int, mode: CrashMode, seed: int
     ) -> None:
@@ -245,24 +255,13 @@ class RegistryMachine(RuleBasedStateMachine):
             return
         topic = self.altered_topic(data)
         before = self.registry.state.topics[topic.name]
-        self.disk.stop_at(len(self.disk.operations) + stop)
-        is_done = False
-        try:
-            self.registry.change(self.registry.state.with_topics([topic]))
-            is_done = True
-        except SimulatedCrash:
-            pass
-        self.disk.faults.clear()
-        self.disk = self.disk.crash(mode, seed)
-        self.away = None
-        self.open()
+        is_done = self.changed_in_a_crash(topic, stop, mode, seed)
         found = self.registry.state.topics[topic.name]
         assert found in ((topic,) if is_done else (before, topic))
         self.model.altered[topic.name] = found
 
     @rule(path=st.sampled_from([None, *PATHS]))
     def restart_without(self, path: str | None) -> None:
-        """Every directory but one comes back, the former one too."""
         self.disk.kill()
         self.away = path
         self.open()
@@ -274,22 +273,13 @@ class RegistryMachine(RuleBasedStateMachine):
                 if log_dir.path == path:
                     log_dir.take_offline("test")
 
-    @rule(stop=st.integers(0, 12), mode=st.sampled_from(list(CrashMode)), seed=st.integers(0, 5))
+    @rule(stop=STOPS, mode=MODES, seed=SEEDS)
     def crash_in_a_create(self, stop: int, mode: CrashMode, seed: int) -> None:
         """The change is there or not after the cut; the model follows what the disk says."""
         self.number += 1
         topic = topic_of(self.number)
-        self.disk.stop_at(len(self.disk.operations) + stop)
-        try:
-            self.registry.change(self.registry.state.with_topics([topic]))
-            self.model.living.add(topic.name)
-        except SimulatedCrash:
-            pass
-        self.disk.faults.clear()
-        self.disk = self.disk.crash(mode, seed)
-        self.away = None
-        self.open()
-        if topic.name in self.registry.state.topics:
+        is_done = self.changed_in_a_crash(topic, stop, mode, seed)
+        if is_done or topic.name in self.registry.state.topics:
             self.model.living.add(topic.name)
 
     @invariant()

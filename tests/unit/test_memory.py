@@ -21,17 +21,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def _faults() -> int:
-    return int(
-        subprocess.run(
-            [sys.executable, "-c", _COUNT_FAULTS], capture_output=True, check=True
-        ).stdout
-    )
+def _printed(program: str) -> list[int]:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    return [int(each) for each in done.stdout.split()]
 
 
 def test_freed_memory_is_used_again() -> None:
     """Eight buffers of 8 MiB: the pages of the first serve all."""
-    assert _faults() < 50
+    (faults,) = _printed(_COUNT_FAULTS)
+    assert faults < 50
 
 
 _GIVE_BACK = """
@@ -53,8 +51,7 @@ print(peak - before, after - before, resident() - before)
 
 def test_freed_memory_is_given_back() -> None:
     """128 MB, freed around blocks that stay; asking again without growth does nothing."""
-    out = subprocess.run([sys.executable, "-c", _GIVE_BACK], capture_output=True, check=True)
-    peak, told, found = map(int, out.stdout.split())
+    peak, told, found = _printed(_GIVE_BACK)
     assert peak > 100_000_000
     assert told < 10_000_000
     assert abs(found - told) < 1_000_000

@@ -32,8 +32,9 @@ def run(*words: str | Path) -> Result:
     return CliRunner().invoke(make_cli(), [str(word) for word in words])
 
 
-def loaded(*words: str | Path) -> Any:
-    result = run("offline", "load", *words)
+def answered(command: str, *words: str | Path) -> Any:
+    """The JSON of ``offline load`` or ``offline compact``."""
+    result = run("offline", command, *words)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -52,7 +53,7 @@ def test_load_reports_and_leaves_the_source_alone(source: Path, tmp_path: Path) 
     """M14: the kit's JSON; --roll adds a state; OUT holds what the files say."""
     before = contents(source)
     out = tmp_path / "out" / "t-0"
-    result = loaded(source, out, "--roll", "--now", "1700000000000")
+    result = answered("load", source, out, "--roll", "--now", "1700000000000")
     assert contents(source) == before
     assert (result["loaded"]["logEndOffset"], result["loaded"]["recoveryPoint"]) == (18, 0)
     assert [each["base"] for each in result["after"]["segments"]] == [0, 18]
@@ -62,11 +63,14 @@ def test_load_reports_and_leaves_the_source_alone(source: Path, tmp_path: Path) 
 
 def test_load_options(source: Path, tmp_path: Path) -> None:
     """M14: a clean start, a log start, a high watermark, deleted records, topic configs."""
-    clean = loaded(source, tmp_path / "a" / "t-0", "--clean", "--log-start", "4", "--hw", "9")
+    clean = answered(
+        "load", source, tmp_path / "a" / "t-0", "--clean", "--log-start", "4", "--hw", "9"
+    )
     assert clean["loaded"]["recoveryPoint"] == 18
     assert clean["loaded"]["logStartOffset"] == 4
     assert clean["loaded"]["lastStableOffset"] == 9
-    deleted = loaded(
+    deleted = answered(
+        "load",
         *(source, tmp_path / "b" / "t-0", "--delete-records", "7"),
         *("--set", "internal.segment.bytes=100", "--set", "index.interval.bytes=0"),
     )
@@ -81,33 +85,38 @@ def test_both_policies_of_corruption(source: Path, tmp_path: Path) -> None:
     kafka = run("offline", "load", source, tmp_path / "a" / "t-0")
     assert json.loads(kafka.stdout)["loaded"]["logEndOffset"] == 0
     assert "segment_cut" in kafka.stderr
-    keep = loaded(source, tmp_path / "b" / "t-0", "--corruption", "keep")
+    keep = answered("load", source, tmp_path / "b" / "t-0", "--corruption", "keep")
     assert keep["loaded"]["logEndOffset"] == 18
 
 
 @pytest.mark.parametrize(
-    ("out", "extra", "complaint"),
+    ("command", "out", "extra", "status", "complaint"),
     [
-        ("src", [], "exists"),
-        ("out/topic", [], "TOPIC-PARTITION"),
-        ("out/t-0.0123-delete", [], "TOPIC-PARTITION"),
-        ("src/t-0/t-0", [], "inside SRC"),
-        ("out/t-0", ["--set", "segment.bites=1"], "segment.bytes"),
-        ("out/t-0", ["--set", "segment.bytes=x"], "Invalid value"),
-        ("out/t-0", ["--set", "segment.bytes"], "key=value"),
-        ("out/t-0", ["--recovery-point", "-1"], "range"),
-        ("out/t-0", ["--compact"], "No such option"),
+        ("load", "src", "", 2, "exists"),
+        ("load", "out/topic", "", 2, "TOPIC-PARTITION"),
+        ("load", "out/t-0.0123-delete", "", 2, "TOPIC-PARTITION"),
+        ("load", "src/t-0/t-0", "", 2, "inside SRC"),
+        ("load", "out/t-0", "--set segment.bites=1", 2, "segment.bytes"),
+        ("load", "out/t-0", "--set segment.bytes=x", 2, "Invalid value"),
+        ("load", "out/t-0", "--set segment.bytes", 2, "key=value"),
+        ("load", "out/t-0", "--recovery-point -1", 2, "range"),
+        ("load", "out/t-0", "--compact", 2, "No such option"),
+        ("compact", "out/t-0", "--map-bytes 24 --load-factor 0.5", 1, "cleaner.dedupe.buffer.size"),
+        ("compact", "out/t-0", "--map-bytes 0", 2, "range"),
+        ("compact", "out/t-0", "--load-factor 1.1", 2, "range"),
+        ("compact", "out/t-0", "--tombstone-horizon never", 2, "batch"),
+        ("compact", "out/t-0", "--set cleanup.policy=compress", 2, "compact"),
     ],
 )
 def test_wrong_usage(
-    source: Path, tmp_path: Path, out: str, extra: list[str], complaint: str
+    source: Path, tmp_path: Path, command: str, out: str, extra: str, status: int, complaint: str
 ) -> None:
-    """M14: status 2 and a reason, and nothing was written."""
+    """M14 M19 M20: a status and a reason; SRC stays as it is, and nothing was written."""
     before = contents(source)
-    result = run("offline", "load", source, tmp_path / out, *extra)
-    assert result.exit_code == 2
+    result = run("offline", command, source, tmp_path / out, "--roll", *extra.split())
+    assert result.exit_code == status
     assert complaint in result.stderr
-    assert not (tmp_path / "out").exists()
+    assert status == 1 or not (tmp_path / "out").exists()
     assert contents(source) == before
 
 
@@ -121,20 +130,14 @@ def test_what_cannot_be_loaded(source: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "t-0" / LOG).exists()
 
 
-def compacted(*words: str | Path) -> Any:
-    result = run("offline", "compact", *words)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def test_compact_reports_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
     """M20: the kit's JSON; the active segment is closed by --roll alone."""
     before = contents(source)
     out = tmp_path / "out" / "t-0"
-    idle = compacted(source, tmp_path / "idle" / "t-0", "--now", "1700000000000")
+    idle = answered("compact", source, tmp_path / "idle" / "t-0", "--now", "1700000000000")
     assert idle["nothingToClean"] is True
     assert (idle["cleanableBytes"], idle["cleanableRatio"]) == (0, "NaN")
-    result = compacted(source, out, "--roll", "--now", "1700000000000")
+    result = answered("compact", source, out, "--roll", "--now", "1700000000000")
     assert contents(source) == before
     assert result["now"] == 1700000000000
     assert result["endOffset"] == result["firstUncleanableOffset"] == 18
@@ -148,43 +151,28 @@ def test_compact_reports_and_leaves_the_source_alone(source: Path, tmp_path: Pat
 def test_compact_options(source: Path, tmp_path: Path) -> None:
     """M19 M20: where the round begins, how much fits the map, and how much is read at a time."""
     common = ("--roll", "--now", "1700000000000")
-    late = compacted(source, tmp_path / "a" / "t-0", *common, "--first-dirty", "5")
+    late = answered("compact", source, tmp_path / "a" / "t-0", *common, "--first-dirty", "5")
     assert (late["firstDirtyOffset"], late["cleanBytes"]) == (5, late["cleanableBytes"])
-    small = compacted(
+    small = answered(
+        "compact",
         *(source, tmp_path / "b" / "t-0", *common),
         *("--map-bytes", "48", "--load-factor", "0.5", "--io-buffer", "100", "--unclean"),
     )
     assert (small["mapSlots"], small["mapSize"]) == (2, 1)
     assert small["endOffset"] < 18
-    bounded = compacted(source, tmp_path / "c" / "t-0", *common, "--hw", "3", "--log-start", "2")
+    bounded = answered(
+        "compact", source, tmp_path / "c" / "t-0", *common, "--hw", "3", "--log-start", "2"
+    )
     assert bounded["nothingToClean"] is True
-    kept = compacted(
-        *(source, tmp_path / "d" / "t-0", *common, "--set", "min.compaction.lag.ms=1000000000")
+    kept = answered(
+        "compact",
+        *(source, tmp_path / "d" / "t-0", *common, "--set", "min.compaction.lag.ms=1000000000"),
     )
     assert kept["nothingToClean"] is True
-    older = compacted(source, tmp_path / "e" / "t-0", *common, "--tombstone-horizon", "segment")
+    older = answered(
+        "compact", source, tmp_path / "e" / "t-0", *common, "--tombstone-horizon", "segment"
+    )
     assert older["endOffset"] == 18
-
-
-@pytest.mark.parametrize(
-    ("extra", "status", "complaint"),
-    [
-        (["--map-bytes", "24", "--load-factor", "0.5"], 1, "log.cleaner.dedupe.buffer.size"),
-        (["--map-bytes", "0"], 2, "range"),
-        (["--load-factor", "1.1"], 2, "range"),
-        (["--tombstone-horizon", "never"], 2, "batch"),
-        (["--set", "cleanup.policy=compress"], 2, "compact"),
-    ],
-)
-def test_wrong_usage_of_compact(
-    source: Path, tmp_path: Path, extra: list[str], status: int, complaint: str
-) -> None:
-    """M19 M20: a status and a reason; SRC stays as it is."""
-    before = contents(source)
-    result = run("offline", "compact", source, tmp_path / "out" / "t-0", "--roll", *extra)
-    assert result.exit_code == status
-    assert complaint in result.stderr
-    assert contents(source) == before
 
 
 def test_compact_refuses_damage(source: Path, tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ class World:
         return DocumentStream(self.request, self.api, body, Lines())
 
 
-def in_world(test: Callable[[World], Awaitable[None]]) -> None:
-    """Run a test in a loop of its own; nothing is held when it is over."""
+def in_world(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """Runs the test in a loop of its own; nothing is held when it is over."""
 
     async def run() -> None:
         world = World()
@@ -80,35 +80,33 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> None:
         assert world.in_flight.used_bytes == 0
         assert world.delayed_fetches.waiting_count == 0
 
-    asyncio.run(run())
+    return lambda: asyncio.run(run())
 
 
 def code_of(refusal: pytest.ExceptionInfo[ApiError]) -> int:
     return refusal.value.entry.error_code
 
 
-def test_groups_are_bounded_and_let_go() -> None:
-    async def test(world: World) -> None:
-        with BodyStream(world.request, world.api) as body:
-            documents = world.documents(body)
-            world.content.feed_data(b"1\n" * 3000 + b"{")
-            counts = []
-            for _ in range(2):
-                group = await documents.next()
-                assert group is not None
-                counts.append(len(group.documents))
-                body.release(group.size_bytes)
-            assert counts == [2000, 1000]
-            assert world.in_flight.used_bytes == 1
-            world.content.feed_data(b"}")
-            world.content.feed_eof()
+@in_world
+async def test_groups_are_bounded_and_let_go(world: World) -> None:
+    with BodyStream(world.request, world.api) as body:
+        documents = world.documents(body)
+        world.content.feed_data(b"1\n" * 3000 + b"{")
+        counts = []
+        for _ in range(2):
             group = await documents.next()
             assert group is not None
-            assert group.documents == [b"{}"]
-            assert documents.is_empty
-            assert await documents.next() is None
-
-    in_world(test)
+            counts.append(len(group.documents))
+            body.release(group.size_bytes)
+        assert counts == [2000, 1000]
+        assert world.in_flight.used_bytes == 1
+        world.content.feed_data(b"}")
+        world.content.feed_eof()
+        group = await documents.next()
+        assert group is not None
+        assert group.documents == [b"{}"]
+        assert documents.is_empty
+        assert await documents.next() is None
 
 
 def test_whole_documents_come_before_the_fault() -> None:
@@ -124,82 +122,73 @@ def test_whole_documents_come_before_the_fault() -> None:
                 await documents.next()
             assert code_of(refusal) == 41302
 
-    in_world(partial(test, first=b"{}\n" + b"x" * 900, second=b"x" * 200))
-    in_world(partial(test, first=b"{}\n" + b"x" * 1100, second=b"x"))
+    in_world(partial(test, first=b"{}\n" + b"x" * 900, second=b"x" * 200))()
+    in_world(partial(test, first=b"{}\n" + b"x" * 1100, second=b"x"))()
 
 
-def test_the_bound_of_all_bodies() -> None:
-    async def test(world: World) -> None:
-        deadline = asyncio.get_running_loop().time() + 60
-        with BodyStream(world.request, world.api) as body:
-            world.content.feed_data(b"x" * (LIMIT_BYTES + 1))
-            assert len(await body.chunk(deadline)) == LIMIT_BYTES + 1
-        world.in_flight.reserve(LIMIT_BYTES)
-        with BodyStream(world.request, world.api) as body:
-            world.content.feed_data(b"x")
-            with pytest.raises(ApiError) as refusal:
-                await body.chunk(deadline)
-            assert code_of(refusal) == 42902
-        world.in_flight.release(LIMIT_BYTES)
-
-    in_world(test)
+@in_world
+async def test_the_bound_of_all_bodies(world: World) -> None:
+    deadline = asyncio.get_running_loop().time() + 60
+    with BodyStream(world.request, world.api) as body:
+        world.content.feed_data(b"x" * (LIMIT_BYTES + 1))
+        assert len(await body.chunk(deadline)) == LIMIT_BYTES + 1
+    world.in_flight.reserve(LIMIT_BYTES)
+    with BodyStream(world.request, world.api) as body:
+        world.content.feed_data(b"x")
+        with pytest.raises(ApiError) as refusal:
+            await body.chunk(deadline)
+        assert code_of(refusal) == 42902
+    world.in_flight.release(LIMIT_BYTES)
 
 
-def test_a_stream_lives_a_day() -> None:
+@in_world
+async def test_a_stream_lives_a_day(world: World) -> None:
     """V3's longest stream; what is there is read, what would be waited for is not."""
-
-    async def test(world: World) -> None:
-        deadline = asyncio.get_running_loop().time() + 60
-        with BodyStream(world.request, world.api, life_seconds=0) as body:
-            world.content.feed_data(b"x")
-            assert await body.chunk(deadline) == b"x"
-            with pytest.raises(ApiError, match="a day old") as refusal:
-                await body.chunk(deadline)
-            assert code_of(refusal) == 408
-
-    in_world(test)
+    deadline = asyncio.get_running_loop().time() + 60
+    with BodyStream(world.request, world.api, life_seconds=0) as body:
+        world.content.feed_data(b"x")
+        assert await body.chunk(deadline) == b"x"
+        with pytest.raises(ApiError, match="a day old") as refusal:
+            await body.chunk(deadline)
+        assert code_of(refusal) == 408
 
 
-def test_a_stop_wakes_who_waits() -> None:
-    async def test(world: World) -> None:
-        deadline = asyncio.get_running_loop().time() + 60
-        with BodyStream(world.request, world.api) as body:
-            waiting = asyncio.create_task(body.chunk(deadline))
-            await asyncio.sleep(0)
-            world.edge.stopping = True
+@in_world
+async def test_a_stop_wakes_who_waits(world: World) -> None:
+    deadline = asyncio.get_running_loop().time() + 60
+    with BodyStream(world.request, world.api) as body:
+        waiting = asyncio.create_task(body.chunk(deadline))
+        await asyncio.sleep(0)
+        world.edge.stopping = True
+        world.delayed_fetches.wake_all()
+        with pytest.raises(NotReady):
+            await waiting
+        with pytest.raises(ApiError) as refusal, BodyStream(world.request, world.api):
+            pass
+        assert code_of(refusal) == 42903
+
+
+@in_world
+async def test_a_stop_meets_a_wait_that_just_ended(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = loop.create_future()
+
+    def stop() -> None:
+        try:
             world.delayed_fetches.wake_all()
-            with pytest.raises(NotReady):
-                await waiting
-            with pytest.raises(ApiError) as refusal, BodyStream(world.request, world.api):
-                pass
-            assert code_of(refusal) == 42903
+        except RuntimeError as error:
+            stopped.set_exception(error)
+        else:
+            stopped.set_result(None)
 
-    in_world(test)
-
-
-def test_a_stop_meets_a_wait_that_just_ended() -> None:
-    async def test(world: World) -> None:
-        loop = asyncio.get_running_loop()
-        stopped = loop.create_future()
-
-        def stop() -> None:
-            try:
-                world.delayed_fetches.wake_all()
-            except RuntimeError as error:
-                stopped.set_exception(error)
-            else:
-                stopped.set_result(None)
-
-        with BodyStream(world.request, world.api) as body:
-            deadline = loop.time() - 1
-            waiting = asyncio.create_task(body.chunk(deadline))
-            loop.call_soon(loop.call_soon, stop)  # behind the timer of the one who waits
-            with pytest.raises(ApiError) as refusal:
-                await waiting
-            assert code_of(refusal) == 408
-            await stopped
-
-    in_world(test)
+    with BodyStream(world.request, world.api) as body:
+        deadline = loop.time() - 1
+        waiting = asyncio.create_task(body.chunk(deadline))
+        loop.call_soon(loop.call_soon, stop)  # behind the timer of the one who waits
+        with pytest.raises(ApiError) as refusal:
+            await waiting
+        assert code_of(refusal) == 408
+        await stopped
 
 
 @pytest.mark.parametrize(
@@ -372,12 +361,6 @@ def test_references_lead_to_components() -> None:
     walk(DOCUMENT)
     assert found
     assert {name.removeprefix("#/components/schemas/") for name in found} <= components.keys()
-
-
-def test_operation_ids_stand_once() -> None:
-    ids = [each["operationId"] for item in DOCUMENT["paths"].values() for each in item.values()]
-    assert len(ids) == len(set(ids))
-    assert "fetchBatches" in ids
 
 
 def test_every_error_number_has_its_status() -> None:

@@ -52,6 +52,16 @@ def change(disk: SimFilesystem, path: str) -> None:
     file.close()
 
 
+def resize(disk: SimFilesystem, path: str, size: int | None) -> None:
+    """None: the file goes."""
+    if size is None:
+        disk.unlink(path)
+    else:
+        file = disk.open_write(path)
+        file.truncate(size)
+        file.close()
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_number_of_log_directories(count: int) -> None:
     disk, before = backed_up()
@@ -97,12 +107,7 @@ def test_a_derived_file_that_has_changed_is_left_out(name: str, is_missing: bool
     """A recovery of the source writes linked indexes anew; the start makes them from the log."""
     disk, before = backed_up()
     path = path_of(disk, name)
-    if is_missing:
-        disk.unlink(path)
-    else:
-        file = disk.open_write(path)
-        file.truncate(file.size() + 8)
-        file.close()
+    resize(disk, path, None if is_missing else disk.stat(path).size + 8)
     report = restore(disk)
     assert [f"{BACKUP}/{each}" for each in report.left_out] == [path]
     copy = started(disk, NEW_DIRS)
@@ -126,39 +131,31 @@ def test_producer_ids_of_after_the_backup_are_not_given_again() -> None:
     copy.stop()
 
 
+ROOT_FILES = (REGISTRY_FILE, LOG_START_OFFSETS, META_PROPERTIES)
+
+
 @pytest.mark.parametrize(
-    "name", ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint"]
+    "name",
+    ["00000000000000000009.log", "partition.metadata", "leader-epoch-checkpoint", *ROOT_FILES],
 )
 def test_a_copy_that_has_changed_is_noticed(name: str) -> None:
     disk, _ = backed_up()
-    change(disk, path_of(disk, name))
+    roots = [f"{BACKUP}/log-dir-{number}/{name}" for number in (0, 1)]
+    for path in roots if name in ROOT_FILES else [path_of(disk, name)]:
+        change(disk, path)
     with pytest.raises(BackupFailed, match=f"{name} does not match its CRC-32C"):
         restore(disk)
-    assert disk.exists(f"{NEW_DIRS[0]}/{RESTORE_MARKER}")
-    with pytest.raises(InvalidConfig, match="has not ended"):
-        started(disk.kill(), NEW_DIRS)
-
-
-@pytest.mark.parametrize("name", [REGISTRY_FILE, LOG_START_OFFSETS, META_PROPERTIES])
-def test_a_root_file_that_has_changed_is_noticed(name: str) -> None:
-    disk, _ = backed_up()
-    change(disk, f"{BACKUP}/log-dir-1/{name}")
-    change(disk, f"{BACKUP}/log-dir-0/{name}")
-    with pytest.raises(BackupFailed, match=f"{name} does not match its CRC-32C"):
-        restore(disk)
+    if name not in ROOT_FILES:
+        assert disk.exists(f"{NEW_DIRS[0]}/{RESTORE_MARKER}")
+        with pytest.raises(InvalidConfig, match="has not ended"):
+            started(disk.kill(), NEW_DIRS)
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
 def test_a_segment_that_is_gone_or_cut_is_known_before_anything_is_made(is_missing: bool) -> None:
     """A linked one has no CRC, but a length."""
     disk, _ = backed_up()
-    path = path_of(disk, "00000000000000000000.log")
-    if is_missing:
-        disk.unlink(path)
-    else:
-        file = disk.open_write(path)
-        file.truncate(10)
-        file.close()
+    resize(disk, path_of(disk, "00000000000000000000.log"), None if is_missing else 10)
     with pytest.raises(BackupFailed, match="is missing" if is_missing else "has 10 bytes"):
         restore(disk)
     assert disk.list_dir("/new") == []

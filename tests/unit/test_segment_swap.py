@@ -131,47 +131,34 @@ def test_readers_see_the_new_segments_at_every_stage() -> None:
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned"))]
 
 
-def test_a_refused_swap_changes_nothing() -> None:
-    """M20: the rule against deadlocks: the writer may refuse an aborted clean."""
-    world = LogWorld()
-    log, batches = filled(world)
-    before = world.names(), log.segments.values
-
-    def refuse(_: Callable[[], None]) -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        swap_of(world, log, cleaned(world, 0, batches[1])).run(refuse)
-    assert (world.names(), log.segments.values) == before
-    world.run_tasks()
-    assert bytes_of(log.read(0, 10_000)) == joined(batches[:4])
+def refuse(_: Callable[[], None]) -> None:
+    """The writer may refuse an aborted clean: the rule against deadlocks."""
+    raise InterruptedError
 
 
-@pytest.mark.parametrize("kind", ["datasync", "sync_dir", "rename"])
-def test_a_preparation_that_fails_is_withdrawn(kind: str) -> None:
+@pytest.mark.parametrize("failure", ["refused", "file gone", "datasync", "sync_dir", "rename"])
+def test_a_preparation_that_fails_is_withdrawn(failure: str) -> None:
     """M20: nothing of it is left, the log is as before."""
-    world = LogWorld()
-    log, batches = filled(world)
-    before = world.names(), log.segments.values
-    swap = swap_of(world, log, cleaned(world, 0, batches[1]))
-    world.filesystem.faults.add(Fault(Effect.RAISE, errno.ENOSPC, frozenset({kind})))
-    with pytest.raises(OSError, match="simulated"):
-        swap.run(directly)
-    assert (world.names(), log.segments.values) == before
-
-
-def test_a_new_file_that_is_gone_costs_nothing() -> None:
-    """M20: the old segments stay when somebody deleted what was to replace them."""
     world = LogWorld()
     log, batches = filled(world)
     before = world.names(), log.segments.values
     new = cleaned(world, 0, batches[1])
     swap = swap_of(world, log, new)
-    new.close_handles()
-    world.filesystem.unlink(new.log_file.path)
-    with pytest.raises(FileNotFoundError):
-        swap.run(directly)
+    if failure == "file gone":  # somebody deleted it
+        new.close_handles()
+        world.filesystem.unlink(new.log_file.path)
+    elif failure != "refused":
+        world.filesystem.faults.add(Fault(Effect.RAISE, errno.ENOSPC, frozenset({failure})))
+    kinds: dict[str, tuple[type[OSError], str | None]] = {
+        "refused": (InterruptedError, None),
+        "file gone": (FileNotFoundError, None),
+    }
+    kind, said = kinds.get(failure, (OSError, "simulated"))
+    with pytest.raises(kind, match=said):
+        swap.run(refuse if failure == "refused" else directly)
     assert (world.names(), log.segments.values) == before
+    world.run_tasks()
+    assert bytes_of(log.read(0, 10_000)) == joined(batches[:4])
 
 
 def test_a_swap_that_a_full_disk_stopped_can_be_completed() -> None:

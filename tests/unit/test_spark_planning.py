@@ -211,24 +211,17 @@ LOSSES: list[Losses] = [
 
 
 @pytest.mark.parametrize(("start", "end", "message", "kind"), LOSSES)
-def test_losses_end_a_query(
+def test_losses_end_a_query_or_are_told(
     start: dict[TopicPartition, int],
     end: dict[TopicPartition, int],
     message: str,
     kind: type[KafkalogError],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """With failOnDataLoss=false a warning, and the rest is read."""
     with pytest.raises(kind, match=message) as caught:
         trigger_ranges(logs(), stream(fails=True), start, end)
     assert "failOnDataLoss=false" in str(caught.value)
-
-
-@pytest.mark.parametrize(("start", "end", "message"), [each[:3] for each in LOSSES])
-def test_losses_are_told(
-    start: dict[TopicPartition, int],
-    end: dict[TopicPartition, int],
-    message: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
     with caplog.at_level(logging.WARNING):
         ranges = trigger_ranges(logs(), stream(fails=False), start, end)
     (record,) = caplog.records

@@ -25,6 +25,8 @@ from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.recovery.corruption_policy import Corruption
     from kafkalog.log.unified_log import UnifiedLog
@@ -35,7 +37,7 @@ INFLATED_MAX = 1 << 20
 
 
 def batch(
-    values: list[bytes | None],
+    values: Sequence[bytes | str | None],
     *,
     timestamps: list[int] | int = NOW_MS,
     keys: list[bytes | None] | None = None,
@@ -44,7 +46,7 @@ def batch(
     is_transactional: bool = False,
 ) -> bytes:
     """One client batch; producer is (id, epoch, base sequence)."""
-    columns = RecordColumns.of([None] * len(values) if keys is None else keys, values, timestamps)
+    columns = RecordColumns.of(keys or [None] * len(values), values, timestamps)
     return build_batch(
         columns,
         codec=codec,

@@ -10,12 +10,12 @@ from kafkalog.broker.transactions.producer_ids import ProducerIdentity
 from kafkalog.broker.values import Acks
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import read_batch_control_type
 from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import is_control, read_header
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
+from tests.partition_world import batch
 from tests.sim.sim_manager import DIRS, SimManager
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
 
 CONFIG = BrokerConfig(log_dirs=DIRS)
-NOW_MS = 1_700_000_000_000
 QUERY = "q"
 T = [TopicPartition("t", number) for number in range(4)]
 
@@ -73,13 +72,7 @@ def used_up(sim: SimManager) -> Producer:
 
 
 def transactional(identity: ProducerIdentity, sequence: int, values: Sequence[str]) -> bytes:
-    return build_batch(
-        RecordColumns.of([None] * len(values), list(values), NOW_MS),
-        producer_id=identity.producer_id,
-        producer_epoch=identity.producer_epoch,
-        base_sequence=sequence,
-        is_transactional=True,
-    )
+    return batch(values, producer=(*identity, sequence), is_transactional=True)
 
 
 class Producer:
@@ -93,8 +86,8 @@ class Producer:
     def send(self, *values: str, partition: int = 0, acks: Acks = Acks.ALL) -> Command:
         """Append one batch and wait for its answer."""
         sequence = self._sequences.get(partition, 0)
-        batch = transactional(self.identity, sequence, values)
-        command = self._sim.produce("t", batch, acks, partition=partition)
+        data = transactional(self.identity, sequence, values)
+        command = self._sim.produce("t", data, acks, partition=partition)
         if command.error is None:
             self._sequences[partition] = sequence + len(values)
         return command
@@ -112,14 +105,14 @@ def committed(sim: SimManager, partition: int = 0, topic: str = "t") -> list[str
     """What a reader of committed records sees, by the transaction index and the markers."""
     log = sim.manager.logs.log_of(topic, partition)
     found: list[str] = []
-    for header, batch, aborted in stored(log, log.last_stable_offset, Isolation.LAST_STABLE):
+    for header, data, aborted in stored(log, log.last_stable_offset, Isolation.LAST_STABLE):
         is_aborted = any(
             each.producer_id == header.producer_id
             and each.first_offset <= header.base_offset <= each.last_offset
             for each in aborted
         )
         if not is_control(header.attributes) and not is_aborted:
-            found += [(record.value or b"").decode() for record in iterate_records(batch)]
+            found += [(record.value or b"").decode() for record in iterate_records(data)]
     return found
 
 
@@ -127,9 +120,9 @@ def markers(sim: SimManager, partition: int = 0) -> list[str]:
     """Types of the markers in a partition, in order."""
     log = sim.manager.logs.log_of("t", partition)
     found: list[str] = []
-    for header, batch, _ in stored(log, log.log_end_offset, Isolation.LOG_END):
+    for header, data, _ in stored(log, log.log_end_offset, Isolation.LOG_END):
         if is_control(header.attributes):
-            kind = read_batch_control_type(batch)
+            kind = read_batch_control_type(data)
             assert kind is not None
             found.append(kind.name)
     return found

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kafkalog.spark.logs.directory_reader import read_directory_piece
 from kafkalog.spark.reading import record_batches
+from tests.naive.arrow_rows import row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,20 +87,6 @@ def plain_rows(
             ):
                 continue
             stamp = header.max_timestamp if is_append_time else record.timestamp
-            rows.append(
-                {
-                    "key": record.key,
-                    "value": record.value,
-                    "topic": wanted.topic,
-                    "partition": wanted.partition,
-                    "offset": record.offset,
-                    "timestamp": stamp * 1000,
-                    "timestampType": int(is_append_time),
-                    "headers": [
-                        {"key": name.decode("utf-8", "replace"), "value": value}
-                        for name, value in record.headers
-                    ]
-                    or None,
-                }
-            )
+            row = row_of(wanted.topic, wanted.partition, record, stamp, is_append_time)
+            rows.append(row | {"timestamp": stamp * 1000})
     return rows

@@ -51,7 +51,8 @@ class PlainAnswer:
                     if stamp >= self.until_timestamp_ms or self._is_counted_out() or is_over:
                         return next_offset, True
                     self.payload_bytes += size
-                    self.rows.append(row_of(topic, partition, record, stamp, batch))
+                    is_append_time = batch.append_time is not None
+                    self.rows.append(row_of(topic, partition, record, stamp, is_append_time))
                 next_offset = max(next_offset, record.offset + 1)
             next_offset = max(next_offset, batch.next_offset)
         return max(start, end), self._is_counted_out()
@@ -61,7 +62,7 @@ class PlainAnswer:
 
 
 def row_of(
-    topic: str, partition: int, record: Record, stamp: int, batch: ShownBatch
+    topic: str, partition: int, record: Record, stamp: int, is_append_time: bool
 ) -> dict[str, Any]:
     """One record as pyarrow shows it, the timestamp as milliseconds."""
     return {
@@ -71,7 +72,7 @@ def row_of(
         "partition": partition,
         "offset": record.offset,
         "timestamp": stamp,
-        "timestampType": 0 if batch.append_time is None else 1,
+        "timestampType": int(is_append_time),
         "headers": [
             {"key": name.decode("utf-8", "replace"), "value": value}
             for name, value in record.headers

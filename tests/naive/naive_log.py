@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True)
-class NaiveRecord:
-    offset: int
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
+from kafkalog.format.records.record import Record
 
 
 @dataclass
 class NaiveLog:
     """All records ever appended; what is hidden stays in the list."""
 
-    records: list[NaiveRecord] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     batch_ends: list[int] = field(default_factory=list)  # last offset of every batch
     start_offset: int = 0
 
@@ -29,11 +23,11 @@ class NaiveLog:
         """Append (timestamp, key, value) records as one batch; the first offset."""
         first = self.end_offset
         for timestamp_ms, key, value in records:
-            self.records.append(NaiveRecord(self.end_offset, timestamp_ms, key, value))
+            self.records.append(Record(self.end_offset, timestamp_ms, key, value))
         self.batch_ends.append(self.end_offset - 1)
         return first
 
-    def from_offset(self, offset: int) -> list[NaiveRecord]:
+    def from_offset(self, offset: int) -> list[Record]:
         return self.records[offset:]
 
     def first_of_batch_at(self, offset: int) -> int:

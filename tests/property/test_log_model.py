@@ -107,7 +107,7 @@ class LogMachine(RuleBasedStateMachine):
         """Any answer is a record at or after the time, and the first one of its segment."""
         found = self.world.log.offset_for_timestamp(NOW_MS - age, Isolation.LOG_END)
         live = [each for each in self.naive.records if each.offset >= self.naive.start_offset]
-        matching = [each.offset for each in live if each.timestamp_ms >= NOW_MS - age]
+        matching = [each.offset for each in live if each.timestamp >= NOW_MS - age]
         if found is None:
             first_base = self.world.bases()[0]
             assert not matching or first_base < self.naive.start_offset

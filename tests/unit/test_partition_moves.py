@@ -34,13 +34,13 @@ from kafkalog.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import DirectoryState
 from kafkalog.log import future_log
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import Isolation, LogAppendInfo
 from tests.cleaning_daemon import keyed_batch
 from tests.moving_world import SLOW, T0, A, B, begun, contents, ended, move, place, states, world
+from tests.partition_world import batch
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
@@ -132,7 +132,6 @@ def test_records_that_are_deleted_faster_than_copied_leave_no_gap() -> None:
 def test_records_that_are_deleted_right_before_they_are_read_leave_no_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A log start that moves between two looks of a turn begins the copy anew."""
     sim = world(1, segment_bytes=100_000)
     for number in range(3):
         sim.produce("t", batch_of(f"later {number}", "x"))
@@ -184,20 +183,15 @@ def test_a_gap_at_the_end_is_no_new_offset() -> None:
 
 def test_producers_whose_records_are_gone_are_known() -> None:
     sim = world(1)
-    batch = build_batch(
-        RecordColumns.of([None], ["once"], 1_700_000_000_000),
-        producer_id=7,
-        producer_epoch=0,
-        base_sequence=0,
-    )
-    first = sim.produce("t", batch).result
+    once = batch(["once"], producer=(7, 0, 0))
+    first = sim.produce("t", once).result
     assert sim.delete_records("t", -1).error is None
     sim.produce("t", batch_of("later"))
     assert move(sim).state is MoveState.DONE
     assert isinstance(first, LogAppendInfo)
     for _ in range(2):
         assert place(sim) == B
-        second = sim.produce("t", batch).result
+        second = sim.produce("t", once).result
         assert isinstance(second, LogAppendInfo)
         assert (second.duplicate, second.first_offset) == (True, first.first_offset)
         sim.produce("t", batch_of("behind"))
@@ -343,7 +337,6 @@ def test_a_stop_ends_the_load_of_a_copy() -> None:
 
 
 def test_a_copy_that_parted_from_its_log_is_begun_anew() -> None:
-    """Records that a power cut took from the current log do not come back by its copy."""
     sim = world(2, SLOW, segment_bytes=100_000)
     for number in range(4):
         sim.produce("t", batch_of(f"lost {number}", "x" * 20), Acks.LEADER)

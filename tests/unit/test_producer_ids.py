@@ -31,11 +31,11 @@ from kafkalog.errors import (
     UnknownProducer,
     UnknownTopic,
 )
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.values import LogAppendInfo
 from tests.open_transactions import left_open, marker_of, replicate
+from tests.partition_world import batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
 from tests.sink_world import (
@@ -70,17 +70,12 @@ def again(sim: SimManager) -> SimManager:
     return started(sim.stop())
 
 
-def batch(producer_id: int, epoch: int, sequence: int = 0, count: int = 1) -> bytes:
-    columns = RecordColumns.of([None] * count, ["x"] * count, 1_700_000_000_000)
-    return build_batch(
-        columns, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
-    )
-
-
 def append(
     sim: SimManager, producer_id: int, epoch: int, sequence: int = 0, partition: int = 0
 ) -> LogAppendInfo:
-    done = sim.produce("t", batch(producer_id, epoch, sequence), partition=partition)
+    done = sim.produce(
+        "t", batch([b"x"], producer=(producer_id, epoch, sequence)), partition=partition
+    )
     if done.error is not None:
         raise done.error
     assert isinstance(done.result, LogAppendInfo)
@@ -189,7 +184,10 @@ def test_appends_that_were_queued_are_through_or_refused_when_a_bump_returns() -
     for partition in (0, 1):
         log = sim.operations.partition_log("t", partition)
         sim.operations.submit_produce(
-            log, records_of(batch(producer_id, 0), log), Acks.LEADER, on_done=done.append
+            log,
+            records_of(batch([b"x"], producer=(producer_id, 0, 0)), log),
+            Acks.LEADER,
+            on_done=done.append,
         )
     bump(sim, producer_id)
     logs = [sim.operations.partition_log("t", partition) for partition in (0, 1)]

@@ -28,13 +28,12 @@ from kafkalog.errors import (
     UnknownSink,
 )
 from kafkalog.format.disk.sink_state import Winner
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import LogAppendInfo
+from tests.partition_world import batch
 from tests.sim.sim_manager import SimManager
 from tests.sink_world import (
     CONFIG,
-    NOW_MS,
     QUERY,
     Producer,
     T,
@@ -182,7 +181,6 @@ def test_a_batch_below_the_committed_one_is_refused() -> None:
 
 
 def refuse_older(sim: SimManager, winner: Winner) -> None:
-    """What is below the committed batch 2 is refused, that batch itself is not."""
     for call in (lambda: begin(sim, 1), lambda: commit(sim, 1), lambda: commit(sim, 0, winner)):
         with pytest.raises(ProducerFenced, match="2 of query q is committed: batch") as refused:
             call()
@@ -224,13 +222,8 @@ def test_only_what_was_begun_is_taken() -> None:
     later = ProducerIdentity(one.identity.producer_id, 1)
     refused = sim.produce("t", transactional(later, 0, ["x"]))
     assert isinstance(refused.error, InvalidProducerEpoch)
-    batch = build_batch(
-        RecordColumns.of([None], ["x"], 1_700_000_000_000),
-        producer_id=one.identity.producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-    )
-    assert isinstance(sim.produce("t", batch).error, InvalidTxnState)
+    plain = sim.produce("t", batch(["x"], producer=(one.identity.producer_id, 0, 0)))
+    assert isinstance(plain.error, InvalidTxnState)
     with pytest.raises(InvalidTxnState, match="a sink's"):
         sim.operations.producers.bump(one.identity.producer_id)
     assert sim.manager.logs.log_of("t", 0).log_end_offset == 0
@@ -381,11 +374,7 @@ def test_repetitions_of_the_open_transaction_are_told_as_such() -> None:
     assert not answer(sim, one + two).duplicate
     for data in (one, two, one + two):
         assert answer(sim, data).duplicate
-    plain = sim.operations.producers.allocate()
-    columns = RecordColumns.of([None], ["x"], NOW_MS)
-    data = build_batch(
-        columns, producer_id=plain.producer_id, producer_epoch=plain.producer_epoch, base_sequence=0
-    )
+    data = batch(["x"], producer=(*sim.operations.producers.allocate(), 0))
     assert [answer(sim, data).duplicate for _ in range(2)] == [False, True]
     assert sim.manager.logs.log_of("t", 0).log_end_offset == 3
 

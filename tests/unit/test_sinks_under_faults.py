@@ -30,9 +30,9 @@ from kafkalog.errors import (
 from kafkalog.format.disk.sink_state import ProducerKey, QueryKey, Winner, encode_key
 from kafkalog.format.field_reader import INT16
 from kafkalog.format.integers import INT16_MAX
-from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from tests.backup_world import back_up, backup_arguments, make_places, manifest_of, restored
+from tests.partition_world import batch
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Effect, Fault, SimulatedCrash
 from tests.sim.sim_manager import DIRS, SimManager, records_of
@@ -265,9 +265,9 @@ def test_a_state_that_cannot_be_read_decides_nothing() -> None:
     one.send("a")
     log = sim.manager.logs.log_of(SINK_STATE_TOPIC, 0)
     newer = INT16.pack(2) + encode_key(QueryKey(QUERY))[2:]
-    batch = build_batch(RecordColumns.of([newer], [b""], 1_700_000_000_000))
+    record = batch([b""], keys=[newer])
     sim.manager.logs.unit_of(log).writer.run(
-        AppendCommand(log, records_of(batch, log), Acks.ALL, None, None)
+        AppendCommand(log, records_of(record, log), Acks.ALL, None, None)
     )
     sim = started(sim.stop())
     for _ in range(2):
@@ -291,7 +291,6 @@ def move_state(sim: SimManager) -> None:
 
 
 def fill(sim: SimManager) -> None:
-    """Somebody else takes all but less than the reserve of every disk."""
     free_bytes = sim.manager.runtime.config.log_dir_min_free_bytes // 2
     for unit in sim.manager.logs.online_units:
         sim.disk.capacity_bytes += free_bytes - sim.disk.space(unit.log_dir.path)[1]
@@ -456,7 +455,6 @@ def restored_with_sinks(sim: SimManager) -> SimManager:
 
 @pytest.mark.parametrize("ahead", [1, 5])
 def test_epochs_go_on_behind_what_a_restored_log_knows(ahead: int) -> None:
-    """No acknowledged record of a batch is taken for a repetition of an old one's."""
     sim = with_places()
 
     def meanwhile() -> None:

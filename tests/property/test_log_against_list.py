@@ -32,7 +32,6 @@ SHAPES = st.lists(
 
 
 def batches_of(shapes: list[tuple[int, int, int, int]], next_offset: int = 0) -> list[PlainBatch]:
-    """Batches with rising offsets."""
     batches = []
     for gap, count, timestamp, size in shapes:
         times = tuple(min(timestamp + step, 60) for step in range(count))
@@ -112,7 +111,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, interval=st.integers(0, 600))
 def test_log_is_the_list_of_its_batches(steps: list[tuple[str, object]], interval: int) -> None:
-    """M04 M06 M14: appends, rolls, truncations; reopening clean and with recovery."""
+    """M03 M04 M06 M14: appends, rolls, truncations (KAFKA-6492); clean and with recovery."""
     world = LogWorld(LogConfig(segment_index_bytes=4096, index_interval_bytes=interval))
     log = world.new_log()
     model: list[PlainBatch] = []
@@ -127,7 +126,10 @@ def test_log_is_the_list_of_its_batches(steps: list[tuple[str, object]], interva
             log.roll(log.log_end_offset + argument)
         elif name == "truncate":
             assert isinstance(argument, int)
+            log.recovery_point = log.log_end_offset
             log.truncate_to(min(argument, log.log_end_offset))
+            assert log.recovery_point == log.log_end_offset
+            assert log.active_segment.is_active
             model = [batch for batch in model if batch.last_offset < log.log_end_offset]
         else:
             world.reopen(log, clean=bool(argument))

@@ -107,17 +107,6 @@ def test_what_lies_behind_damage_is_not_known() -> None:
     assert count.records == 5
 
 
-@pytest.mark.parametrize(("start", "left"), [(0, 3), (1, 2), (2, 2), (5, 2), (6, 1), (9, 0)])
-def test_a_batch_with_holes_is_divided_by_its_records(start: int, left: int) -> None:
-    """M26: offsets do not tell how many of a compacted batch lie below the log start."""
-    holes = stored_batch([record(each, b"k%d" % each, b"v") for each in (0, 5, 8)])
-    world = CleanerWorld(segments_of([holes]))
-    world.log.increment_log_start_offset(start, "test")
-    count = RecordCount()
-    count.look(world.log, ALL)
-    assert count.records == left
-
-
 def test_what_was_walked_counts_when_the_walk_fails() -> None:
     """M26: the order of the logs goes by what each walk has left."""
     sound = stored_batch([record(0, b"a", b"v")])

@@ -152,7 +152,6 @@ def entry_of(record: StoredRecord, partition: int, shape: RecordShape) -> dict[s
 def plain(
     batches: list[bytes], first: int, end: int, shape: RecordShape, bounds: Bounds
 ) -> Outcome:
-    """Record by record."""
     shown: list[dict[str, Any]] = []
     used, position, behind_shown = 0, first, first
     for batch in batches:

@@ -169,7 +169,6 @@ def test_rows_without_key_take_turns(rows: int, expected: list[int]) -> None:
 
 
 def test_rows_have_the_moment_when_they_have_no_timestamp() -> None:
-    """A column of nulls, some nulls, no column."""
     stamps = pa.array([5_000, None], pa.timestamp("us", "UTC"))
     values = pa.array(["a", "b"])
     found = []

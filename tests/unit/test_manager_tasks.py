@@ -331,7 +331,6 @@ def test_a_flush_that_was_answered_is_durable(mode: CrashMode) -> None:
 
 
 def test_an_empty_segment_stays() -> None:
-    """Neither a fresh log nor one that was just rolled gets another empty segment."""
     sim = with_records(count=0)
     assert not sim.operations.logs.roll("t", 0).is_rolled
     assert sim.produce("t", batch_of("x")).error is None

@@ -395,15 +395,6 @@ def test_a_deleted_topic_loses_its_series_but_not_its_share_of_the_sum() -> None
     assert f'{traffic}bytesin_total{{topic="t"}} 1.0' in page_of(metrics)
 
 
-def test_two_instances_share_nothing() -> None:
-    """M26: one registry a process, one a test."""
-    one, other = Metrics(), Metrics(with_process=True)
-    one.traffic.observe_append("t", 1, 1)
-    page = page_of(other)
-    assert 'topic="t"' not in page
-    assert "process_cpu_seconds_total" in page
-
-
 def test_the_reference_page_is_current_and_whole() -> None:
     """M26: every family that a scrape has stands there, with the name that it has there."""
     text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
@@ -527,6 +518,7 @@ def test_a_fresh_directory_is_no_unclean_start() -> None:
     assert value(again, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 0
     killed = SimManager(again.kill()).start()
     assert value(killed, "kafkalog_unclean_starts_total", log_dir=DIRS[0]) == 1
+    assert value(killed, "kafkalog_recovery_remaining_segments", log_dir=DIRS[0]) == 0
 
 
 def test_moves_are_counted_where_they_go() -> None:

@@ -212,7 +212,6 @@ def test_a_moment_is_its_millisecond(moment_ms: int, hours: int) -> None:
 
 @given(st.integers(0, _YEAR_9999_MS))
 def test_a_moment_as_the_console_writes_it(moment_ms: int) -> None:
-    """What is copied from a page can be pasted into its fields."""
     assert parse_timestamp(formatting.timestamp(moment_ms)) == moment_ms // 1000 * 1000
 
 

@@ -17,14 +17,7 @@ from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.topics.registry import decode_registry, encode_registry
 from kafkalog.broker.values import Acks, ConfigChange
-from kafkalog.errors import (
-    CorruptBatch,
-    DescriptorsShort,
-    DiskFull,
-    LogDirOffline,
-    StorageFault,
-    UnknownTopic,
-)
+from kafkalog.errors import CorruptBatch, DescriptorsShort, DiskFull, LogDirOffline, UnknownTopic
 from kafkalog.format.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.topic_names import TopicPartition, decode_id, encode_id
@@ -231,7 +224,9 @@ def test_a_stopping_daemon_loads_nothing() -> None:
 
 
 def test_a_partition_that_could_not_be_made_is_made_later() -> None:
-    """M15: given up at a start on a full disk: named, then created when there is space."""
+    """M15: given up at a start on a full disk: named, then created when there is space; killed
+    before a task wrote the checkpoints it ends where the records end.
+    """
     disk = stopped_with_segments()
     disk.remove_tree(HOME)
     sim = manager_on(disk, replace(ONE, create_missing_partitions=True))
@@ -245,37 +240,8 @@ def test_a_partition_that_could_not_be_made_is_made_later() -> None:
     sim.clock.advance_ms(20_000)
     assert sim.produce("t", batch_of("v")).error is None
     assert log_end(sim) == 1
-
-
-def test_a_partition_that_was_made_anew_has_no_past() -> None:
-    """Killed before a task wrote the checkpoints: it ends where the records end."""
-    disk = stopped_with_segments()
-    disk.remove_tree(HOME)
-    sim = manager_on(disk, replace(ONE, create_missing_partitions=True))
-    freed = fill(disk)
-    sim.start()
-    disk.capacity_bytes += freed
-    sim.clock.advance_ms(20_000)
-    assert sim.produce("t", batch_of("v")).error is None
     again = manager_on(sim.kill()).start()
     assert (log_end(again), again.manager.logs.log_of("t", 0).losses.ranges) == (1, ())
-
-
-def test_an_idle_full_directory_heals() -> None:
-    """M15 M26: the count of full directories falls without a produce."""
-    sim = manager_on().start().with_topic("t", 1)
-    freed = fill(sim.disk)
-    answers = [sim.produce("t", batch_of("v" * 60)) for _ in range(100)]
-    assert isinstance(answers[-1].error, StorageFault)
-    assert sim.operations.readiness().full_dirs == 1
-    sim.clock.advance_ms(10_000)
-    assert sim.operations.readiness().full_dirs == 1
-    sim.disk.capacity_bytes += MIN_FREE_BYTES // 2
-    sim.clock.advance_ms(10_000)
-    assert sim.operations.readiness().full_dirs == 1
-    sim.disk.capacity_bytes += freed
-    sim.clock.advance_ms(10_000)
-    assert sim.operations.readiness().full_dirs == 0
 
 
 def test_unreadable_checkpoints_make_no_empty_twins() -> None:

@@ -100,15 +100,6 @@ def test_windows_of_five_seconds() -> None:
     )
 
 
-def test_few_latencies_of_many_are_kept() -> None:
-    """Every second latency of a million, across groups."""
-    stats = AppendStats(1_000_000, 0)
-    for number in range(100):
-        stats.add(3, 3, number, 0)
-    assert len(stats._latencies) == 150
-    assert stats.total(1)["latency_ms"]["max"] == 99
-
-
 def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
     clock = SimClock()
     taker = Taker(clock, 10)

@@ -97,14 +97,6 @@ def test_empty_input_is_an_empty_array() -> None:
     assert page_of(b"", 5) == JsonPage(b"[]", 5, 0)
 
 
-def test_max_bytes_counts_keys_and_values_and_admits_one() -> None:
-    data = batch_of(b"aaaa", b"bb", b"c")
-    first = page_of(data, size=1)
-    assert (values_of(first), first.next_offset) == (["aaaa"], 1)
-    assert values_of(page_of(data, size=6)) == ["aaaa", "bb"]
-    assert values_of(page_of(data, size=7)) == ["aaaa", "bb", "c"]
-
-
 def test_control_and_aborted_batches_are_stepped_over() -> None:
     abort = ControlRecordType.ABORT
     marker = build_end_transaction_marker(9, 0, 0, abort, timestamp_ms=7, base_offset=2)

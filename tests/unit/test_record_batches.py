@@ -241,12 +241,6 @@ def test_delete_horizon_is_the_base_of_timestamps() -> None:
     assert record == Record(17, T0 + 300, b"k9", None)
 
 
-def test_selection_numbers_records_anew() -> None:
-    batch = build_batch(golden_columns(), np.array([2, 0], np.int64))
-    records = list(iterate_records(batch))
-    assert [(r.offset, r.key, r.timestamp) for r in records] == [(0, None, T0 + 3), (1, b"k1", T0)]
-
-
 def test_columns_of_unequal_length_are_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         RecordColumns.of([None], [b"a", b"b"], 0)
@@ -584,42 +578,6 @@ def test_a_bomb_among_small_batches_is_refused() -> None:
     assert next(groups).end_row == 1
     with pytest.raises(CorruptBatch, match=f"inflates to more than {size - 1} bytes"):
         next(groups)
-
-
-@pytest.mark.parametrize("has_bits", [True, False])
-@pytest.mark.parametrize("is_old", [True, False], ids=["rebuilt", "whole"])
-def test_a_chunk_is_cleaned_as_its_batches_are(*, has_bits: bool, is_old: bool) -> None:
-    codecs = [
-        *CODECS,
-        Codec.NONE,
-        *CODECS,
-        Codec.NONE,
-        Codec.NONE,
-        *CODECS,
-        Codec.LZ4,
-        Codec.LZ4,
-        Codec.NONE,
-    ]
-    parts = batches_of(codecs, [*VALUE_BYTES, *VALUE_BYTES])
-    kept = []
-    for chunks in ([parts], [[each] for each in parts]):
-        offset_map = SkimpyOffsetMap(24 * 1000, 0.9)
-        offset_map.clear(0, 3 * len(parts) if has_bits else 0)
-        for chunk in chunks:
-            if is_old:
-                assert not offset_map.index(of(*chunk), np.zeros(len(chunk), np.bool_), 0)
-        record_filter, data, table = RecordFilter(offset_map), b"", list[list[int]]()
-        for chunk in chunks:
-            none = np.zeros(len(chunk), np.bool_)
-            retention = np.full(len(chunk), int(BatchRetention.RETAIN_EMPTY), np.int64)
-            filtered = record_filter.filter(
-                of(*chunk), retention, none, none, now_ms=0, delete_retention_ms=0
-            )
-            filtered.table[:, BatchColumn.POSITION] += len(data)
-            data, table = data + bytes(filtered.data), table + filtered.table.tolist()
-        kept.append((data, table, offset_map.size, offset_map.latest_offset))
-    assert kept[0] == kept[1]
-    assert (kept[0][0] == b"".join(parts)) != is_old
 
 
 def test_the_output_has_no_room_for_what_is_compressed_again() -> None:

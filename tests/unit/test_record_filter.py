@@ -14,7 +14,6 @@ from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import BatchRetention, FilteredChunk, RecordFilter
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch, InvalidConfig
-from kafkalog.format.records.batch_scan import BatchColumn
 from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import Codec
 from kafkalog.kernels.compaction.key_hash import (
@@ -63,7 +62,6 @@ def mapped(*batches: bytes, has_bits: bool = True) -> SkimpyOffsetMap:
 
 
 def index(offset_map: SkimpyOffsetMap, data: bytes, start_offset: int = 0) -> bool:
-    """Pass 1 without skipped batches; whether the map is full."""
     batches = of(data, position=100)
     return offset_map.index(batches, np.zeros(batches.rows.count, np.bool_), start_offset)
 
@@ -88,10 +86,6 @@ def filtered(
         now_ms=NOW_MS,
         delete_retention_ms=delete_retention_ms,
     )
-
-
-def keys_of(chunk: FilteredChunk) -> list[bytes | None]:
-    return [record.key for batch in split_batches(bytes(chunk.data)) for record in batch.records]
 
 
 def bent(batch: bytes, position: int) -> bytes:
@@ -165,44 +159,6 @@ def test_a_tombstone_may_be_kept_for_ever(codec: Codec) -> None:
             data = bytes(chunk.data)
             assert data == kept
             assert chunk.statistics.expired_tombstones == 0
-
-
-def test_one_filter_serves_chunks_of_all_sizes() -> None:
-    pairs = [(b"%d" % spot, b"v" * spot) for spot in range(9)]
-    sizes = [1, 500, 3, 40, 0, 900]
-    offset, logs = 0, []
-    for size in sizes:
-        starts = range(offset, offset + 9 * size, 9)
-        logs.append(b"".join(batch_of(start, *pairs, codec=Codec.ZSTD) for start in starts))
-        offset += 9 * size
-    last = batch_of(offset, *((b"%d" % spot, b"") for spot in range(8)))
-    record_filter = RecordFilter(mapped(last))
-    for log, size in zip(logs, sizes, strict=True):
-        chunk = filtered(record_filter, log)
-        assert keys_of(chunk) == [b"8"] * size
-        assert chunk.table[:, BatchColumn.SIZE].sum() == len(chunk.data)
-
-
-NEWER = batch_of(100, (b"old", b"new"), (b"gone", b"new"))
-
-
-def test_a_plain_batch_behind_a_compressed_one_keeps_its_look_ups() -> None:
-    """M20. An inflated batch does not take the place of the others' look-ups."""
-    older = (
-        batch_of(0, (b"old", b"1")),
-        batch_of(1, (b"a", b"1"), (b"b", b"1"), codec=Codec.GZIP),
-        batch_of(3, (b"gone", b"1"), (b"stays", b"1")),
-    )
-    assert keys_of(filtered(mapped(NEWER), b"".join(older))) == [b"a", b"b", b"stays"]
-
-
-def test_a_compressed_batch_of_superseded_records_leaves_nothing() -> None:
-    """M20. Not a byte of it is written."""
-    superseded = batch_of(0, (b"old", b"1"), (b"gone", b"1"), codec=Codec.ZSTD)
-    alone = filtered(mapped(NEWER), superseded)
-    assert (len(alone.data), len(alone.table)) == (0, 0)
-    kept = filtered(mapped(NEWER), superseded + batch_of(2, (b"stays", b"1")))
-    assert keys_of(kept) == [b"stays"]
 
 
 def hashes_of(keys: list[bytes], level: int) -> list[bytes]:

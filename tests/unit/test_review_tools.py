@@ -13,7 +13,7 @@ import pytest
 from tests.bench import report
 from tests.bench.results import Goal, Result, Round, Sample, to_json
 from tests.tools.interface import differences, interface, main
-from tests.tools.size import Size, size_of, sizes
+from tests.tools.size import Size, size_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,13 +34,6 @@ def f():
 
 def test_docstrings_and_comments_are_no_code_lines() -> None:
     assert size_of(MODULE) == Size(files=1, lines=10, code_lines=6)
-
-
-def test_a_folder_is_counted_without_its_subfolders(tmp_path: Path) -> None:
-    (tmp_path / "kafkalog" / "log").mkdir(parents=True)
-    (tmp_path / "kafkalog" / "a.py").write_text("a = 1\n", encoding="utf-8")
-    (tmp_path / "kafkalog" / "log" / "b.py").write_text(MODULE, encoding="utf-8")
-    assert sizes(tmp_path) == {"kafkalog": Size(1, 1, 1), "kafkalog/log": Size(1, 10, 6)}
 
 
 def test_the_interface_has_every_kind_and_no_prose() -> None:
@@ -108,13 +101,3 @@ def test_a_result_becomes_a_row() -> None:
 )
 def test_every_part_of_a_goal_counts(change: dict[str, Any], met: bool | None) -> None:
     assert dataclasses.replace(RESULT, **change).met() is met
-
-
-def test_lower_is_better_turns_the_ratio_round() -> None:
-    assert Round(Sample(2.0), Sample(4.0)).ratio(lower_is_better=True) == 2
-    assert Round(Sample(2.0), Sample(4.0)).ratio(lower_is_better=False) == 0.5
-
-
-def test_a_page_without_markers_is_refused() -> None:
-    with pytest.raises(ValueError, match="substring not found"):
-        report.replace_block("# Title\n", "table")

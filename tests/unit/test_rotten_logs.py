@@ -72,7 +72,6 @@ def crashed(world: PartitionWorld, recovery_point: int = 0) -> Sequence[Mapping[
 def consumed(
     world: PartitionWorld, max_bytes: int = 1 << 20, start: int = 0
 ) -> tuple[list[int], list[int]]:
-    """Offsets served, each with its own value, and offsets refused."""
     served, refused = world.consumed(max_bytes, start)
     for offset, value in served.items():
         assert value is not None
@@ -81,7 +80,6 @@ def consumed(
 
 
 def offsets(world: PartitionWorld, start: int = 0) -> list[int]:
-    """Of all records from start on; none is refused."""
     served, refused = consumed(world, start=start)
     assert refused == []
     return served
@@ -474,7 +472,6 @@ class Files:
 
 @cache
 def written(config: LogConfig, *, clean: bool) -> Files:
-    """What a life of the log left."""
     world = PartitionWorld(config, corruption="keep")
     places = []
     for number in range(BATCHES):
@@ -637,7 +634,6 @@ def test_every_bit(knowledge: str, place: str) -> None:
 
 
 def killed(count: int = 40, config: LogConfig | None = None) -> tuple[PartitionWorld, int]:
-    """A log of one-record batches after acks=all and kill -9; the size of each batch."""
     world = PartitionWorld(config or LogConfig(), corruption="keep")
     for number in range(count):
         world.append(batch([b"value-%02d" % number]), synced=True)

@@ -325,7 +325,6 @@ def test_what_a_used_up_producer_left_open_is_ended_by_the_commit() -> None:
 
 
 def test_no_id_of_a_sink_is_given_before_the_sinks_are_known() -> None:
-    """Never one producer id for two, also when the registry was lost and the start is young."""
     sim = with_topic(1)
     producer_id = begin(sim, 1).identity.producer_id
     disk = sim.stop()

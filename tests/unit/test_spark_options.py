@@ -352,7 +352,6 @@ def test_without_wishes_a_range_is_a_task() -> None:
 
 
 def test_large_ranges_are_split_to_the_wanted_count() -> None:
-    """Skew is evened out, small ranges stay whole, rounding goes to the last part."""
     parts = shape(split_ranges(ranges(1, 1, 98), 10, None))
     assert parts[:2] == [(0, 1), (1, 1)]
     assert [size for _, size in parts[2:]] == [12, 12, 12, 12, 12, 12, 13, 13]

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.spark.logs.values import Access, CorruptLog, DataLost, OffsetRange, Piece
+from kafkalog.spark.logs.values import CorruptLog, DataLost, OffsetRange, Piece
 from kafkalog.spark.options import batch_options
 from kafkalog.spark.reading import batches_of
 from tests.spark.log_directory import LogDirectory
@@ -50,10 +49,6 @@ def offsets(logs: LogDirectory, first: int, end: int, **given: str) -> list[int]
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
-def test_a_piece(logs: LogDirectory) -> None:
-    assert offsets(logs, 7, 23) == list(range(7, 23))
-
-
 def test_the_first_segment_is_gone(logs: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
     (logs.path / "a-0" / f"{0:020}.log").unlink()
     with pytest.raises(DataLost, match=r"a-0 \[7, 10\) are missing: .*failOnDataLoss=false"):
@@ -90,10 +85,3 @@ def test_a_task_that_ends_early_lets_go(logs: LogDirectory) -> None:
     next(found)
     found.close()
     assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
-def test_plans_and_tasks_travel(logs: LogDirectory) -> None:
-    options = options_of(logs, startingoffsets='{"a":{"0":3}}')
-    assert pickle.loads(pickle.dumps(options)) == options
-    assert options.access == Access(paths=(str(logs.path),))
-    assert pickle.loads(pickle.dumps(piece(logs, 1, 2))) == piece(logs, 1, 2)

@@ -448,9 +448,6 @@ class CountedStart:
             self.life.manager.stop_loading()
 
 
-GAUGE = "kafkalog_recovery_remaining_segments"
-
-
 def left_by_a_kill() -> PartitionWorld:
     world = PartitionWorld(LogConfig(segment_index_bytes=96))
     for _ in range(4):
@@ -486,15 +483,6 @@ def test_a_load_that_fails_leaves_nothing_behind() -> None:
         load_log(DIRECTORY, world.config, world.environment(), clean=False, hooks=hooks)
     assert notes[0][0] == 5
     assert [sum(column) for column in zip(*notes, strict=True)] == [0, 0]
-
-
-def test_the_gauge_of_a_directory() -> None:
-    """M16: 0 once the daemon serves."""
-    sim = SimManager(topic_defaults=LogConfig(segment_index_bytes=96)).start().with_topic("t", 1)
-    sim.produce("t", batch_of("a"))
-    home = sim.operations.partition_log("t", 0).directory.rpartition("/")[0]
-    again = SimManager(sim.kill()).start()
-    assert again.metrics.registry.get_sample_value(GAUGE, {"log_dir": home}) == 0
 
 
 def test_a_long_recovery_is_told() -> None:

@@ -40,19 +40,6 @@ def world_of(**config: int) -> PartitionWorld:
     return PartitionWorld(LogConfig(**config))  # type: ignore[arg-type] # integers only
 
 
-def test_offsets_are_given_and_read_back() -> None:
-    """M01: batches of several records take that many offsets; a reopened log goes on."""
-    world = world_of()
-    assert world.append(batch([b"a", b"b"])).first_offset == 0
-    info = world.append(batch([b"c"]) + batch([b"d", b"e"]))
-    assert (info.first_offset, info.last_offset) == (2, 4)
-    for clean in (True, False):
-        world.reopen(clean=clean)
-        assert [record.value for record in world.read_all(0)] == [b"a", b"b", b"c", b"d", b"e"]
-        check_invariants(world.log)
-    assert world.append(batch([b"f"])).first_offset == 5
-
-
 def test_an_adopted_log_keeps_its_leader_epoch() -> None:
     """M25: the next append goes on under the newest epoch; the cache is not cut back to 0."""
     world = world_of()
@@ -79,21 +66,6 @@ def test_a_set_is_a_retry_as_a_whole_or_refused() -> None:
     assert world.log.log_end_offset == 2
 
 
-def test_segments_of_the_size_example() -> None:
-    """Four batches of 171 bytes fit 700 bytes; 20 give bases 0 4 8 12 16."""
-    world = world_of(internal_segment_bytes=700)
-    value = bytes(171 - len(batch([b""])) - 2)
-    one = batch([value])
-    while len(one) < 171:
-        value += b"x"
-        one = batch([value])
-    assert len(one) == 171
-    for _ in range(20):
-        world.append(one)
-    assert world.bases() == [0, 4, 8, 12, 16]
-    check_invariants(world.log)
-
-
 def test_event_time_roll() -> None:
     """1000 ms is not more than segment.ms, 1001 is; an old timestamp does not roll."""
     world = world_of(segment_ms=1000)
@@ -116,15 +88,6 @@ def test_lookup_by_timestamp() -> None:
     newest = world.log.offset_for_timestamp(-3, Isolation.HIGH_WATERMARK)
     assert newest is not None
     assert newest.offset == 5
-
-
-def test_record_without_timestamp() -> None:
-    """-3 answers (-1, 0), t = 0 nothing."""
-    world = world_of()
-    world.append(batch([b"v"], timestamps=-1))
-    newest = world.log.offset_for_timestamp(-3, Isolation.HIGH_WATERMARK)
-    assert newest is not None
-    assert (newest.timestamp_ms, newest.offset) == (-1, 0)
 
 
 def test_closed_log_files() -> None:
@@ -293,18 +256,6 @@ def bases(log: LocalLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-def test_roll_closes_the_old_segment() -> None:
-    """M03 M06: trimmed indexes behind, preallocated ones in front, log end at the new base."""
-    world = LogWorld()
-    log, _ = filled(world)
-    assert bases(log) == [0, 4, 8]
-    assert world.size("00000000000000000004.index") == 0
-    assert world.size("00000000000000000004.timeindex") == 12
-    assert world.size("00000000000000000008.index") == 4096
-    log.roll(20)
-    assert log.log_end_offset == log.active_segment.base_offset == 20
-
-
 def test_kafka_6388_a_roll_onto_its_own_empty_base_replaces_the_segment() -> None:
     """M06, KAFKA-6388: an index without slots makes every append roll, and nothing breaks."""
     world = LogWorld(LogConfig(segment_index_bytes=4))
@@ -424,42 +375,6 @@ def test_deletion_task_follows_a_renamed_directory() -> None:
     log.rename_dir(f"{world.directory.path}.x-delete")
     world.run_tasks()
     assert [name for name in world.names() if name.endswith(".deleted")] == []
-
-
-@pytest.mark.parametrize("offset", [0, 3, 4, 5, 8, 11, 12])
-def test_truncation_keeps_what_is_below(offset: int) -> None:
-    """M14, KAFKA-6492: and the log goes on from there."""
-    log, batches = filled(LogWorld())
-    log.recovery_point = 12
-    log.truncate_to(offset)
-    assert log.log_end_offset == log.recovery_point == offset
-    assert log.active_segment.is_active
-    for one in batches[offset:]:
-        append(log, one)
-    position = 0
-    while (found := log.read(position, 10_000)) is not None:
-        assert bytes(found.data) == joined(batches[position : found.next_offset])
-        position = found.next_offset
-    assert position == 12
-
-
-def test_full_truncation_starts_again_anywhere() -> None:
-    log, _ = filled(LogWorld())
-    assert len(log.truncate_fully_and_start_at(8)) == 3
-    assert (bases(log), log.log_end_offset) == ([8], 8)
-    append(log, one_record(8))
-    assert bytes_of(log.read(0, 1000)) == one_record(8).encode()
-
-
-def test_close_and_delete() -> None:
-    """M03: everything trimmed; then nothing is left."""
-    world = LogWorld()
-    log, _ = filled(world)
-    log.close()
-    assert world.size("00000000000000000008.index") == 0
-    assert world.size("00000000000000000008.timeindex") == 12
-    log.delete_all_segments()
-    assert world.names() == []
 
 
 def test_neighbours_in_the_set_of_segments() -> None:

@@ -64,11 +64,8 @@ class _Nesting(HTMLParser):
         if tag not in _VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.ids += [value for name, value in attrs if name == "id" and value]
-
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        assert tag in _VOID or self.open.pop() == tag
 
 
 def page_of(view: View, frame: Frame = STILL) -> str:

@@ -29,15 +29,11 @@ from kafkalog.format.disk.checkpoints import decode_leader_epochs
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.server.admin.probes import readiness
-from kafkalog.server.api import Phase
-from kafkalog.server.app import close_listeners, open_listeners
 from kafkalog.server.protocol.errors import entry_of, error_body
-from kafkalog.server.protocol.replies import RequestIds
-from kafkalog.server.security.gate import AccessFiles
 from kafkalog.settings import load_settings
 from tests.integration.access_world import access_settings, by
 from tests.integration.daemon import ROOT
-from tests.made_api import api_over
+from tests.made_api import api_over, listening
 from tests.partition_world import DIRECTORY, PartitionWorld, batch, checked
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 
@@ -62,10 +58,6 @@ def three_topics(*, clean: bool) -> SimFilesystem:
         assert sim.delete_records(topic, 2).error is None
     sim.manager.checkpoints.write_all(sim.manager.logs.units[0].log_dir)
     return sim.stop() if clean else sim.kill()
-
-
-def write(disk: SimFilesystem, path: str, data: bytes) -> None:
-    disk.write_file_atomically(path, data)
 
 
 def starts(sim: SimManager) -> dict[str, int]:
@@ -96,16 +88,13 @@ def restarted(disk: SimFilesystem) -> tuple[SimManager, list[Any]]:
 def test_a_bad_line_of_the_start_offsets_costs_its_partition_alone(
     content: bytes, number: int | None, text: str | None, lost: str
 ) -> None:
-    """M08: Kafka gives up the whole directory, or all entries; deleted records came back.
-
-    With our own file beside it even that line costs nothing.
-    """
+    """M08: Kafka gives up the directory, or all entries. Beside our own file it costs nothing."""
     path = f"/data/a/{LOG_START_OFFSETS}"
     disk = three_topics(clean=True)
-    write(disk, path, content)
+    disk.write_file_atomically(path, content)
     assert starts(restarted(disk)[0]) == dict.fromkeys("abc", 2)
     disk = three_topics(clean=True)
-    write(disk, path, content)
+    disk.write_file_atomically(path, content)
     disk.unlink(f"/data/a/{PROOFS}")
     sim, errors = restarted(disk)
     assert starts(sim) == {topic: 0 if topic in lost else 2 for topic in "abc"}
@@ -124,7 +113,7 @@ def test_a_bad_line_of_the_recovery_points_costs_its_partition_alone() -> None:
     disk = three_topics(clean=False)
     path = f"/data/a/{RECOVERY_POINTS}"
     assert disk.read_file(path) == b"0\n3\na 0 4\nb 0 4\nc 0 4\n"
-    write(disk, path, b"0\n3\na 0 4\nb O 4\nc 0 4\n")
+    disk.write_file_atomically(path, b"0\n3\na 0 4\nb O 4\nc 0 4\n")
     with capture_logs():
         log_dir = SimManager(disk.kill(), config=ONE).manager.logs.units[0].log_dir
         found = log_dir.read_checkpoint(RECOVERY_POINTS)
@@ -138,7 +127,7 @@ def test_a_damaged_checkpoint_is_told_once() -> None:
     """The cleaner's is read twice by a start; each of its lines that repeat another was told."""
     disk = three_topics(clean=True)
     path = f"/data/a/{CLEANER_OFFSETS}"
-    write(disk, path, b"0\n5\na 0 2\n" + b"no entry\n" * 3 + b"c 0 x\n")
+    disk.write_file_atomically(path, b"0\n5\na 0 2\n" + b"no entry\n" * 3 + b"c 0 x\n")
     _, errors = restarted(disk)
     told = [(each["event"], each["line"], each["text"], each["count"]) for each in errors]
     assert told == [("checkpoint_damaged", 4, "no entry", 3), ("checkpoint_damaged", 7, "c 0 x", 1)]
@@ -157,7 +146,7 @@ def test_a_directory_in_the_place_of_a_checkpoint_is_a_damaged_one(name: str, cl
     disk.unlink(f"/data/a/{PROOFS}")
     for made in (path, f"{path}.damaged", f"{path}.damaged/of an earlier time"):
         disk.make_dir(made)
-    write(disk, f"{path}/what somebody left", b"here")
+    disk.write_file_atomically(f"{path}/what somebody left", b"here")
     sim, errors = restarted(disk)
     (line,) = errors
     assert (line["event"], line["file"], line["reason"]) == (
@@ -180,7 +169,7 @@ def test_a_directory_in_the_place_of_a_checkpoint_is_a_damaged_one(name: str, cl
 def test_a_marker_of_any_content_means_a_clean_shutdown(content: bytes) -> None:
     """M14: as in Kafka; nobody reads what it says."""
     disk = three_topics(clean=True)
-    write(disk, f"/data/a/{CLEAN_SHUTDOWN_MARKER}", content)
+    disk.write_file_atomically(f"/data/a/{CLEAN_SHUTDOWN_MARKER}", content)
     sim, errors = restarted(disk)
     assert sim.manager.logs.units[0].log_dir.was_clean
     assert errors == []
@@ -211,7 +200,7 @@ def test_damaged_epochs_are_found_again(content: bytes, clean: bool, recovery_po
     world = epochs_world()
     world.log.close()
     path = f"{DIRECTORY}/leader-epoch-checkpoint"
-    write(world.filesystem, path, content)
+    world.filesystem.write_file_atomically(path, content)
     with capture_logs() as captured:
         log = load_log(
             DIRECTORY,
@@ -234,7 +223,7 @@ def test_with_kafkas_recovery_damaged_epochs_are_refused() -> None:
     """M08: log.recovery.corruption=kafka believes nothing and repairs nothing."""
     world = epochs_world()
     world.log.close()
-    write(world.filesystem, f"{DIRECTORY}/leader-epoch-checkpoint", b"nonsense")
+    world.filesystem.write_file_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"nonsense")
     with pytest.raises(errors.CorruptCheckpoint, match="leader-epoch-checkpoint"):
         world.open(clean=True)
 
@@ -242,7 +231,7 @@ def test_with_kafkas_recovery_damaged_epochs_are_refused() -> None:
 def test_a_partition_with_damaged_epochs_is_served() -> None:
     """M08: the daemon starts, appends go on with the newest epoch that the batches know."""
     disk = three_topics(clean=True)
-    write(disk, "/data/a/b-0/leader-epoch-checkpoint", b"\x00" * 8)
+    disk.write_file_atomically("/data/a/b-0/leader-epoch-checkpoint", b"\x00" * 8)
     sim, errors = restarted(disk)
     assert [line["event"] for line in errors] == ["leader_epochs_rebuilt"]
     assert sim.produce("b", batch_of("w")).error is None
@@ -305,14 +294,8 @@ REQUESTS = (
 
 def answers_to(root: Path, principal: str) -> list[tuple[str, int, str]]:
     """To every request, of a partition whose log directory failed."""
-    settings = load_settings(
-        None,
-        {},
-        {
-            "http.port": "0",
-            **{k.replace("_", "."): v for k, v in access_settings(root, RULES).items()},
-        },
-    )
+    named = {k.replace("_", "."): v for k, v in access_settings(root, RULES).items()}
+    settings = load_settings(None, {}, {"http.port": "0", **named})
 
     async def run() -> list[tuple[str, int, str]]:
         sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start().with_topic("t", 2)
@@ -323,18 +306,16 @@ def answers_to(root: Path, principal: str) -> list[tuple[str, int, str]]:
             unit.log_dir.take_offline(reason)
         with ThreadPoolExecutor(2) as pool:
             api = api_over(sim, settings, pool)
-            api.state.phase = Phase.SERVING
-            listeners = await open_listeners(api, AccessFiles(settings.server), RequestIds("test"))
-            base = f"http://127.0.0.1:{listeners[0].port}"
             found = []
-            async with ClientSession(headers=by(principal)) as client:
+            session = ClientSession(headers=by(principal))
+            async with listening(api) as listeners, session as client:
+                base = f"http://127.0.0.1:{listeners[0].port}"
                 for method, path, body, kind in REQUESTS:
                     url = base + path.format(cluster=api.cluster_id)
                     named = {"Accept" if method == "GET" else "Content-Type": kind} if kind else {}
                     sent = client.request(method, url, data=body or None, headers=named)
                     async with sent as answer:
                         found.append((f"{method} {path}", answer.status, await answer.text()))
-            await close_listeners(listeners, 5)
         return found
 
     return asyncio.run(run())

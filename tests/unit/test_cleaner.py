@@ -42,8 +42,6 @@ from tests.sim.sim_faults import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.log.segment.log_segment import LogSegment
-
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_records_larger_than_the_buffer(codec: Codec) -> None:
@@ -159,9 +157,7 @@ def test_a_rotten_length_or_magic_ends_a_clean_before_it_changes_anything(number
 @pytest.mark.parametrize("base_offset", [0, 2, 3, 700])
 @pytest.mark.parametrize("is_chunk_full", [True, False])
 def test_a_wrong_base_offset_is_named_where_it_lies(base_offset: int, is_chunk_full: bool) -> None:
-    """M20: it lies outside the CRC, so only the batches beside it tell. The reason names the batch
-    that is wrong, not the one behind it.
-    """
+    """M20: it lies outside the CRC, so only the batches beside it tell."""
     batches = [one(offset, b"a") for offset in (0, 1, 2)]
     size = len(batches[0])
     buffer_bytes = 4_096 if is_chunk_full else size + HEADER_BYTES
@@ -247,14 +243,6 @@ def test_modification_times_and_aborted_transactions() -> None:
         stat = world.filesystem.stat(f"{LOG_DIRECTORY}/{0:020d}{suffix}.cleaned")
         assert stat.mtime_ms == MTIME_MS
     assert segment.transaction_index.entries() == (entry,)
-
-
-def test_nothing_left_is_an_empty_segment() -> None:
-    """M20: no bytes, no entries."""
-    world = LogWorld()
-    segment: LogSegment = begun(world, 5).finish(MTIME_MS)
-    assert files(world, 5, ".cleaned") == [b"", b"", b""]
-    assert next_offset(segment) == 5
 
 
 def test_left_overs_of_the_same_base_are_removed() -> None:

@@ -261,11 +261,10 @@ class World:
         self.partition.open(clean=True, recovery_point=COUNT * SPAN)
 
 
-@pytest.fixture(params=GAPS)
-def gone(request: pytest.FixtureRequest) -> list[int]:
-    return GAPS[request.param]
+SOME_GAPS = pytest.mark.parametrize("gone", GAPS.values(), ids=GAPS)
 
 
+@SOME_GAPS
 @pytest.mark.parametrize("batches_a_set", [1, 2, 3])
 def test_every_offset_and_time_is_served(gone: list[int], batches_a_set: int) -> None:
     world = World(gone, batches_a_set=batches_a_set)
@@ -289,6 +288,7 @@ def test_every_offset_and_time_is_served(gone: list[int], batches_a_set: int) ->
     assert not lines
 
 
+@SOME_GAPS
 def test_who_looks_for_places_believes_them(gone: list[int]) -> None:
     """Log end, the place of an offset, and where the cleaner begins."""
     world = World(gone, batches_a_set=1)

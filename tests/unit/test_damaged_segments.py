@@ -284,25 +284,6 @@ def test_many_wrong_entries_lead_back_to_the_first_byte() -> None:
     assert len(world.check_all()) == 1
 
 
-@pytest.mark.parametrize("change", [-4, -1, 1, 3])
-def test_an_entry_with_another_offset_costs_no_record(change: int) -> None:
-    world = World()
-    world.change(3, offset=world.entries[3][0] + change)
-    world.open()
-    world.check_all()
-
-
-def test_a_later_batch_is_not_walked_over() -> None:
-    world = World()
-    slot = 4
-    offset, position = world.entries[slot]
-    following = world.entries[slot + 1]
-    world.change(slot, position=following[1] - world.batch_bytes)
-    assert following[1] - world.batch_bytes > position
-    world.open()
-    world.check_all(range(offset - RECORDS, following[0] + RECORDS))
-
-
 @pytest.mark.parametrize("at", [8, 16, 20, 23, 70])
 @pytest.mark.parametrize("has_wrong_entry", [True, False])
 def test_a_bad_batch_stays_one(at: int, has_wrong_entry: bool) -> None:
@@ -379,21 +360,3 @@ def test_a_wrong_entry_proves_no_loss() -> None:
     with capture_logs() as lines:
         world.open()
     assert [line["event"] for line in lines] == ["index_without_log_deleted"]
-
-
-def test_entries_before_a_position() -> None:
-    world = World()
-    world.open()
-    index = world.partition.log.segments.first.offset_index
-    offset, position = world.entries[4]
-    for at, count, wanted in (
-        (position, 1, world.entries[3]),
-        (position + 1, 1, (offset, position)),
-        (1 << 40, 1, world.entries[-1]),
-        (position, 4, world.entries[0]),
-        (position, 5, (0, 0)),
-        (position, 8, (0, 0)),
-        (0, 1, (0, 0)),
-    ):
-        found = index.entry_before(at, count)
-        assert (found.offset, found.position) == wanted

@@ -251,14 +251,12 @@ def test_leader_epochs_round_trip(epochs: list[tuple[int, int]]) -> None:
         ("a b", {"a": "b"}),
         ("a\tb", {"a": "b"}),
         ("a = b ", {"a": "b "}),
-        ("a : = b", {"a": "= b"}),
         ("  a  b=c", {"a": "b=c"}),
         ("a=\xe4", {"a": "ä"}),
         ("a", {"a": ""}),
         ("a=", {"a": ""}),
         ("=b", {"": "b"}),
         ("# a=b\n!c=d\n  # e\nf=g", {"f": "g"}),
-        ("a=b#c", {"a": "b#c"}),
         ("a=b\r\nc=d\re=f\n\n", {"a": "b", "c": "d", "e": "f"}),
         ("a=b\\\n   c", {"a": "bc"}),
         ("a=b\\\r\n\t c\\\n d", {"a": "bcd"}),
@@ -273,9 +271,7 @@ def test_leader_epochs_round_trip(epochs: list[tuple[int, int]]) -> None:
         ("a\\:b\\ c=d", {"a:b c": "d"}),
         ("a=\\t\\n\\r\\f\\q\\\\", {"a": "\t\n\r\fq\\"}),
         ("a=\\u00e4\\uD83D\\uDE00", {"a": "ä😀"}),
-        ("a\\u003db=c", {"a=b": "c"}),
         ("a=\\\\u0041", {"a": "\\u0041"}),
-        ("a=1\na=2", {"a": "2"}),
         ("a\fb", {"a": "b"}),
         # white space: blank, tab and form feed alone
         ("a\x0bb=c", {"a\x0bb": "c"}),
@@ -303,7 +299,6 @@ def test_leader_epochs_round_trip(epochs: list[tuple[int, int]]) -> None:
         ("a=b\\\\\\\n c", {"a": "b\\c"}),
         ("a=\\\n\\ b", {"a": " b"}),
         ("\\\n# a=b\nc=d", {"c": "d"}),
-        ("\\\n\nc=d", {"c": "d"}),
         ("a=b\\\n", {"a": "b"}),
         # a backslash at the very end is a line of its own
         ("a=b\n\\", {"a": "b", "": ""}),
@@ -352,16 +347,6 @@ def test_a_broken_escape_is_refused(text: str, shown: str) -> None:
     assert str(refusal.value) == f"Malformed \\uxxxx encoding in '{shown}'"
 
 
-def test_written_form() -> None:
-    pairs = {"a b": " c d", "e=:#!\\": "=:#!\\", "t": "\t\n\r\f\x01ä😀"}
-    assert encode_properties(pairs, comments=("", "now")) == (
-        b"#\n#now\n"
-        b"a\\ b=\\ c d\n"
-        b"e\\=\\:\\#\\!\\\\=\\=\\:\\#\\!\\\\\n"
-        b"t=\\t\\n\\r\\f\\u0001\\u00E4\\uD83D\\uDE00\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("key", "value", "written"),
     [
@@ -374,6 +359,8 @@ def test_written_form() -> None:
         ("\x1f\x7f", "\x80\xff", b"\\u001F\\u007F=\\u0080\\u00FF\n"),
         ("~", "\u0100\u2028", b"~=\\u0100\\u2028\n"),
         ("a\x0bb", "\ud83d", b"a\\u000Bb=\\uD83D\n"),
+        ("e=:#!\\", "=:#!\\", b"e\\=\\:\\#\\!\\\\=\\=\\:\\#\\!\\\\\n"),
+        ("t", "\t\n\r\f\x01ä😀", b"t=\\t\\n\\r\\f\\u0001\\u00E4\\uD83D\\uDE00\n"),
     ],
 )
 def test_exact_written_pairs(key: str, value: str, written: bytes) -> None:

@@ -113,20 +113,6 @@ def test_batches_that_go_back_are_kept_beside() -> None:
     assert world.filesystem.read_file(f"{LOG_0}.{size}.torn") == first
 
 
-def test_every_index_and_snapshot_may_be_missing() -> None:
-    """M08, I10: an unclean load without any of them answers the same."""
-    world = filled()
-    before = values(world)
-    world.log.close_handles()
-    for name in world.names():
-        if not name.endswith(".log"):
-            world.filesystem.unlink(f"{DIRECTORY}/{name}")
-    world.open(clean=False)
-    assert values(world) == before
-    assert world.append(batch([b"value-9"], producer=(7, 0, 9))).duplicate
-    check_invariants(world.log)
-
-
 def test_a_recovery_leaves_no_snapshot_below_the_log_start() -> None:
     """M08: Kafka's truncateAndReload deletes also those that the recovery itself wrote."""
     world = filled()

@@ -9,20 +9,16 @@ import errno
 import struct
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.errors import CorruptIndex
 from kafkalog.format.disk import index_entries
 from kafkalog.format.disk.file_names import segment_file_name
-from kafkalog.format.integers import FormatError
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment import segment_reader
-from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.segment.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from kafkalog.log.segment.segment_file import SegmentFile
-from kafkalog.log.segment.segment_recovery import BadBatch, SegmentOffsetOverflow
 from kafkalog.log.values import (
     AbortedTransaction,
     CompletedTransaction,
@@ -35,8 +31,6 @@ from tests.naive.batches import PlainBatch, one_record
 from tests.sim.sim_faults import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkalog.log.segment.log_segment import LogSegment
 
 
@@ -73,20 +67,6 @@ def test_batch_larger_than_any_chunk_is_read_whole() -> None:
     assert bytes_of(segment_reader.read(segment, 1, 10, min_one_batch=False)) == b""
 
 
-def test_bad_batch_first_is_an_error_later_ends_the_answer() -> None:
-    world = LogWorld()
-    segment, batches = filled(world)
-    size = len(batches[0].encode())
-    world.flip(LOG, 5 * size + 100)
-    assert bytes_of(segment_reader.read(segment, 0, 10_000)) == joined(batches[:5])
-    assert bytes_of(segment_reader.read(segment, 6, 10_000)) == joined(batches[6:])
-    with pytest.raises(CorruptBatch) as caught:
-        segment_reader.read(segment, 5, 10_000)
-    assert caught.value.position == 5 * size
-    assert caught.value.details["base_offset"] == 5
-    assert caught.value.details["last_offset"] == 5
-
-
 def test_cold_reads_say_so() -> None:
     world = LogWorld()
     segment, batches = filled(world)
@@ -96,19 +76,6 @@ def test_cold_reads_say_so() -> None:
         segment_reader.read(closed, 0, 10_000, may_block=False)
     assert bytes_of(segment_reader.read(closed, 0, 10_000)) == joined(batches)
     assert bytes_of(segment_reader.read(closed, 0, 10_000, may_block=False)) == joined(batches)
-
-
-def test_opening_a_closed_segment_touches_no_file() -> None:
-    """M14: descriptors and reads come with first use."""
-    world = LogWorld()
-    segment, _ = filled(world)
-    segment.close()
-    before = world.call_count
-    closed = world.reopened(segment)
-    assert world.call_count == before + 1  # the stat that stands for the listing
-    assert closed.largest_timestamp_ms() == 1090
-    assert closed.first_batch_timestamp_ms() == 1000
-    assert next_offset(closed) == 10
 
 
 @pytest.mark.parametrize("target", [".log", ".index", ".timeindex"])
@@ -221,25 +188,6 @@ def test_recovery_cuts_at_the_first_bad_batch(cut: int, flipped: int | None) -> 
     assert bytes_of(segment_reader.read(found, 0, 10_000)) == joined(batches)
 
 
-def test_recovery_stops_at_offsets_that_fall() -> None:
-    world = LogWorld()
-    segment = world.new_segment()
-    append(segment, one_record(0), one_record(5))
-    append(segment, one_record(5), one_record(6))
-    result = world.reopened(segment).recover()
-    assert (result.bad_batch, result.next_offset) == (BadBatch.BAD_OFFSET, 6)
-
-
-def test_recovery_names_offsets_that_do_not_fit() -> None:
-    world = LogWorld()
-    segment = world.new_segment()
-    append(segment, one_record(0))
-    far = one_record(2**31).encode()
-    segment.log_file.acquire().pwrite(far, segment.size_bytes)
-    with pytest.raises(SegmentOffsetOverflow):
-        world.reopened(segment).recover()
-
-
 def test_recovery_of_a_preallocated_tail_cuts_the_zeros() -> None:
     """M14: preallocate=true leaves zeros behind the last batch."""
     config = LogConfig(segment_index_bytes=4096, internal_segment_bytes=5000, preallocate=True)
@@ -248,24 +196,6 @@ def test_recovery_of_a_preallocated_tail_cuts_the_zeros() -> None:
     assert world.size(LOG) == 5000
     result = world.reopened(segment).recover()
     assert result.valid_bytes == world.size(LOG) == len(joined(batches))
-
-
-def test_padded_time_index_does_not_make_a_segment_old() -> None:
-    """M08, KAFKA-10207: the largest timestamp is found in the log instead."""
-    world = LogWorld()
-    segment, _ = filled(world)
-    found = world.reopened(segment)  # as after a crash: both indexes still padded
-    assert found.largest_timestamp_ms() == 1090
-    assert bytes_of(segment_reader.read(found, 9, 10)) is not None
-    assert world.size("00000000000000000000.timeindex") > 12
-    found.become_active()
-    append(found, one_record(10, 2000))
-    assert found.largest_timestamp_ms() == 2000
-    found.close()
-    closed = world.reopened(found)
-    closed.offset_index.sanity_check()
-    closed.time_index.sanity_check()
-    assert closed.max_timestamp_so_far() == TimestampOffset(2000, 10)
 
 
 def test_truncation_keeps_smaller_offsets_and_an_appendable_segment() -> None:
@@ -292,20 +222,6 @@ def test_only_aborted_transactions_are_noted() -> None:
     segment.update_transaction_index(CompletedTransaction(1, 3, 5, is_aborted=True), 6)
     assert len(segment.transaction_index.entries()) == 1
     assert len(segment.files_to_flush()) == 4
-
-
-def test_deleted_segment_stays_readable_for_who_found_it() -> None:
-    """M12: renamed, then removed; missing files are named, not errors."""
-    world = LogWorld()
-    segment, batches = filled(world)
-    segment.close()
-    found = world.reopened(segment)
-    assert found.change_suffix(".deleted") == []
-    assert all(name.endswith(".deleted") for name in world.names())
-    assert bytes_of(segment_reader.read(found, 0, 10_000)) == joined(batches)
-    world.filesystem.unlink(f"{world.directory.path}/{LOG}.deleted")
-    assert found.delete_files() == [f"{LOG}.deleted"]
-    assert world.names() == []
 
 
 BASE = 100
@@ -472,32 +388,12 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def table(
-    rows: Sequence[tuple[int, ...]], width: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.array(rows, dtype=np.int64).reshape(-1, width)
-
-
 def test_layouts() -> None:
     """M26: the published entries; the aborted transaction of pid 7 from 15, its marker at 16."""
     assert index_entries.pack_offset_entry(28, 4169).hex() == "0000001c00001049"
     assert index_entries.pack_time_entry(1638100314372, 28).hex() == "0000017d666329040000001c"
     golden = "00000000000000000007000000000000000f00000000000000100000000000000011"
     assert index_entries.pack_aborted_entry(7, 15, 16, 17).hex() == golden
-
-
-@given(st.lists(st.tuples(INT32, INT32), max_size=50))
-def test_offset_entries_round_trip(rows: list[tuple[int, int]]) -> None:
-    data = index_entries.pack_offset_entries(table(rows, 2))
-    assert data == b"".join(index_entries.pack_offset_entry(*row) for row in rows)
-    assert index_entries.unpack_offset_entries(data).tolist() == [list(row) for row in rows]
-
-
-@given(st.lists(st.tuples(INT64, INT32), max_size=50))
-def test_time_entries_round_trip(rows: list[tuple[int, int]]) -> None:
-    data = index_entries.pack_time_entries(table(rows, 2))
-    assert data == b"".join(index_entries.pack_time_entry(*row) for row in rows)
-    assert index_entries.unpack_time_entries(data).tolist() == [list(row) for row in rows]
 
 
 @given(st.lists(st.tuples(INT64, INT64, INT64, INT64), max_size=50), st.binary(max_size=33))
@@ -508,11 +404,3 @@ def test_aborted_entries_round_trip_and_a_rest_is_ignored(
     unpacked = index_entries.unpack_aborted_entries(data + rest)
     assert unpacked.tolist() == [list(row) for row in rows]
     assert unpacked.flags.c_contiguous
-
-
-def test_a_newer_version_is_refused_at_its_byte() -> None:
-    data = index_entries.pack_aborted_entry(1, 2, 3, 4)
-    newer = b"\x00\x01" + data[2:]
-    with pytest.raises(FormatError, match="version 1") as caught:
-        index_entries.unpack_aborted_entries(data + newer)
-    assert caught.value.position == 34

@@ -246,7 +246,7 @@ def test_a_log_that_lost_its_end_lowers_the_archived_offset() -> None:
 
 
 def test_a_registry_that_cannot_be_written_changes_nothing() -> None:
-    """M14: errors.DiskFull: the offsets of before are in force, also after a restart."""
+    """M14: DiskFull: the offsets of before are in force, also after a restart."""
     sim = filled()
     raised(sim, 1)
     sim.disk.faults.add(Fault.no_space(REGISTRY_FILE))

@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     "words",
     [
         ["topics", "list", "--url", "http://127.0.0.1:99999"],
-        ["topics", "list", "--url", "ftp://127.0.0.1:1"],
-        ["topics", "list", "--url", "http://[::1"],
-        ["topics", "list", "--url", ""],
-        ["topics", "list", "--url", "http://127.0.0.1:1/behind/a/proxy"],
         ["topics", "list", "--url", "http://me:secret@127.0.0.1:1"],
         ["topics", "create", "t", "--config", "=5"],
         ["configs", "alter", "--topic", "t", "--delete-config", "a,,b"],

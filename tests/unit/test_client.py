@@ -288,23 +288,6 @@ def test_an_operation_may_catch_its_failure() -> None:
         effects.send(DONE)
     assert end.value.value == "made: 200"
 
-    def broken() -> Steps[None]:
-        yield READ
-        raise KeyError("ours")
-
-    effects_of_broken = with_retries(broken(), retry_context())
-    next(effects_of_broken)
-    with pytest.raises(KeyError):
-        effects_of_broken.send(DONE)
-
-    def nothing_to_ask() -> Steps[int]:
-        yield from ()
-        return 5
-
-    with pytest.raises(StopIteration) as at_once:
-        next(with_retries(nothing_to_ask(), retry_context()))
-    assert at_once.value.value == 5
-
 
 NOW_MS = 1_700_000_000_000
 FIELDS = st.none() | st.binary(max_size=40) | st.text(max_size=20)

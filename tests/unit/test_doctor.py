@@ -222,18 +222,14 @@ def test_a_configuration_that_no_daemon_takes() -> None:
     assert doctor("/no/such/file").exit_code == 1
 
 
-@pytest.mark.parametrize("log_dirs", ["{0}/a,{0}/a/in", "{0}/a/in,{0}/a", "{0}/a,{0}/link/in"])
-def test_log_directories_that_are_not_apart(tmp_path: Path, log_dirs: str) -> None:
+def test_log_directories_that_are_not_apart(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    entries = log_dirs.format(tmp_path)
-    result = doctor("--override", f"log.dirs={entries}")
+    entries = [f"{tmp_path}/a", f"{tmp_path}/link/in"]
+    result = doctor("--override", f"log.dirs={','.join(entries)}")
     assert result.exit_code == 1
     with pytest.raises(InvalidConfig) as refused:
-        check_apart(SystemFilesystem(), entries.split(","))
-    assert result.stdout.splitlines() == [
-        f"error: configuration: {refused.value.message}",
-        "1 error",
-    ]
+        check_apart(SystemFilesystem(), entries)
+    assert result.stdout == f"error: configuration: {refused.value.message}\n1 error\n"
     twice = f"log.dirs={tmp_path}/a,{tmp_path}/a/"
     free = "log.dir.min.free.bytes=0"
     one = doctor("--override", twice, "--override", free)

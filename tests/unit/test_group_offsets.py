@@ -32,11 +32,9 @@ from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TopicPartition
-from kafkalog.log.validator import validate
-from kafkalog.log.values import AppendOrigin
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
-from tests.sim.sim_manager import DIRS, SimManager, batch_of
+from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -271,19 +269,8 @@ def test_no_group_is_ahead_of_its_log_after_a_power_cut() -> None:
 
 
 def test_only_what_kafka_would_count_is_read() -> None:
-    """Goal: an adopted topic gives its offsets: other records are passed over, transactions count.
-
-    Method: batches as Kafka writes them: group metadata, a transaction that commits, one that
-    aborts, one that never ends, a damaged value, a tombstone.
-    """
-    known: dict[GroupPartition, int] = {}
-
-    def apply(changes: Mapping[GroupPartition, CommittedOffset | None]) -> None:
-        for key, committed in changes.items():
-            if committed is None:
-                known.pop(key, None)
-            else:
-                known[key] = committed.offset
+    """An adopted topic: other records are passed over, transactions count."""
+    known: dict[GroupPartition, CommittedOffset | None] = {}
 
     def batch(group: str, value: int | bytes | None, **header: object) -> bytes:
         key = GroupPartition(group, "t", 0)
@@ -292,14 +279,8 @@ def test_only_what_kafka_would_count_is_read() -> None:
         return build_batch(columns, **header)  # type: ignore[arg-type] # of build_batch
 
     def in_transaction(producer: int, group: str, value: int) -> bytes:
-        return batch(
-            group,
-            value,
-            producer_id=producer,
-            producer_epoch=0,
-            base_sequence=0,
-            is_transactional=True,
-        )
+        sender = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+        return batch(group, value, **sender, is_transactional=True)
 
     def marker(producer: int, kind: ControlRecordType) -> bytes:
         return build_end_transaction_marker(producer, 0, 0, kind, timestamp_ms=1)
@@ -318,10 +299,11 @@ def test_only_what_kafka_would_count_is_read() -> None:
         batch("gone", None),
         batch("plain", 6),
     ]
-    replay = GroupOffsetsReplay(apply)
+    replay = GroupOffsetsReplay(known.update)
     for data in log:
         replay.read(data, 1 << 20)
-    assert {key.group: offset for key, offset in known.items()} == {"plain": 6, "committed": 2}
+    left = {key.group: committed.offset for key, committed in known.items() if committed}
+    assert left == {"plain": 6, "committed": 2}
 
 
 def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
@@ -331,14 +313,8 @@ def test_foreign_records_stay_and_the_partition_is_kafkas() -> None:
     number = partition_of_group("g", 4)
     log = sim.manager.logs.log_of(GROUP_OFFSETS_TOPIC, number)
     foreign = build_batch(RecordColumns.of([b"\0\2\0\1g"], [b"x"], 1_700_000_000_000))
-    records = validate(
-        foreign,
-        log.config,
-        sim.clock.wall_ms(),
-        AppendOrigin.CLIENT,
-        max_decompressed_bytes=1 << 20,
-    )
-    sim.manager.logs.unit_of(log).writer.run(AppendCommand(log, records, Acks.ALL, None, None))
+    append = AppendCommand(log, records_of(foreign, log), Acks.ALL, None, None)
+    sim.manager.logs.unit_of(log).writer.run(append)
     commit(sim, "g", {T0: 2})
     sim = started(sim.stop())
     assert offsets(sim, "g") == {T0: 2}

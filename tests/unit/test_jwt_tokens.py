@@ -31,8 +31,14 @@ from tests.integration.jwt_world import (
 
 NOW = 1_700_000_000
 SKEW = 30
-CONFIG = ServerConfig(http_jwt_issuer=ISSUER, http_jwt_audience=(AUDIENCE, "other"))
-RULES = TokenRules.of(CONFIG)
+
+
+def rules(**config: Any) -> TokenRules:
+    audience = AUDIENCE, "other"
+    return TokenRules.of(ServerConfig(http_jwt_issuer=ISSUER, http_jwt_audience=audience, **config))
+
+
+RULES = rules()
 KIDS = ("rsa-1", "rsa-2", "p256-1", "p384-1", "ed-1")
 
 
@@ -112,13 +118,8 @@ def test_claims_that_are_taken() -> None:
     assert verify(token(claims(aud=["x", "other"], nbf=None))).principal == "alice"
     account = "system:serviceaccount:ns:name"
     assert verify(token(claims(sub=account))).principal == account
-    config = ServerConfig(
-        http_jwt_issuer=ISSUER,
-        http_jwt_audience=(AUDIENCE,),
-        http_jwt_principal_claim="client_id",
-        http_jwt_clock_skew_ms=0,
-    )
-    own = decode_jwks(key_set("rsa-1"), TokenRules.of(config))
+    claim = rules(http_jwt_principal_claim="client_id", http_jwt_clock_skew_ms=0)
+    own = decode_jwks(key_set("rsa-1"), claim)
     assert verify(token(claims(client_id="bob")), by=own) == Verified("bob", NOW + 60)
     refused(token(claims()), "it names no principal", by=own)
 
@@ -136,16 +137,10 @@ def test_nothing_in_a_token_chooses_how_it_is_checked() -> None:
             with pytest.raises(RefusedToken):
                 verify(unsigned({"alg": name, "kid": "rsa-1"}, claims(), signature))
     public = private_key("rsa-1").public_key()
-    forms = [
-        public.public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        ),
-        public.public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        ),
-        json.dumps(public_jwk("rsa-1")).encode(),
-    ]
-    for secret in forms:
+    whole = serialization.PublicFormat.SubjectPublicKeyInfo
+    encodings = serialization.Encoding.PEM, serialization.Encoding.DER
+    forms = [public.public_bytes(encoding, whole) for encoding in encodings]
+    for secret in (*forms, json.dumps(public_jwk("rsa-1")).encode()):
         refused(signed_by_public_key("HS256", secret), "its algorithm is not allowed")
         refused(signed_by_public_key("RS256", secret), "its signature is wrong")
     refused(token(claims(), "rsa-1", "PS256"), "its algorithm is not allowed")
@@ -162,14 +157,12 @@ def test_nothing_in_a_token_chooses_how_it_is_checked() -> None:
 
 
 def test_algorithms_that_are_not_allowed_here() -> None:
-    config = ServerConfig(
-        http_jwt_issuer=ISSUER, http_jwt_audience=(AUDIENCE,), http_jwt_algorithms=("ES256",)
-    )
-    narrow = decode_jwks(key_set(*KIDS), TokenRules.of(config))
+    only_one = rules(http_jwt_algorithms=("ES256",))
+    narrow = decode_jwks(key_set(*KIDS), only_one)
     refused(token(claims()), "its algorithm is not allowed", by=narrow)
     assert verify(token(claims(), "p256-1", "ES256"), by=narrow).principal == "alice"
     with pytest.raises(FormatError, match=r"http\.jwt\.algorithms"):
-        decode_jwks(key_set("rsa-1"), TokenRules.of(config))
+        decode_jwks(key_set("rsa-1"), only_one)
 
 
 def test_a_key_that_says_its_algorithm_checks_no_other() -> None:
@@ -208,21 +201,20 @@ def test_kinds_that_are_not_understood(headers: dict[str, object]) -> None:
         assert verify(token(claims(), headers={"typ": kind})).principal == "alice"
 
 
-@pytest.mark.parametrize("change", range(5))
-def test_a_changed_token(change: int) -> None:
+def test_a_changed_token() -> None:
     text, other = token(claims()), token(claims(sub="bob"))
     head, body, signature = text.split(".")
     _, their_body, their_signature = other.split(".")
     flipped = ("A" if signature[5] != "A" else "B").join((signature[:5], signature[6:]))
-    changed = [
+    for changed in (
         f"{head}.{their_body}.{signature}",
         f"{head}.{body}.{their_signature}",
         f"{head}.{body}.{flipped}",
         f"{text}.{signature}",
         f"{head}.{body}.",
-    ]
-    with pytest.raises(RefusedToken):
-        verify(changed[change])
+    ):
+        with pytest.raises(RefusedToken):
+            verify(changed)
 
 
 def test_payloads_that_are_no_claims() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
+SEGMENT = "LogSegment(baseOffset={}, size=N, lastModifiedTime=N, largestRecordTimestamp=N)"
 
 
 def told(lines: Sequence[Mapping[str, object]], beginning: str) -> list[str]:
@@ -32,15 +33,13 @@ def told(lines: Sequence[Mapping[str, object]], beginning: str) -> list[str]:
     [
         (
             {"retention.ms": "1800000"},
-            "Deleting segment LogSegment(baseOffset=0, size=N, lastModifiedTime=N, "
-            "largestRecordTimestamp=N) due to log retention time 1800000ms breach based on the "
-            "largest record timestamp in the segment",
+            f"Deleting segment {SEGMENT.format(0)} due to log retention time 1800000ms breach "
+            "based on the largest record timestamp in the segment",
         ),
         (
             {"retention.ms": "-1", "retention.bytes": "0"},
-            "Deleting segment LogSegment(baseOffset=0, size=N, lastModifiedTime=N, "
-            "largestRecordTimestamp=N) due to log retention size 0 breach. Log size after "
-            "deletion will be 0.",
+            f"Deleting segment {SEGMENT.format(0)} due to log retention size 0 breach. Log size "
+            "after deletion will be 0.",
         ),
     ],
 )
@@ -81,10 +80,7 @@ def test_a_life_of_a_topic() -> None:
     assert told(lines, "Incremented log start offset") == [
         "Incremented log start offset to 2 due to client delete records request"
     ]
-    segments = ",".join(
-        f"LogSegment(baseOffset={base}, size=N, lastModifiedTime=N, largestRecordTimestamp=N)"
-        for base in (0, 1)
-    )
+    segments = ",".join(SEGMENT.format(base) for base in (0, 1))
     assert told(lines, "Deleting segments") == [
         f"Deleting segments due to log start offset 2 breach: {segments}"
     ]

@@ -14,7 +14,7 @@ import pytest
 from kafkalog.broker.compaction.cleaning import CleanRequests
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.cleaner.log_cleaner_manager import NONE
-from kafkalog.cleaner.stats import CleaningRun, CleanRequest
+from kafkalog.cleaner.stats import CleaningRun
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, InvalidRequest, NotReady
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.topic_names import TopicPartition
@@ -25,6 +25,7 @@ from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager
 from tests.sim.sim_threads import SimThreads
 from tests.there import there
+from tests.unit.test_compacted_logs import cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,10 +72,7 @@ def test_a_change_that_ends_a_clean(change: Callable[[CleaningDaemon], None], se
 
 @pytest.mark.parametrize("seed", range(20))
 def test_retention_and_cleaning_of_one_log_never_overlap(seed: int) -> None:
-    """Goal: each has the log for itself, whoever asks for the retention.
-    Method: orders by hand, the task and two cleaner threads; a look at the state at every chunk and
-    at every deletion.
-    """
+    """Whoever asks for the retention: by hand, by the task, beside two cleaner threads."""
     defaults = replace(RETAINED, min_cleanable_dirty_ratio=0.0, retention_bytes=900)
     world = CleaningDaemon(seed=seed, threads=2, topic_defaults=defaults)
     switch_point = world.sim.threads.switch_point
@@ -137,10 +135,7 @@ def test_retention_ends_a_swap_that_a_fault_stopped() -> None:
     second = segment_file_name(log.segments.values[1].base_offset, ".log")
     rename = frozenset({"rename"})  # the first one is of the new file
     sim.disk.faults.add(Fault(error=errno.ENOSPC, kinds=rename, path_contains=second, nth=2))
-    done: list[CleaningRun] = []
-    sim.manager.cleaning.cleaner.submit(CleanRequest(log, False, done.append))
-    sim.threads.run_until(lambda: bool(done))
-    assert isinstance(done[0].error, DiskFull)
+    assert isinstance(cleaned(sim).error, DiskFull)
     there(log.local.pending_swap)
     sim.operations.topics.alter_configs("t", [ConfigChange("retention.bytes", "1")])
     sim.operations.retention.retain("t", 0, dry_run=False)

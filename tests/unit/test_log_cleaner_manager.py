@@ -66,13 +66,6 @@ def test_a_clean_ends_with_the_checkpoint_on_disk() -> None:
     assert start == world.cleaners.cleaned[0][2]
 
 
-def test_the_cleaner_off_means_no_clean() -> None:
-    world = CleaningDaemon()
-    world.topic(cleanup_policy="delete")
-    world.turn()
-    assert world.cleaners.cleaned == []
-
-
 def test_pauses_nest_and_resume_lets_the_cleaner_in() -> None:
     """M18. Paused(n) of Kafka."""
     world = CleaningDaemon()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog import errors
 from kafkalog.broker.directory.commands import (
     AppendCommand,
     CallCommand,
@@ -25,15 +26,6 @@ from kafkalog.broker.directory.log_dir import LogDir
 from kafkalog.broker.directory.storage_fault import fault_of
 from kafkalog.broker.directory.writer import LogDirWriter
 from kafkalog.broker.values import Acks
-from kafkalog.errors import (
-    DescriptorsShort,
-    DiskFull,
-    ExpectedOffsetMismatch,
-    LogDirOffline,
-    NotReady,
-    Overloaded,
-    UnknownTopic,
-)
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.observe.metrics import Metrics
@@ -112,7 +104,7 @@ def test_mass_work_lets_others_pass() -> None:
 def test_queue_is_bounded_in_bytes() -> None:
     bench = Bench(limit_bytes=1_000)
     bench.writer.submit(CallCommand(int))
-    with pytest.raises(Overloaded):
+    with pytest.raises(errors.Overloaded):
         bench.writer.submit(CallCommand(int))
     bench.writer.drain_once()
     bench.writer.submit(CallCommand(int))
@@ -153,35 +145,29 @@ def test_offline_fails_all_and_drops_handles_once() -> None:
     bench.log_dir.take_offline("again")
     bench.writer.drain_once()
     bench.writer.drain_once()
-    assert isinstance(command.error, LogDirOffline)
+    assert isinstance(command.error, errors.LogDirOffline)
     assert bench.dropped == [bench.log_dir.path]
     assert bench.log_dir.offline_reason == "gone"
-    with pytest.raises(LogDirOffline):
+    with pytest.raises(errors.LogDirOffline):
         bench.writer.submit(CallCommand(int))
 
 
 @pytest.mark.parametrize(
-    ("number", "fault", "is_online"),
+    ("numbers", "fault"),
     [
-        (errno.ENOSPC, DiskFull, True),
-        (errno.EDQUOT, DiskFull, True),
-        (errno.EFBIG, DiskFull, True),
-        (errno.EMFILE, DescriptorsShort, True),
-        (errno.ENFILE, DescriptorsShort, True),
-        (errno.ENOMEM, DescriptorsShort, True),
-        (errno.EIO, LogDirOffline, False),
-        (errno.EROFS, LogDirOffline, False),
-        (errno.ENOENT, LogDirOffline, False),
+        ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), errors.DiskFull),
+        ((errno.EMFILE, errno.ENFILE, errno.ENOMEM), errors.DescriptorsShort),
+        ((errno.EIO, errno.EROFS, errno.ENOENT), errors.LogDirOffline),
     ],
 )
-def test_what_an_error_number_means(number: int, fault: type, is_online: bool) -> None:
+def test_what_an_error_number_means(numbers: tuple[int, ...], fault: type[Exception]) -> None:
     """M15: a full disk and a shortage are no dead directory; the rest is."""
-    bench = Bench()
-    error = OSError(number, "x")
-    assert type(fault_of(error, "/a")) is fault
-    with pytest.raises(fault), bench.log_dir.guard():
-        raise error
-    assert bench.log_dir.is_online is is_online
+    for error in (OSError(number, "x") for number in numbers):
+        bench = Bench()
+        assert type(fault_of(error, "/a")) is fault
+        with pytest.raises(fault), bench.log_dir.guard():
+            raise error
+        assert bench.log_dir.is_online is (fault is not errors.LogDirOffline)
 
 
 def submit(sim: SimManager, partition: int, data: bytes, acks: Acks, **more: int) -> list[Command]:
@@ -209,7 +195,9 @@ def test_appends_that_share_a_write_keep_their_order_and_acks(seed: int) -> None
     sent += [submit(sim, 0, plain, Acks.ALL), submit(sim, 0, producer, Acks.LEADER)]
     sim.threads.run_until_idle()
     ended = [done[0] for done in sent]
-    assert [type(command.error) for command in ended if command.error] == [ExpectedOffsetMismatch]
+    assert [type(command.error) for command in ended if command.error] == [
+        errors.ExpectedOffsetMismatch
+    ]
     answers = [command.result for command in ended if isinstance(command.result, LogAppendInfo)]
     firsts = [answer.first_offset for answer in answers]
     assert firsts == [1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 5]
@@ -260,7 +248,7 @@ def test_a_command_that_races_with_the_stop_is_answered(seed: int) -> None:
     outcomes: list[str] = []
 
     def waits() -> None:
-        with suppress(NotReady):
+        with suppress(errors.NotReady):
             unit.writer.call(int)
         outcomes.append("waited")
 
@@ -268,7 +256,7 @@ def test_a_command_that_races_with_the_stop_is_answered(seed: int) -> None:
         command = CallCommand(int, lambda command: outcomes.append(str(command.error)))
         try:
             unit.writer.submit(command)
-        except NotReady:
+        except errors.NotReady:
             outcomes.append("refused")
 
     for body in (waits, hears) * 3:
@@ -292,7 +280,7 @@ def test_a_deleted_log_is_let_go() -> None:
     sim.operations.topics.delete("t")
     writer.submit(late)
     sim.threads.run_until_idle()
-    assert isinstance(late.error, UnknownTopic)
+    assert isinstance(late.error, errors.UnknownTopic)
     sim.clock.advance_ms(200_000)
     sim.threads.run_until_idle()
     sim.sink.finished.clear()

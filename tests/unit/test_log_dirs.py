@@ -107,35 +107,6 @@ def test_space_is_known_from_the_start_and_measured_again() -> None:
     assert (same_total, less) == sim.disk.space(DIRS[0])
 
 
-def test_an_offline_directory_names_its_reason() -> None:
-    """M15: no partitions, no space, the reason of the first failure; the other one is as it was."""
-    sim = filled()
-    before = sim.operations.log_dirs.describe()
-    sim.disk.faults.add(Fault(kinds=frozenset({"space"}), path_contains=DIRS[1]))
-    sim.clock.advance_ms(10_000)
-    good, bad = sim.operations.log_dirs.describe()
-    assert good.offline_reason is None
-    assert good.partitions == before[0].partitions
-    assert bad.path == DIRS[1]
-    assert bad.offline_reason == f"Log directory {DIRS[1]} failed: simulated fault"
-    assert (bad.total_bytes, bad.usable_bytes, bad.partitions) == (-1, -1, [])
-    (fault,) = sim.task_faults
-    assert fault[1].message == bad.offline_reason
-
-
-def test_a_directory_that_was_never_opened_is_described() -> None:
-    """M14 M15: offline since the start: the others load, and it is told with its reason."""
-    sim = SimManager()
-    sim.disk.faults.add(Fault(kinds=frozenset({"list"}), path_contains=DIRS[0]))
-    sim.start()
-    bad, good = sim.operations.log_dirs.describe()
-    assert bad.path == DIRS[0]
-    assert bad.offline_reason
-    assert (bad.total_bytes, bad.usable_bytes, bad.partitions) == (-1, -1, [])
-    assert good.offline_reason is None
-    assert good.total_bytes > 0
-
-
 A, B = DIRS
 CORDONED = "cordoned.log.dirs"
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -256,6 +227,8 @@ def assert_half_is_told(sim: SimManager, lines: list[Any], victim: str) -> None:
     own = [line["partition"] for line in lines if line["event"] == "partition_offline"]
     assert sorted(line["first"] + own) == names
     assert line["count"] == len(line["first"])
+    (bad,) = [each for each in sim.operations.log_dirs.describe() if each.offline_reason]
+    assert (bad.path, bad.total_bytes, bad.usable_bytes, bad.partitions) == (victim, -1, -1, [])
     ready = sim.operations.readiness()
     assert (ready.offline_dirs, ready.offline_partitions) == (1, PARTITIONS // 2)
     assert ready.partitions == PARTITIONS // 2

@@ -107,32 +107,35 @@ def _filling(disk: SimFilesystem, _: Story) -> None:
     with_data(disk).threads.kill_all()
 
 
+def crashes(
+    work: Callable[[SimFilesystem, Story], None],
+    check: Callable[[SimFilesystem, Story, CrashPoint], None],
+    fresh: Callable[[], SimFilesystem],
+    *ranges: tuple[int, int, int],
+) -> int:
+    """Each range from a first call on: that call, the stride and the seeds; the states checked."""
+    return sum(
+        enumerate_crashes(
+            Story, work, check, new_disk=fresh, seeds=seeds, stride=stride, first=first
+        )
+        for first, stride, seeds in ranges
+    )
+
+
 @pytest.mark.parametrize("may_link", [True, False])
 def test_a_crash_in_a_backup(may_link: bool) -> None:
     """Some calls, and the last ones; links in one run, copies in the other."""
     work = _backing_up(may_link=may_link)
-    checked = 0
-    for first, stride, seeds in ((calls_of(_filling), 13, 1), (calls_of(work) - 1, 1, 8)):
-        checked += enumerate_crashes(
-            Story, work, check_backup, new_disk=new_disk, seeds=seeds, stride=stride, first=first
-        )
-    assert checked > 100
+    ranges = (calls_of(_filling), 13, 1), (calls_of(work) - 1, 1, 8)
+    assert crashes(work, check_backup, new_disk, *ranges) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("may_link", [True, False])
 def test_a_crash_at_every_call_of_a_backup(may_link: bool) -> None:
-    """As above, without a gap."""
-    checked = enumerate_crashes(
-        Story,
-        _backing_up(may_link=may_link),
-        check_backup,
-        new_disk=new_disk,
-        seeds=2,
-        first=calls_of(_filling),
-    )
-    assert checked > 1000
+    every = calls_of(_filling), 1, 2
+    assert crashes(_backing_up(may_link=may_link), check_backup, new_disk, every) > 1000
 
 
 def a_backup() -> SimFilesystem:
@@ -176,17 +179,11 @@ def check_restore(disk: SimFilesystem, story: Story, point: CrashPoint) -> None:
 
 def test_a_crash_in_a_restore() -> None:
     """Some calls, and the last ones; and the backup can be restored again."""
-    checked = 0
-    for first, stride in ((0, 15), (calls_of(_restoring, a_backup) - 8, 1)):
-        checked += enumerate_crashes(
-            Story, _restoring, check_restore, new_disk=a_backup, seeds=1, stride=stride, first=first
-        )
-    assert checked > 100
+    ranges = (0, 15, 1), (calls_of(_restoring, a_backup) - 8, 1, 1)
+    assert crashes(_restoring, check_restore, a_backup, *ranges) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_crash_at_every_call_of_a_restore() -> None:
-    """As above, without a gap."""
-    checked = enumerate_crashes(Story, _restoring, check_restore, new_disk=a_backup, seeds=2)
-    assert checked > 1000
+    assert crashes(_restoring, check_restore, a_backup, (0, 1, 2)) > 1000

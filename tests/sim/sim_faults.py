@@ -34,7 +34,6 @@ class Effect(enum.Enum):
     RAISE = "raise"  # nothing done, errno raised
     SHORT_WRITE = "short write"  # half of the bytes written, then errno raised
     LOSE_SYNC = "lose sync"  # errno raised, pages never written and dropped (fsyncgate)
-    FLIP_BIT = "flip bit"  # a read returns one wrong bit
 
 
 @dataclass(slots=True)
@@ -132,5 +131,4 @@ _PARTIAL = Fault(Effect.SHORT_WRITE)
 _PARTLY_DONE = {  # the calls that carry an effect out themselves
     Effect.SHORT_WRITE: ("write",),
     Effect.LOSE_SYNC: ("datasync", "sync", "sync_dir"),
-    Effect.FLIP_BIT: ("read",),
 }

@@ -52,15 +52,10 @@ class SimFile:
 
     def pread(self, size: int, position: int) -> bytes:
         self._check()
-        fault = self._disk.enter("read", self._path)
+        self._disk.enter("read", self._path)
         inode = self._inode
         inode.is_cached = inode.is_cached or not self._is_scan
-        data = bytes(memoryview(inode.content)[position : position + size])
-        if fault is None or not data:
-            return data
-        flipped = bytearray(data)
-        flipped[len(flipped) // 2] ^= 0x10
-        return bytes(flipped)
+        return bytes(memoryview(inode.content)[position : position + size])
 
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
         view = memoryview(buffer)

@@ -20,7 +20,6 @@ from kafkalog.env.system_scheduler import SystemScheduler
 from kafkalog.env.system_threads import SystemThreads
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_filesystem import SimFilesystem
-from tests.sim.sim_random import SimRandom
 from tests.sim.sim_scheduler import SimScheduler
 from tests.sim.sim_threads import SimDeadlockError, SimThreads
 
@@ -338,13 +337,6 @@ def test_a_deadlock_is_found() -> None:
         thread.join()
     threads.kill_all()
     assert not thread.is_alive()
-
-
-def test_the_same_seed_gives_the_same_chance() -> None:
-    one, two = SimRandom(5), SimRandom(5)
-    assert [one.below(100) for _ in range(20)] == [two.below(100) for _ in range(20)]
-    assert one.uuid_bytes() == two.uuid_bytes()
-    assert len(one.uuid_bytes()) == 16
 
 
 def statuses_when(world: World, is_so: Callable[[list[TaskStatus]], bool]) -> list[TaskStatus]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
 FOLDER_FILES_MAX = 15
@@ -121,25 +121,6 @@ def circles(graph: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     )
 
 
-def upward_imports(
-    graph: Mapping[str, Collection[str]], package: str, layers: Sequence[str]
-) -> list[str]:
-    """Imports of a ring that is further out or beside; ``layers`` begin with the outermost.
-
-    A layer is a module of the package, or several with ``|`` between them.
-    """
-    height = {
-        name.strip(): number for number, layer in enumerate(layers) for name in layer.split("|")
-    }
-    found = []
-    for importer, imported in sorted(graph.items()):
-        for each in sorted(imported):
-            above, below = _ring(importer, package), _ring(each, package)
-            if above and below and above != below and height[below] <= height[above]:
-                found.append(f"{importer} imports {each}")
-    return found
-
-
 def _dotted(package: Path, module: Path) -> str:
     parts = module.relative_to(package.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -167,11 +148,6 @@ def _reached(graph: Mapping[str, Collection[str]], start: str) -> set[str]:
         reached |= new
         todo += new
     return reached
-
-
-def _ring(module: str, package: str) -> str:
-    """The ring of a module; empty for the package's own ``__init__``."""
-    return module.removeprefix(package).removeprefix(".").partition(".")[0]
 
 
 # ---- names

@@ -21,7 +21,7 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests.integration.http_world import until
-from tests.tools.stages import PLANS, Outcome, Plan, Runner, Stage, read_log, summary
+from tests.tools.stages import PLANS, Plan, Runner, Stage, read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = sorted(path.name for path in (ROOT / "tests").iterdir() if any(path.glob("test_*.py")))
@@ -175,8 +175,11 @@ def test_a_gate_ends_at_a_failure(tree: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_nightly_runs_to_its_end_and_goes_on(tree: Path) -> None:
-    """Goal: what passed on this tree is not run again, but on another one or from the start."""
+    """Goal: what passed on this tree is not run again, but on another one, from the start, or when
+    a kill came before it was noted; the summary names what failed and its log.
+    """
     plan = plan_of(to_its_end=True)
+    home = tree / "build" / "tried"
     for name, fresh, expected in (
         ("one", False, ["good", "bad", "last"]),
         ("one", False, ["bad"]),
@@ -185,25 +188,19 @@ def test_nightly_runs_to_its_end_and_goes_on(tree: Path) -> None:
     ):
         assert not Runner(plan, tree, name, fresh=fresh).run()
         assert ran(tree) == expected
+    text = (home / "summary.md").read_text()
+    assert text.startswith("# tried: 1 of 3 stages did not pass\n")
+    for line in ("- Log: build/tried/bad.log", "- tests/unit/test_x.py::test_y"):
+        assert line in text.splitlines()
+    state = json.loads((home / "state.json").read_text())
+    state["stages"] = [each for each in state["stages"] if each["target"] != "last"]
+    (home / "state.json").write_text(json.dumps(state))
     (tree / "Makefile").write_text(MAKEFILE.replace("exit 1", "true"))
     assert Runner(plan, tree, "other", fresh=False).run()
-    assert ran(tree) == ["bad"]
-    text = (tree / "build" / "tried" / "summary.md").read_text()
+    assert ran(tree) == ["bad", "last"]
+    text = (home / "summary.md").read_text()
     assert text.startswith("# tried: passed\n")
     assert "- Tree: other\n" in text
-
-
-def test_a_torn_run_is_begun_again(tree: Path) -> None:
-    """Goal: stages that were not noted as passed, as after a kill, are run."""
-    plan = plan_of(to_its_end=True)
-    Runner(plan, tree, "one", fresh=False).run()
-    ran(tree)
-    path = tree / "build" / "tried" / "state.json"
-    state = json.loads(path.read_text())
-    state["stages"] = [each for each in state["stages"] if each["target"] != "last"]
-    path.write_text(json.dumps(state))
-    Runner(plan, tree, "one", fresh=False).run()
-    assert ran(tree) == ["bad", "last"]
 
 
 def is_there(group: int) -> bool:
@@ -232,24 +229,6 @@ def test_an_interrupted_run_leaves_no_process(tree: Path) -> None:
     assert run.wait(60) != 0
     until(lambda: not is_there(group))
     assert not (tree / "ran").exists()
-
-
-def test_a_summary_names_what_failed() -> None:
-    """Goal: machine, tree, each stage, the tests that failed and their log."""
-    outcomes = [
-        Outcome("good", "passed", 61.0, 30.0, "3 passed in 60.00s"),
-        Outcome("bad", "FAILED", 6.0, 3.0, "1 failed in 5.00s", ["tests/unit/test_x.py::test_y"]),
-    ]
-    text = summary(plan_of(to_its_end=True), outcomes, "abc", "2 processors", 66.0)
-    assert text.startswith("# tried: 1 of 2 stages did not pass\n")
-    for line in (
-        "- Machine: 2 processors",
-        "- Tree: abc",
-        "| good | passed | 1.0 | 0.5 | 3 passed in 60.00s |",
-        "- Log: build/tried/bad.log",
-        "- tests/unit/test_x.py::test_y",
-    ):
-        assert line in text.splitlines()
 
 
 def test_logs_are_read_as_pytest_writes_them() -> None:

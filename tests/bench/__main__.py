@@ -42,50 +42,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
-    function.__name__: function
-    for function in (
-        produce_rows.produce_raw,
-        produce_rows.produce_json,
-        produce_rows.produce_json_single,
-        produce_rows.produce_json_single_synced,
-        fetch_rows.fetch_raw,
-        fetch_rows.fetch_json,
-        fetch_rows.fetch_json_native,
-        fetch_rows.fetch_lines,
-        fetch_rows.fetch_events,
-        fetch_rows.fetch_arrow,
-        tail_rows.tail_events,
-        start_rows.clean_start,
-        start_rows.recovery_large_batches,
-        start_rows.recovery_small_batches,
-        start_rows.idle_memory,
-        retention_rows.retention_pass,
-        cleaner_rows.compaction,
-        cleaner_rows.compaction_lz4,
-        cleaner_rows.compaction_zstd,
-        interference_rows.interference,
-        scrape_rows.scrape,
-    )
+    **produce_rows.ROWS,
+    **fetch_rows.ROWS,
+    "tail_events": tail_rows.tail_events,
+    **start_rows.ROWS,
+    "retention_pass": retention_rows.retention_pass,
+    **cleaner_rows.ROWS,
+    "interference": interference_rows.interference,
+    "scrape": scrape_rows.scrape,
 }
 ON_SPARK: dict[str, Callable[[Bench], results.Result]] = {
-    function.__name__: function
-    for function in (
-        spark_rows.spark_scan,
-        spark_rows.spark_scan_http,
-        spark_rows.spark_scan_lz4,
-        spark_rows.spark_scan_zstd,
-        spark_rows.spark_scan_snappy,
-        spark_rows.spark_scan_gzip,
-        spark_rows.spark_parquet,
-        spark_rows.spark_archive_parquet,
-        spark_rows.spark_archive_iceberg,
-        spark_rows.spark_micro_batches,
-        spark_write_rows.spark_write,
-        spark_write_rows.spark_write_exactly_once,
-        spark_job_rows.spark_decode,
-        spark_job_rows.spark_compaction,
-        spark_job_rows.spark_audit,
-    )
+    **spark_rows.ROWS,
+    **spark_write_rows.ROWS,
+    "spark_decode": spark_job_rows.spark_decode,
+    "spark_compaction": spark_job_rows.spark_compaction,
+    "spark_audit": spark_job_rows.spark_audit,
 }
 ALL = {**BENCHMARKS, **ON_SPARK}
 FULL_ROUNDS, QUICK_ROUNDS = 5, 2

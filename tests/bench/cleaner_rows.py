@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +25,7 @@ from kafkalog.log.recovery.log_loader import load_log
 from tests.bench import datasets
 from tests.bench.machine_use import cpu_seconds, resident_mb
 from tests.bench.results import ROOT, Goal, Result, Sample
+from tests.log_world import flush
 
 if TYPE_CHECKING:
     from tests.bench.bench import Bench
@@ -34,22 +36,7 @@ _JAVA = Path(__file__).with_name("CleanTimed.java")
 _MAP_AND_BUFFER_BYTES = (str(128 << 20), str(256 << 10))
 
 
-def compaction(bench: Bench) -> Result:
-    """Uncompressed batches."""
-    return _compaction(bench, "compaction", Codec.NONE, Goal(">= 6x", ratio=6))
-
-
-def compaction_lz4(bench: Bench) -> Result:
-    """The same records, lz4."""
-    return _compaction(bench, "compaction_lz4", Codec.LZ4, Goal(">= 3x", ratio=3))
-
-
-def compaction_zstd(bench: Bench) -> Result:
-    """The same records, zstd."""
-    return _compaction(bench, "compaction_zstd", Codec.ZSTD, Goal(">= 3x", ratio=3))
-
-
-def _compaction(bench: Bench, name: str, codec: Codec, goal: Goal) -> Result:
+def _compaction(bench: Bench, codec: Codec, times: float) -> Result:
     """``records`` of one closed segment; an eighth of them are different keys."""
     records = bench.size(8_000_000, 800_000)
     source = bench.directory("source-0")
@@ -83,11 +70,11 @@ def _compaction(bench: Bench, name: str, codec: Codec, goal: Goal) -> Result:
     assert len(kept) == 1, f"the sides did not do the same work: {kept}"
     millions = f"{records / 1e6:g} M records, {records / 8e6:g} M keys"
     return Result(
-        name=name,
+        name=bench.name,
         what=f"Compaction of {size / 1e6:.0f} MB, {millions}, codec {codec.name.lower()}",
         unit="MB/s",
         durability="from the page cache, results synced on both sides",
-        goal=goal,
+        goal=Goal.times(times),
         rounds=rounds,
         notes=(
             "both: one thread, one closed segment of 145 records a batch, a map of 128 MiB,"
@@ -114,10 +101,7 @@ def write_keyed_log(
     log = load_log(str(directory), LogConfig(), tool_environment(SystemClock()), clean=False)
     assert log.log_end_offset == records, log.log_end_offset
     log.roll()
-    plan = log.plan_flush()
-    assert plan is not None
-    plan.run()
-    log.mark_flushed(plan)
+    flush(log)
     log.close()
     return size
 
@@ -177,3 +161,10 @@ def kafka_command(jars: Jars, classes: Path) -> list[str]:
     at = command.index("-cp") + 1
     command[at] = f"{classes}:{command[at]}"
     return command
+
+
+ROWS = {
+    "compaction": partial(_compaction, codec=Codec.NONE, times=6),
+    "compaction_lz4": partial(_compaction, codec=Codec.LZ4, times=3),
+    "compaction_zstd": partial(_compaction, codec=Codec.ZSTD, times=3),
+}

@@ -59,8 +59,8 @@ class BenchDaemon(Daemon):
 
     def load(
         self, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
-    ) -> tuple[LoadResult, float]:
-        """Run the load client; its result and the daemon's CPU share."""
+    ) -> LoadResult:
+        """Run the load client; its result with the daemon's CPU share."""
         if self.profile is not None and not self._is_under_load:
             os.kill(self.pid, signal.SIGUSR2)  # the sampler forgets the start
         self._is_under_load = True
@@ -68,7 +68,8 @@ class BenchDaemon(Daemon):
         result = run_load(
             self.port, requests, count=count, connections=connections, processes=processes
         )
-        return result, (cpu_seconds(self.pid) - before) / result.seconds
+        result.server_cpu_share = (cpu_seconds(self.pid) - before) / result.seconds
+        return result
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """As Kafka's side does: without retention, for records have fixed timestamps."""

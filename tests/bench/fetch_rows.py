@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from tests.bench.planting import plant_unclean
 from tests.bench.results import Goal, Result, Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.bench.bench import Bench
     from tests.bench.daemon_side import BenchDaemon
 
@@ -45,21 +48,13 @@ def fetch_raw(bench: Bench) -> Result:
         requests = daemon.walk(path, "*/*", end)
 
         def ours() -> Sample:
-            load, server = daemon.load(requests, count=len(requests) * passes, connections=2)
-            return Sample(
-                load.bytes_received / load.seconds / 1e6,
-                load.client_cpu_share,
-                server,
-                {"p99_ms": load.percentile_ms(99)},
-            )
+            load = daemon.load(requests, count=len(requests) * passes, connections=2)
+            return load.sample(load.bytes_received / load.seconds / 1e6, 99)
 
-        def theirs() -> Sample:
-            assert broker is not None
-            return broker.consume("fetch", records=end)
-
-        rounds = bench.alternate(ours, theirs if broker is not None else None)
+        kafka = None if broker is None else partial(broker.consume, "fetch", records=end)
+        rounds = bench.alternate(ours, kafka)
     return Result(
-        name="fetch_raw",
+        name=bench.name,
         what="Fetch raw batches, 1 KiB records, 1 MiB a request",
         unit="MB/s",
         durability="from the page cache",
@@ -73,32 +68,7 @@ def fetch_raw(bench: Bench) -> Result:
     )
 
 
-def fetch_json(bench: Bench) -> Result:
-    """Pages of the v2 route, 100-byte values in base64."""
-    return _records(bench, "fetch_json", "JSON (v2)", BINARY, _V2)
-
-
-def fetch_json_native(bench: Bench) -> Result:
-    """Pages of the native route: topic, partition and timestamp too."""
-    return _records(bench, "fetch_json_native", "JSON (native)", JSON, _NATIVE)
-
-
-def fetch_lines(bench: Bench) -> Result:
-    """A line a record, sent in chunks."""
-    return _records(bench, "fetch_lines", "lines (NDJSON)", NDJSON, _NATIVE)
-
-
-def fetch_events(bench: Bench) -> Result:
-    """An event a record, sent in chunks."""
-    return _records(bench, "fetch_events", "server-sent events", EVENT_STREAM, _NATIVE)
-
-
-def fetch_arrow(bench: Bench) -> Result:
-    """Pages of an Arrow stream, bytes as they are."""
-    return _records(bench, "fetch_arrow", "Arrow", ARROW, _NATIVE)
-
-
-def _records(bench: Bench, name: str, form: str, accept: str, path: str) -> Result:
+def _records(bench: Bench, form: str, accept: str, path: str = _NATIVE) -> Result:
     """Pages or streams of 8,000 records of 100 bytes, two connections."""
     total = bench.size(256 << 20, 64 << 20)
     source = bench.directory("source")
@@ -119,20 +89,13 @@ def _records(bench: Bench, name: str, form: str, accept: str, path: str) -> Resu
         _check_answers(daemon, path, accept)
 
         def ours() -> Sample:
-            load, server = daemon.load(requests, count=count, connections=2)
-            return Sample(
-                count * _RECORDS / load.seconds,
-                load.client_cpu_share,
-                server,
-                {
-                    "p99_ms": load.percentile_ms(99),
-                    "answered_mb_s": load.bytes_received / load.seconds / 1e6,
-                },
-            )
+            load = daemon.load(requests, count=count, connections=2)
+            answered_mb_s = load.bytes_received / load.seconds / 1e6
+            return load.sample(count * _RECORDS / load.seconds, 99, answered_mb_s=answered_mb_s)
 
         rounds = bench.alternate(ours, None)
     return Result(
-        name=name,
+        name=bench.name,
         what=f"Fetch {form}, 100-byte records, {_RECORDS:,} a request",
         unit="records/s",
         durability="from the page cache",
@@ -151,3 +114,13 @@ def _check_answers(daemon: BenchDaemon, path: str, accept: str) -> None:
         assert pa.ipc.open_stream(answer.body).read_all().num_rows == _RECORDS
     else:
         assert answer.body.count(b'"offset":') == _RECORDS
+
+
+ROWS: dict[str, Callable[[Bench], Result]] = {
+    "fetch_raw": fetch_raw,
+    "fetch_json": partial(_records, form="JSON (v2)", accept=BINARY, path=_V2),
+    "fetch_json_native": partial(_records, form="JSON (native)", accept=JSON),
+    "fetch_lines": partial(_records, form="lines (NDJSON)", accept=NDJSON),
+    "fetch_events": partial(_records, form="server-sent events", accept=EVENT_STREAM),
+    "fetch_arrow": partial(_records, form="Arrow", accept=ARROW),
+}

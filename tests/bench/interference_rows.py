@@ -76,7 +76,7 @@ def interference(bench: Bench) -> Result:
 
         rounds = bench.alternate(ours, None)
     return Result(
-        name="interference",
+        name=bench.name,
         what=f"Produce p99 at {_RATE:,} single-record requests/s beside background work, the worst",
         unit="ms",
         durability="acks=1: page cache",

@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.bench.results import Sample
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -38,6 +40,7 @@ class LoadResult:
     bytes_received: int
     client_cpu_seconds: float
     latencies_ms: list[float] = field(repr=False)
+    server_cpu_share: float | None = None
 
     @property
     def requests_per_second(self) -> float:
@@ -53,6 +56,11 @@ class LoadResult:
         """Latency below which so many percent of the answers stayed."""
         ordered = sorted(self.latencies_ms)
         return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+    def sample(self, value: float, *percents: int, **extra: float) -> Sample:
+        """The figure with both CPU shares, the latencies below which so many percent stayed."""
+        latencies = {f"p{percent}_ms": self.percentile_ms(percent) for percent in percents}
+        return Sample(value, self.client_cpu_share, self.server_cpu_share, {**latencies, **extra})
 
 
 def build_request(

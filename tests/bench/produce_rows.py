@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.bench import datasets
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.bench.bench import Bench
-    from tests.bench.daemon_side import BenchDaemon
+    from tests.bench.kafka_side import BenchBroker
 
 RAW = "application/vnd.kafkalog.record-batches"
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -31,33 +33,27 @@ def produce_raw(bench: Bench) -> Result:
     bodies = datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
     with bench.running_daemon(**SOON) as daemon, bench.running_broker(SOON_KAFKA) as broker:
         our_topics = Topics(daemon, "raw")
-        their_topics = None if broker is None else Topics(broker, "raw")
 
         def ours() -> Sample:
-            our_topics.renew()
-            path = f"/v1/topics/{our_topics.current}/partitions/0/batches?acks=1"
+            path = f"/v1/topics/{our_topics.renew()}/partitions/0/batches?acks=1"
             requests = [build_request("POST", path, body, RAW) for body in bodies]
-            load, server = daemon.load(requests, count=records // per_request, connections=4)
+            load = daemon.load(requests, count=records // per_request, connections=4)
             rate = load.requests_per_second * per_request * datasets.RECORD_BYTES / 1e6
-            return Sample(rate, load.client_cpu_share, server, {"p99_ms": load.percentile_ms(99)})
+            return load.sample(rate, 99)
 
-        def theirs() -> Sample:
-            assert broker is not None
-            assert their_topics is not None
-            their_topics.renew()
-            found = broker.produce(
-                their_topics.current, records=records, record_size=datasets.RECORD_BYTES
-            )
-            rate = found.value * datasets.RECORD_BYTES / 1e6
-            return Sample(rate, found.client_cpu_share, found.server_cpu_share)
+        def theirs(broker: BenchBroker, topics: Topics) -> Sample:
+            size = datasets.RECORD_BYTES
+            found = broker.produce(topics.renew(), records=records, record_size=size)
+            return replace(found, value=found.value * size / 1e6)
 
-        rounds = bench.alternate(ours, theirs if broker is not None else None)
+        kafka = None if broker is None else partial(theirs, broker, Topics(broker, "raw"))
+        rounds = bench.alternate(ours, kafka)
     return Result(
-        name="produce_raw",
+        name=bench.name,
         what="Produce raw batches, 1 KiB records",
         unit="MB/s",
         durability=OS_CLASS,
-        goal=Goal(">= 3x", ratio=3),
+        goal=Goal.times(3),
         rounds=rounds,
         notes=(
             "kafkalog: 8 batches of 125 records a request, 4 connections, 1 partition",
@@ -78,29 +74,20 @@ def produce_json(bench: Bench) -> Result:
     payloads.write_bytes(b"\n".join(all_values))
     with bench.running_daemon(**SOON) as daemon, bench.running_broker(SOON_KAFKA) as broker:
         our_topics = Topics(daemon, "json")
-        their_topics = None if broker is None else Topics(broker, "json")
 
         def ours() -> Sample:
-            our_topics.renew()
-            path = f"/topics/{our_topics.current}/partitions/0?acks=1"
+            path = f"/topics/{our_topics.renew()}/partitions/0?acks=1"
             requests = [build_request("POST", path, body, BINARY) for body in bodies]
-            load, server = daemon.load(requests, count=records // _JSON_RECORDS, connections=4)
-            return Sample(
-                load.requests_per_second * _JSON_RECORDS,
-                load.client_cpu_share,
-                server,
-                {"p99_ms": load.percentile_ms(99)},
-            )
+            load = daemon.load(requests, count=records // _JSON_RECORDS, connections=4)
+            return load.sample(load.requests_per_second * _JSON_RECORDS, 99)
 
-        def theirs() -> Sample:
-            assert broker is not None
-            assert their_topics is not None
-            their_topics.renew()
-            return broker.produce(their_topics.current, records=records, payload_file=str(payloads))
+        def theirs(broker: BenchBroker, topics: Topics) -> Sample:
+            return broker.produce(topics.renew(), records=records, payload_file=str(payloads))
 
-        rounds = bench.alternate(ours, theirs if broker is not None else None)
+        kafka = None if broker is None else partial(theirs, broker, Topics(broker, "json"))
+        rounds = bench.alternate(ours, kafka)
     return Result(
-        name="produce_json",
+        name=bench.name,
         what="Produce JSON, 1,000 records of 100 bytes a request",
         unit="records/s",
         durability=OS_CLASS,
@@ -113,30 +100,25 @@ def produce_json(bench: Bench) -> Result:
     )
 
 
-def produce_json_single(bench: Bench) -> Result:
-    """One record a request, 32 connections, acknowledged from the page cache."""
-    return _single(bench, "produce_json_single", "1", "acks=1: page cache")
-
-
-def produce_json_single_synced(bench: Bench) -> Result:
-    """One record a request, 32 connections, acknowledged after fdatasync (group commit)."""
-    return _single(bench, "produce_json_single_synced", "all", "acks=all: fdatasync")
-
-
-def _single(bench: Bench, name: str, acks: str, durability: str) -> Result:
+def _single(bench: Bench, acks: str, durability: str) -> Result:
+    """One record a request, 32 connections."""
     count = bench.size(150_000, 8_000)
+    path = f"/topics/single/partitions/0?acks={acks}"
     requests = [
-        build_request(
-            "POST", f"/topics/single/partitions/0?acks={acks}", datasets.json_body([value]), BINARY
-        )
+        build_request("POST", path, datasets.json_body([value]), BINARY)
         for value in datasets.values(64, datasets.SMALL_BYTES)
     ]
     sync_ms = fdatasync_p50_ms(bench.work)
     with bench.running_daemon() as daemon:
         daemon.create_topic("single")
-        rounds = bench.alternate(_single_round(daemon, requests, count), None)
+
+        def ours() -> Sample:
+            load = daemon.load(requests, count=count, connections=32)
+            return load.sample(load.requests_per_second, 50, 99)
+
+        rounds = bench.alternate(ours, None)
     return Result(
-        name=name,
+        name=bench.name,
         what="Produce JSON, one record a request, 32 connections",
         unit="requests/s",
         durability=durability,
@@ -146,14 +128,9 @@ def _single(bench: Bench, name: str, acks: str, durability: str) -> Result:
     )
 
 
-def _single_round(daemon: BenchDaemon, requests: list[bytes], count: int) -> Callable[[], Sample]:
-    def one_round() -> Sample:
-        load, server = daemon.load(requests, count=count, connections=32)
-        return Sample(
-            load.requests_per_second,
-            load.client_cpu_share,
-            server,
-            {"p50_ms": load.percentile_ms(50), "p99_ms": load.percentile_ms(99)},
-        )
-
-    return one_round
+ROWS: dict[str, Callable[[Bench], Result]] = {
+    "produce_raw": produce_raw,
+    "produce_json": produce_json,
+    "produce_json_single": partial(_single, acks="1", durability="acks=1: page cache"),
+    "produce_json_single_synced": partial(_single, acks="all", durability="acks=all: fdatasync"),
+}

@@ -51,6 +51,11 @@ class Goal:
     ratio: float | None = None
     extra_at_most: dict[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def times(cls, ratio: float) -> Goal:
+        """So many times as good as Kafka."""
+        return cls(f">= {ratio:g}x", ratio=ratio)
+
 
 @dataclass(frozen=True, slots=True)
 class Result:

@@ -50,7 +50,7 @@ def retention_pass(bench: Bench) -> Result:
 
         rounds = bench.alternate(ours, None)
     return Result(
-        name="retention_pass",
+        name=bench.name,
         what=f"Retention check with nothing to do, {count:,} logs of {_SEGMENTS} segments",
         unit="ms",
         durability="",

@@ -23,15 +23,11 @@ class Topics:
         self._partitions = partitions
         self._count = 0
 
-    @property
-    def current(self) -> str:
-        """The topic of this round."""
-        return f"{self._name}{self._count}"
-
     def renew(self) -> str:
-        """The next one; its name."""
+        """The topic of the next round."""
         if self._count:
-            self._side.delete_topic(self.current)
+            self._side.delete_topic(f"{self._name}{self._count}")
         self._count += 1
-        self._side.create_topic(self.current, self._partitions)
-        return self.current
+        name = f"{self._name}{self._count}"
+        self._side.create_topic(name, self._partitions)
+        return name

@@ -52,7 +52,7 @@ def scrape(bench: Bench) -> Result:
 
         rounds = bench.alternate(ours, None)
     return Result(
-        name="scrape",
+        name=bench.name,
         what=f"One scrape of /metrics, {partitions:,} partitions",
         unit="ms",
         durability="",

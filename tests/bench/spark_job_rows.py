@@ -39,7 +39,7 @@ def spark_decode(bench: Bench) -> Result:
 
         rounds = bench.alternate(ours, None, warm_ups=WARM_UPS)
     return Result(
-        name="spark_decode",
+        name=bench.name,
         what="Segments to Spark's seven columns, one core, CRC checked",
         unit="MB/s",
         durability="from the page cache",
@@ -72,7 +72,7 @@ def spark_compaction(bench: Bench) -> Result:
     assert len(done) == 1, f"the sides did not do the same work: {done}"
     goal = _COMPACTION_SHARE * CORES
     return Result(
-        name="spark_compaction",
+        name=bench.name,
         what=f"Spark: compaction of {_KEYED_PARTITIONS} partitions, times a single thread",
         unit="x",
         durability="from the page cache, results synced",
@@ -108,7 +108,7 @@ def spark_audit(bench: Bench) -> Result:
             warm_ups=WARM_UPS,
         )
     return Result(
-        name="spark_audit",
+        name=bench.name,
         what=f"Audit of {_KEYED_PARTITIONS} partitions, one core",
         unit="MB/s",
         durability="from the page cache",

@@ -35,83 +35,28 @@ _TOLD = ("start_seconds", "trigger_seconds")
 """Of an answer, beside the speed."""
 
 
-def spark_scan(bench: Bench) -> Result:
-    """A batch query from segment files."""
-    goal = Goal(">= 2.5x", ratio=2.5)
-    return _compared(bench, "spark_scan", "scan from segments", goal, _scan)
-
-
-def spark_scan_http(bench: Bench) -> Result:
-    """The same through the daemon."""
-    goal = Goal(">= 2x", ratio=2)
-    return _compared(bench, "spark_scan_http", "scan over HTTP", goal, _scan, over_http=True)
-
-
-def spark_scan_lz4(bench: Bench) -> Result:
-    """Compressed segments."""
-    return _compressed(bench, Codec.LZ4)
-
-
-def spark_scan_zstd(bench: Bench) -> Result:
-    """Compressed segments."""
-    return _compressed(bench, Codec.ZSTD)
-
-
-def spark_scan_snappy(bench: Bench) -> Result:
-    """Compressed segments."""
-    return _compressed(bench, Codec.SNAPPY)
-
-
-def spark_scan_gzip(bench: Bench) -> Result:
-    """Compressed segments."""
-    return _compressed(bench, Codec.GZIP)
-
-
-def _compressed(bench: Bench, codec: Codec) -> Result:
-    name = codec.name.lower()
-    what = f"scan from segments, {name}"
-    return _compared(bench, f"spark_scan_{name}", what, Goal(">= 2x", ratio=2), _scan, codec=codec)
-
-
-def spark_parquet(bench: Bench) -> Result:
-    """Into Parquet by Spark's own writer, on both sides."""
-    goal = Goal(">= 1.6x", ratio=1.6)
-    return _compared(bench, "spark_parquet", "DataFrame to Parquet", goal, _parquet)
-
-
 def spark_micro_batches(bench: Bench) -> Result:
     """A stream with a bound on its micro-batches."""
     trigger_rows = bench.size(300_000, 50_000)
     return _compared(
         bench,
-        "spark_micro_batches",
         f"stream in micro-batches of {trigger_rows:,} rows",
-        Goal(">= 1x", ratio=1),
-        partial(_micro_batches, trigger_rows=trigger_rows),
+        times=1,
+        ours=partial(_micro_batches, trigger_rows=trigger_rows),
         batches=_STREAM_BATCHES,
         unix_sockets=True,
         notes=("both: seven columns", "MB/s from the start of the query to its end"),
     )
 
 
-def spark_archive_parquet(bench: Bench) -> Result:
-    """The archive job on Spark against what Spark users do instead."""
-    return _archived(bench, "spark_archive_parquet", is_iceberg=False)
-
-
-def spark_archive_iceberg(bench: Bench) -> Result:
-    """The same into a table, which Kafka's side does not have."""
-    return _archived(bench, "spark_archive_iceberg", is_iceberg=True)
-
-
-def _archived(bench: Bench, name: str, *, is_iceberg: bool) -> Result:
+def _archived(bench: Bench, *, is_iceberg: bool) -> Result:
+    """The archive job on Spark against what Spark users do instead, who have no Iceberg for it."""
     form = "an Iceberg table" if is_iceberg else "Parquet files"
     return _compared(
         bench,
-        name,
         f"archive job into {form}",
-        Goal(">= 4x", ratio=4),
-        partial(_archive, is_iceberg=is_iceberg),
+        times=4,
+        ours=partial(_archive, is_iceberg=is_iceberg),
         theirs=_parquet_with_headers,
         unix_sockets=True,
         durability="from the page cache; kafkalog's files synced",
@@ -146,11 +91,10 @@ def _archive(reader: Reader, target: Path, *, is_iceberg: bool) -> Answer:
 
 def _compared(
     bench: Bench,
-    name: str,
     what: str,
-    goal: Goal,
-    ours: Work,
     *,
+    times: float,
+    ours: Work = _scan,
     theirs: Work | None = None,
     codec: Codec = Codec.NONE,
     batches: tuple[int, int] = _BATCHES,
@@ -180,11 +124,11 @@ def _compared(
             warm_ups=WARM_UPS,
         )
     return Result(
-        name=name,
+        name=bench.name,
         what=f"Spark: {what}, {source.records / 1e6:.2g} M records, {PARTITIONS} partitions",
         unit="MB/s",
         durability=durability,
-        goal=goal,
+        goal=Goal.times(times),
         rounds=rounds,
         notes=(UNIX_SOCKETS_NOTE if unix_sockets else SESSION_NOTE, *notes),
     )
@@ -210,3 +154,22 @@ def _readers(
         session = stack.enter_context(SparkProcess.of(bench, "spark-kafka", jars=bench.connector))
         address = {"kafka.bootstrap.servers": broker.bootstrap}
         yield ours, Reader(session, "kafka", {**address, "subscribe": TOPIC})
+
+
+_CODECS = (Codec.LZ4, Codec.ZSTD, Codec.SNAPPY, Codec.GZIP)
+ROWS: dict[str, Callable[[Bench], Result]] = {
+    "spark_scan": partial(_compared, what="scan from segments", times=2.5),
+    "spark_scan_http": partial(_compared, what="scan over HTTP", times=2, over_http=True),
+    **{
+        f"spark_scan_{name}": partial(
+            _compared, what=f"scan from segments, {name}", times=2, codec=codec
+        )
+        for codec in _CODECS
+        if (name := codec.name.lower())
+    },
+    # By Spark's own writer, on both sides.
+    "spark_parquet": partial(_compared, what="DataFrame to Parquet", times=1.6, ours=_parquet),
+    "spark_archive_parquet": partial(_archived, is_iceberg=False),
+    "spark_archive_iceberg": partial(_archived, is_iceberg=True),
+    "spark_micro_batches": spark_micro_batches,
+}

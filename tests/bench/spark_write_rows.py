@@ -7,6 +7,7 @@ one ``df.write`` of four tasks into a new topic of four partitions.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.bench.results import Goal, Result, Sample
@@ -25,32 +26,8 @@ _MARKERS_MAX = 1000
 """Of transactions in a topic: a few for each task and partition."""
 
 
-def spark_write(bench: Bench) -> Result:
-    """At least once, acknowledged from the page cache on both sides."""
-    return _written(
-        bench,
-        "spark_write",
-        "write, at least once",
-        Goal(">= 1.5x", ratio=1.5),
-        {"acks": "1"},
-        "page cache on both sides",
-    )
-
-
-def spark_write_exactly_once(bench: Bench) -> Result:
-    """Exactly once and synced, against Kafka's sink, which has neither."""
-    return _written(
-        bench,
-        "spark_write_exactly_once",
-        "write, exactly once",
-        Goal(">= 1.2x", ratio=1.2),
-        {"exactlyOnce": "true"},
-        "kafkalog: exactly once, fdatasync; Kafka: at least once, page cache",
-    )
-
-
 def _written(
-    bench: Bench, name: str, what: str, goal: Goal, options: dict[str, str], durability: str
+    bench: Bench, what: str, times: float, options: dict[str, str], durability: str
 ) -> Result:
     rows = bench.size(2_000_000, 100_000)
 
@@ -87,11 +64,11 @@ def _written(
 
             rounds = bench.alternate(ours, theirs, warm_ups=WARM_UPS)
     return Result(
-        name=name,
+        name=bench.name,
         what=f"Spark: {what}, {rows / 1e6:.2g} M rows, {PARTITIONS} partitions",
         unit="MB/s",
         durability=durability,
-        goal=goal,
+        goal=Goal.times(times),
         rounds=rounds,
         notes=(
             UNIX_SOCKETS_NOTE,
@@ -105,3 +82,22 @@ def _records_in(daemon: BenchDaemon, topic: str) -> int:
     """All partitions together, markers of transactions included."""
     paths = [f"/topics/{topic}/partitions/{number}/offsets" for number in range(PARTITIONS)]
     return sum(int(daemon.request("GET", path).json["end_offset"]) for path in paths)
+
+
+ROWS = {
+    "spark_write": partial(
+        _written,
+        what="write, at least once",
+        times=1.5,
+        options={"acks": "1"},
+        durability="page cache on both sides",
+    ),
+    # Kafka's sink has neither.
+    "spark_write_exactly_once": partial(
+        _written,
+        what="write, exactly once",
+        times=1.2,
+        options={"exactlyOnce": "true"},
+        durability="kafkalog: exactly once, fdatasync; Kafka: at least once, page cache",
+    ),
+}

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,7 @@ def clean_start(bench: Bench) -> Result:
             rounds = bench.alternate(ours, None)
     scaled = f"Kafka with {kafka_count} partitions (limit of open files), time scaled to {count}"
     return Result(
-        name="clean_start",
+        name=bench.name,
         what=f"Clean start, {count:,} partitions of 10 segments",
         unit="s",
         durability="files in the page cache",
@@ -116,21 +117,10 @@ def _stopped_broker(bench: Bench) -> BenchBroker | None:
     return None if bench.jars is None else BenchBroker(bench.jars, bench.directory("kafka"))
 
 
-def recovery_large_batches(bench: Bench) -> Result:
-    """One log of 64 KiB batches."""
-    goal = Goal(">= 1x", ratio=1)
-    return _recovery(bench, "recovery_large_batches", "64 KiB batches", 64, 1000, goal)
-
-
-def recovery_small_batches(bench: Bench) -> Result:
-    """One log of batches of one record, 150 bytes each."""
-    goal = Goal(">= 5x", ratio=5)
-    return _recovery(bench, "recovery_small_batches", "150-byte batches", 1, 80, goal)
-
-
 def _recovery(
-    bench: Bench, name: str, what: str, batch_records: int, value_bytes: int, goal: Goal
+    bench: Bench, what: str, batch_records: int, value_bytes: int, times: float
 ) -> Result:
+    """One log of equal batches."""
     total = bench.size((1 << 30) - (1 << 20), 128 << 20)
     source = bench.directory("source")
     source.mkdir()
@@ -176,11 +166,11 @@ def _recovery(
     else:
         rounds = bench.alternate(ours, None)
     return Result(
-        name=name,
+        name=bench.name,
         what=f"Recovery of one unclean log of {size / 2**30:.2g} GiB, {what}",
         unit="MB/s",
         durability="from the page cache",
-        goal=goal,
+        goal=Goal.times(times),
         rounds=rounds,
         notes=("both: time to load this log; kafkalog in a fresh process, Kafka in its broker",),
     )
@@ -208,7 +198,7 @@ def idle_memory(bench: Bench) -> Result:
             broker.format()
         rounds = bench.alternate(ours, theirs if broker is not None else None)
     return Result(
-        name="idle_memory",
+        name=bench.name,
         what="Idle memory",
         unit="MB",
         durability="",
@@ -228,3 +218,15 @@ def _idle(pid: int, wait_seconds: float, stop: Callable[[], object]) -> Sample:
     sample = Sample(resident_mb(pid), extra={"open_files": open_files(pid), **memory_mb(pid)})
     stop()
     return sample
+
+
+ROWS: dict[str, Callable[[Bench], Result]] = {
+    "clean_start": clean_start,
+    "recovery_large_batches": partial(
+        _recovery, what="64 KiB batches", batch_records=64, value_bytes=1000, times=1
+    ),
+    "recovery_small_batches": partial(
+        _recovery, what="150-byte batches", batch_records=1, value_bytes=80, times=5
+    ),
+    "idle_memory": idle_memory,
+}

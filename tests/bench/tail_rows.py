@@ -43,7 +43,7 @@ def tail_events(bench: Bench) -> Result:
         with _Followers(daemon, sizes.streams) as followers:
             rounds = bench.alternate(lambda: _round(daemon, followers, sizes.appends), None)
     return Result(
-        name="tail_events",
+        name=bench.name,
         what=f"Append to arrival at {sizes.streams:,} event streams, p99",
         unit="ms",
         durability="acks=1: page cache",

@@ -18,6 +18,7 @@ from kafkalog.format.records.record import Record
 from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
+from tests.log_world import flush
 from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 from tests.naive.stored_batches import NOBODY, stored_batch
 
@@ -43,10 +44,8 @@ def plant_partition(
     environment = tool_environment(FixedWallClock(TIME))
     with capture_logs():  # that the indexes were missing
         log = load_log(str(directory), config, environment, clean=False, may_have_gaps=True)
-    plan = log.plan_flush()
-    if plan is not None:
-        plan.run()
-        log.mark_flushed(plan)
+    assert [each.base_offset for each in log.segments] == [each.base for each in segments]
+    flush(log)
     log.close()
     for segment in segments:
         path = directory / segment_file_name(segment.base, LOG_SUFFIX)

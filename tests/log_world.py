@@ -36,16 +36,21 @@ def environment_of(disk: Filesystem, clock: SimClock, **caches: int) -> LogEnvir
     return LogEnvironment.create(disk, clock, scheduler, SimRandom(1), threads, **caches)
 
 
+def flush(log: UnifiedLog) -> None:
+    """One group commit."""
+    plan = log.plan_flush()
+    if plan is not None:
+        plan.run()
+        log.mark_flushed(plan)
+
+
 class LogHolder:
     """What tests do with a whole log."""
 
     log: UnifiedLog
 
     def flush(self) -> None:
-        plan = self.log.plan_flush()
-        if plan is not None:
-            plan.run()
-            self.log.mark_flushed(plan)
+        flush(self.log)
 
     def bases(self) -> list[int]:
         return [segment.base_offset for segment in self.log.segments]

@@ -7,10 +7,8 @@ what counts as the same result.
 from __future__ import annotations
 
 import json
-import os
 import random
 import struct
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,28 +16,26 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cleaner.offline import CompactOptions, clean_directory
-from kafkalog.env.clock import FixedWallClock
 from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.format.disk.index_entries import unpack_aborted_entries
 from kafkalog.format.disk.producer_snapshot import decode_snapshot
 from kafkalog.format.records.record import read_records
 from kafkalog.format.records.record_batch import Codec, read_header
-from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
-from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.settings.dynamic_configs import parse_topic_config
+from tests.fleet_world import plant_partition
 from tests.naive.cleaner import PlainAborted, PlainCleaner, PlainSegment, split_batches
 from tests.naive.cleaning_logs import TIME, make_log
+from tests.oracle.one_jvm import one_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.naive.cleaner import PlainClean
-    from tests.naive.cleaning_logs import LogMaker, MadeSegment
+    from tests.naive.cleaning_logs import LogMaker
     from tests.oracle.kafka import Kafka
 
-SOURCE = Path(__file__).with_name("CompactMany.java")
 NAME = "made-0"
 DAY = 86_400_000
 OTHER_CODECS = (Codec.SNAPPY, Codec.ZSTD)  # whose libraries write other bytes than Java's
@@ -125,7 +121,7 @@ def make_case(seed: int, home: Path) -> CleaningCase:
         case.log_start = _log_start(chance, case, made)
         case.features.add("log start inside")
     case.rounds = _rounds(chance, case, made)
-    write_source(case, made.segments)
+    plant_partition(case.source, made.segments, parse_topic_config(case.configs, LogConfig()))
     return case
 
 
@@ -163,46 +159,10 @@ def _rounds(chance: random.Random, case: CleaningCase, made: LogMaker) -> list[R
     return rounds
 
 
-def write_source(case: CleaningCase, segments: list[MadeSegment]) -> None:
-    """Write the segments; our loader, which is held against Kafka's elsewhere, makes the rest."""
-    directory = case.source
-    directory.mkdir(parents=True)
-    for segment in segments:
-        (directory / f"{segment.base:020d}.log").write_bytes(b"".join(segment.batches))
-    config = parse_topic_config(case.configs, LogConfig())
-    log = load_log(
-        str(directory),
-        config,
-        tool_environment(FixedWallClock(TIME)),
-        clean=False,
-        recovery_point=0,
-        log_start_offset=0,
-        corruption="kafka",
-        may_have_gaps=True,
-    )
-    assert [each.base_offset for each in log.segments] == [each.base for each in segments]
-    plan = log.plan_flush()
-    if plan is not None:
-        plan.run()
-        log.mark_flushed(plan)
-    log.close()
-    for segment in segments:
-        nanoseconds = segment.modified_ms * 1_000_000
-        os.utime(directory / f"{segment.base:020d}.log", ns=(nanoseconds, nanoseconds))
-
-
 def clean_with_kafka(kafka: Kafka, home: Path, cases: Iterable[CleaningCase]) -> list[Any]:
-    """Kafka's results of every round, in the order of the cases; one JVM."""
-    class_path = kafka.run("classpath").stdout.strip()
-    classes = home / "classes"
-    classes.mkdir()
-    command = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path]
-    subprocess.run(
-        [*command, "-d", str(classes), str(SOURCE)], check=True, capture_output=True, timeout=120
-    )
-    questions = "".join(json.dumps(case.question()) + "\n" for case in cases)
-    arguments = ("java", "-cp", f"{classes}:{class_path}", "CompactMany")
-    return kafka.run(*arguments, stdin=questions, timeout_seconds=600).json_lines()
+    """Kafka's results of every round, in the order of the cases."""
+    with one_jvm(kafka, home) as jvm:
+        return jvm.answers("CompactMany", [case.question() for case in cases])
 
 
 def clean_with_us(case: CleaningCase, number: int, before: int) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.daemon import Daemon
 from tests.oracle import real_directories as real
 from tests.oracle.kafka import Broker, Kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 # A first run fetches Kafka, and a JVM on a busy machine is slow: every command has its own limit.
 LONGEST_TEST_SECONDS = 1200
@@ -58,6 +60,13 @@ def new_broker(
     finally:
         for broker in made:
             broker.close()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """Beside a broker that does the same."""
+    with Daemon(tmp_path / "daemon") as served:
+        yield served
 
 
 @pytest.fixture(scope="session")

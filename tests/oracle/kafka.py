@@ -144,6 +144,12 @@ def action(name: str, **fields: int) -> dict[str, Any]:
     return {"op": name, **fields}
 
 
+def files_in(*directories: Path) -> str:
+    """Logs, indexes and snapshots of partitions, as Kafka.dump takes them."""
+    paths = (path for directory in directories for path in sorted(directory.iterdir()))
+    return ",".join(str(path) for path in paths if path.name[0].isdigit())
+
+
 def free_port_pair() -> int:
     """A port that is free together with the next one: KAFKALOG_ORACLE_PORT, or any.
 

@@ -5,11 +5,8 @@ Owns the questions (`LoadCase`), the JVM run (`LoadMany.java`) and what counts a
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.cli.offline.load import LoadOptions, load_copy
@@ -18,13 +15,13 @@ from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.producer_snapshot import decode_snapshot
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.dynamic_configs import parse_topic_config
+from tests.oracle.one_jvm import one_jvm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from tests.oracle.kafka import Kafka
-
-SOURCE = Path(__file__).with_name("LoadMany.java")
 
 
 @dataclass(frozen=True)
@@ -76,17 +73,9 @@ class LoadCase:
 
 
 def load_with_kafka(kafka: Kafka, home: Path, cases: Iterable[LoadCase]) -> list[Any]:
-    """Kafka's results in the order of the cases; one JVM."""
-    class_path = kafka.run("classpath").stdout.strip()
-    classes = home / "classes"
-    classes.mkdir()
-    command = ["javac", "-nowarn", "-Xlint:-deprecation", "-cp", class_path]
-    subprocess.run(
-        [*command, "-d", str(classes), str(SOURCE)], check=True, capture_output=True, timeout=120
-    )
-    questions = "".join(json.dumps(case.question()) + "\n" for case in cases)
-    arguments = ("java", "-cp", f"{classes}:{class_path}", "LoadMany")
-    return kafka.run(*arguments, stdin=questions).json_lines()
+    """Kafka's results in the order of the cases."""
+    with one_jvm(kafka, home) as jvm:
+        return jvm.answers("LoadMany", [case.question() for case in cases])
 
 
 def comparable(result: dict[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.env.clock import FixedWallClock
-from kafkalog.env.random import SystemRandom
-from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.env.system_scheduler import SystemScheduler
-from kafkalog.env.system_threads import SystemThreads
-from kafkalog.log.environment import LogEnvironment
+from kafkalog.log.inspect.offline_log import tool_environment
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
+from tests.log_world import flush
 from tests.partition_world import batch, checked
 
 if TYPE_CHECKING:
@@ -46,11 +43,7 @@ def make_log(
     """
     directory = home / "made-0"
     directory.mkdir(parents=True)
-    threads, clock = SystemThreads(_never), FixedWallClock(now_ms - 10**9)
-    scheduler = SystemScheduler(clock, threads, 1, _never)
-    environment = LogEnvironment.create(
-        SystemFilesystem(), clock, scheduler, SystemRandom(), threads
-    )
+    environment = tool_environment(FixedWallClock(now_ms - 10**9))
     log = load_log(str(directory), LogConfig(segment_index_bytes=4096), environment, clean=True)
     ages: list[int] = []
     for number in range(chance.randint(1, 9)):
@@ -75,10 +68,7 @@ def make_log(
         ages,
         log.log_end_offset,
     )
-    plan = log.plan_flush()
-    if plan is not None:
-        plan.run()
-        log.mark_flushed(plan)
+    flush(log)
     log.close()
     for base, age in zip(made.bases, ages, strict=True):
         seconds = (now_ms - age * unit_ms) // 1000
@@ -89,10 +79,6 @@ def make_log(
 def _append(log: UnifiedLog, values: list[bytes | None], stamp: int, now_ms: int) -> None:
     data = batch(values, timestamps=stamp)
     log.append(checked(data, now_ms=now_ms), synced=False)
-
-
-def _never(name: str, error: BaseException) -> None:
-    raise AssertionError(name) from error
 
 
 def size_limit(made: Made, chance: random.Random) -> str:

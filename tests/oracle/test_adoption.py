@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import time
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from kafkalog.log.log_config import LogConfig
 from tests.integration.daemon import BINARY, Daemon
 from tests.integration.test_backup import manifest_of, restore
 from tests.integration.test_cli_over_http import done, run
-from tests.oracle.kafka import action, record
+from tests.oracle.kafka import action, files_in, record
 from tests.oracle.real_directories import TOPICS, TRIMMED_TO
 from tests.sim.sim_manager import SimManager
 
@@ -169,16 +170,7 @@ def test_a_broker_takes_its_directory_back(
                 append_over_http(daemon, topic, values[start : start + 20])
         served = {topic: list(raw_lines(daemon, topic)) for topic in TOPICS}
         assert daemon.stop() == 0
-    files = []
-    for topic in TOPICS:
-        directory = tmp_path / "dir0" / f"{topic}-0"
-        assert verify_directory(str(directory), SystemFilesystem()) == []
-        copy = shutil.copytree(directory, tmp_path / "dump" / directory.name)
-        files += sorted(str(path) for path in copy.iterdir() if path.name[0].isdigit())
-    dumped = kafka.dump("--files", ",".join(files), "--index-sanity-check")
-    assert dumped.stderr == ""
-    dumped = kafka.dump("--files", ",".join(files))
-    assert without_gaps(dumped.stderr) == []
+    check_dump(kafka, tmp_path / "dump", *(tmp_path / "dir0" / f"{topic}-0" for topic in TOPICS))
     broker = real_directories.broker
     for topic in TOPICS:
         log_start = TRIMMED_TO if (state, topic) == ("stopped", "trimmed") else None
@@ -194,10 +186,14 @@ def test_a_broker_takes_its_directory_back(
         broker.stop()
 
 
-def without_gaps(report: str) -> list[str]:
-    """Findings of DumpLogSegments but for offsets that compaction took."""
-    lines = [line for line in report.splitlines() if line]
-    return [line for line in lines if "consecutive" not in line and "followed by" not in line]
+def check_dump(kafka: Kafka, home: Path, *directories: Path) -> None:
+    """Copies in ``home`` have nothing to find but gaps: offsets that compaction took."""
+    for each in directories:
+        assert verify_directory(str(each), SystemFilesystem()) == []
+    files = files_in(*(shutil.copytree(each, home / each.name) for each in directories))
+    assert kafka.dump("--files", files, "--index-sanity-check").stderr == ""
+    found = kafka.dump("--files", files).stderr.splitlines()
+    assert not [line for line in found if line and not re.search("consecutive|followed by", line)]
 
 
 NEW = [f"new {number}" for number in range(40)]
@@ -262,17 +258,13 @@ def check_directory(
     kafka: Kafka, path: Path, partition: BackupPartition, served: list[str], tmp_path: Path
 ) -> None:
     """Nothing to find for our check and Kafka's tool; Kafka's loader ends where we said."""
-    assert verify_directory(str(path), SystemFilesystem()) == []
     home = tmp_path / "kafka" / path.parent.name
     start, end = partition.log_start_offset, partition.end_offset
     options = ("--recovery-point", str(end), "--log-start", str(start))
     loaded = kafka.load(path, home / path.name, *options)["loaded"]
     assert (loaded["logStartOffset"], loaded["logEndOffset"]) == (start, end)
-    copy = shutil.copytree(path, home / "dump" / path.name)
-    files = sorted(str(file) for file in copy.iterdir() if file.name[0].isdigit())
-    assert kafka.dump("--files", ",".join(files), "--index-sanity-check").stderr == ""
-    assert without_gaps(kafka.dump("--files", ",".join(files)).stderr) == []
-    scanned = kafka.scan(copy, json.loads(served[0])["offset"])
+    check_dump(kafka, home / "dump", path)
+    scanned = kafka.scan(home / "dump" / path.name, json.loads(served[0])["offset"])
     assert scanned == served
 
 

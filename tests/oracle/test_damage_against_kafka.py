@@ -179,9 +179,10 @@ def test_kafkas_loader_finds_in_what_was_repaired_what_was_there(
 TRIMMED, PLAIN = TopicPartition("trimmed", 0), TopicPartition("plain", 0)
 
 
-def starts(daemon: Daemon) -> dict[str, int]:
+def starts(
+    daemon: Daemon, topics: tuple[str, ...] = ("trimmed", "plain", "compacted")
+) -> dict[str, int]:
     """First offset of each topic."""
-    topics = ("trimmed", "plain", "compacted")
     paths = {topic: f"/topics/{topic}/partitions/0/offsets" for topic in topics}
     return {
         topic: daemon.request("GET", path).json["beginning_offset"] for topic, path in paths.items()
@@ -264,14 +265,9 @@ def test_a_kafka_that_leads_ends_gaplessness(
     assert max(epoch for epoch, _ in found) > 0
     shutil.copyfile(broker.data / "plain-0" / epochs.name, epochs)
     with Daemon(tmp_path) as daemon:
-        assert starts_of_plain(daemon) == 0
+        assert starts(daemon, ("plain",)) == {"plain": 0}
     _, entries = decode_proofs((root / "kafkalog.checkpoint").read_bytes())
     assert [each.is_gapless for each in entries.values()] == [False]
-
-
-def starts_of_plain(daemon: Daemon) -> int:
-    """Its first offset."""
-    return int(daemon.request("GET", "/topics/plain/partitions/0/offsets").json["beginning_offset"])
 
 
 def test_each_bit_of_the_file_of_a_broker(

@@ -6,15 +6,15 @@ Method: a real broker writes every kind of batch; both tools dump the same copie
 from __future__ import annotations
 
 import io
-import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.cli.offline.dump import DumpOptions, dump
 from kafkalog.errors import CorruptData
 from tests.oracle.kafka import Broker, Kafka, action, record
+from tests.oracle.real_directories import CODECS, TIME, records_of_every_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.oracle
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TIME = 1_700_000_000_000
 SEGMENT = "00000000000000000000"
 FLAGS: dict[str, dict[str, bool | int]] = {
     "plain": {},
@@ -38,23 +36,6 @@ FLAGS: dict[str, dict[str, bool | int]] = {
 }
 
 
-def records_of_every_kind() -> list[dict[str, Any]]:
-    """Nulls, empties, headers, text of all planes, bytes that are no UTF-8; two batches."""
-    chance = random.Random(5)
-    lines = [
-        record(b"k1", b"v1", headers=[("h1", b"x"), ("h2", None)], timestamp_ms=TIME),
-        record(b"k2", None, timestamp_ms=TIME + 5),
-        record(None, b"v3", timestamp_ms=TIME + 1),
-        record(None, None, timestamp_ms=TIME + 2),
-        record(b"", b"", headers=[("", b"")], timestamp_ms=TIME),
-        action("flush"),
-        record("äß€😀".encode(), b"line\nfeed\r\ntab\t\0end", headers=[("ü,]", b"")]),
-        record(b"\xff\xfe\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", b"\xe2\x82 \xf0\x9f\x98 cut \xe2"),
-    ]
-    lines += [record(chance.randbytes(9), chance.randbytes(40)) for _ in range(60)]
-    return [*lines, action("flush")]
-
-
 def write_everything(broker: Broker) -> None:
     """Topic `dump`: several small segments with dense indexes. Topic `late`: LogAppendTime."""
     configs = {"internal_segment_bytes": 6000, "index_interval_bytes": 300}
@@ -62,7 +43,7 @@ def write_everything(broker: Broker) -> None:
     broker.create_topic("late", message_timestamp_type="LogAppendTime", **configs)
     for codec in CODECS:
         for topic in ("dump", "late"):
-            broker.produce(topic, records_of_every_kind(), "--codec", codec)
+            broker.produce(topic, records_of_every_kind(5), "--codec", codec)
         few = [record(b"%d" % n, codec.encode() * 9, timestamp_ms=TIME + n) for n in range(40)]
         broker.produce("dump", few, "--codec", codec, "--idempotent", "--each")
     for end in ("commit", "abort", "commit", "abort"):

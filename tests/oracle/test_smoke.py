@@ -24,6 +24,7 @@ from tests.oracle import (
     test_retention_against_kafka as retention,
 )
 from tests.oracle.cleans import make_case
+from tests.oracle.kafka import files_in
 from tests.oracle.loads import LoadCase, comparable, differing_files
 from tests.oracle.made_logs import make_log
 from tests.oracle.one_jvm import DUMP, OneJvm, one_jvm
@@ -74,11 +75,11 @@ def test_load(jvm: OneJvm, written: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("flags", [{"deep_iteration": True}, {"print_data_log": True}])
 def test_dump(jvm: OneJvm, written: Path, flags: dict[str, bool]) -> None:
     """M07: logs, indexes and snapshots that we wrote, to the byte."""
-    files = sorted(str(path) for path in written.iterdir() if path.name[0].isdigit())
+    files = files_in(written)
     options = [f"--{name.replace('_', '-')}" for name in flags]
-    theirs = jvm.run(DUMP, "--files", ",".join(files), *options)
+    theirs = jvm.run(DUMP, "--files", files, *options)
     ours, findings = io.StringIO(), io.StringIO()
-    dump(files, DumpOptions(**flags), ours, findings)
+    dump(files.split(","), DumpOptions(**flags), ours, findings)
     assert (ours.getvalue(), findings.getvalue()) == (theirs.stdout, theirs.stderr)
     assert len(theirs.lines()) > 200
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon import Daemon
 from tests.integration.test_cli_compat import tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
+    from tests.integration.daemon import Daemon
     from tests.oracle.kafka import Broker
 
 pytestmark = pytest.mark.oracle
@@ -30,8 +29,9 @@ CLASSES = {
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
 }
-UNORDERED = ("kafka-topics", "kafka-configs")
+UNORDERED = ("kafka-topics", "kafka-configs", "kafka-consumer-groups")
 OVERRIDES = (
     "cleanup.policy=compact,delete", "retention.ms=86400000", "segment.bytes=1048576",
     "flush.ms=9", "flush.messages=8", "index.interval.bytes=512", "max.message.bytes=900000",
@@ -56,12 +56,6 @@ EQUALLERS = (
     (re.compile(r"Time:\d+"), "Time:T"),
     (re.compile(r'"logDir":"[^"]*"'), '"logDir":"DIR"'),
 )
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with Daemon(tmp_path / "daemon") as served:
-        yield served
 
 
 def equalled(text: str) -> list[str]:
@@ -109,7 +103,7 @@ def compare(
     assert mine == kafkas, shown
     assert got.exit_code == expected.status, shown
     if is_error:
-        mine, kafkas = (equalled(text)[:1] for text in (got.stderr, expected.stderr))
+        mine, kafkas = (equalled(text.strip())[:1] for text in (got.stderr, expected.stderr))
         assert mine == kafkas, shown
     return equalled(got.stdout)
 
@@ -222,27 +216,11 @@ def test_records_and_offsets(broker: Broker, daemon: Daemon) -> None:
     compare(broker, daemon, producer, "--topic", "tools.console", *READER, *NULLS, stdin=text)
     keyed = "".join(f"key{number}\tv\n" for number in range(40))
     compare(broker, daemon, producer, "--topic", "tools.spread", *READER[:2], stdin=keyed)
-    read = (
-        "--topic",
-        "tools.console",
-        "--partition",
-        "0",
-        "--offset",
-        "earliest",
-        "--max-messages",
-    )
+    partition = ("--topic", "tools.console", "--partition", "0", "--offset")
+    read = (*partition, "earliest", "--max-messages")
     assert len(compare(broker, daemon, consumer, *read, "4", *HEADED)) == 4
     compare(broker, daemon, consumer, *read, "2", "--property", "null.literal=-")
-    from_two = (
-        "--topic",
-        "tools.console",
-        "--partition",
-        "0",
-        "--offset",
-        "2",
-        "--max-messages",
-        "1",
-    )
+    from_two = (*partition, "2", "--max-messages", "1")
     compare(broker, daemon, consumer, *from_two, "--property", "print.value=false")
     bad = ("--topic", "tools.console", "--property", "parse.key=true")
     compare(broker, daemon, producer, *bad, stdin="nokey\n", is_error=True)
@@ -251,13 +229,8 @@ def test_records_and_offsets(broker: Broker, daemon: Daemon) -> None:
     some = ("--topic", "tools.console|tools.spread")
     for time in ("latest", "-2", "-4", "-5", "0", "9999999999999"):
         compare(broker, daemon, offsets, *some, "--time", time)
-    compare(
-        broker,
-        daemon,
-        offsets,
-        "--topic-partitions",
-        "tools.spread:1-3,tools.con.*:0,tools.spread:11-,x:1",
-    )
+    places = "tools.spread:1-3,tools.con.*:0,tools.spread:11-,x:1"
+    compare(broker, daemon, offsets, "--topic-partitions", places)
     compare(broker, daemon, offsets, *some, "--partitions", "0,3,99")
     for options in (
         ("--topic", "nope"),

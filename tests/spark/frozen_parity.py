@@ -1,6 +1,6 @@
 """What Spark's Kafka source found on logs of a real Kafka, kept with these logs in `frozen/`.
 
-`freeze` makes it, `test_frozen_parity` holds our source against it wherever there is Java.
+`freeze` makes it, `test_parity` holds our source against it wherever there is Java.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ _CHECKPOINT = DIRECTORY / "checkpoint"
 
 
 def expected() -> Found:
-    """See `freeze.all_found`."""
     found: Found = json.loads(_EXPECTED.read_text(encoding="utf-8"))
     return found
 
 
 def unpack_logs(directory: Path) -> Path:
-    """The log directory, made anew."""
     with tarfile.open(_LOGS) as archive:
         # Python before 3.11.4 has no filters; the archive is our own.
         if hasattr(tarfile, "data_filter"):

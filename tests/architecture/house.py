@@ -18,17 +18,14 @@ FEATURE_RINGS = ("broker", "server", "console", "cli")
 
 
 def name_of(root: Path, module: Path) -> str:
-    """A file's path below the root."""
     return module.relative_to(root).as_posix()
 
 
 def modules_of(package: Path) -> list[Path]:
-    """Every Python file of a package, sorted."""
     return sorted(package.rglob("*.py"))
 
 
 def parsed(module: Path) -> ast.Module:
-    """Its syntax tree."""
     return _parsed(module.read_text(encoding="utf-8"))
 
 
@@ -56,7 +53,6 @@ def crowded_folders(root: Path, trees: Iterable[str]) -> list[str]:
 
 
 def long_files(root: Path, trees: Iterable[str]) -> list[str]:
-    """Files above the limit."""
     return [
         f"{name_of(root, module)} has {length} lines"
         for tree in trees
@@ -66,7 +62,6 @@ def long_files(root: Path, trees: Iterable[str]) -> list[str]:
 
 
 def long_functions(root: Path, trees: Iterable[str]) -> list[str]:
-    """Functions and methods above the limit."""
     return [
         f"{name_of(root, module)}: {node.name} has {length} lines"
         for tree in trees
@@ -78,7 +73,6 @@ def long_functions(root: Path, trees: Iterable[str]) -> list[str]:
 
 
 def many_texts(root: Path, limits: Mapping[str, int]) -> list[str]:
-    """Globs that find more documents than there may be."""
     return [
         f"{pattern} has {count} files, {limit} are allowed"
         for pattern, limit in limits.items()

@@ -37,7 +37,6 @@ PATH_CUTS = Budget(0, 0)
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trace]:
-    """Of each flow."""
     return trace_flows(tmp_path_factory.mktemp("flows") / "logs")
 
 

@@ -64,7 +64,6 @@ TEXT_LIMITS = {
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """Of the whole package."""
     return imports_of(PACKAGE)
 
 
@@ -104,7 +103,6 @@ def test_documents_have_their_length() -> None:
 
 
 def planted(root: Path, files: Mapping[str, str]) -> Path:
-    """A tree with these files."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

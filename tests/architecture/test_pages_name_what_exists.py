@@ -29,7 +29,6 @@ DEFINITION = r"^\s*(?:(?:async )?def|class) {name}\b|^\s*{name}\b\s*[:=]"
 
 
 def missing_of(text: str, bases: Sequence[Path] = BASES) -> list[str]:
-    """What a page names and the tree does not have."""
     missing = []
     for path, symbol in FILE.findall(text):
         files = [base / path for base in bases if (base / path).is_file()]
@@ -87,7 +86,6 @@ def test_lines_are_ordinary(page: Path) -> None:
 
 
 def test_the_check_sees_what_is_missing() -> None:
-    """A file, a symbol and a folder that do not exist."""
     page = (
         "`log/no_such.py`, `log/unified_log.py:UnifiedLog.append`, `log/unified_log.py:NoSuch`, "
         "`log/no_such/` and `log/segment/`"

@@ -23,7 +23,6 @@ SETTINGS = [
 
 
 def attributes(tree: ast.AST) -> set[str]:
-    """Names of the attributes that are read."""
     return {
         node.attr
         for node in ast.walk(tree)

@@ -72,7 +72,6 @@ def takes(plans: tuple[str, ...], folder: str, markers: frozenset[str]) -> bool:
 
 @cache
 def markers() -> list[str]:
-    """All of ours."""
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     return [line.partition(":")[0] for line in options["markers"]]
 

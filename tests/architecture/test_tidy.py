@@ -20,7 +20,6 @@ EDGES = {"env", "cli", "client", "server", "settings", "__main__.py", "kernels",
 
 
 def docstring_of(module: Path) -> str:
-    """Of the whole file; empty without one."""
     return ast.get_docstring(parsed(module)) or ""
 
 

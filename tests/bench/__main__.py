@@ -63,7 +63,6 @@ FULL_ROUNDS, QUICK_ROUNDS = 5, 2
 
 
 def main() -> None:
-    """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(ALL))
     parser.add_argument("--quick", action="store_true", help="small data, two rounds, print only")
@@ -107,7 +106,6 @@ def main() -> None:
 
 
 def wanted(*, quick: bool, on_spark: bool) -> list[str]:
-    """Names, when none was given."""
     if on_spark:
         return list(ON_SPARK)
     return list(BENCHMARKS if quick else ALL)
@@ -146,7 +144,6 @@ def run_one(bench: Bench, name: str) -> results.Result:
 
 
 def describe(result: results.Result, seconds: float) -> str:
-    """A few lines for the terminal."""
     content = results.to_json(result, None)
     met = {True: "met", False: "MISSED", None: "not comparable"}[content["met"]]
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)

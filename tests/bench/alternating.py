@@ -61,7 +61,6 @@ def compared(rounds: list[dict[str, float]], unit: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, run, print, write."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.alternating", description=__doc__)
     parser.add_argument("--older", type=Path, required=True, help="a checkout of its commit")
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))

@@ -40,7 +40,6 @@ class Bench:
     _directories: list[Path] = field(default_factory=list)
 
     def size(self, full: Value, quick: Value) -> Value:
-        """The size that this run uses."""
         return quick if self.quick else full
 
     def directory(self, name: str) -> Path:
@@ -51,7 +50,6 @@ class Bench:
         return path
 
     def clear(self) -> None:
-        """Remove what the benchmark left on disk."""
         shutil.rmtree(self.work / self.name, ignore_errors=True)
         self._directories.clear()
 
@@ -64,7 +62,6 @@ class Bench:
 
     @contextmanager
     def running_daemon(self, **overrides: str) -> Iterator[BenchDaemon]:
-        """A daemon that is ready."""
         with self.daemon(**overrides) as daemon:
             yield daemon
 

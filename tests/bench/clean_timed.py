@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Clean what standard input names, until it ends."""
     configure_logging(sys.stderr, log_format="json", level="warning")
     kernels.warm_up(None)
     map_bytes, io_buffer_bytes = map(int, sys.argv[1:])

@@ -132,11 +132,9 @@ class CleanWorker:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
     def clean(self, directory: Path) -> dict[str, Any]:
-        """Clean it; what the cleaner reports."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{directory}\n")
@@ -148,7 +146,6 @@ class CleanWorker:
 
 
 def our_command() -> list[str]:
-    """The worker with kafkalog's cleaner."""
     return [sys.executable, "-m", "tests.bench.clean_timed", *_MAP_AND_BUFFER_BYTES]
 
 

@@ -45,7 +45,6 @@ _WORDS = [b"alpha", b"bravo", b"charlie", b"delta", b"echo", b"foxtrot", b"golf"
 
 
 def values(count: int, size: int, seed: int = 1) -> list[bytes]:
-    """Random values of 64 different characters."""
     chance = random.Random(seed)
     return [bytes(chance.choices(_LETTERS, k=size)) for _ in range(count)]
 

@@ -127,7 +127,6 @@ def _partitions(topic: str, count: int) -> list[TopicPartition]:
 
 
 def _works_of(daemon: BenchDaemon, sizes: _Sizes, number: int) -> dict[str, Callable[[], None]]:
-    """Every kind of work, as it is done in one round."""
     return {
         "clean": lambda: _clean(daemon, f"compacted{number}", sizes),
         "retention": lambda: _again(sizes.seconds, lambda: _retain(daemon)),
@@ -137,7 +136,6 @@ def _works_of(daemon: BenchDaemon, sizes: _Sizes, number: int) -> dict[str, Call
 
 
 def _lag_of(work: str) -> str:
-    """The name of this work's figure."""
     return f"{work}_loop_lag_p99_ms"
 
 
@@ -201,7 +199,6 @@ def _scrape(daemon: BenchDaemon) -> None:
 
 
 def _again(seconds: float, work: Callable[[], None], pause_seconds: float = 0.0) -> None:
-    """One after the other, until the time is over."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         work()

@@ -117,17 +117,14 @@ class BenchBroker:
 
     @property
     def bootstrap(self) -> str:
-        """Address for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def data(self) -> Path:
-        """Its only log directory."""
         return self.directory / "data"
 
     @property
     def pid(self) -> int:
-        """Of the running broker."""
         assert self.process is not None
         return self.process.pid
 
@@ -159,7 +156,6 @@ class BenchBroker:
         raise KafkaToolError(f"the broker did not start: {self.log_text()[-3000:]}")
 
     def stop(self) -> None:
-        """Clean shutdown."""
         assert self.process is not None
         self.process.terminate()
         self.process.wait(120)
@@ -173,7 +169,6 @@ class BenchBroker:
         self.process = None
 
     def log_text(self) -> str:
-        """What the broker logged since its start."""
         return (self.directory / "broker.log").read_text(errors="replace")
 
     def load_ms(self, topic_partition: str) -> int | None:

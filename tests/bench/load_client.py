@@ -44,7 +44,6 @@ class LoadResult:
 
     @property
     def requests_per_second(self) -> float:
-        """Answers a second."""
         return self.requests / self.seconds
 
     @property
@@ -129,8 +128,6 @@ def run_paced(
 
 
 class _Connection:
-    """One socket and the exchange under way on it."""
-
     __slots__ = ("head", "is_chunked", "pending", "remaining", "socket", "started", "tail")
 
     def __init__(self, port: int) -> None:
@@ -146,8 +143,6 @@ class _Connection:
 
 
 class _Client:
-    """All connections of one process."""
-
     def __init__(self, port: int, connections: int) -> None:
         self._connections = [_Connection(port) for _ in range(connections)]
         self._by_fd = {item.socket.fileno(): item for item in self._connections}

@@ -73,7 +73,6 @@ def forget_snapshots(partition: Path) -> None:
 
 
 def forget_clean_stop(log_dir: Path) -> None:
-    """Remove the marker and the recovery points."""
     for name in (CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         (log_dir / name).unlink(missing_ok=True)
 

@@ -18,7 +18,6 @@ _MET = {True: "yes", False: "no", None: "-"}
 
 
 def load_results(directory: Path = RESULTS) -> list[dict[str, Any]]:
-    """All result files, by name."""
     return [json.loads(path.read_text("utf-8")) for path in sorted(directory.glob("*.json"))]
 
 
@@ -77,7 +76,6 @@ def replace_block(text: str, table: str) -> str:
 
 
 def main() -> None:
-    """Renew the README's table."""
     text = README.read_text(encoding="utf-8")
     README.write_text(replace_block(text, render(load_results())), encoding="utf-8")
 

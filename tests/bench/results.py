@@ -59,8 +59,6 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One row of the table."""
-
     name: str
     what: str
     unit: str
@@ -72,7 +70,6 @@ class Result:
     beside: dict[str, float] = field(default_factory=dict)
 
     def median(self) -> float:
-        """Median of kafkalog's figure."""
         return statistics.median(item.kafkalog.value for item in self.rounds)
 
     def ratio_median(self) -> float | None:
@@ -82,7 +79,6 @@ class Result:
         return statistics.median(known) if known else None
 
     def extra_median(self, name: str) -> float:
-        """Median of one of kafkalog's extra figures."""
         return statistics.median(item.kafkalog.extra[name] for item in self.rounds)
 
     def met(self) -> bool | None:
@@ -100,7 +96,6 @@ class Result:
 
 
 def to_json(result: Result, kafka_version: str | None) -> dict[str, Any]:
-    """The content of a result file."""
     ours = [item.kafkalog.value for item in result.rounds]
     theirs = [item.kafka.value for item in result.rounds if item.kafka is not None]
     shares = [
@@ -141,7 +136,6 @@ def to_json(result: Result, kafka_version: str | None) -> dict[str, Any]:
 
 
 def write(result: Result, kafka_version: str | None, directory: Path = RESULTS) -> Path:
-    """Write the result file of this benchmark anew."""
     directory.mkdir(exist_ok=True)
     path = directory / f"{result.name}.json"
     path.write_text(json.dumps(to_json(result, kafka_version), indent=1) + "\n", encoding="utf-8")

@@ -28,7 +28,6 @@ _PASSES = 9
 
 
 def main() -> None:
-    """Load, pass, print, stop cleanly."""
     configure_logging(sys.stderr, log_format="json", level="warning")
     kernels.warm_up(None)
     threads, clock = SystemThreads(_failed), SystemClock()

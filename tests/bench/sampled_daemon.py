@@ -47,7 +47,6 @@ class Sampler:
         signal.setitimer(signal.ITIMER_PROF, _PERIOD_SECONDS, _PERIOD_SECONDS)
 
     def stop(self) -> None:
-        """End it."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def _forget(self, *_: object) -> None:
@@ -86,7 +85,6 @@ class Sampler:
         self.stacks[(thread, *reversed(stack[:14]))] += weight
 
     def report(self) -> str:
-        """The tables."""
         total = sum(self.by_thread.values()) or 1.0
         parts = [f"CPU seconds {total:.2f}\n\nBy thread"]
         parts += [f"{s:8.2f} {s / total:6.1%}  {n}" for n, s in _heaviest(self.by_thread, 20)]

@@ -71,7 +71,6 @@ def scrape(bench: Bench) -> Result:
 
 
 def _touch(daemon: BenchDaemon, topic: str, count: int) -> None:
-    """A record in each of the first partitions."""
     records = [{"value": "dG91Y2hlZA==", "partition": number} for number in range(count)]
     headers = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
     answer = daemon.request("POST", f"/topics/{topic}?acks=1", {"records": records}, headers)

@@ -158,8 +158,6 @@ class SparkProcess:
 
 
 class Reader(NamedTuple):
-    """A session, and the topic as its format sees it."""
-
     process: SparkProcess
     format: str
     options: dict[str, str]

@@ -52,12 +52,10 @@ class LogSource:
 
     @property
     def records(self) -> int:
-        """Of all partitions."""
         return self.partition_records * PARTITIONS
 
     @property
     def partitions(self) -> list[Path]:
-        """In order."""
         return [self.directory / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
 
 

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Work until standard input ends."""
     # The JVM writes to standard output, too: the answers get it for themselves.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
@@ -56,7 +55,6 @@ def main() -> None:
 
 
 def open_session(settings: dict[str, str]) -> SparkSession:
-    """A session, and its JVM, with these settings."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
@@ -131,7 +129,6 @@ def write(spark: SparkSession, *, sink: str, options: dict[str, str], rows: int)
 
 
 def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg: bool) -> Answer:
-    """The job ``archive`` of a log directory into a new table."""
     from kafkalog.jobs.archive.archive import ArchiveOptions, archive as run_archive
     from kafkalog.spark.logs.open import open_logs
     from kafkalog.spark.logs.values import Access
@@ -148,7 +145,6 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
 
 
 def parquet_table(target: str) -> ArchiveTable:
-    """A new one."""
     from kafkalog.jobs.archive.parquet_table import ParquetTable
 
     return ParquetTable(target, SystemFilesystem())
@@ -168,7 +164,6 @@ def iceberg_table(target: str) -> ArchiveTable:
 
 
 def compact(spark: SparkSession | None, *, log_dir: str, target: str) -> Answer:
-    """The job ``compact`` of a log directory into a new one."""
     remove(target)
     started = time.perf_counter()
     partitions = find_partitions([log_dir], SystemFilesystem())
@@ -182,7 +177,6 @@ def compact(spark: SparkSession | None, *, log_dir: str, target: str) -> Answer:
 
 
 def audit(spark: SparkSession | None, *, log_dir: str) -> Answer:
-    """The job ``audit`` of a log directory."""
     started = time.perf_counter()
     partitions = find_partitions([log_dir], SystemFilesystem())
     totals = audit_directories(partitions, runner_of(spark)).totals
@@ -213,17 +207,14 @@ def decode(_: None, *, log_dir: str, topic: str, ends: list[int]) -> Answer:
 
 
 def load(spark: SparkSession, source: str, options: dict[str, str]) -> DataFrame:
-    """A batch query of a topic."""
     return spark.read.format(source).options(**options).load()
 
 
 def runner_of(spark: SparkSession | None) -> Runner:
-    """Where jobs run."""
     return InProcess() if spark is None else SparkRunner(spark)
 
 
 def remove(target: str) -> None:
-    """What the round before left there."""
     shutil.rmtree(target, ignore_errors=True)
 
 

@@ -120,7 +120,6 @@ def _stopped_broker(bench: Bench) -> BenchBroker | None:
 def _recovery(
     bench: Bench, what: str, batch_records: int, value_bytes: int, times: float
 ) -> Result:
-    """One log of equal batches."""
     total = bench.size((1 << 30) - (1 << 20), 128 << 20)
     source = bench.directory("source")
     source.mkdir()

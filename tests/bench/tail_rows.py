@@ -96,7 +96,6 @@ class _Followers:
 
 
 def _round(daemon: BenchDaemon, followers: _Followers, appends: int) -> Sample:
-    """Append, wait until it is everywhere, pause."""
     latencies: list[float] = []
     server_before, client_before = cpu_seconds(daemon.pid), _own_cpu_seconds()
     began = time.perf_counter()

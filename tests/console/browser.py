@@ -44,8 +44,6 @@ Scheme = Literal["light", "dark"]
 
 
 class BrowserKit(NamedTuple):
-    """The program, and axe-core's source."""
-
     chromium: str
     axe: str
 
@@ -66,7 +64,6 @@ def browser_kit() -> BrowserKit:
 
 @contextmanager
 def running_browser(kit: BrowserKit) -> Iterator[Browser]:
-    """One Chromium without a screen."""
     from playwright.sync_api import sync_playwright  # only where `make console-test` was run
 
     with sync_playwright() as playwright:

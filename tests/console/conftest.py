@@ -29,20 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kit() -> BrowserKit:
-    """Chromium and axe-core."""
     return browser_kit()
 
 
 @pytest.fixture(scope="session")
 def browser(kit: BrowserKit) -> Iterator[Browser]:
-    """A process of its own."""
     with running_browser(kit) as browser:
         yield browser
 
 
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """See ``shown_daemon``."""
     with shown_daemon(tmp_path_factory.mktemp("shown")) as daemon:
         yield daemon
 

@@ -51,7 +51,6 @@ def fill(daemon: Daemon, topic: str, ages_days: list[int], *, partition: int = 0
 
 
 def run_retention(daemon: Daemon, topic: str) -> None:
-    """A pass over its first partition."""
     body = {"partitions": [{"topic": topic, "partition": 0}]}
     answer = daemon.request("POST", "/v1/retention:run", body)
     assert answer.status == 200, answer.body

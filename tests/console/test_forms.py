@@ -29,7 +29,6 @@ PARTITION = "/console/topics/orders/partitions/0"
 def test_what_cannot_be_asked_is_told_on_the_spot(
     window: Window, page: str, field: str, text: str
 ) -> None:
-    """Nobody is led to the page of an error by a typing mistake."""
     window.open(f"{PARTITION}/{page}")
     before = window.page.url
     box = window.page.locator(f"#{field}")
@@ -41,7 +40,6 @@ def test_what_cannot_be_asked_is_told_on_the_spot(
 
 
 def test_a_time_of_a_page_can_be_pasted(window: Window) -> None:
-    """What one page shows, another one takes."""
     window.open(f"{PARTITION}/offsets")
     shown = window.page.locator(".as-of time").inner_text()
     assert shown.endswith(" UTC")
@@ -53,7 +51,6 @@ def test_a_time_of_a_page_can_be_pasted(window: Window) -> None:
 
 
 def test_a_limit_of_a_what_if_is_a_number(window: Window) -> None:
-    """As above."""
     window.open("/console/topics/orders/retention")
     box = window.page.locator("#retention-ms")
     box.fill("7d")

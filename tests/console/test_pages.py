@@ -31,12 +31,10 @@ _TOO_WIDE = """() => {
 
 
 def origin(daemon: Daemon) -> str:
-    """Of its pages."""
     return f"http://127.0.0.1:{daemon.port}"
 
 
 def test_the_list_of_pages_is_whole() -> None:
-    """The tests below are about something."""
     assert {
         "/console",
         "/console/topics",
@@ -72,7 +70,6 @@ def test_a_page_fits_a_narrow_screen(browser: Browser, shown: Daemon, path: str)
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_needs_no_script(browser: Browser, shown: Daemon, path: str) -> None:
-    """Every page says the same without a script."""
     with Window(browser, origin(shown), has_script=False) as window:
         window.open(path)
         heading = window.page.inner_text("h1")

@@ -22,7 +22,6 @@ LETTERS = {"orders": "XXKKKKKA", "clicks": "WWWKA", "profiles": "WWWCCCDDDUA"}
 
 
 def segments(daemon: Daemon, topic: str) -> list[dict[str, Any]]:
-    """The API's, of the first partition."""
     answer = daemon.request("GET", f"/v1/topics/{topic}/partitions/0/segments")
     assert answer.status == 200, answer.body
     found: list[dict[str, Any]] = answer.json["segments"]
@@ -30,7 +29,6 @@ def segments(daemon: Daemon, topic: str) -> list[dict[str, Any]]:
 
 
 def page_of(topic: str) -> str:
-    """The page of its first partition."""
     return f"/console/topics/{topic}/partitions/0"
 
 
@@ -46,7 +44,6 @@ def focused(window: Window) -> str | None:
 
 
 def letters(window: Window) -> str:
-    """Of all blocks, as they are drawn."""
     return "".join(blocks(window).locator("text").all_text_contents())
 
 
@@ -102,7 +99,6 @@ def test_keys_go_through_the_strip(window: Window) -> None:
 
 
 def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daemon) -> None:
-    """The picture is of use in a browser that runs no script."""
     with Window(browser, origin(shown), has_script=False) as window:
         window.open(page_of("orders"))
         blocks(window).nth(2).click()

@@ -61,13 +61,10 @@ class Ledger:
 
     @property
     def end(self) -> int:
-        """Offset behind the last acknowledged batch."""
         return self.batches[-1][1] + 1 if self.batches else 0
 
 
 class PartitionRun:
-    """The process of one life or several."""
-
     def __init__(self, disk: SimFilesystem, ledger: Ledger) -> None:
         self.clock = SimClock(NOW_MS)
         self.disk = disk
@@ -105,11 +102,9 @@ class PartitionRun:
             self.ledger.sequences[producer] = sequence + count
 
     def append_many(self, count: int) -> None:
-        """One set of several batches."""
         self._append([batch([b"%d" % number * 40]) for number in range(count)])
 
     def end_transaction(self, producer: int, *, commit: bool) -> None:
-        """A marker of the coordinator."""
         kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
         marker = build_end_transaction_marker(producer, 0, 0, kind, timestamp_ms=NOW_MS)
         self._append([marker], AppendOrigin.COORDINATOR)
@@ -144,7 +139,6 @@ class PartitionRun:
         self.ledger.given_up.clear()
 
     def roll(self) -> None:
-        """A new segment."""
         self.log.roll()
 
     def checkpoint(self) -> None:
@@ -153,7 +147,6 @@ class PartitionRun:
         self.checkpoint_start()
 
     def checkpoint_recovery_point(self) -> None:
-        """``kafka-recovery-point-checkpoint``."""
         self.ledger.recovery_point = self.log.local.recovery_point
 
     def checkpoint_start(self) -> None:
@@ -191,7 +184,6 @@ class PartitionRun:
         ledger.batches = [each for each in ledger.batches if each[1] < offset]
 
     def run_tasks(self) -> None:
-        """Delayed deletions."""
         self.clock.advance_ms(CONFIG.file_delete_delay_ms)
 
     def stop_cleanly(self) -> None:

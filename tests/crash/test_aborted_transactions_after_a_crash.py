@@ -27,8 +27,6 @@ START_OFFSET = 1
 
 @dataclass
 class Told:
-    """What the operator was told."""
-
     is_aborted: bool = False
 
 
@@ -68,7 +66,6 @@ def check(disk: SimFilesystem, told: Told, point: CrashPoint) -> None:
 
 @pytest.mark.parametrize(("stride", "least"), [(3, 8), anywhere(1, 20)])
 def test_an_abort_holds_after_a_crash(stride: int, least: int) -> None:
-    """As above, at some calls or at every one, also within each write."""
     checked = crashes_after_a_start(
         Told,
         abort,

@@ -139,7 +139,6 @@ def test_a_crash_at_every_call_of_a_backup(may_link: bool) -> None:
 
 
 def a_backup() -> SimFilesystem:
-    """A disk with a backup and nobody at work."""
     sim = with_data(new_disk())
     assert back_up(sim).error is None
     return durable(sim)

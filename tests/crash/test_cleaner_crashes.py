@@ -49,21 +49,17 @@ LOG_START = 3  # inside the first group
 
 
 class Content(NamedTuple):
-    """What readers can get."""
-
     batches: tuple[bytes, ...]
     visible: tuple[int, ...]  # offsets that no aborted transaction holds
 
 
 def marker(offset: int, kind: ControlRecordType) -> bytes:
-    """The end of producer 7's transaction."""
     ended = Record(offset, NOW_MS, encode_control_key(kind), encode_marker_value(0))
     attributes = TRANSACTIONAL | CONTROL
     return stored_batch([ended], attributes=attributes, producer=Producer(7, 0))
 
 
 def of_transaction(offset: int, sequence: int) -> bytes:
-    """A batch of producer 7's."""
     records = [record(offset, b"t", b"aborted")]
     return stored_batch(records, attributes=TRANSACTIONAL, producer=Producer(7, 0, sequence))
 
@@ -90,7 +86,6 @@ def original() -> SimFilesystem:
 
 
 def planted() -> SimFilesystem:
-    """A disk of one's own."""
     return copy_of(original())
 
 
@@ -237,7 +232,6 @@ def test_a_full_disk_anywhere_leaves_a_stage(error: int) -> None:
 
 
 def files(world: CleanerWorld) -> dict[str, bytes]:
-    """Contents of the partition's files."""
     names = world.disk.list_dir(DIRECTORY)
     return {name: world.disk.read_file(f"{DIRECTORY}/{name}") for name in names}
 

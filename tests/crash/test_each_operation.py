@@ -116,7 +116,6 @@ class Operation:
     work: Callable[[DaemonRun], None]
 
     def story(self, run: DaemonRun) -> None:
-        """Both."""
         self.prepare(run)
         self.work(run)
 

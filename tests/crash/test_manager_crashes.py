@@ -104,8 +104,6 @@ STORIES: list[Story] = [topics, records, shutdowns, changes]
 
 @dataclass
 class Holder:
-    """The run that a workload made."""
-
     run: DaemonRun | None = None
 
 

@@ -69,7 +69,6 @@ def bumps(sim: SimManager, told: Told) -> None:
 
 
 def blocks(sim: SimManager, told: Told) -> None:
-    """More than a block."""
     for _ in range(BLOCK_IDS + 1):
         told.note(sim.operations.producers.allocate())
 

@@ -71,7 +71,6 @@ def test_a_load_that_is_stopped_leaves_the_next_one_its_proofs(case: str) -> Non
 def damaged(
     offsets: Sequence[int], config: LogConfig | None, snapshots: Sequence[int]
 ) -> PartitionWorld:
-    """The log, killed."""
     world = replica(offsets, config)
     for offset in snapshots:
         world.filesystem.open_write(f"{DIRECTORY}/{offset:020d}.snapshot")

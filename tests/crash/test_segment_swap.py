@@ -30,7 +30,6 @@ class Refused(Exception):
 
 
 def planted() -> SimFilesystem:
-    """The log before, durable."""
     disk = SimFilesystem()
     disk.make_dir(DIRECTORY)
     disk.sync_all()
@@ -40,7 +39,6 @@ def planted() -> SimFilesystem:
 
 
 def outcomes(case: Case) -> tuple[Content, Content]:
-    """What readers get before and after."""
     world = SwapWorld(planted())
     before = world.content()
     world.swap(case)

@@ -32,8 +32,6 @@ NOTHING: list[list[str]] = [[], []]
 
 @dataclass
 class Told:
-    """What the driver of the query was told."""
-
     is_committed: bool = False
     is_aborted: bool = False
 

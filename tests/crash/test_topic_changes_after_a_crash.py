@@ -59,8 +59,6 @@ def several(sim: SimManager) -> None:
 
 @dataclass
 class Told:
-    """What the client was told."""
-
     is_done: bool = False
 
 
@@ -146,7 +144,6 @@ def test_a_change_is_whole_after_a_crash(change: Change, stride: int, least: int
 
 
 def allowed_states(change: Change) -> list[Seen]:
-    """Before, between the steps, after."""
     steps = [alter_broker, grow, alter] if change is several else [change]
     sim = SimManager(disk_with_a_topic(), seed=1).start()
     states = [seen(sim)]

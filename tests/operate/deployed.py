@@ -17,21 +17,17 @@ STOCK = re.compile(r"up|process_\w+|python_gc_\w+")
 
 
 class Expression(NamedTuple):
-    """One of a dashboard or rule, and where it stands."""
-
     place: str
     expr: str
 
 
 def dashboard(file_name: str) -> dict[str, Any]:
-    """The deployed JSON."""
     document = json.loads((GRAFANA / file_name).read_text())
     assert isinstance(document, dict)
     return document
 
 
 def panel_expressions(file_name: str) -> list[Expression]:
-    """Of all panels and annotations."""
     document = dashboard(file_name)
     found = [
         Expression(f"{panel['title']} {target['refId']}", target["expr"])
@@ -44,7 +40,6 @@ def panel_expressions(file_name: str) -> list[Expression]:
 
 
 def rule_expressions() -> list[Expression]:
-    """Of all alerts."""
     rules = rules_of(DEPLOYED / "kafkalog.rules.yml")
     return [Expression(rule["alert"], rule["expr"]) for rule in rules]
 
@@ -56,7 +51,6 @@ def series_names(expr: str) -> set[str]:
 
 
 def all_series_names() -> set[str]:
-    """Of rules, panels and annotations."""
     expressions = rule_expressions()
     for file_name in DASHBOARDS:
         expressions += panel_expressions(file_name)

@@ -47,24 +47,19 @@ _READERS_OWN = {"N": "1", "O": "1", "SHELL": "bash"}  # where the parser does no
 
 
 def name_of(page: Path) -> str:
-    """Path below the root."""
     return page.relative_to(ROOT).as_posix()
 
 
 class Block(NamedTuple):
-    """A fenced block."""
-
     language: str
     text: str
 
 
 def blocks(page: Path) -> list[Block]:
-    """All of a page."""
     return [Block(*found) for found in _BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
 def prose(page: Path) -> str:
-    """A page without its fenced blocks."""
     return _BLOCK.sub("", page.read_text(encoding="utf-8"))
 
 

@@ -48,8 +48,6 @@ def call(*command: str, seconds: float = BUILD_SECONDS) -> str:
 
 
 class Image:
-    """A built image, and its files mounted."""
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._buildah = [
@@ -61,7 +59,6 @@ class Image:
         self.files = Path()
 
     def build(self) -> None:
-        """Base, image, mount."""
         root_archive = self.directory / "root.tar"
         sources = [str(DEBIAN_SOURCES)] if DEBIAN_SOURCES.exists() else []
         call(
@@ -83,7 +80,6 @@ class Image:
         self.files = Path(self.buildah("mount", container).strip())
 
     def buildah(self, *arguments: str) -> str:
-        """One command of it."""
         return call(*self._buildah, *arguments)
 
     def close(self) -> None:
@@ -107,8 +103,6 @@ class Image:
 
 
 class ImageDaemon(Daemon):
-    """The daemon in the image, over a volume of its own."""
-
     def __init__(self, root: Path, image: Image) -> None:
         super().__init__(root)
         self.image = image

@@ -42,7 +42,6 @@ def kit_directory() -> Path:
 
 
 def rules_of(path: Path) -> list[dict[str, Any]]:
-    """All rules of a file, whatever their groups."""
     groups = yaml.safe_load(path.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
 
@@ -114,16 +113,13 @@ class Prometheus:
         return result
 
     def series_names(self) -> set[str]:
-        """Every name that it has stored."""
         return set(self._ask("label/__name__/values", {}))
 
     def rules(self) -> list[dict[str, Any]]:
-        """The rules with their health and state."""
         groups = self._ask("rules", {})["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
     def firing(self) -> set[str]:
-        """Alerts that fire now."""
         alerts = self._ask("alerts", {})["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
@@ -155,5 +151,4 @@ class Prometheus:
         raise AssertionError(f"waited in vain for {what}: {tail}")
 
     def wait_for_alert(self, name: str) -> None:
-        """Until the alert fires."""
         self.wait_for(f"{name}, beside {self.firing()}", lambda: name in self.firing())

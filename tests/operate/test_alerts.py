@@ -31,12 +31,10 @@ NEVER = str(10 * HOUR_MS)
 
 
 def watching(daemon: Daemon) -> Prometheus:
-    """A Prometheus for the daemon, with its data beside the daemon's."""
     return Prometheus(kit_directory(), daemon.root / "prometheus", daemon.port)
 
 
 def test_down_and_an_unclean_start(tmp_path: Path) -> None:
-    """A killed daemon is told, and that it had to recover."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         daemon.produce_text("orders", "one")
         told = {"KafkalogDown", "KafkalogUncleanStart"}  # the first until the first scrape
@@ -49,7 +47,6 @@ def test_down_and_an_unclean_start(tmp_path: Path) -> None:
 
 
 def test_a_lost_directory(tmp_path: Path) -> None:
-    """A directory that fails is told while the other serves."""
     with Daemon(tmp_path, log_dirs=2) as daemon, watching(daemon) as prometheus:
         daemon.create_topic("spread", 2, internal_segment_bytes="1000")
         partition = placed(daemon, "spread")[1]
@@ -76,7 +73,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills(tmp_path: Path) -> None:
-    """One of two disks that fills is told before it is full."""
     with tmpfs(tmp_path / "one", "20m"), tmpfs(tmp_path / "other", "20m"):
         daemon = Daemon(tmp_path / "daemon", log_dir_min_free_bytes="0")
         daemon.log_dirs = [tmp_path / name / "logs" for name in ("one", "other")]
@@ -122,7 +118,6 @@ def test_compaction(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_ahead(tmp_path: Path) -> None:
-    """A record that retention by time cannot delete for hours is told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         daemon.create_topic("ahead", 1, message_timestamp_after_max_ms=NEVER)
         ahead = batch_of(b"value", timestamp_ms=now_ms() + 2 * HOUR_MS)
@@ -131,7 +126,6 @@ def test_a_clock_that_is_ahead(tmp_path: Path) -> None:
 
 
 def test_retention_that_does_not_come(tmp_path: Path) -> None:
-    """What should be gone and is not is told."""
     with (
         Daemon(tmp_path, log_initial_task_delay_ms=NEVER) as daemon,
         watching(daemon) as prometheus,
@@ -143,7 +137,6 @@ def test_retention_that_does_not_come(tmp_path: Path) -> None:
 
 
 def test_few_descriptors(tmp_path: Path) -> None:
-    """A process near its limit is told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         prometheus.wait_for("a scrape", lambda: prometheus.query("process_open_fds"))
         (sample,) = prometheus.query('process_open_fds{job="kafkalog"}')
@@ -152,7 +145,6 @@ def test_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_is_held_up(tmp_path: Path) -> None:
-    """Turns that come late are told."""
     with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
         prometheus.wait_for("a scrape", lambda: prometheus.query("up == 1"))
         pid = daemon.pid

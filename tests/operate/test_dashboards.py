@@ -20,7 +20,6 @@ BUILT_IN = {"__rate_interval", "__range", "__interval"}
 
 
 def test_the_files_are_current() -> None:
-    """Nobody edits the JSON by hand."""
     assert set(FILES) == set(DASHBOARDS)
     for name, source in FILES.items():
         assert (GRAFANA / name).read_text() == text_of(source), "run 'make docs'"
@@ -55,8 +54,6 @@ def test_the_form(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_no_panel_lies_on_another(name: str) -> None:
-    """The page is as it was laid out."""
-
     def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
@@ -82,13 +79,10 @@ def test_every_variable_is_declared(name: str) -> None:
 
 
 def test_aliases_alone() -> None:
-    """The second dashboard shows that Kafka's names are served."""
     assert "kafkalog_" not in (GRAFANA / "kafkalog-strimzi-compat.json").read_text()
 
 
 def test_limits() -> None:
-    """The colours say which side is bad."""
-
     def steps(found: list[dict[str, Any]]) -> list[tuple[float | None, str]]:
         return [(step["value"], step["color"]) for step in found]
 
@@ -98,7 +92,6 @@ def test_limits() -> None:
 
 
 def test_they_are_provisioned() -> None:
-    """Grafana of compose.yaml finds data source and dashboards."""
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
     mounted = compose["services"]["grafana"]["volumes"]
     provisioning = GRAFANA / "provisioning"

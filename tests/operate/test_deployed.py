@@ -38,7 +38,6 @@ def files() -> list[Path]:
 
 
 def documents(kind: str) -> list[dict[str, Any]]:
-    """Of Kubernetes, under deploy/k8s."""
     paths = sorted((DEPLOY / "k8s").rglob("*.yaml"))
     every = [each for path in paths for each in yaml.safe_load_all(path.read_text())]
     return [each for each in every if each.get("kind") == kind]
@@ -87,7 +86,6 @@ SEVERITIES = {"critical", "warning", "info"}
 
 
 def test_each_alert_is_described() -> None:
-    """Nobody is woken by a bare name."""
     names = [rule["alert"] for rule in RULES]
     assert len(names) == len(set(names)) == 23
     for rule in RULES:
@@ -100,7 +98,6 @@ def test_each_alert_is_described() -> None:
 
 
 def test_each_alert_has_a_firing_and_a_silent_case() -> None:
-    """No alert is shipped untried."""
     document = yaml.safe_load((DEPLOYED / "kafkalog.rules.test.yml").read_text())
     cases = [case for test in document["tests"] for case in test["alert_rule_test"]]
     names = {rule["alert"] for rule in RULES}
@@ -109,7 +106,6 @@ def test_each_alert_has_a_firing_and_a_silent_case() -> None:
 
 
 def test_every_series_is_one_of_the_daemon() -> None:
-    """No rule and no panel waits for a series that nobody makes."""
     names = {name for name in all_series_names() if not STOCK.fullmatch(name)}
     assert len(names) > 60
     assert not names - documented_names()
@@ -124,7 +120,6 @@ SERVICE_KEYS = {
 
 
 def test_the_form() -> None:
-    """An engine takes it."""
     assert set(COMPOSE) == {"name", "services", "volumes"}
     named = set()
     for service in SERVICES.values():
@@ -138,7 +133,6 @@ def test_the_form() -> None:
 
 
 def test_images_are_pinned() -> None:
-    """The same file starts the same programs next year."""
     for name, service in SERVICES.items():
         if "build" in service:
             assert (DEPLOY / service["build"]["context"] / "Dockerfile").is_file()
@@ -148,20 +142,17 @@ def test_images_are_pinned() -> None:
 
 
 def test_ports_are_the_machines_own() -> None:
-    """Nobody else reaches a daemon without credentials."""
     for service in SERVICES.values():
         for port in service.get("ports", ()):
             assert re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z]+_PORT:-(\d+)\}:\1", port)
 
 
 def test_data_outlives_the_container() -> None:
-    """`down` and `up` lose no record."""
     (path,) = re.findall(r"^VOLUME (\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert f"data:{path}" in SERVICES["kafkalog"]["volumes"]
 
 
 def test_the_demo_is_asked_for() -> None:
-    """Nobody gets load who did not want it."""
     assert {name for name, each in SERVICES.items() if "profiles" in each} == {"load"}
     load = SERVICES["load"]
     assert load["profiles"] == ["demo"]
@@ -172,7 +163,6 @@ def test_the_demo_is_asked_for() -> None:
 
 
 def test_prometheus_scrapes_it() -> None:
-    """The series of the rules come from this daemon."""
     (port,) = re.findall(r"^EXPOSE (\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
     (job,) = config["scrape_configs"]
@@ -193,13 +183,11 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def last(name: str) -> str:
-    """What the last instruction of the name says."""
     return [text for each, text in instructions() if each == name][-1]
 
 
 @pytest.mark.operate
 def test_hadolint_has_nothing_to_say(tmp_path: Path) -> None:
-    """No habit that is known to go wrong."""
     hadolint = tool("hadolint", "pip install --require-hashes -r requirements/operate.txt")
     done = run(hadolint, "--failure-threshold", "style", DOCKERFILE)
     assert (done.returncode, done.stdout) == (0, "")
@@ -222,7 +210,6 @@ def test_who_runs_where() -> None:
 
 
 def test_nothing_of_the_build_is_left() -> None:
-    """No compiler, installer or source beside what runs."""
     last_stage = instructions()
     last_stage = last_stage[[name for name, _ in last_stage].index("FROM", 2) :]
     taken = [text for name, text in last_stage if name == "COPY"]

@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
-    """Built once."""
     one = image_or_skip(tmp_path_factory.mktemp("image"))
     yield one
     one.close()
@@ -35,20 +34,7 @@ def volume(daemon: ImageDaemon) -> None:
     daemon.data.chmod(0o770)
 
 
-def test_what_it_says_of_itself(image: Image) -> None:
-    """An engine sees user, port, volume, stop signal and health."""
-    config = image.config
-    assert config["User"] == "1000:0"
-    assert config["ExposedPorts"].keys() == {"8082/tcp"}
-    assert config["Volumes"].keys() == {"/var/lib/kafka/data"}
-    assert config["StopSignal"] == "SIGTERM"
-    assert config["Healthcheck"]["Test"] == ["CMD", "kafkalog", "health", "--ready"]
-    assert (config["Entrypoint"], config["Cmd"]) == (["kafkalog"], ["server"])
-    assert config["Labels"]["org.opencontainers.image.title"] == "kafkalog"
-
-
 def test_what_is_in_it(image: Image) -> None:
-    """What runs and nothing of how it was made."""
     prefix = image.files / "opt" / "kafkalog" / ".venv"
     installed = {path.name for path in (prefix / "bin").iterdir()}
     assert "kafkalog" in installed

@@ -41,7 +41,6 @@ def renderer() -> list[str]:
 
 
 def rendered(overlay: str) -> list[dict[str, Any]]:
-    """The objects of an overlay as ``kubectl apply -k`` would send them."""
     done = run(*renderer(), K8S / "overlays" / overlay)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, "a deprecated field"
@@ -61,14 +60,12 @@ def one(objects: list[dict[str, Any]], kind: str, name: str = "kafkalog") -> dic
 
 
 def pod_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    """The pod that the StatefulSet makes."""
     pod: dict[str, Any] = one(objects, "StatefulSet")["spec"]["template"]["spec"]
     return pod
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_every_object_keeps_its_schema(tmp_path: Path, overlay: str) -> None:
-    """No unknown field, no value of a wrong type."""
     validate = tool(
         "kubernetes-validate", "pip install --require-hashes -r requirements/operate.txt"
     )
@@ -86,7 +83,6 @@ def test_every_object_keeps_its_schema(tmp_path: Path, overlay: str) -> None:
 
 @pytest.mark.parametrize("version", crd_schemas.VERSIONS)
 def test_the_monitor_keeps_the_operators_schema(version: str) -> None:
-    """What the overlay adds to it is known to the operator."""
     assert crd_schemas.faults(one(rendered("prod"), "ServiceMonitor"), version) == []
 
 
@@ -161,7 +157,6 @@ def test_production_asks_who_it_is() -> None:
 
 
 def test_selectors_find_the_pod() -> None:
-    """Services, budget and policy are about the pod."""
     objects = rendered("prod")
     labels = one(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"]
     selectors = [each["spec"]["selector"] for each in objects if each["kind"] == "Service"]

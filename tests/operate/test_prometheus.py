@@ -84,7 +84,6 @@ def demonstration(daemon: Daemon) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Prometheus]]:
-    """A daemon with two directories under load, and the Prometheus that scrapes it."""
     kit, root = kit_directory(), tmp_path_factory.mktemp("watched")
     with (
         Daemon(root / "daemon", log_dirs=2, **SETTINGS) as daemon,
@@ -95,14 +94,12 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, 
 
 
 def with_values(expr: str) -> str:
-    """The expression with something in the place of each variable."""
     for name in sorted(VARIABLES, key=len, reverse=True):
         expr = expr.replace(name, VARIABLES[name])
     return expr
 
 
 def test_every_series_is_scraped(watched: tuple[Daemon, Prometheus]) -> None:
-    """No rule and no panel asks for a series that a living daemon has not."""
     _, prometheus = watched
     wanted = all_series_names() - ONLY_WHEN_IT_HAPPENS
     prometheus.wait_until_none(lambda: sorted(wanted - prometheus.series_names()))
@@ -110,7 +107,6 @@ def test_every_series_is_scraped(watched: tuple[Daemon, Prometheus]) -> None:
 
 @pytest.mark.parametrize("file_name", DASHBOARDS)
 def test_every_panel_has_data(watched: tuple[Daemon, Prometheus], file_name: str) -> None:
-    """A dashboard of a daemon that is well and busy has no empty panel."""
     _, prometheus = watched
     expressions = {each.place: with_values(each.expr) for each in panel_expressions(file_name)}
     empty = [place for place in expressions if place not in QUIET]
@@ -138,7 +134,6 @@ def test_the_rules_are_evaluated(watched: tuple[Daemon, Prometheus]) -> None:
 
 
 def test_the_page_is_clean(watched: tuple[Daemon, Prometheus], tmp_path: Path) -> None:
-    """What is ours is named and described as Prometheus wants it."""
     daemon, _ = watched
     page = daemon.request("GET", "/metrics").body
     done = subprocess.run(

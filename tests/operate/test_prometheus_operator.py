@@ -25,7 +25,6 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
 def prometheus_rule(*labels: str) -> str:
-    """What the generator prints of the deployed rules."""
     done = run("sh", GENERATOR, *labels)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -33,7 +32,6 @@ def prometheus_rule(*labels: str) -> str:
 
 @every_version
 def test_the_rule_keeps_its_schema(version: str) -> None:
-    """Every alert arrives as it is written."""
     rule: dict[str, Any] = yaml.safe_load(prometheus_rule())
     assert faults(rule, version) == []
     alert = rule["spec"]["groups"][0]["rules"][0]
@@ -46,7 +44,6 @@ def test_the_rule_keeps_its_schema(version: str) -> None:
 
 @every_version
 def test_the_monitor_keeps_its_schema(version: str) -> None:
-    """The scrape is what it says."""
     monitor: dict[str, Any] = yaml.safe_load(MONITOR.read_text(encoding="utf-8"))
     assert faults(monitor, version) == []
     (endpoint,) = monitor["spec"]["endpoints"]
@@ -68,7 +65,6 @@ def test_the_rule_is_the_file_of_alerts() -> None:
 
 
 def test_there_is_one_copy_of_the_alerts() -> None:
-    """Nothing under deploy/ that could drift."""
     found = [
         path.name
         for path in (ROOT / "deploy").rglob("*")

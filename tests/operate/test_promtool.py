@@ -39,7 +39,6 @@ BREAKS = (
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Its outputs and status."""
     return subprocess.run(
         [kit_directory() / "promtool", *arguments],
         capture_output=True,
@@ -50,7 +49,6 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_configuration() -> None:
-    """Prometheus starts with it."""
     done = promtool("check", "config", DEPLOYED / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "23 rules found" in done.stdout
@@ -64,7 +62,6 @@ def test_the_cases() -> None:
 
 @pytest.mark.parametrize(("before", "after"), BREAKS)
 def test_the_cases_notice(tmp_path: Path, before: str, after: str) -> None:
-    """The cases are worth something."""
     text = (DEPLOYED / "kafkalog.rules.yml").read_text()
     assert before in text
     (tmp_path / "kafkalog.rules.yml").write_text(text.replace(before, after))

@@ -25,7 +25,6 @@ EXPOSURE_MAX = 30  # tenths
 
 @pytest.fixture
 def analyze() -> str:
-    """Its path."""
     return tool("systemd-analyze", "apt-get install systemd")
 
 
@@ -41,7 +40,6 @@ def units(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_verify_has_nothing_to_say(analyze: str, units: Path, name: str) -> None:
-    """No unknown key, no wrong value."""
     unit = units / name
     done = run(analyze, "verify", unit)
     about = [line for line in (done.stdout + done.stderr).splitlines() if "kafkalog" in line]
@@ -52,7 +50,6 @@ def test_verify_has_nothing_to_say(analyze: str, units: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exposure_is_low(analyze: str, units: Path, name: str) -> None:
-    """At most 3.0 of 10."""
     unit = units / name
     arguments = ("security", "--offline=true", "--no-pager")
     done = run(analyze, *arguments, f"--threshold={EXPOSURE_MAX}", unit)
@@ -67,7 +64,6 @@ def test_what_no_restart_mends_is_not_repeated() -> None:
 
 
 def test_the_instance_differs_in_its_places_alone() -> None:
-    """What is locked up in one is in the other."""
     one, several = ((UNITS / name).read_text().splitlines() for name in NAMES)
     assert len(one) == len(several)
     differing = [
@@ -99,8 +95,6 @@ def test_logs_outlive_a_stop(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class TracedDaemon(Daemon):
-    """A daemon whose system calls are written down."""
-
     def __init__(self, root: Path, strace: str) -> None:
         super().__init__(root, log_dirs=2)
         self.strace = strace

@@ -69,7 +69,6 @@ class CleaningCase:
 
     @property
     def source(self) -> Path:
-        """The directory as made."""
         return self.home / "source" / NAME
 
     def copy_of(self, side: str, number: int) -> Path:
@@ -77,7 +76,6 @@ class CleaningCase:
         return self.home / side / str(number) / NAME if number else self.source
 
     def question(self) -> dict[str, Any]:
-        """One line for CompactMany."""
         return {
             "rounds": [
                 {

@@ -22,7 +22,6 @@ SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def name_of(damage: object) -> str:
-    """In words, for the names of tests."""
     return str(getattr(damage, "__name__", damage)).replace("_", " ")
 
 

@@ -34,18 +34,14 @@ class KafkaToolError(AssertionError):
 
 @dataclass(frozen=True)
 class Output:
-    """What a subcommand printed."""
-
     stdout: str
     stderr: str
     status: int
 
     def lines(self) -> list[str]:
-        """Lines of stdout."""
         return self.stdout.splitlines()
 
     def json_lines(self) -> list[Any]:
-        """Each line of stdout as JSON."""
         return [json.loads(line) for line in self.stdout.splitlines()]
 
 
@@ -183,12 +179,10 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Address for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def data(self) -> Path:
-        """Its only log directory."""
         return self.directory / "data"
 
     def start(self) -> None:
@@ -211,7 +205,6 @@ class Broker:
         self.pid = None
 
     def close(self) -> None:
-        """End it if it runs."""
         if self.pid is not None:
             self.kill()
 

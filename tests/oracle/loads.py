@@ -35,16 +35,13 @@ class LoadCase:
 
     @property
     def kafkas(self) -> Path:
-        """Kafka's copy."""
         return self.home / "kafka" / self.source.name
 
     @property
     def ours(self) -> Path:
-        """Our copy."""
         return self.home / "ours" / self.source.name
 
     def question(self) -> dict[str, Any]:
-        """One line for LoadMany."""
         options = self.options
         high_watermark, deleted = options.high_watermark, options.delete_records
         return {

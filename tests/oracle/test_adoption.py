@@ -66,7 +66,6 @@ def as_http_shows(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def json_records(daemon: Daemon, topic: str, query: str = "") -> list[tuple[Any, ...]]:
-    """Every record over the JSON route."""
     base = f"/topics/{topic}/partitions/0"
     position = daemon.request("GET", f"{base}/offsets").json["beginning_offset"]
     records: list[tuple[Any, ...]] = []
@@ -108,7 +107,6 @@ def adopted(
     real_directories: RealDirectories,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Daemon]]:
-    """A daemon on a copy of the broker's data directory."""
     state = str(request.param)
     root = tmp_path_factory.mktemp(f"adopted-{state}")
     shutil.copytree(getattr(real_directories, state), root / "dir0")
@@ -117,7 +115,6 @@ def adopted(
 
 
 def expected_lines(directories: RealDirectories, state: str, topic: str) -> list[str]:
-    """What Kafka's consumer read of that directory."""
     if (state, topic) == ("killed", "trimmed"):
         return directories.killed_trimmed
     return directories.consumed[topic]
@@ -145,7 +142,6 @@ def test_read_committed_hides_what_kafka_hides(
 
 
 def append_over_http(daemon: Daemon, topic: str, values: list[str]) -> None:
-    """One JSON produce request."""
     encoded = [base64.b64encode(value.encode()).decode() for value in values]
     answer = daemon.request(
         "POST",

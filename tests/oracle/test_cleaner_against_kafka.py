@@ -84,8 +84,6 @@ RAM_DISK = Path("/dev/shm")  # a round is a dozen syncs
 
 
 class Answers(NamedTuple):
-    """Every case with Kafka's results."""
-
     cases: dict[int, CleaningCase]
     kafkas: dict[int, list[Any]]
     features: Counter[str]
@@ -93,7 +91,6 @@ class Answers(NamedTuple):
 
 @pytest.fixture(scope="module")
 def answers(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
-    """Kafka's side of all of it."""
     place = RAM_DISK if RAM_DISK.is_dir() else tmp_path_factory.mktemp("cleans")
     with TemporaryDirectory(prefix="kafkalog-cleans-", dir=place) as home:
         cases = [make_case(seed, Path(home) / str(seed)) for seed in SEEDS]

@@ -53,7 +53,6 @@ SETS = ("--set", "internal.segment.bytes=6000", "--set", "index.interval.bytes=3
 
 
 def open_log(directory: Path, *, clean: bool) -> UnifiedLog:
-    """A log on the machine's disk."""
     log = load_log(str(directory), CONFIG, tool_environment(SystemClock()), clean=clean)
     log.update_high_watermark(log.log_end_offset)
     return log
@@ -96,7 +95,6 @@ def write_everything(log: UnifiedLog) -> None:
 
 
 def close(log: UnifiedLog) -> None:
-    """Flush and close cleanly."""
     flush(log)
     log.close()
 
@@ -186,7 +184,6 @@ PATIENCE_SECONDS = 60
 
 @pytest.fixture
 def two_dirs(kafka: Kafka, tmp_path: Path) -> Iterator[Broker]:
-    """A running broker over two log directories."""
     home = tmp_path / "broker"
     broker = Broker(kafka, home, (f"log.dirs={home}/data,{home}/other",))
     try:
@@ -197,12 +194,10 @@ def two_dirs(kafka: Kafka, tmp_path: Path) -> Iterator[Broker]:
 
 
 def names(directory: Path, prefix: str) -> list[str]:
-    """Entries that begin with the prefix, sorted."""
     return sorted(each.name for each in directory.iterdir() if each.name.startswith(prefix))
 
 
 def wait_for(wish: Callable[[], bool]) -> None:
-    """Another process copies."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not wish():
         assert time.monotonic() < deadline, "the copy was not made"
@@ -254,11 +249,9 @@ class RecordingFilesystem(SystemFilesystem):
         self.copies: list[Path] = []
 
     def record_to(self, states: Path) -> None:
-        """Where the copies go."""
         self._states = states
 
     def keep(self, directory: str) -> None:
-        """One more copy."""
         if self._states is not None:
             name = directory.rpartition("/")[2]
             copy = self._states / str(len(self.copies)) / name

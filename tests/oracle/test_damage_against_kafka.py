@@ -137,7 +137,6 @@ def load(directory: Path, topic: str, recovery_point: int = 0) -> dict[str, Any]
 
 
 def bytes_of(directory: Path) -> dict[str, bytes]:
-    """Of every segment."""
     return {path.name: path.read_bytes() for path in logs(directory)}
 
 
@@ -182,7 +181,6 @@ TRIMMED, PLAIN = TopicPartition("trimmed", 0), TopicPartition("plain", 0)
 def starts(
     daemon: Daemon, topics: tuple[str, ...] = ("trimmed", "plain", "compacted")
 ) -> dict[str, int]:
-    """First offset of each topic."""
     paths = {topic: f"/topics/{topic}/partitions/0/offsets" for topic in topics}
     return {
         topic: daemon.request("GET", path).json["beginning_offset"] for topic, path in paths.items()

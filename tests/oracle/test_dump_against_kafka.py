@@ -77,7 +77,6 @@ def directories(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 def words(files: list[str], flags: dict[str, bool | int]) -> list[str]:
-    """Kafka's command line."""
     arguments = ["--files", ",".join(files)]
     for name, value in flags.items():
         arguments.append("--" + name.replace("_", "-"))

@@ -45,7 +45,6 @@ GROUPS = ("g", "grüße an alle", "team/orders", "\U0001f600", "polygenelubrican
 
 
 def asked(kafka: Kafka, *words: str) -> list[str]:
-    """Lines of the Java program."""
     return kafka.run("java", SOURCE, *words).lines()
 
 
@@ -170,7 +169,6 @@ def written(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def committed_in(broker: Broker) -> dict[str, dict[str, str]]:
-    """What the coordinator answers for every group."""
     output = broker.kafka.run("java", PROGRAM, broker.bootstrap, "list")
     answer: dict[str, dict[str, str]] = json.loads(output.stdout)
     return answer
@@ -196,7 +194,6 @@ def clean_with_both(kafka: Kafka, source: Path, home: Path, now_ms: int, *, roll
 
 
 def last_of_each_key(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By key."""
     return {record["key"]: record for record in records}
 
 

@@ -36,7 +36,6 @@ OFFLINE_SECONDS = 60
 
 
 def kafkas_lines(broker: Broker, *options: str) -> list[str]:
-    """What kafka-log-dirs --describe prints."""
     output = broker.kafka.run(
         "java", TOOL, "--bootstrap-server", broker.bootstrap, "--describe", *options
     )
@@ -134,7 +133,6 @@ def test_an_offline_directory_is_described_alike(
 def kafkas_when(
     broker: Broker, is_so: Callable[[dict[str, dict[str, Any]]], bool]
 ) -> dict[str, dict[str, Any]]:
-    """Kafka's entries once they are as wanted."""
     deadline = time.monotonic() + OFFLINE_SECONDS
     while not is_so(found := entries(kafkas_lines(broker)[-1])):
         assert time.monotonic() < deadline, found
@@ -216,7 +214,6 @@ def printed(
 
 @pytest.fixture
 def configured(new_broker: Callable[..., Broker]) -> Broker:
-    """A broker with static settings and a topic with overrides."""
     broker = new_broker(*STATIC)
     pairs = [word for item in OVERRIDES.items() for word in ("--config", "=".join(item))]
     base = ("topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "t")

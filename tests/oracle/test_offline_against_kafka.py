@@ -122,7 +122,6 @@ def damaged_questions() -> list[Question]:
 
 
 def random_questions(count: int) -> list[Question]:
-    """Damage and options by chance."""
     questions = []
     for seed in range(count):
         chance = random.Random(seed)
@@ -159,7 +158,6 @@ QUESTIONS = {
 def answers(
     kafka: Kafka, real_directories: RealDirectories, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[LoadCase, Any]]:
-    """Every question with Kafka's answer."""
     home = tmp_path_factory.mktemp("loads")
     cases = [
         make_case(question, real_directories, home / str(number))
@@ -217,7 +215,6 @@ def test_an_index_smaller_than_its_entries_stays_sparse(
 
 
 def scanned(directory: Path, from_offset: int = 0, *, committed: bool = False) -> list[str]:
-    """Lines of `kafkalog offline scan`."""
     lines = scan_lines(SystemFilesystem(), str(directory), from_offset, committed=committed)
     return [line.removesuffix("\n") for line in lines]
 

@@ -58,7 +58,6 @@ def limits(made: Made, kind: str, chance: random.Random) -> dict[str, str]:
 
 
 def make_case(made: Made, home: Path, chance: random.Random) -> LoadCase:
-    """One question about one of the logs."""
     kind = chance.choice(KINDS)
     is_alone = kind in ("time", "size")  # that rule and no other
     start = None
@@ -82,7 +81,6 @@ def make_case(made: Made, home: Path, chance: random.Random) -> LoadCase:
 
 @pytest.fixture(scope="module")
 def answers(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[LoadCase, Any]]:
-    """Every question with Kafka's answer."""
     home = tmp_path_factory.mktemp("retention")
     made = [make_log(home / f"log{n}", random.Random(n)) for n in range(LOGS)]
     cases = [
@@ -272,7 +270,6 @@ RECORDS = 10
 
 
 def file_of(*entries: tuple[str, int, int], rest: str = ',"version":1') -> str:
-    """The tool's file."""
     shown = ",".join(
         f'{{"topic":"{topic}","partition":{number},"offset":{offset}}}'
         for topic, number, offset in entries
@@ -281,7 +278,6 @@ def file_of(*entries: tuple[str, int, int], rest: str = ',"version":1') -> str:
 
 
 def with_value(name: str, value: str) -> str:
-    """A file whose only entry has this value in a field."""
     texts = {"topic": '"good"', "partition": "0", "offset": "1", name: value}
     fields = ",".join(f'"{key}":{text}' for key, text in texts.items())
     return f'{{"partitions":[{{{fields}}}]}}'
@@ -337,7 +333,6 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def filled(new_broker: Callable[..., Broker]) -> Broker:
-    """A broker with the same."""
     broker = new_broker()
     for name, policy in POLICIES.items():
         broker.create_topic(name, 2, cleanup_policy=policy)

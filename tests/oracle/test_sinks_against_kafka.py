@@ -59,7 +59,6 @@ def write(client: Client, batch_id: int) -> list[SinkWinner]:
 
 
 def values(lines: list[str]) -> list[bytes]:
-    """Of records as the kit prints them."""
     return [base64.b64decode(json.loads(line)["value"]) for line in lines]
 
 

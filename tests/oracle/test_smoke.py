@@ -45,7 +45,6 @@ SETS = {"internal.segment.bytes": "6000", "index.interval.bytes": "300"}
 
 @pytest.fixture(scope="module")
 def jvm(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneJvm]:
-    """The one of this file."""
     with one_jvm(kafka, tmp_path_factory.mktemp("jvm")) as jvm:
         yield jvm
 
@@ -98,7 +97,6 @@ def test_retention(jvm: OneJvm, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cleaned(jvm: OneJvm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cleaner.Answers]:
-    """Directories made by chance, cleaned by Kafka."""
     place = cleaner.RAM_DISK if cleaner.RAM_DISK.is_dir() else tmp_path_factory.mktemp("cleans")
     with TemporaryDirectory(prefix="kafkalog-cleans-", dir=place) as home:
         cases = [make_case(seed, Path(home) / str(seed)) for seed in CLEANER_SEEDS]

@@ -74,7 +74,6 @@ class SimClock:
         self._wall_offset_ns += milliseconds * _NS_PER_MS
 
     def add_waker(self, waker: Waker) -> None:
-        """Consult waker whenever time moves."""
         self._wakers.append(waker)
 
     def set_sleeper(self, sleeper: Callable[[float], bool]) -> None:

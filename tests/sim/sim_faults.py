@@ -64,8 +64,6 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call that the disk saw."""
-
     kind: str
     path: str
 

@@ -47,7 +47,6 @@ class SimFile:
 
     @property
     def inode(self) -> Inode:
-        """What it is open on."""
         return self._inode
 
     def pread(self, size: int, position: int) -> bytes:

@@ -79,7 +79,6 @@ class SimFilesystem(WholeFiles):
         note_disk(self)
 
     def dispose(self) -> None:
-        """Nobody looks at this disk any more."""
         directories = [self._root]
         while directories:
             directory = directories.pop()
@@ -137,11 +136,9 @@ class SimFilesystem(WholeFiles):
         self._inode(path).is_cached = False
 
     def plant_link(self, path: str, target: str) -> None:
-        """Make a symbolic link, as an intruder would."""
         self._set_name(path, Link(target))
 
     def hold_lock(self, path: str) -> None:
-        """Another process holds this lock."""
         self._locked.add(path)
 
     def durable_files(self) -> dict[str, bytes]:
@@ -314,15 +311,12 @@ class SimFilesystem(WholeFiles):
         return self.faults.on_call(kind, path)
 
     def next_order(self) -> int:
-        """Number of the next change of this disk."""
         return next(self._orders)
 
     def mark_dirty(self, inode: Inode) -> None:
-        """The inode has pending changes."""
         self._dirty[id(inode)] = inode
 
     def mark_clean(self, inode: Inode) -> None:
-        """The inode has none any more."""
         self._dirty.pop(id(inode), None)
 
     def charge(self, inode: Inode, position: int, size: int) -> int:

@@ -24,8 +24,6 @@ class Write:
 
 @dataclass(slots=True)
 class Resize:
-    """A size set but not synced."""
-
     order: int
     size: int
 
@@ -41,7 +39,6 @@ def write_into(target: bytearray, position: int, data: bytes | memoryview) -> No
 
 
 def resize(target: bytearray, size: int) -> None:
-    """Cut or extend with zeros."""
     if size < len(target):
         del target[size:]
     else:
@@ -49,7 +46,6 @@ def resize(target: bytearray, size: int) -> None:
 
 
 def apply_change(target: bytearray, change: Change) -> None:
-    """Carry one change out."""
     if isinstance(change, Write):
         write_into(target, change.position, change.data)
     else:
@@ -78,7 +74,6 @@ class Inode:
         self.pending.append(change)
 
     def sync(self) -> None:
-        """What is pending reaches the platter."""
         if self.durable is not None:
             for change in self.pending:
                 apply_change(self.durable, change)
@@ -105,14 +100,11 @@ class Inode:
         self.pending.clear()
 
     def durable_content(self) -> bytearray:
-        """A copy of what the platter holds."""
         return bytearray(self.content if self.durable is None else self.durable)
 
 
 @dataclass(slots=True)
 class Link:
-    """A symbolic link that a test planted."""
-
     target: str
 
 

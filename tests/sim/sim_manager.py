@@ -146,7 +146,6 @@ class SimManager:
         self.all_dirs_died = True
 
     def start(self) -> SimManager:
-        """Load and serve."""
         self.scheduler.startup()
         self.manager.startup()
         return self
@@ -166,7 +165,6 @@ class SimManager:
         return self.disk.kill()
 
     def kill(self) -> SimFilesystem:
-        """SIGKILL."""
         self.threads.kill_all()
         return self.disk.kill()
 
@@ -189,7 +187,6 @@ class SimManager:
 
 
 def batch_of(*values: str) -> bytes:
-    """One batch of records without keys."""
     return build_batch(RecordColumns.of([None] * len(values), list(values), 1_700_000_000_000))
 
 

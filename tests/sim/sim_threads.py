@@ -41,7 +41,6 @@ class SimThread:
 
     @property
     def name(self) -> str:
-        """As given."""
         return self._name
 
     def join(self, timeout_seconds: float | None = None) -> bool:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["system", "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Filesystem, str]:
-    """A file system and an empty directory on it."""
     root = str(tmp_path)
     if request.param == "system":
         return SystemFilesystem(), root
@@ -67,7 +66,6 @@ def test_reads_into_a_buffer_stop_at_the_end(place: tuple[Filesystem, str]) -> N
 
 
 def _evict(fs: Filesystem, path: str) -> None:
-    """Out of the page cache."""
     if isinstance(fs, SimFilesystem):
         fs.evict(path)
         return

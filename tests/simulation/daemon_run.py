@@ -77,14 +77,12 @@ class DaemonRun:
 
     @property
     def life(self) -> SimManager:
-        """The daemon that runs now."""
         assert self.daemon is not None
         return self.daemon
 
     # ---- lives
 
     def start(self) -> None:
-        """The next life."""
         self.lives += 1
         self.daemon = SimManager(
             self.disk,
@@ -365,7 +363,6 @@ class DaemonRun:
         assert first == expected, f"I11: {first} is not the first offset, {expected}"
 
     def run_until_idle(self) -> None:
-        """Let everything sent be answered."""
         self.life.threads.run_until_idle()
 
     # ---- checks
@@ -378,7 +375,6 @@ class DaemonRun:
         ]
 
     def promises_of(self, log: UnifiedLog) -> PartitionPromises:
-        """Of the partition that the log holds."""
         partition = log.topic_partition
         return self.topics[partition.topic].partition(partition.partition)
 

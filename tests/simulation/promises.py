@@ -31,7 +31,6 @@ class Attempt:
 
     @property
     def payload(self) -> bytes:
-        """What is stored as it was sent."""
         return self.data[PREFIX_BYTES:]
 
     @property
@@ -98,7 +97,6 @@ class PartitionPromises:
         return None
 
     def settle(self, found: Sequence[Batch], start: int, end: int, *, is_kill: bool) -> None:
-        """What a restart found."""
         asked = end if self.has_retention else self.start_asked
         assert self.start <= start <= max(asked, self.start), "I6: start"
         assert end >= self.durable_end, f"I2: ends at {end}, durable was {self.durable_end}"
@@ -146,7 +144,6 @@ class TopicPromises:
     partitions: dict[int, PartitionPromises] = field(default_factory=dict)
 
     def partition(self, number: int) -> PartitionPromises:
-        """Promises of one partition."""
         new = PartitionPromises(self.is_compacted, has_retention=self.has_retention)
         return self.partitions.setdefault(number, new)
 

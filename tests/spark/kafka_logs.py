@@ -67,7 +67,6 @@ def written_by_kafka(kafka: Kafka, home: Path) -> Path:
 
 
 def places_in(logs: Path) -> dict[TopicPartition, Path]:
-    """The partition directories."""
     found = (path for path in sorted(logs.iterdir()) if path.is_dir())
     return {parse_directory_name(path.name).topic_partition: path for path in found}
 
@@ -92,7 +91,6 @@ def under_a_broker(kafka: Kafka, logs: Path, directory: Path) -> Iterator[Broker
 
 
 def shapes_in(logs: Path) -> set[str]:
-    """Those of SHAPES that a log directory has."""
     found: set[str] = set()
     starts = decode_offsets((logs / LOG_START_OFFSET_CHECKPOINT).read_bytes())
     for at, place in places_in(logs).items():

@@ -43,7 +43,6 @@ class LogDirectory:
         append_time: int | None = None,
         last_offset: int | None = None,
     ) -> Path:
-        """One batch, as a segment of its own."""
         directory = self.path / f"{topic}-{partition}"
         directory.mkdir(parents=True, exist_ok=True)
         data = stored_batch(
@@ -60,7 +59,6 @@ class LogDirectory:
         return file
 
     def fill(self, topic: str, partition: int, first: int, count: int) -> Path:
-        """Plain records from an offset on, a second apart."""
         return self.write(topic, partition, plain_records(first, count))
 
     def empty(self, topic: str, partition: int) -> None:
@@ -85,7 +83,6 @@ class LogDirectory:
         file.with_suffix(".txnindex").write_bytes(entry)
 
     def of(self, topic: str, partition: int | None = None) -> list[Row]:
-        """The rows of a topic, or of one partition, in order."""
         found = [row for row in self.rows if row["topic"] == topic]
         return in_order(row for row in found if partition in (None, row["partition"]))
 
@@ -133,7 +130,6 @@ def _row(topic: str, partition: int, record: Record, append_time: int | None) ->
 
 
 def in_order(rows: Any) -> list[Row]:
-    """By topic, partition and offset."""
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 

@@ -117,25 +117,20 @@ class Source:
 
     @classmethod
     def kafka(cls, bootstrap: str) -> Source:
-        """Spark's own, of a broker."""
         return cls("kafka", {"kafka.bootstrap.servers": bootstrap})
 
     @classmethod
     def directory(cls, logs: Path) -> Source:
-        """Ours, offline."""
         return cls("kafkalog", {"path": str(logs)})
 
     @classmethod
     def daemon(cls, port: int) -> Source:
-        """Ours, of a daemon on this machine."""
         return cls("kafkalog", {"url": f"http://127.0.0.1:{port}"})
 
     def table(self, spark: SparkSession, **options: str) -> DataFrame:
-        """A batch query."""
         return spark.read.format(self.format).options(**self.where, **options).load()
 
     def stream(self, spark: SparkSession, **options: str) -> DataFrame:
-        """A stream."""
         return spark.readStream.format(self.format).options(**self.where, **options).load()
 
 
@@ -238,7 +233,6 @@ class Stream:
 
 
 def whole_stream(spark: SparkSession, source: Source, name: str, checkpoint: Path) -> Found:
-    """One of STREAMS from its beginning to its end."""
     stream = Stream(spark, checkpoint, name)
     stream.run(source)
     return stream.found()

@@ -51,7 +51,6 @@ def hindered(first_attempt: str, rows: int, directory: str) -> Callable[[str], s
 
 
 def run(plan: dict[str, Any]) -> None:
-    """One life of the driver."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession, functions

@@ -63,7 +63,6 @@ def test_as_into_parquet(
 
 @pytest.mark.parametrize("stop_at", ["plan", "before commit", "after commit"])
 def test_a_run_that_ends_at_a_step(tmp_path: Path, logs: GrowingLogs, stop_at: str) -> None:
-    """As into Parquet."""
     scenarios.test_a_run_that_ends_at_a_step(tmp_path, logs, IcebergPlace, stop_at)
 
 

@@ -41,7 +41,6 @@ pytestmark = pytest.mark.spark
 
 
 def test_results_come_in_the_order_of_the_tasks(spark: SparkSession) -> None:
-    """Every task once, in order, whatever pack it was in."""
     tasks = [NumberTask(number) for number in (*range(200), 10_000)]
     results = run_job("square", tasks, work, list, SparkRunner(spark))
     assert [square for square, _ in results] == squares_in_process(tasks)
@@ -133,7 +132,6 @@ def test_all_counts_agree(tmp_path: Path, spark: SparkSession) -> None:
 
 
 def test_a_step_that_disagrees_is_named() -> None:
-    """With both numbers."""
     steps = [Step("load", 3, 3, ""), Step("audit", 1, 0, "errors found")]
     assert disagreements(steps) == ["audit: 1, not 0"]
 
@@ -159,7 +157,6 @@ def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str
 
 
 def failure_of(environment: dict[str, str], *words: str) -> str:
-    """What a program that must fail says."""
     command = [sys.executable, *words]
     done = subprocess.run(
         command,

@@ -50,7 +50,6 @@ PARTITIONS = 4
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Partitions with every kind of batch."""
     return plant_mixed(tmp_path / "logs", "orders", PARTITIONS)
 
 
@@ -65,7 +64,6 @@ def stored(log_dir: Path) -> Iterator[str]:
 
 
 def first_log(store: ReadFilesystem, address: str) -> str:
-    """The first segment of a partition."""
     directory = f"{address}/orders-0"
     return (
         f"{directory}/{next(each for each in store.list_dir(directory) if each.endswith('.log'))}"
@@ -73,7 +71,6 @@ def first_log(store: ReadFilesystem, address: str) -> str:
 
 
 def test_the_calls_answer_as_those_of_a_disk(log_dir: Path, stored: str) -> None:
-    """Names, sizes, kinds, ranges, and errors of what is not there."""
     disk, store = SystemFilesystem(), filesystem_for([stored])
     assert isinstance(store, ObjectStore)
     inside = [each.name for each in disk.list_dir_stats(str(log_dir)) if each.is_dir]

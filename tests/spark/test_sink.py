@@ -34,7 +34,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def to(daemon: Daemon, topic: str | None, **options: Any) -> dict[str, Any]:
-    """Options of a sink."""
     named = {} if topic is None else {"topic": topic}
     return {"url": f"http://127.0.0.1:{daemon.port}", **named, **options}
 
@@ -44,7 +43,6 @@ def write(frame: DataFrame, options: dict[str, Any], mode: str = "append") -> No
 
 
 def committed(daemon: Daemon, topic: str) -> list[ConsumerRecord]:
-    """Of all partitions of the topic, each in its order."""
     with Client(f"http://127.0.0.1:{daemon.port}") as client:
         return [
             record
@@ -56,7 +54,6 @@ def committed(daemon: Daemon, topic: str) -> list[ConsumerRecord]:
 
 
 def numbers(records: list[ConsumerRecord]) -> list[int]:
-    """The values, sorted."""
     return sorted(int(record.value or b"") for record in records)
 
 
@@ -98,7 +95,6 @@ def test_a_job_that_fails_shows_nothing_exactly_once(spark: SparkSession, daemon
 
 
 def test_a_log_is_not_overwritten(spark: SparkSession, daemon: Daemon) -> None:
-    """Save mode overwrite has no meaning for a log."""
     with pytest.raises(PySparkException, match="Save mode overwrite is not supported"):
         write(spark.range(1).select(f.lit("x").alias("value")), to(daemon, "t"), "overwrite")
 
@@ -113,7 +109,6 @@ class Files:
         (directory / "input").mkdir()
 
     def add(self, rows: int) -> None:
-        """The next numbers, one a line."""
         lines = "".join(f"{number}\n" for number in range(self.count, self.count + rows))
         self.count += rows
         made = self._directory / "made"

@@ -65,7 +65,6 @@ class Stream:
         made.rename(self._directory / "input" / f"{self.count:08d}.txt")
 
     def start(self) -> None:
-        """The driver, from its checkpoint on."""
         command = [sys.executable, "-m", "tests.spark.sink_driver", json.dumps(self._plan)]
         with self._log.open("ab") as log:
             self.driver = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
@@ -103,7 +102,6 @@ class Stream:
                     raise AssertionError(self.log_tail()) from None
 
     def attempts(self) -> list[int]:
-        """Of the task that the plan hinders: the numbers of those that came that far."""
         found = self._directory.glob("attempt-*")
         return sorted(int(file.name.removeprefix("attempt-")) for file in found)
 
@@ -130,7 +128,6 @@ class Stream:
         assert found.total() == self.count
 
     def kill_workers(self, chance: random.Random) -> None:
-        """One of the Python processes of the tasks."""
         assert self.driver is not None
         workers = [
             pid for pid in descendants(self.driver.pid) if b"pyspark.daemon" in command_of(pid)
@@ -149,7 +146,6 @@ class Stream:
 
 
 def descendants(pid: int) -> list[int]:
-    """Every process below it."""
     parents: dict[int, list[int]] = {}
     for each in Path("/proc").iterdir():
         if each.name.isdigit():

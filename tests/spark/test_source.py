@@ -44,14 +44,12 @@ def directory(tmp_path: Path) -> LogDirectory:
 
 
 def read(spark: SparkSession, directory: LogDirectory, **options: Any) -> DataFrame:
-    """A batch query on the directory, of topic a unless told otherwise."""
     if not {"subscribe", "subscribePattern", "assign"} & options.keys():
         options["subscribe"] = "a"
     return spark.read.format("kafkalog").options(**options).load(str(directory.path))
 
 
 def offsets_of(frame: DataFrame) -> dict[int, list[int]]:
-    """By partition."""
     found: dict[int, list[int]] = {}
     for row in frame.select("partition", "offset").collect():
         found.setdefault(row["partition"], []).append(row["offset"])
@@ -158,7 +156,6 @@ class Query:
         return [json.loads(each.json) for each in query.recentProgress]
 
     def rows(self) -> list[dict[str, Any]]:
-        """What came out so far."""
         return rows_of(self._spark.read.parquet(str(self.table)))
 
     def offset_lines(self) -> list[str]:
@@ -181,7 +178,6 @@ def logs(tmp_path: Path) -> LogDirectory:
 
 @pytest.fixture
 def query(spark: SparkSession, logs: LogDirectory, tmp_path: Path) -> Query:
-    """On topic a, from the earliest offset on."""
     return Query(spark, logs, tmp_path)
 
 
@@ -203,7 +199,6 @@ def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:
 
 
 def test_progress(query: Query) -> None:
-    """Spark's progress tells start, end and the latest offsets."""
     (report,) = (each["sources"][0] for each in query.run() if each["numInputRows"])
     end = {"a": {"0": 60, "1": 140}}
     assert (report["endOffset"], report["latestOffset"]) == (end, end)

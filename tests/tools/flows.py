@@ -148,8 +148,6 @@ def _nearest(frame: FrameType | None) -> str:
 
 
 class Client:
-    """Asks the daemon of this process over one connection."""
-
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
 
@@ -382,7 +380,6 @@ def _merged(rounds: list[Trace]) -> Trace:
 
 
 def main() -> None:
-    """Print each flow."""
     with tempfile.TemporaryDirectory() as directory:
         for name, trace in trace_flows(Path(directory)).items():
             count = f"through {len(trace.counted)} of {len(trace.files)} files"

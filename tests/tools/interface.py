@@ -81,7 +81,6 @@ def differences(before: list[str], now: list[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print all of it, or what differs from the file."""
     now = interface()
     if not arguments:
         sys.stdout.write("\n".join(now) + "\n")

@@ -18,7 +18,6 @@ ROW = re.compile(r"^\| (M\d\d) \| (.+) \|$")
 
 
 def rows() -> dict[str, str]:
-    """The mechanisms by number."""
     lines = (ROOT / "docs" / "mission.md").read_text(encoding="utf-8").splitlines()
     return {match[1]: match[2] for line in lines if (match := ROW.match(line))}
 

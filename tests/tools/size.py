@@ -32,7 +32,6 @@ class Size:
 
 
 def size_of(text: str) -> Size:
-    """Of one file."""
     lines = text.splitlines()
     prose = {number for number, line in enumerate(lines, 1) if line.lstrip().startswith("#")}
     for node in ast.walk(ast.parse(text)):
@@ -53,7 +52,6 @@ def sizes(root: Path) -> dict[str, Size]:
 
 
 def main() -> int:
-    """Print the table, with a sum for each tree."""
     found = sizes(ROOT)
     width = max(map(len, found))
     sys.stdout.write(f"{'folder':{width}}  files   lines    code\n")

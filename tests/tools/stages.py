@@ -165,7 +165,6 @@ def read_log(text: str) -> tuple[str, list[str]]:
 
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
-    """Lines of a Markdown table."""
     lines = [
         "| Stage | Outcome | Minutes | of a processor | Tests |",
         "| --- | --- | ---: | ---: | --- |",
@@ -205,7 +204,6 @@ def tree_of(root: Path) -> str:
 
 
 def machine() -> str:
-    """Processors, memory and versions in one line."""
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     versions = f"{platform.platform()}, Python {platform.python_version()}"
     return f"{os.cpu_count()} processors, {gib:.0f} GiB, {versions}"
@@ -357,7 +355,6 @@ class Runner:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the plan that the only argument names."""
     plan = PLANS[arguments[0]]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tree = tree_of(ROOT) if plan.runs_to_its_end else ""

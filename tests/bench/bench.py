@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.bench.daemon_side import BenchDaemon, sync_disks
@@ -37,7 +37,6 @@ class Bench:
     profiles: Path | None = None
     open_files: int = 0
     name: str = ""
-    _directories: list[Path] = field(default_factory=list)
 
     def size(self, full: Value, quick: Value) -> Value:
         return quick if self.quick else full
@@ -46,12 +45,10 @@ class Bench:
         """A directory of the benchmark under way; gone when it ends."""
         path = self.work / self.name / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._directories.append(path)
         return path
 
     def clear(self) -> None:
         shutil.rmtree(self.work / self.name, ignore_errors=True)
-        self._directories.clear()
 
     def daemon(self, name: str = "kafkalog", **overrides: str) -> BenchDaemon:
         """A daemon that does not run yet, with its profile under the benchmark's name."""

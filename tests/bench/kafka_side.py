@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tests.bench.machine_use import cpu_seconds
 from tests.bench.results import Sample
+from tests.integration.http_world import until
 from tests.oracle.kafka import Kafka, KafkaToolError, free_port_pair
 
 if TYPE_CHECKING:
@@ -230,10 +231,12 @@ class BenchBroker:
 
 def wait_until_gone(log_dir: Path, topic: str) -> None:
     """Until no partition directory of the topic is left, not even one that is marked deleted."""
-    deadline = time.monotonic() + _START_SECONDS
-    while any(path.name.startswith(f"{topic}-") for path in log_dir.iterdir()):
-        assert time.monotonic() < deadline, f"{topic} is still there"
-        time.sleep(0.05)
+    until(
+        lambda: not any(path.name.startswith(f"{topic}-") for path in log_dir.iterdir()),
+        f"{topic} is still there",
+        seconds=_START_SECONDS,
+        pace_seconds=0.05,
+    )
 
 
 def _csv_columns(output: str) -> Iterator[tuple[str, str]]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import resource
 import select
 import socket
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.bench.machine_use import own_cpu_seconds
 from tests.bench.results import Sample
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _Client:
         """The closed loop; closes the connections at its end."""
         latencies: list[float] = []
         sent, cycle = 0, len(requests)
-        cpu_before, started = _cpu_seconds(), time.perf_counter()
+        cpu_before, started = own_cpu_seconds(), time.perf_counter()
         for connection in self._connections[:count]:
             self._begin(connection, requests[sent % cycle])
             sent += 1
@@ -167,7 +167,7 @@ class _Client:
                 if sent < count:
                     self._begin(connection, requests[sent % cycle])
                     sent += 1
-        seconds, cpu = time.perf_counter() - started, _cpu_seconds() - cpu_before
+        seconds, cpu = time.perf_counter() - started, own_cpu_seconds() - cpu_before
         self._close()
         return LoadResult(count, seconds, self._received, cpu, latencies)
 
@@ -258,8 +258,3 @@ def _body_length(head: bytes, whole: bytes) -> int:
         return 0
     end = lower.find(b"\r", at)
     return int(lower[at + len(_LENGTH_NAME) : end if end > 0 else None])
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -52,6 +54,28 @@ def forget_cached(paths: Iterable[Path]) -> None:
 def open_files(pid: int) -> int:
     """Descriptors that a process holds, sockets and pipes included."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def process_tree(pid: int) -> Iterator[int]:
+    """A process and every one below it."""
+    yield pid
+    for tid in names_in(f"/proc/{pid}/task"):
+        with suppress(OSError):  # it has just ended
+            for child in Path(f"/proc/{pid}/task/{tid}/children").read_text().split():
+                yield from process_tree(int(child))
+
+
+def names_in(directory: str) -> list[str]:
+    """Of /proc; none when what it is about has just ended."""
+    with suppress(OSError):
+        return os.listdir(directory)
+    return []
+
+
+def own_cpu_seconds() -> float:
+    """User and system time of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def fdatasync_p50_ms(directory: Path, count: int = 400) -> float:

@@ -11,10 +11,9 @@ import os
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.bench.machine_use import names_in, process_tree
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NUMBERS = re.compile(r"[#0-9.-]+$|[0-9]+")
@@ -63,8 +62,8 @@ class SparkProfile:
 
     def _now(self) -> dict[_Thread, _Used]:
         found = {}
-        for pid in _tree(self._pid):
-            for tid in _names(f"/proc/{pid}/task"):
+        for pid in process_tree(self._pid):
+            for tid in names_in(f"/proc/{pid}/task"):
                 stat = _stat(f"/proc/{pid}/task/{tid}/stat")
                 if stat is not None:
                     name, seconds = stat
@@ -78,24 +77,6 @@ class SparkProfile:
         if stat is not None and stat[0] == "java":
             return f"JVM: {_NUMBERS.sub('', name).strip()}"
         return "Python: workers"
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    for tid in _names(f"/proc/{pid}/task"):
-        try:
-            children = Path(f"/proc/{pid}/task/{tid}/children").read_text().split()
-        except OSError:  # it has just ended
-            continue
-        for child in children:
-            yield from _tree(int(child))
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:  # it has just ended
-        return []
 
 
 def _stat(path: str) -> tuple[str, float] | None:

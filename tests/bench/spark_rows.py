@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from kafkalog.format.records.record_batch import Codec
 from tests.bench.results import Goal, Result, Sample
-from tests.bench.spark_side import SESSION_NOTE, UNIX_SOCKETS_NOTE, WARM_UPS, Reader, SparkProcess
+from tests.bench.spark_side import (
+    SESSION_NOTE,
+    UNIX_SOCKETS_NOTE,
+    WARM_UPS,
+    Reader,
+    SparkProcess,
+    kafkas_session,
+)
 from tests.bench.spark_topics import PARTITIONS, TOPIC, plant, write_source
 
 if TYPE_CHECKING:
@@ -146,14 +153,12 @@ def _readers(
             where = {"url": f"http://127.0.0.1:{daemon.port}"}
         session = stack.enter_context(SparkProcess.of(bench, "spark", unix_sockets=unix_sockets))
         ours = Reader(session, "kafkalog", {**where, "subscribe": TOPIC})
-        if bench.connector is None:
-            yield ours, None
-            return
-        broker = stack.enter_context(bench.running_broker())
-        assert broker is not None, "the connector is looked for beside Kafka alone"
-        session = stack.enter_context(SparkProcess.of(bench, "spark-kafka", jars=bench.connector))
-        address = {"kafka.bootstrap.servers": broker.bootstrap}
-        yield ours, Reader(session, "kafka", {**address, "subscribe": TOPIC})
+        kafka = stack.enter_context(kafkas_session(bench))
+        theirs = None
+        if kafka is not None:
+            address = {"kafka.bootstrap.servers": kafka[1].bootstrap}
+            theirs = Reader(kafka[0], "kafka", {**address, "subscribe": TOPIC})
+        yield ours, theirs
 
 
 _CODECS = (Codec.LZ4, Codec.ZSTD, Codec.SNAPPY, Codec.GZIP)

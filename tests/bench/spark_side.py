@@ -12,16 +12,18 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Self
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.bench.results import ROOT
 from tests.bench.spark_profile import SparkProfile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.bench.bench import Bench
+    from tests.bench.kafka_side import BenchBroker
 
 CORES = 2
 """Slots of each session, which are also the machine's processors that a round uses."""
@@ -96,25 +98,12 @@ class SparkProcess:
         self._wall_seconds = 0.0
 
     @classmethod
-    def of(
-        cls,
-        bench: Bench,
-        place: str,
-        *,
-        jars: str = "",
-        with_spark: bool = True,
-        unix_sockets: bool = False,
-    ) -> Self:
+    def of(cls, bench: Bench, place: str, **options: Any) -> Self:
         """In a directory of the benchmark, with a profile if the run has such."""
-        return cls(
-            bench.directory(place),
-            jars=jars,
-            with_spark=with_spark,
-            unix_sockets=unix_sockets,
-            profile=None
-            if bench.profiles is None
-            else bench.profiles / f"{bench.name}-{place}.txt",
-        )
+        profile = None
+        if bench.profiles is not None:
+            profile = bench.profiles / f"{bench.name}-{place}.txt"
+        return cls(bench.directory(place), profile=profile, **options)
 
     def __enter__(self) -> Self:
         return self
@@ -155,6 +144,22 @@ class SparkProcess:
 
     def _log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
+
+
+@contextmanager
+def kafkas_session(
+    bench: Bench, extra: str = ""
+) -> Iterator[tuple[SparkProcess, BenchBroker] | None]:
+    """Spark with its own connector, and the broker that it asks; None in a run without Kafka."""
+    if bench.connector is None:
+        yield None
+        return
+    with (
+        bench.running_broker(extra) as broker,
+        SparkProcess.of(bench, "spark-kafka", jars=bench.connector) as session,
+    ):
+        assert broker is not None, "the connector is looked for beside Kafka alone"
+        yield session, broker
 
 
 class Reader(NamedTuple):

@@ -135,32 +135,24 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
 
     remove(target)
     started = time.perf_counter()
-    table = iceberg_table(target) if is_iceberg else parquet_table(target)
+    table: ArchiveTable
+    if is_iceberg:  # in a catalog of its own
+        from kafkalog.jobs.archive.iceberg_table import IcebergTable
+
+        os.makedirs(target)
+        catalog = {"type": "sql", "uri": f"sqlite:///{target}/catalog.db"}
+        properties = {**catalog, "warehouse": f"file://{target}"}
+        table = IcebergTable("default", "lake.scanned", properties)
+    else:
+        from kafkalog.jobs.archive.parquet_table import ParquetTable
+
+        table = ParquetTable(target, SystemFilesystem())
     try:
         with closing(open_logs(Access(paths=(log_dir,), read_committed=True))) as logs:
             rows = run_archive(logs, table, ArchiveOptions(), runner_of(spark))
     finally:
         table.close()
     return {"seconds": time.perf_counter() - started, "rows": sum(each.rows for each in rows)}
-
-
-def parquet_table(target: str) -> ArchiveTable:
-    from kafkalog.jobs.archive.parquet_table import ParquetTable
-
-    return ParquetTable(target, SystemFilesystem())
-
-
-def iceberg_table(target: str) -> ArchiveTable:
-    """A new one in a catalog of its own."""
-    from kafkalog.jobs.archive.iceberg_table import IcebergTable
-
-    os.makedirs(target)
-    properties = {
-        "type": "sql",
-        "uri": f"sqlite:///{target}/catalog.db",
-        "warehouse": f"file://{target}",
-    }
-    return IcebergTable("default", "lake.scanned", properties)
 
 
 def compact(spark: SparkSession | None, *, log_dir: str, target: str) -> Answer:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from tests.bench.results import Goal, Result, Sample
 from tests.bench.round_topics import SOON, SOON_KAFKA, Topics
-from tests.bench.spark_side import UNIX_SOCKETS_NOTE, WARM_UPS, SparkProcess
+from tests.bench.spark_side import UNIX_SOCKETS_NOTE, WARM_UPS, SparkProcess, kafkas_session
 from tests.bench.spark_topics import KEY_BYTES, PARTITIONS, VALUE_BYTES
 
 if TYPE_CHECKING:
     from tests.bench.bench import Bench
     from tests.bench.daemon_side import BenchDaemon
+    from tests.bench.kafka_side import BenchBroker
     from tests.bench.spark_side import Answer
 
 # With Kafka's defaults (16 KiB, no wait) its side takes nearly twice as long.
@@ -47,22 +48,15 @@ def _written(
             assert rows <= _records_in(daemon, topic) <= rows + _MARKERS_MAX
             return sample(answer)
 
-        if bench.connector is None:
-            rounds = bench.alternate(ours, None, warm_ups=WARM_UPS)
-        else:
-            broker = stack.enter_context(bench.running_broker(SOON_KAFKA))
-            assert broker is not None, "the connector is looked for beside Kafka alone"
-            their_session = stack.enter_context(
-                SparkProcess.of(bench, "spark-kafka", jars=bench.connector)
-            )
-            their_topics = Topics(broker, "written", PARTITIONS)
-            bootstrap = {"kafka.bootstrap.servers": broker.bootstrap}
+        kafka = stack.enter_context(kafkas_session(bench, SOON_KAFKA))
 
-            def theirs() -> Sample:
-                asked = {**bootstrap, **_KAFKA, "topic": their_topics.renew()}
-                return sample(their_session.ask("write", sink="kafka", options=asked, rows=rows))
+        def theirs(session: SparkProcess, broker: BenchBroker, topics: Topics) -> Sample:
+            address = {"kafka.bootstrap.servers": broker.bootstrap}
+            asked = {**address, **_KAFKA, "topic": topics.renew()}
+            return sample(session.ask("write", sink="kafka", options=asked, rows=rows))
 
-            rounds = bench.alternate(ours, theirs, warm_ups=WARM_UPS)
+        beside = kafka and partial(theirs, *kafka, Topics(kafka[1], "written", PARTITIONS))
+        rounds = bench.alternate(ours, beside, warm_ups=WARM_UPS)
     return Result(
         name=bench.name,
         what=f"Spark: {what}, {rows / 1e6:.2g} M rows, {PARTITIONS} partitions",

@@ -6,7 +6,6 @@ record is on its way to all of them at once.
 
 from __future__ import annotations
 
-import resource
 import select
 import socket
 import time
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from tests.bench.load_client import build_request
-from tests.bench.machine_use import cpu_seconds
+from tests.bench.machine_use import cpu_seconds, own_cpu_seconds
 from tests.bench.results import Goal, Result, Sample
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class _Followers:
 
 def _round(daemon: BenchDaemon, followers: _Followers, appends: int) -> Sample:
     latencies: list[float] = []
-    server_before, client_before = cpu_seconds(daemon.pid), _own_cpu_seconds()
+    server_before, client_before = cpu_seconds(daemon.pid), own_cpu_seconds()
     began = time.perf_counter()
     with socket.create_connection(("127.0.0.1", daemon.port)) as producer:
         for number in range(appends):
@@ -114,12 +113,7 @@ def _round(daemon: BenchDaemon, followers: _Followers, appends: int) -> Sample:
     latencies.sort()
     return Sample(
         latencies[len(latencies) * 99 // 100],
-        (_own_cpu_seconds() - client_before) / seconds,
+        (own_cpu_seconds() - client_before) / seconds,
         (cpu_seconds(daemon.pid) - server_before) / seconds,
         {"p50_ms": latencies[len(latencies) // 2], "max_ms": latencies[-1]},
     )
-
-
-def _own_cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime

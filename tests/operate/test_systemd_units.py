@@ -5,7 +5,6 @@ Method: systemd-analyze on copies whose program is there; what the units say abo
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from kafkalog.__main__ import UNUSABLE_LOG_DIRS_EXIT
 from kafkalog.settings.settings import load_settings
 from tests.integration.daemon import Daemon
+from tests.integration.http_world import until
 from tests.operate.tools import ROOT, run, tool
 
 pytestmark = pytest.mark.operate
@@ -108,11 +108,8 @@ class TracedDaemon(Daemon):
     def calls(self) -> set[str]:
         """Names, once strace has written the end."""
         assert self.process is None
-        deadline = time.monotonic() + 30
-        while "exited with 0 +++" not in (text := self.trace.read_text()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)  # the test's own pace between two looks
-        return set(re.findall(r"^\d+ +([a-z0-9_]+)\(", text, re.MULTILINE))
+        until(lambda: "exited with 0 +++" in self.trace.read_text(), pace_seconds=0.05)
+        return set(re.findall(r"^\d+ +([a-z0-9_]+)\(", self.trace.read_text(), re.MULTILINE))
 
 
 def allowed_calls(analyze: str, unit: str) -> set[str]:

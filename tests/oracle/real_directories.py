@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.integration.http_world import until
 from tests.oracle.kafka import Broker, action, record
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ TOPICS: dict[str, dict[str, str | int]] = {
     "trimmed": {},
 }
 TRIMMED_TO = 57
-CLEANER_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -130,15 +129,13 @@ def _write_compacted(broker: Broker) -> None:
 
 def _wait_for_cleaner(broker: Broker) -> None:
     """Until the cleaner has noted how far it came in the compacted topic."""
-    deadline = time.monotonic() + CLEANER_SECONDS
     checkpoint = broker.data / "cleaner-offset-checkpoint"
-    while time.monotonic() < deadline:
+
+    def is_clean() -> bool:
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        for line in lines:
-            if line.startswith("compacted 0 ") and int(line.split()[2]) > 300:
-                return
-        time.sleep(0.1)
-    raise AssertionError("Kafka's cleaner did nothing")
+        return any(line.startswith("compacted 0 ") and int(line.split()[2]) > 300 for line in lines)
+
+    until(is_clean, "Kafka's cleaner did nothing")
 
 
 def _trim(broker: Broker, home: Path) -> None:

@@ -9,7 +9,6 @@ import base64
 import json
 import re
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +28,7 @@ from kafkalog.format.records.record_batch import (
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.log_config import LogConfig
 from tests.integration.daemon import BINARY, Daemon
+from tests.integration.http_world import until
 from tests.integration.test_backup import manifest_of, restore
 from tests.integration.test_cli_over_http import done, run
 from tests.oracle.kafka import action, files_in, record
@@ -269,12 +269,9 @@ EPOCHS = "leader-epoch-checkpoint"
 
 def kafkas_files(directory: Path) -> dict[str, bytes]:
     """Once the leader has noted its epoch, which is the last thing it does."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (directory / EPOCHS).exists() and (directory / EPOCHS).stat().st_size:
-            return {path.name: path.read_bytes() for path in directory.iterdir()}
-        time.sleep(0.1)  # another process
-    raise AssertionError("Kafka made no epoch checkpoint before the first append")
+    epochs = directory / EPOCHS
+    until(lambda: epochs.exists() and epochs.stat().st_size, "no epoch before the first append")
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_a_new_partition_has_kafkas_files(broker: Broker) -> None:

@@ -27,7 +27,7 @@ from kafkalog.log.recovery.log_loader import load_log
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import end_offset
+from tests.integration.http_world import end_offset, until
 from tests.integration.test_http_partition_moves import described, ended, move
 from tests.log_world import flush
 from tests.oracle.kafka import Broker, files_in, record
@@ -36,7 +36,7 @@ from tests.partition_world import NOW_MS
 from tests.swap_world import CASES, LOG_END, SwapWorld
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kafkalog.log.unified_log import UnifiedLog
@@ -179,9 +179,6 @@ def test_kafka_finds_the_same_in_a_moved_partition(kafka: Kafka, tmp_path: Path)
     check_dump(kafka, moved)
 
 
-PATIENCE_SECONDS = 60
-
-
 @pytest.fixture
 def two_dirs(kafka: Kafka, tmp_path: Path) -> Iterator[Broker]:
     home = tmp_path / "broker"
@@ -195,13 +192,6 @@ def two_dirs(kafka: Kafka, tmp_path: Path) -> Iterator[Broker]:
 
 def names(directory: Path, prefix: str) -> list[str]:
     return sorted(each.name for each in directory.iterdir() if each.name.startswith(prefix))
-
-
-def wait_for(wish: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not wish():
-        assert time.monotonic() < deadline, "the copy was not made"
-        time.sleep(0.1)
 
 
 def test_kafka_goes_on_with_our_copy(two_dirs: Broker, tmp_path: Path) -> None:
@@ -222,12 +212,12 @@ def test_kafka_goes_on_with_our_copy(two_dirs: Broker, tmp_path: Path) -> None:
         (left,) = names(roots[1 - here], "moving")
         assert left.endswith("-future")
         copied = roots[1 - here] / left / "00000000000000000000.log"
-        wait_for(lambda: copied.stat().st_size > 0)
+        until(lambda: copied.stat().st_size > 0, "nothing was copied")
         daemon.kill()
         whole = roots[here] / "moving-0" / "00000000000000000000.log"
         assert copied.stat().st_size < whole.stat().st_size
         broker.start()
-        wait_for(lambda: names(roots[1 - here], "moving") == ["moving-0"])
+        until(lambda: names(roots[1 - here], "moving") == ["moving-0"], "the copy was not made")
         assert broker.consume("moving") == expected
         broker.stop()
         daemon.start()

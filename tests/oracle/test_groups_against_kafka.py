@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +27,7 @@ from kafkalog.format.disk.group_offsets import (
 from kafkalog.log.log_config import LogConfig
 from kafkalog.settings.dynamic_configs import parse_topic_config
 from tests.integration.daemon import Daemon
+from tests.integration.http_world import until
 from tests.oracle.cleans import comparable
 from tests.oracle.kafka import Broker, record
 from tests.oracle.loads import content
@@ -107,9 +107,7 @@ def test_groups_go_from_kafka_to_kafkalog_and_back(
     daemon = Daemon(tmp_path, log_dirs=0)
     daemon.log_dirs = [broker.data]
     with daemon:
-        deadline = time.monotonic() + 60
-        while daemon.request("GET", "/v1/groups").status == 503:
-            assert time.monotonic() < deadline, daemon.log_tail()
+        until(lambda: daemon.request("GET", "/v1/groups").status != 503)
         groups = daemon.request("GET", "/v1/groups").json["groups"]
         assert [each["group"] for each in groups] == ["old", "untouched"]
         (found,) = daemon.request("GET", "/v1/groups/old/offsets").json["offsets"]

@@ -19,6 +19,7 @@ from kafkalog.errors import InvalidRequest
 from kafkalog.settings import Settings, load_settings
 from kafkalog.settings.tables import TOPIC_LEVEL
 from tests.integration.daemon import Daemon
+from tests.integration.http_world import until
 from tests.integration.test_cli_over_http import done, run
 from tests.oracle.kafka import record
 
@@ -119,9 +120,7 @@ def test_an_offline_directory_is_described_alike(
     ) as daemon:
         daemon.create_topic("t", 4)
         take_away(daemon.log_dirs[1])
-        deadline = time.monotonic() + OFFLINE_SECONDS
-        while not daemon.request("GET", "/readyz").json["offline_log_dirs"]:
-            assert time.monotonic() < deadline
+        until(lambda: daemon.request("GET", "/readyz").json["offline_log_dirs"])
         ours = entries(done(run(daemon, "dirs", "describe")).decode().splitlines()[-1])
         assert ours["dir1"] == theirs["dir1"]
         assert ours["dir0"]["error"] is None
@@ -255,27 +254,24 @@ def refusal(validate: Callable[[], object]) -> str:
 def test_alterations_are_taken_and_refused_as_by_kafka(configured: Broker) -> None:
     """M13: one by one on a topic and on the broker; the kind of refusal is Kafka's."""
     settings = settings_of(configured)
+    kinds: tuple[tuple[Any, ...], ...] = (
+        (TOPIC_ALTERATIONS, ("--topic", "t"), OVERRIDES, settings.topic_config,
+         "INVALID_CONFIG", "InvalidConfigurationException"),
+        (BROKER_ALTERATIONS, ("--entity-type", "brokers", "--entity-name", "1"), {},
+         settings.topic_defaults, "INVALID_REQUEST", "InvalidRequestException"),
+    )  # fmt: skip
     refusals: list[str] = []
-    for text in TOPIC_ALTERATIONS:
-        named = dict(pairs_of("--add-config", (text,)))
-        ours = refusal(partial(settings.topic_config, {**OVERRIDES, **named}))
-        theirs = configs(configured, "--topic", "t", "--alter", "--add-config", text, check=False)
-        assert (theirs.status != 0) == bool(ours), text
-        if ours:
-            assert ours == "INVALID_CONFIG"
-            assert "InvalidConfigurationException" in theirs.stderr, text
-            refusals.append(text)
-        else:
-            names = ",".join(named)
-            configs(configured, "--topic", "t", "--alter", "--delete-config", names)
-    entity = ("--entity-type", "brokers", "--entity-name", "1")
-    for text in BROKER_ALTERATIONS:
-        ours = refusal(partial(settings.topic_defaults, dict(pairs_of("--add-config", (text,)))))
-        theirs = configs(configured, *entity, "--alter", "--add-config", text, check=False)
-        assert (theirs.status != 0) == bool(ours), text
-        if ours:
-            assert ours == "INVALID_REQUEST"
-            assert "InvalidRequestException" in theirs.stderr, text
-            refusals.append(text)
+    for alterations, entity, before, validate, error, exception in kinds:
+        for text in alterations:
+            named = dict(pairs_of("--add-config", (text,)))
+            ours = refusal(partial(validate, {**before, **named}))
+            theirs = configs(configured, *entity, "--alter", "--add-config", text, check=False)
+            assert (theirs.status != 0) == bool(ours), text
+            if ours:
+                assert ours == error
+                assert exception in theirs.stderr, text
+                refusals.append(text)
+            elif alterations is TOPIC_ALTERATIONS:
+                configs(configured, *entity, "--alter", "--delete-config", ",".join(named))
     total = len(TOPIC_ALTERATIONS) + len(BROKER_ALTERATIONS)
     assert total / 3 < len(refusals) < total * 4 / 5

@@ -139,6 +139,11 @@ class Planted:
     made: Made
     start: int
 
+    @property
+    def segments(self) -> list[tuple[int, int]]:
+        """(base offset, bytes)."""
+        return list(zip(self.made.bases, self.made.sizes, strict=True))
+
 
 def configs_of(kind: str, made: Made, chance: random.Random) -> dict[str, str]:
     """Limits of a topic, taken from one of its logs; ages lie hours from every limit."""
@@ -181,10 +186,7 @@ def segments(log_dir: Path, each: Planted) -> list[tuple[int, int]]:
 
 def settled(log_dir: Path, planted: list[Planted]) -> dict[TopicPartition, list[tuple[int, int]]]:
     """What is left once the checks have begun to delete and nothing has changed for some."""
-    planted_files = {
-        each.topic_partition: list(zip(each.made.bases, each.made.sizes, strict=True))
-        for each in planted
-    }
+    planted_files = {each.topic_partition: each.segments for each in planted}
     deadline, seen, since = time.monotonic() + WAIT_SECONDS, planted_files, time.monotonic()
     while time.monotonic() < deadline:
         now = {each.topic_partition: segments(log_dir, each) for each in planted}
@@ -232,9 +234,7 @@ def test_a_broker_and_a_daemon_keep_the_same(
         tmp_path / "ours", log_initial_task_delay_ms="500", log_retention_check_interval_ms="1000"
     ) as daemon:
         for name, configs in topics.items():
-            daemon.create_topic(
-                name, PARTITIONS, **{k.replace(".", "_"): v for k, v in configs.items()}
-            )
+            daemon.create_topic(name, PARTITIONS, **configs)
         daemon.stop()
         plant(daemon.log_dirs[0], planted, copy_segments)
         daemon.start()
@@ -247,10 +247,7 @@ def test_a_broker_and_a_daemon_keep_the_same(
             ).json["beginning_offset"]
             for each in planted
         }
-    before = {
-        each.topic_partition: list(zip(each.made.bases, each.made.sizes, strict=True))
-        for each in planted
-    }
+    before = {each.topic_partition: each.segments for each in planted}
     deleting = sum(ours[key] != before[key] for key in before)
     keeping = sum(bool(ours[key]) and ours[key][-1][1] > 0 for key in before)
     with capsys.disabled():

@@ -14,16 +14,15 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kafkalog.client import Client
+from tests.bench.machine_use import process_tree
 from tests.integration.daemon import ROOT, Daemon
+from tests.integration.http_world import until
 from tests.spark.standalone_cluster import SETTINGS, StandaloneCluster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.spark
 
@@ -130,7 +129,7 @@ class Stream:
     def kill_workers(self, chance: random.Random) -> None:
         assert self.driver is not None
         workers = [
-            pid for pid in descendants(self.driver.pid) if b"pyspark.daemon" in command_of(pid)
+            pid for pid in process_tree(self.driver.pid) if b"pyspark.daemon" in command_of(pid)
         ]
         if workers:
             kill(chance.choice(workers))
@@ -138,28 +137,11 @@ class Stream:
     def kill_driver(self) -> None:
         """Python and the JVM; what runs in its workers goes on until it finds out."""
         assert self.driver is not None
-        jvms = [pid for pid in descendants(self.driver.pid) if b"SparkSubmit" in command_of(pid)]
+        jvms = [pid for pid in process_tree(self.driver.pid) if b"SparkSubmit" in command_of(pid)]
         for pid in (*jvms, self.driver.pid):
             kill(pid)
         self.driver.wait()
         self.driver = None
-
-
-def descendants(pid: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
-            try:
-                stat = (each / "stat").read_text()
-            except OSError:
-                continue  # it has ended
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(each.name))
-    found, waiting = [], [pid]
-    while waiting:
-        below = parents.get(waiting.pop(), [])
-        found += below
-        waiting += below
-    return found
 
 
 def command_of(pid: int) -> bytes:
@@ -174,13 +156,6 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-
-
-def wait_until(condition: Callable[[], bool], told: Callable[[], str]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline_s, told()
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -230,7 +205,7 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
                 assert stream.driver is not None
                 return stream.batches() > before or stream.driver.poll() is not None
 
-            wait_until(is_under_way, stream.log_tail)
+            until(is_under_way, "no batch", seconds=PATIENCE_SECONDS, pace_seconds=0.02)
             time.sleep(chance.random())
             victim = ("driver", "worker", "daemon")[turn % 3]
             kills[victim] += 1

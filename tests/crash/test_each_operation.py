@@ -26,9 +26,7 @@ def two_partitions(run: DaemonRun) -> None:
     """Three segments each, all durable, with a producer and a log start inside the first."""
     run.create_topic("orders", 2)
     for partition in (0, 1):
-        for _ in range(6):
-            run.produce("orders", partition, Acks.ALL, client=1, size=150)
-            run.run_until_idle()
+        run.produced("orders", partition, Acks.ALL, client=1, size=150, times=6)
         run.delete_records("orders", partition, 1)
     run.run_until_idle()
 
@@ -37,49 +35,41 @@ def checkpointed(run: DaemonRun) -> None:
     """And the checkpoints know of it."""
     two_partitions(run)
     run.life.clock.advance_ms(CHECKPOINTS_MS)
-    run.produce("orders", 0, Acks.LEADER, client=1)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.LEADER, client=1)
 
 
 def limited(run: DaemonRun) -> None:
     """And a limit of which the next pass makes use: one partition keeps something, one nothing."""
     checkpointed(run)
     run.set_retention_bytes("orders", 700)
-    for _ in range(4):
-        run.produce("orders", 1, Acks.ALL, size=150)
-        run.run_until_idle()
+    run.produced("orders", 1, Acks.ALL, size=150, times=4)
 
 
 def roll(run: DaemonRun) -> None:
     for number in range(6):
-        run.produce("orders", 0, (Acks.LEADER, Acks.ALL)[number % 2], client=1, size=150)
-        run.run_until_idle()
+        run.produced("orders", 0, (Acks.LEADER, Acks.ALL)[number % 2], client=1, size=150)
 
 
 def roll_by_hand(run: DaemonRun) -> None:
     """With records that nobody synced yet, an empty active segment, and a flush of the other."""
     run.produce("orders", 0, Acks.LEADER, client=1)
-    run.produce("orders", 1, Acks.LEADER, client=1)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.LEADER, client=1)
     assert run.life.operations.logs.roll("orders", 0).is_rolled
     assert not run.life.operations.logs.roll("orders", 0).is_rolled
     run.life.operations.logs.flush("orders", 1)
-    run.produce("orders", 0, Acks.ALL, client=1)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL, client=1)
 
 
 def retention_delete(run: DaemonRun) -> None:
     assert run.retain() > 2
     run.life.clock.advance_ms(DELETION_MS)
-    run.produce("orders", 1, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.ALL)
 
 
 def retention_of_everything(run: DaemonRun) -> None:
     run.set_retention_bytes("orders", 0)
     assert run.retain() > 5
-    run.produce("orders", 1, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.ALL)
     run.life.clock.advance_ms(DELETION_MS)
 
 
@@ -87,8 +77,7 @@ def delete_records(run: DaemonRun) -> None:
     run.delete_records("orders", 0, 3)
     run.delete_records("orders", 1, 6)
     run.run_until_idle()
-    run.produce("orders", 1, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.ALL)
 
 
 def topic_delete(run: DaemonRun) -> None:
@@ -99,8 +88,7 @@ def topic_delete(run: DaemonRun) -> None:
 
 def checkpoint_write(run: DaemonRun) -> None:
     run.delete_records("orders", 1, 4)
-    run.produce("orders", 0, Acks.LEADER, client=1)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.LEADER, client=1)
     run.life.clock.advance_ms(CHECKPOINTS_MS)
 
 

@@ -33,16 +33,13 @@ TWO_DIRS = DIRS[:2]
 def topics(run: DaemonRun) -> None:
     run.create_topic("orders", 3)
     run.produce("orders", 0, Acks.ALL, client=1)
-    run.produce("orders", 1, Acks.LEADER)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.LEADER)
     run.create_topic("users", 1)
-    run.produce("users", 0, Acks.ALL)
-    run.run_until_idle()
+    run.produced("users", 0, Acks.ALL)
     run.delete_topic("orders")
     run.life.clock.advance_ms(DELETION_MS)
     run.create_topic("orders", 1)
-    run.produce("orders", 0, Acks.ALL, client=1)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL, client=1)
     run.delete_topic("users")
 
 
@@ -59,18 +56,15 @@ def records(run: DaemonRun) -> None:
     run.delete_records("orders", 1, 12)
     run.run_until_idle()
     run.life.clock.advance_ms(60_000)
-    run.produce("orders", 1, Acks.ALL, count=3)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.ALL, count=3)
     run.life.clock.advance_ms(60_000)
-    run.produce("orders", 1, Acks.LEADER)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.LEADER)
 
 
 def shutdowns(run: DaemonRun) -> None:
     run.create_topic("orders", 2)
     run.produce("orders", 0, Acks.LEADER, client=1)
-    run.produce("orders", 1, Acks.LEADER, count=4)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.LEADER, count=4)
     run.stop()
     run.start()
     for _ in range(6):
@@ -85,13 +79,11 @@ def shutdowns(run: DaemonRun) -> None:
 
 def changes(run: DaemonRun) -> None:
     run.create_topic("orders", 1)
-    run.produce("orders", 0, Acks.ALL, client=1)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL, client=1)
     run.grow_topic("orders", 3)
     run.produce("orders", 2, Acks.ALL, client=1)
     run.alter_topic("orders", 2)
-    run.produce("orders", 1, Acks.LEADER)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.LEADER)
     run.stop()
     run.start()
     run.grow_topic("orders", 5)
@@ -157,8 +149,7 @@ def two_disks() -> DaemonRun:
     run.start()
     run.create_topic("orders", 2)
     for partition in (0, 1):
-        run.produce("orders", partition, Acks.ALL)
-        run.run_until_idle()
+        run.produced("orders", partition, Acks.ALL)
     return run
 
 
@@ -168,8 +159,7 @@ def directory_of(run: DaemonRun, partition: int) -> str:
 
 def exercise(run: DaemonRun, partition: int) -> None:
     """Everything that clients do with one partition; StorageFault is an answer, too."""
-    run.produce("orders", partition, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", partition, Acks.ALL)
     run.fetch_all("orders", partition)
     run.delete_records("orders", partition, 1)
     run.run_until_idle()
@@ -221,8 +211,7 @@ def test_a_disk_that_fails_at_the_start_is_left_out(kinds: set[str]) -> None:
     with pytest.raises(LogDirOffline):
         run.life.operations.partition_log("orders", 0)
     run.create_topic("users", 3)
-    run.produce("users", 2, Acks.ALL)
-    run.run_until_idle()
+    run.produced("users", 2, Acks.ALL)
     run.stop()
     run.disk.kill()
     run.start()
@@ -238,8 +227,7 @@ def test_a_topic_deleted_while_a_disk_was_away_stays_deleted() -> None:
     run.start()
     run.delete_topic("orders")
     run.create_topic("orders", 1)
-    run.produce("orders", 0, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL)
     run.kill()
     run.topics["orders"].is_certain = True
     run.start()
@@ -253,11 +241,9 @@ def test_the_last_disk_that_dies_ends_the_daemon() -> None:
     """M15: nobody is left to serve."""
     run = two_disks()
     run.disk.faults.add(Fault(kinds=frozenset({"datasync"}), times=10**9))
-    run.produce("orders", 0, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL)
     assert not run.life.all_dirs_died
-    run.produce("orders", 1, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 1, Acks.ALL)
     assert run.life.all_dirs_died
 
 
@@ -269,9 +255,7 @@ def test_a_failed_fsync_is_never_tried_again(lost: str) -> None:
     fault = run.disk.faults.add(
         Fault(Effect.LOSE_SYNC, kinds=frozenset({lost}), path_contains=path)
     )
-    for _ in range(8):  # enough for a roll
-        run.produce("orders", 0, Acks.ALL, size=150)
-        run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL, size=150, times=8)
     assert fault.seen == 1
     assert not [unit for unit in run.life.manager.logs.online_units if unit.log_dir.path == path]
     run.crash(CrashMode.DROP_ALL)
@@ -285,12 +269,10 @@ def test_a_full_disk_heals_at_the_same_offset() -> None:
     full = Fault(Effect.SHORT_WRITE, errno.ENOSPC, frozenset({"write"}), "orders-0", times=3)
     run.disk.faults.add(full)
     for _ in range(3):
-        run.produce("orders", 0, Acks.ALL)
-        run.run_until_idle()
+        run.produced("orders", 0, Acks.ALL)
         run.life.clock.advance_ms(1000)
     assert run.topics["orders"].partition(0).durable_end == 1
-    run.produce("orders", 0, Acks.ALL)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL)
     assert run.topics["orders"].partition(0).durable_end == 2
     run.crash(CrashMode.DROP_ALL)
     run.start()
@@ -305,21 +287,17 @@ def test_what_a_failed_fsync_lost_is_not_served_after_a_restart(mode: CrashMode,
     """
     run = two_disks()
     path = directory_of(run, 0)
-    run.produce("orders", 0, Acks.ALL, size=150)
-    run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL, size=150)
     run.disk.faults.add(
         Fault(Effect.LOSE_SYNC, kinds=frozenset({"datasync"}), path_contains=path, nth=1 + seed)
     )
-    for _ in range(12):
-        run.produce("orders", 0, Acks.ALL, size=150)
-        run.run_until_idle()
+    run.produced("orders", 0, Acks.ALL, size=150, times=12)
     assert not [unit for unit in run.life.manager.logs.online_units if unit.log_dir.path == path]
     run.kill()
     run.start()
     run.check_restart(is_kill=False)
     for _ in range(2):
-        run.produce("orders", 0, Acks.ALL, size=150)
-        run.run_until_idle()
+        run.produced("orders", 0, Acks.ALL, size=150)
         run.fetch_all("orders", 0)
     run.crash(mode)
     run.start()

@@ -6,6 +6,7 @@ were told. Each call of the disk is a switch point of the simulated threads.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
@@ -184,10 +185,8 @@ class DaemonRun:
 
     def move_partition(self, topic: str, partition: int, path: str) -> None:
         """Begin it; it goes on while threads run, and in the next life."""
-        try:
+        with suppress(StorageFault):
             self.life.operations.log_dirs.move(topic, partition, path)
-        except StorageFault:
-            return
 
     def delete_topic(self, name: str) -> None:
         """Certain when it returns."""
@@ -236,6 +235,22 @@ class DaemonRun:
             promises.note_refused(attempt)
         return attempt
 
+    def produced(
+        self,
+        topic: str,
+        partition: int,
+        acks: Acks,
+        *,
+        times: int = 1,
+        client: int = -1,
+        size: int = 40,
+        count: int = 1,
+    ) -> None:
+        """Batches, each of which is sent and answered."""
+        for _ in range(times):
+            self.produce(topic, partition, acks, client=client, size=size, count=count)
+            self.run_until_idle()
+
     def _new_attempt(
         self, topic: str, partition: int, acks: Acks, client: int, size: int, count: int
     ) -> Attempt:
@@ -283,10 +298,8 @@ class DaemonRun:
                 promises.start = max(promises.start, command.result)
                 promises.durable_end = max(promises.durable_end, promises.start)
 
-        try:
+        with suppress(StorageFault):
             self.life.operations.submit_delete_records(topic, partition, offset, done)
-        except StorageFault:
-            return
 
     def set_retention_bytes(self, topic: str, limit: int) -> None:
         """In force when it returns."""

@@ -76,8 +76,10 @@ def json_body(records: list[bytes]) -> bytes:
     return b'{"records":[' + inner + b"]}"
 
 
-def write_log(path: Path, *, total_bytes: int, batch_records: int, value_bytes: int) -> int:
-    """A .log file of equal-sized batches from offset 0; returns the offset behind the last record.
+def write_log(
+    directory: Path, *, total_bytes: int, batch_records: int, value_bytes: int
+) -> tuple[Path, int]:
+    """A .log file of equal-sized batches from offset 0, and the offset behind the last record.
 
     A new timestamp begins at least every 4 KiB, the default interval of index entries.
     """
@@ -86,6 +88,8 @@ def write_log(path: Path, *, total_bytes: int, batch_records: int, value_bytes: 
     repeat = max(1, 4096 // size)
     batch_count = total_bytes // size
     made, offset = 0, 0
+    directory.mkdir()
+    path = directory / segment_file_name(0, LOG_SUFFIX)
     with path.open("wb") as log:
         while made < batch_count:
             blocks = []
@@ -100,7 +104,7 @@ def write_log(path: Path, *, total_bytes: int, batch_records: int, value_bytes: 
             log.write(rows.tobytes())
             made += in_block
             offset += in_block * batch_records
-    return offset
+    return path, offset
 
 
 def set_timestamp(batch: bytearray, timestamp_ms: int) -> None:

@@ -33,13 +33,8 @@ def fetch_raw(bench: Bench) -> Result:
     """Pages of 1 MiB, the default of both consumers, two connections."""
     total = bench.size(1 << 30, 200 << 20)
     source = bench.directory("source")
-    source.mkdir()
-    name = "00000000000000000000.log"
-    end = datasets.write_log(
-        source / name,
-        total_bytes=total - (1 << 20),
-        batch_records=125,
-        value_bytes=datasets.RECORD_BYTES,
+    _, end = datasets.write_log(
+        source, total_bytes=total - (1 << 20), batch_records=125, value_bytes=datasets.RECORD_BYTES
     )
     plant_unclean(bench, "fetch", [source])
     passes = bench.size(4, 2)
@@ -72,12 +67,8 @@ def _records(bench: Bench, form: str, accept: str, path: str = _NATIVE) -> Resul
     """Pages or streams of 8,000 records of 100 bytes, two connections."""
     total = bench.size(256 << 20, 64 << 20)
     source = bench.directory("source")
-    source.mkdir()
-    end = datasets.write_log(
-        source / "00000000000000000000.log",
-        total_bytes=total,
-        batch_records=1000,
-        value_bytes=datasets.SMALL_BYTES,
+    _, end = datasets.write_log(
+        source, total_bytes=total, batch_records=1000, value_bytes=datasets.SMALL_BYTES
     )
     plant_unclean(bench, "fetch", [source], with_kafka=False)
     count = end // _RECORDS

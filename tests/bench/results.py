@@ -8,6 +8,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,13 @@ def commit(tree: Path = ROOT) -> str:
     name = _output(*git, "rev-parse", "--short", "HEAD")
     dirty = _output(*git, "status", "--porcelain", "--untracked-files=no", "--", "kafkalog")
     return name + ("+" if dirty else "")
+
+
+def answer_of(program: str, directory: Path) -> Any:
+    """The JSON that a program of this folder prints last, run in a process of its own."""
+    command = [sys.executable, "-m", f"tests.bench.{program}", str(directory)]
+    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+    return json.loads(output.splitlines()[-1])
 
 
 def _output(*command: str) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from tests.bench import datasets
 from tests.bench.planting import plant_clean
-from tests.bench.results import ROOT, Goal, Result, Sample
+from tests.bench.results import Goal, Result, Sample, answer_of
 from tests.bench.start_rows import partitions_of, topics_of
 
 if TYPE_CHECKING:
@@ -32,13 +29,7 @@ def retention_pass(bench: Bench) -> Result:
         plant_clean(daemon.log_dirs[0], files, partitions_of(count), end)
 
         def ours() -> Sample:
-            output = subprocess.run(
-                [sys.executable, "-m", "tests.bench.retention_once", str(daemon.log_dirs[0])],
-                cwd=ROOT,
-                check=True,
-                capture_output=True,
-            ).stdout
-            found = json.loads(output.splitlines()[-1])
+            found = answer_of("retention_once", daemon.log_dirs[0])
             assert found["segments"] == count * _SEGMENTS, found
             later = found["later_ms"]
             extra = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 from functools import partial
@@ -16,7 +14,7 @@ from tests.bench import datasets
 from tests.bench.kafka_side import BenchBroker
 from tests.bench.machine_use import forget_cached, memory_mb, open_files, resident_mb
 from tests.bench.planting import forget_recovery, forget_snapshots, make_unclean, plant_clean
-from tests.bench.results import ROOT, Goal, Result, Sample
+from tests.bench.results import Goal, Result, Sample, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,10 +120,8 @@ def _recovery(
 ) -> Result:
     total = bench.size((1 << 30) - (1 << 20), 128 << 20)
     source = bench.directory("source")
-    source.mkdir()
-    log = source / "00000000000000000000.log"
-    end = datasets.write_log(
-        log, total_bytes=total, batch_records=batch_records, value_bytes=value_bytes
+    log, end = datasets.write_log(
+        source, total_bytes=total, batch_records=batch_records, value_bytes=value_bytes
     )
     size = log.stat().st_size
     target, broker = bench.directory("crash-0"), _stopped_broker(bench)
@@ -134,13 +130,7 @@ def _recovery(
 
     def ours() -> Sample:
         before = os.times()
-        output = subprocess.run(
-            [sys.executable, "-m", "tests.bench.load_once", str(target)],
-            cwd=ROOT,
-            check=True,
-            capture_output=True,
-        ).stdout
-        loaded, after = json.loads(output.splitlines()[-1]), os.times()
+        loaded, after = answer_of("load_once", target), os.times()
         assert loaded["end_offset"] == end, loaded
         forget_snapshots(target)
         cpu = after.children_user + after.children_system

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
+    from tests.integration.daemon import Daemon
+
 KIT = Path(__file__).resolve().parent / "kit" / "browser.sh"
 SETUP_SECONDS = 600
 WAIT_MS = 60_000
@@ -88,17 +90,17 @@ class Window:
     def __init__(
         self,
         browser: Browser,
-        origin: str,
+        daemon: Daemon,
         *,
         scheme: Scheme = "light",
         width: int = 1280,
         has_script: bool = True,
     ) -> None:
-        self.origin = origin
+        self.origin = f"http://127.0.0.1:{daemon.port}"
         self.complaints: list[str] = []
         self.requested: list[str] = []
         self._context = browser.new_context(
-            base_url=origin,
+            base_url=self.origin,
             color_scheme=scheme,
             java_script_enabled=has_script,
             reduced_motion="reduce",

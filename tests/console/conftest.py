@@ -47,6 +47,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 @pytest.fixture
 def window(browser: Browser, shown: Daemon) -> Iterator[Window]:
     """A window of usual size, in which nothing may be wrong at the end."""
-    with Window(browser, f"http://127.0.0.1:{shown.port}") as window:
+    with Window(browser, shown) as window:
         yield window
         assert window.complaints == []

@@ -47,7 +47,7 @@ def main() -> None:
     try:
         with shown_daemon(DATA) as daemon, running_browser(browser_kit()) as browser:
             for picture in PICTURES:
-                with Window(browser, f"http://127.0.0.1:{daemon.port}", width=WIDTH) as window:
+                with Window(browser, daemon, width=WIDTH) as window:
                     _take(window, picture)
     finally:
         shutil.rmtree(DATA)

@@ -30,10 +30,6 @@ _TOO_WIDE = """() => {
 }"""
 
 
-def origin(daemon: Daemon) -> str:
-    return f"http://127.0.0.1:{daemon.port}"
-
-
 def test_the_list_of_pages_is_whole() -> None:
     assert {
         "/console",
@@ -52,7 +48,7 @@ def test_a_page_has_no_fault(
     browser: Browser, kit: BrowserKit, shown: Daemon, path: str, scheme: Scheme
 ) -> None:
     """WCAG 2.2 AA as far as a program can judge it; nothing foreign, no error."""
-    with Window(browser, origin(shown), scheme=scheme) as window:
+    with Window(browser, shown, scheme=scheme) as window:
         window.open(path)
         assert window.violations(kit) == []
         assert window.complaints == []
@@ -62,7 +58,7 @@ def test_a_page_has_no_fault(
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_fits_a_narrow_screen(browser: Browser, shown: Daemon, path: str) -> None:
     """WCAG 1.4.10: at 320 pixels only tables and pictures scroll sideways, inside themselves."""
-    with Window(browser, origin(shown), width=PHONE_PIXELS) as window:
+    with Window(browser, shown, width=PHONE_PIXELS) as window:
         window.open(path)
         assert window.page.evaluate(_TOO_WIDE) == []
         assert window.complaints == []
@@ -70,11 +66,11 @@ def test_a_page_fits_a_narrow_screen(browser: Browser, shown: Daemon, path: str)
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_needs_no_script(browser: Browser, shown: Daemon, path: str) -> None:
-    with Window(browser, origin(shown), has_script=False) as window:
+    with Window(browser, shown, has_script=False) as window:
         window.open(path)
         heading = window.page.inner_text("h1")
         captions = window.page.locator("caption").count()
-    with Window(browser, origin(shown)) as window:
+    with Window(browser, shown) as window:
         window.open(path)
         assert window.page.inner_text("h1") == heading
         assert window.page.locator("caption").count() == captions
@@ -82,7 +78,7 @@ def test_a_page_needs_no_script(browser: Browser, shown: Daemon, path: str) -> N
 
 def test_the_judges_see(browser: Browser, kit: BrowserKit, shown: Daemon) -> None:
     """No complaint means that there is nothing to complain of."""
-    with Window(browser, origin(shown)) as window:
+    with Window(browser, shown) as window:
         window.open("/console")
         with window.page.expect_console_message(lambda each: "policy: img-src" in each.text):
             window.page.evaluate(

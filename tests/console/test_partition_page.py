@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.console.browser import Window
-from tests.console.test_pages import origin
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -99,7 +98,7 @@ def test_keys_go_through_the_strip(window: Window) -> None:
 
 
 def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daemon) -> None:
-    with Window(browser, origin(shown), has_script=False) as window:
+    with Window(browser, shown, has_script=False) as window:
         window.open(page_of("orders"))
         blocks(window).nth(2).click()
         window.page.locator("#segment-2").wait_for(state="visible")

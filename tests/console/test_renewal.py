@@ -10,7 +10,6 @@ import pytest
 
 from tests.console.browser import Window
 from tests.console.shown_daemon import SEGMENT_BYTES, fill
-from tests.console.test_pages import origin
 from tests.console.test_partition_page import blocks, focused, page_of
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def test_renewal_keeps_what_the_reader_did(window: Window, shown: Daemon) -> Non
 
 def test_a_renewal_that_fails_takes_nothing_away(browser: Browser, shown: Daemon) -> None:
     """A restart of the daemon costs a page that somebody watches nothing."""
-    with Window(browser, origin(shown)) as window:
+    with Window(browser, shown) as window:
         page = window.page
         page.clock.install()
         window.open("/console/topics?refresh=true")

@@ -15,21 +15,7 @@ import functools
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kafkalog.client.errors import (
-    AccessDenied,
-    ClientError,
-    Conflict,
-    ConnectFailed,
-    InvalidTxnState,
-    NotAuthenticated,
-    OutcomeUnknown,
-    OutOfOrderSequence,
-    Throttled,
-    TooLarge,
-    Unavailable,
-    UnknownPartition,
-    UnknownTopic,
-)
+from kafkalog.client import ClientError, errors
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import KafkalogError
 from kafkalog.format.records.batch_builder import build_batch
@@ -54,25 +40,28 @@ class SinkFailed(KafkalogError):
 _ACCESS = "Give credentials with access: option tokenFile, or user and passwordFile"
 _ADVICE: tuple[tuple[tuple[type[ClientError], ...], str], ...] = (
     (
-        (ConnectFailed, OutcomeUnknown, Unavailable, Throttled),
+        (errors.ConnectFailed, errors.OutcomeUnknown, errors.Unavailable, errors.Throttled),
         "Check that the daemon of option url runs and can be reached from this machine; "
         "option deliveryTimeout is the time of the retries",
     ),
-    ((UnknownTopic,), "Create the topic first, for example with 'kafkalog topics create'"),
-    ((UnknownPartition,), "The topic was changed or lacks partitions: check its partitions"),
-    ((NotAuthenticated, AccessDenied), _ACCESS),
-    ((TooLarge,), "Decrease option batchBytes, or increase the topic's max.message.bytes"),
+    ((errors.UnknownTopic,), "Create the topic first, for example with 'kafkalog topics create'"),
+    ((errors.UnknownPartition,), "The topic was changed or lacks partitions: check its partitions"),
+    ((errors.NotAuthenticated, errors.AccessDenied), _ACCESS),
+    ((errors.TooLarge,), "Decrease option batchBytes, or increase the topic's max.message.bytes"),
     (
-        (OutOfOrderSequence,),
+        (errors.OutOfOrderSequence,),
         "The daemon lost earlier records of this task, as in a power cut with acks=1: run it again",
     ),
     (
-        (InvalidTxnState,),
+        (errors.InvalidTxnState,),
         "The records are not visible: they were aborted, as the daemon does when nothing is "
         "appended for transaction.max.timeout.ms, or some of them are lost, as with a deleted "
         "topic. Start it again",
     ),
-    ((Conflict,), "Another attempt or run has fenced this one; if there is none, start it again"),
+    (
+        (errors.Conflict,),
+        "Another attempt or run has fenced this one; if there is none, start it again",
+    ),
 )
 
 
@@ -187,11 +176,10 @@ class Delivery:
         if at not in self._lane_of:
             if len(self._lanes) < LANES:
                 lane: SimpleQueue[_Parcel | None] = SimpleQueue()
-                name, body = (
-                    f"kafkalog-append-{len(self._lanes)}",
-                    functools.partial(self._run, lane),
+                body = functools.partial(self._run, lane)
+                self._threads.append(
+                    self._system.start(f"kafkalog-append-{len(self._lanes)}", body)
                 )
-                self._threads.append(self._system.start(name, body))
                 self._lanes.append(lane)
             self._lane_of[at] = self._lanes[len(self._lane_of) % len(self._lanes)]
         return self._lane_of[at]

@@ -141,6 +141,15 @@ def parse_directory_name(name: str) -> PartitionDirectory:
     return PartitionDirectory(TopicPartition(topic, int(number)), state, unique_id)
 
 
+def live_partition(name: str) -> TopicPartition | None:
+    """The partition that is served from a directory of this name; None: there is none."""
+    try:
+        parsed = parse_directory_name(name)
+    except FormatError:
+        return None
+    return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
+
+
 def is_unique_id(text: str | None) -> bool:
     """Whether Kafka could have put it before a suffix: 32 hex digits."""
     return text is not None and _UNIQUE_ID.fullmatch(text) is not None

@@ -30,9 +30,10 @@ from kafkalog.format.disk.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
 )
+from kafkalog.format.topic_names import live_partition
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.logs.object_store import shown
-from kafkalog.spark.logs.partition_files import is_a_link, live_partition, readable_offsets
+from kafkalog.spark.logs.partition_files import is_a_link, readable_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -40,8 +40,7 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig, StorageFault, UnusableLogDirs
-from kafkalog.format.integers import FormatError
-from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.format.topic_names import live_partition
 from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
 from kafkalog.observe.logging import configure_logging
 
@@ -146,6 +145,7 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         nearest = os.path.dirname(nearest)
     total_bytes, usable_bytes = filesystem.space(nearest)
     lock = os.path.join(path, LOCK_FILE)
+    names = filesystem.list_dir(path) if exists else []
     return LogDirFacts(
         path,
         exists,
@@ -155,22 +155,10 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         usable_bytes,
         filesystem.device(nearest),
         mount_of(filesystem.real_path(nearest), mounts),
-        _partitions(path, filesystem) if exists else {},
+        Counter(each.topic for each in map(live_partition, names) if each is not None),
         registered_configs(path, filesystem) if exists else {},
         read_identity_files(path, filesystem) if exists else None,
     )
-
-
-def _partitions(path: str, filesystem: Filesystem) -> Mapping[str, int]:
-    counts: Counter[str] = Counter()
-    for name in filesystem.list_dir(path):
-        try:
-            found = parse_directory_name(name)
-        except FormatError:
-            continue  # a checkpoint, or nothing of ours
-        if found.state is DirectoryState.LIVE:
-            counts[found.topic_partition.topic] += 1
-    return counts
 
 
 # ---- rules

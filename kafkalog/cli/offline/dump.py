@@ -29,7 +29,7 @@ from kafkalog.cli.offline.dump_report import (
     Problem,
 )
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import CorruptBatch, CorruptIndex, InvalidRequest, KafkalogError
+from kafkalog.errors import CorruptIndex, KafkalogError
 from kafkalog.format.disk.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -47,7 +47,6 @@ from kafkalog.format.records.control_record import (
     read_control_type,
     read_end_transaction_marker,
 )
-from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import (
     NO_TIMESTAMP,
     add_to_sequence,
@@ -59,7 +58,7 @@ from kafkalog.format.records.record_batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.format.records.record import Record
@@ -85,7 +84,12 @@ def record_line(
     parts: list[str] = []
     prefix = "| "
     if with_metadata:
-        parts.append(_metadata(record, timestamp_label))
+        header_keys = ",".join(java_text(key) for key, _ in record.headers)
+        parts.append(
+            f"| offset: {record.offset} {timestamp_label}: {record.timestamp} "
+            f"keySize: {_size(record.key)} valueSize: {_size(record.value)} "
+            f"sequence: {record.sequence} headerKeys: [{header_keys}]"
+        )
         prefix = " "
         if is_control:
             parts.append(_control(record))
@@ -95,15 +99,6 @@ def record_line(
         if record.value is not None:
             parts.append(f" payload: {java_text(record.value)}")
     return "".join(parts)
-
-
-def _metadata(record: Record, timestamp_label: str) -> str:
-    header_keys = ",".join(java_text(key) for key, _ in record.headers)
-    return (
-        f"| offset: {record.offset} {timestamp_label}: {record.timestamp} "
-        f"keySize: {_size(record.key)} valueSize: {_size(record.value)} "
-        f"sequence: {record.sequence} headerKeys: [{header_keys}]"
-    )
 
 
 def _control(record: Record) -> str:
@@ -134,7 +129,6 @@ def java_text(data: bytes) -> str:
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 MAX_BYTES_DEFAULT = INT32_MAX
-INFLATED_BATCH_MAX = INT32_MAX  # what Java could hold: the operator asked for this file
 TIMESTAMP_TYPE_NAMES = ("CreateTime", "LogAppendTime")
 
 
@@ -243,7 +237,7 @@ class _Dumper:
         valid_bytes = 0
         last_offset = -1
         for batch in log.batches():
-            self._print(_batch_line(batch, path))
+            self._print(_batch_line(batch))
             if is_deep:
                 last_offset = self._dump_records(batch, path, last_offset)
             valid_bytes += len(batch.data)
@@ -256,7 +250,7 @@ class _Dumper:
         """Print the records of a batch; return the offset of the last one seen so far."""
         label = TIMESTAMP_TYPE_NAMES[timestamp_type_of(batch.header.attributes)]
         control = is_control(batch.header.attributes)
-        for record in _records(batch, path):
+        for record in batch.records():
             if last_offset not in (-1, record.offset - 1):
                 self.report.add(
                     Problem.NON_CONSECUTIVE, _absolute(path), last_offset, record.offset
@@ -326,10 +320,7 @@ class _Dumper:
             found = -1 if batch is None else batch.header.last_offset
             self.report.add(Problem.OFFSET_NOT_FOUND, _absolute(path), offset, found)
             return
-        log_timestamp = max(
-            (record.timestamp for record in _records(batch, log.path)), default=NO_TIMESTAMP
-        )
-        log_timestamp = max(log_timestamp, NO_TIMESTAMP)
+        log_timestamp = max([NO_TIMESTAMP, *(record.timestamp for record in batch.records())])
         if log_timestamp != timestamp:
             self.report.add(Problem.TIME_MISMATCH, _absolute(path), timestamp, log_timestamp)
         if previous >= timestamp:
@@ -345,29 +336,20 @@ class _Dumper:
             self._print(_producer_line(entry))
 
     def _dump_transaction_index(self, path: str) -> None:
-        for producer_id, first, last, stable in unpack_aborted_entries(
-            self._filesystem.read_file(path)
-        ).tolist():
+        entries = unpack_aborted_entries(self._filesystem.read_file(path))
+        for producer_id, first, last, stable in entries.tolist():
             self._print(
                 f"version: {ABORTED_VERSION} producerId: {producer_id} firstOffset: {first} "
                 f"lastOffset: {last} lastStableOffset: {stable}"
             )
 
 
-def _records(batch: DumpedBatch, path: str) -> Iterator[Record]:
-    """The records of a batch; CorruptBatch names file and position."""
-    try:
-        yield from iterate_records(batch.data, max_bytes=INFLATED_BATCH_MAX)
-    except (FormatError, InvalidRequest) as error:
-        raise CorruptBatch(str(error), file=path, position=batch.position) from error
-
-
-def _batch_line(batch: DumpedBatch, path: str) -> str:
+def _batch_line(batch: DumpedBatch) -> str:
     header = batch.header
     try:
         codec = codec_of(header.attributes)
     except FormatError as error:
-        raise CorruptBatch(error.reason, file=path, position=batch.position) from error
+        raise batch.corrupt(error.reason) from error
     label = TIMESTAMP_TYPE_NAMES[timestamp_type_of(header.attributes)]
     return (
         f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} "

@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.errors import CorruptBatch, CorruptIndex, InvalidRequest
 from kafkalog.format.disk.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     unpack_offset_entries,
     unpack_time_entries,
 )
-from kafkalog.format.integers import FormatError
+from kafkalog.format.integers import INT32_MAX, FormatError
+from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import (
     HEADER_BYTES,
     HEADER_UP_TO_MAGIC,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kafkalog.env.filesystem import Filesystem
+    from kafkalog.format.records.record import Record
 
 
 class Problem(Enum):
@@ -93,38 +95,53 @@ class DumpReport:
                     err.write(line.format(*pair) + "\n")
 
 
-class DumpedOffsetIndex:
-    """Entries of an `.index` file; zeros of a preallocated tail count as entries."""
+class _DumpedIndex:
+    """Entries of an index file; zeros of a preallocated tail count as entries."""
 
-    def __init__(self, filesystem: Filesystem, path: str, base_offset: int) -> None:
+    def __init__(
+        self, path: str, data: bytes, table: npt.NDArray[np.int64], base_offset: int, column: int
+    ) -> None:
+        """``column``: that of the offsets in the table, which are relative."""
         self._path = path
         self._base_offset = base_offset
-        data = filesystem.read_file(path) if filesystem.exists(path) else b""
         self._length = len(data)
-        self._table: npt.NDArray[np.int64] = unpack_offset_entries(data)
-        self._table[:, 0] += base_offset
+        self._table = table
+        self._offsets = table[:, column]
+        self._offsets += base_offset
 
     @property
     def entry_count(self) -> int:
         """Length of the file in entries."""
         return len(self._table)
 
+    def _end(self) -> int:
+        """Number of entries before the padding: only the first may hold the base offset."""
+        padding = np.flatnonzero(self._offsets[1:] == self._base_offset)
+        return int(padding[0]) + 1 if len(padding) else len(self._offsets)
+
     def entries(self) -> Iterator[tuple[int, int]]:
-        """(offset, position) up to the first padding entry after the first entry."""
-        return _until_padding(self._table, self._base_offset, offset_column=0)
+        """The entries up to the first padding entry after the first entry."""
+        return ((first, second) for first, second in self._table[: self._end()].tolist())
+
+
+class DumpedOffsetIndex(_DumpedIndex):
+    """An `.index` file: offset and position."""
+
+    def __init__(self, filesystem: Filesystem, path: str, base_offset: int) -> None:
+        data = filesystem.read_file(path) if filesystem.exists(path) else b""
+        super().__init__(path, data, unpack_offset_entries(data), base_offset, 0)
 
     def lookup(self, offset: int) -> int:
         """Position of the greatest entry at or below offset, 0 without one; without padding."""
-        end = _entries_end(self._table[:, 0], self._base_offset)
-        slot = int(np.searchsorted(self._table[:end, 0], offset, side="right")) - 1
+        slot = int(np.searchsorted(self._offsets[: self._end()], offset, side="right")) - 1
         return int(self._table[slot, 1]) if slot >= 0 else 0
 
     def check_sanity(self, absolute_path: str) -> None:
         """Raise CorruptIndex in Kafka's words."""
-        if self.entry_count and self._table[-1, 0] < self._base_offset:
+        if self.entry_count and self._offsets[-1] < self._base_offset:
             raise CorruptIndex(
                 f"Corrupt index found, index file ({absolute_path}) has non-zero size but the last "
-                f"offset is {self._table[-1, 0]} which is less than the base offset "
+                f"offset is {self._offsets[-1]} which is less than the base offset "
                 f"{self._base_offset}",
                 file=self._path,
                 position=(self.entry_count - 1) * OFFSET_ENTRY.size,
@@ -138,68 +155,66 @@ class DumpedOffsetIndex:
             )
 
 
-class DumpedTimeIndex:
-    """Entries of a `.timeindex` file; zeros of a preallocated tail count as entries."""
+class DumpedTimeIndex(_DumpedIndex):
+    """A `.timeindex` file: timestamp and offset."""
 
     def __init__(self, filesystem: Filesystem, path: str, base_offset: int) -> None:
-        self._path = path
-        self._base_offset = base_offset
         data = filesystem.read_file(path)
-        self._length = len(data)
-        self._table: npt.NDArray[np.int64] = unpack_time_entries(data)
-        self._table[:, 1] += base_offset
-
-    def entries(self) -> Iterator[tuple[int, int]]:
-        """(timestamp, offset) up to the first padding entry after the first entry."""
-        return _until_padding(self._table, self._base_offset, offset_column=1)
+        super().__init__(path, data, unpack_time_entries(data), base_offset, 1)
 
     def check_sanity(self, absolute_path: str) -> None:
         """Raise CorruptIndex in Kafka's words."""
-        found = f"Corrupt time index found, time index file ({absolute_path}) has non-zero size but"
-        last_position = max(len(self._table) - 1, 0) * TIME_ENTRY.size
-        if len(self._table) and self._table[-1, 0] < self._table[0, 0]:
-            raise CorruptIndex(
-                f"{found} the last timestamp is {self._table[-1, 0]} which is less than the first "
-                f"timestamp {self._table[0, 0]}",
-                file=self._path,
-                position=last_position,
+        count, stamps, offsets = self.entry_count, self._table[:, 0], self._offsets
+        problem, slot = None, max(count - 1, 0)
+        nonzero = f"Corrupt time index found, time index file ({absolute_path}) has non-zero size"
+        if count and stamps[-1] < stamps[0]:
+            problem = (
+                f"{nonzero} but the last timestamp is {stamps[-1]} which is less than the first "
+                f"timestamp {stamps[0]}"
             )
-        if len(self._table) and self._table[-1, 1] < self._base_offset:
-            raise CorruptIndex(
-                f"{found} the last offset is {self._table[-1, 1]} which is less than the first "
-                f"offset {self._base_offset}",
-                file=self._path,
-                position=last_position,
+        elif count and offsets[-1] < self._base_offset:
+            problem = (
+                f"{nonzero} but the last offset is {offsets[-1]} which is less than the first "
+                f"offset {self._base_offset}"
             )
-        if self._length % TIME_ENTRY.size:
-            raise CorruptIndex(
+        elif self._length % TIME_ENTRY.size:
+            slot = count
+            problem = (
                 f"Time index file {absolute_path} is corrupt, found {self._length} bytes which is "
-                f"neither positive nor a multiple of {TIME_ENTRY.size}",
-                file=self._path,
-                position=len(self._table) * TIME_ENTRY.size,
+                f"neither positive nor a multiple of {TIME_ENTRY.size}"
             )
+        if problem is not None:
+            raise CorruptIndex(problem, file=self._path, position=slot * TIME_ENTRY.size)
 
 
-def _until_padding(
-    table: npt.NDArray[np.int64], base_offset: int, *, offset_column: int
-) -> Iterator[tuple[int, int]]:
-    end = _entries_end(table[:, offset_column], base_offset)
-    return ((first, second) for first, second in table[:end].tolist())
-
-
-def _entries_end(offsets: npt.NDArray[np.int64], base_offset: int) -> int:
-    """Number of entries before the padding: only the first may hold the base offset."""
-    padding = np.flatnonzero(offsets[1:] == base_offset)
-    return int(padding[0]) + 1 if len(padding) else len(offsets)
+INFLATED_BATCH_MAX = INT32_MAX  # what Java could hold: the operator asked for this file
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """One whole batch and its position."""
+    """One whole batch, its file and its position there."""
 
+    path: str
     position: int
     header: BatchHeader
     data: bytes
+
+    def records(self) -> Iterator[Record]:
+        """Its records. Raises CorruptBatch when they are malformed or cannot be inflated."""
+        try:
+            return iterate_records(self.data, max_bytes=INFLATED_BATCH_MAX)
+        except (FormatError, InvalidRequest) as error:
+            raise self.corrupt(str(error)) from error
+
+    def corrupt(self, reason: str) -> CorruptBatch:
+        """The error that names this batch."""
+        offset = self.header.base_offset
+        return CorruptBatch(
+            f"{reason}, base offset {offset}",
+            file=self.path,
+            position=self.position,
+            base_offset=offset,
+        )
 
 
 class DumpedLog:
@@ -243,7 +258,7 @@ class DumpedLog:
                 header = read_header(data)
             except FormatError as error:
                 raise self._corrupt(error.reason, position) from error
-            yield DumpedBatch(position, header, data)
+            yield DumpedBatch(self.path, position, header, data)
             position += len(data)
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""``kafkalog offline load SRC OUT``: what a start of the daemon does to a partition directory.
+"""``kafkalog offline load SRC OUT`` and ``offline compact``: work on a copy of a partition.
 
-Owns the copy OUT, which the loader changes; SRC is only read. Options, defaults and the printed
-JSON are those of the oracle kit's ``load``, so that the two can be compared field by field.
-``.deleted`` files, which the daemon removes after a delay, stay in OUT and show what was deleted.
-After an error OUT stays for inspection. One thread. The arguments of all commands that work on
-such a copy are here.
+``load`` does what a start of the daemon does, ``compact`` one clean (``cleaner.offline``). Both own
+the copy OUT; SRC is only read. Options, defaults and the printed JSON of ``load`` are those of the
+oracle kit's, so that the two can be compared field by field. ``.deleted`` files, which the daemon
+removes after a delay, stay in OUT and show what was deleted. After an error OUT stays for
+inspection. One thread.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cleaner.config import TombstoneHorizon
+from kafkalog.cleaner.offline import CompactOptions, clean_directory
+from kafkalog.cli.arguments import config_pairs
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogCleaningAborted
-from kafkalog.format.integers import INT64_MAX, FormatError
-from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.topic_names import live_partition
 from kafkalog.log.inspect.offline_log import (
     file_sizes,
     flush_and_close,
@@ -41,23 +44,21 @@ if TYPE_CHECKING:
     from kafkalog.cli.connection import Command
 
 
-# ---- arguments of the commands that work on a copy
+# ---- arguments
 
 
 OFFSET = click.IntRange(min=0, max=INT64_MAX)
 
 log_start_option = click.option(
-    "--log-start",
-    type=OFFSET,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="The log start offset.",
+    "--log-start", type=OFFSET, default=0, metavar="N", help="The log start offset."
 )
 high_watermark_option = click.option(
     "--hw", "high_watermark", type=OFFSET, metavar="N", help="High watermark. Default: the log end."
 )
 
+now_option = click.option(
+    "--now", "now_ms", type=int, metavar="MS", help="The time. Default: the clock's."
+)
 sets_option = click.option(
     "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Topic config. Repeatable."
 )
@@ -69,7 +70,6 @@ def corruption_option(default: str) -> Callable[[Command], Command]:
         "--corruption",
         type=click.Choice(["kafka", "keep"]),
         default=default,
-        show_default=True,
         help="At a corrupt batch: truncate as Kafka does, or keep what follows as the daemon does.",
     )
 
@@ -77,11 +77,7 @@ def corruption_option(default: str) -> Callable[[Command], Command]:
 def topic_config(pairs: tuple[str, ...], **defaults: str) -> LogConfig:
     """Topic configs over ``defaults`` (underscores for dots) over Kafka's defaults."""
     overrides = {key.replace("_", "."): value for key, value in defaults.items()}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator:
-            raise click.BadParameter(f"takes key=value, not '{pair}'", param_hint="--set")
-        overrides[key.strip()] = value.strip()
+    overrides |= dict(config_pairs(pairs, "--set"))
     try:
         return parse_topic_config(overrides, LogConfig())
     except InvalidTopicConfig as error:
@@ -93,12 +89,8 @@ def checked_target(source: str, target: str) -> str:
     path = os.path.abspath(target)
     if os.path.lexists(path):
         raise click.BadParameter(f"{target} exists", param_hint="OUT")
-    try:
-        state = parse_directory_name(os.path.basename(path)).state
-    except FormatError as error:
-        raise click.BadParameter("must be named TOPIC-PARTITION", param_hint="OUT") from error
-    if state is not DirectoryState.LIVE:
-        raise click.BadParameter("must be named TOPIC-PARTITION, no more", param_hint="OUT")
+    if live_partition(os.path.basename(path)) is None:
+        raise click.BadParameter("must be named TOPIC-PARTITION", param_hint="OUT")
     real_source = os.path.realpath(source)
     if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
         raise click.BadParameter("must not be inside SRC, which is only read", param_hint="OUT")
@@ -181,16 +173,11 @@ def load_copy(directory: str, config: LogConfig, options: LoadOptions) -> dict[s
     "--clean", is_flag=True, help="Load as after a clean shutdown. Default: as after a crash."
 )
 @click.option(
-    "--recovery-point",
-    type=OFFSET,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Offsets below it were flushed.",
+    "--recovery-point", type=OFFSET, default=0, metavar="N", help="Offsets below it were flushed."
 )
 @log_start_option
 @high_watermark_option
-@click.option("--now", "now_ms", type=int, metavar="MS", help="The time. Default: the clock's.")
+@now_option
 @click.option(
     "--delete-records", type=OFFSET, metavar="N", help="Then raise the log start to this offset."
 )
@@ -213,3 +200,65 @@ def load(
     """
     config = topic_config(sets)
     work_on_copy(source, target, lambda out: load_copy(out, config, LoadOptions(**options)))
+
+
+# ---- compact
+
+
+_SIZE = click.IntRange(min=1, max=2**31 - 1)
+
+
+@click.command()
+@click.argument("source", metavar="SRC", type=click.Path(exists=True, file_okay=False))
+@click.argument("target", metavar="OUT", type=click.Path())
+@now_option
+@click.option("--first-dirty", type=OFFSET, metavar="N", help="As in cleaner-offset-checkpoint.")
+@log_start_option
+@high_watermark_option
+@click.option(
+    "--unclean", is_flag=True, help="Load as after a crash. Default: as after a clean shutdown."
+)
+@click.option("--roll", is_flag=True, help="Roll the active segment first.")
+@click.option(
+    "--map-bytes", type=_SIZE, default=4 << 20, metavar="N", help="Bytes of the offset map."
+)
+@click.option(
+    "--io-buffer",
+    "io_buffer_bytes",
+    type=_SIZE,
+    default=262_144,
+    metavar="N",
+    help="Bytes read at a time.",
+)
+@click.option(
+    "--load-factor",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=0.9,
+    metavar="F",
+    help="Fraction of the map that may be filled.",
+)
+@click.option(
+    "--tombstone-horizon",
+    type=click.Choice([each.value for each in TombstoneHorizon]),
+    default=TombstoneHorizon.BATCH.value,
+    help="As log.cleaner.tombstone.horizon.",
+)
+@sets_option
+def compact(
+    source: str,
+    target: str,
+    tombstone_horizon: Literal["batch", "segment"],
+    sets: tuple[str, ...],
+    **options: Any,  # noqa: ANN401 - click gives the fields of CompactOptions by name
+) -> None:
+    """Copy a partition directory, clean the copy once and close it; print the result as JSON.
+
+    OUT must not exist and must be named TOPIC-PARTITION; it keeps the result. SRC is only read. The
+    active segment is never cleaned; --roll closes it first.
+
+    Example: kafkalog offline compact ./data/orders-0 /tmp/check/orders-0 --roll
+    """
+    config = topic_config(sets, cleanup_policy="compact")
+    horizon = TombstoneHorizon(tombstone_horizon)
+    given = CompactOptions(tombstone_horizon=horizon, **options)
+    work_on_copy(source, target, lambda out: clean_directory(out, config, given))

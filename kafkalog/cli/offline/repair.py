@@ -39,8 +39,7 @@ from kafkalog.format.disk.file_names import (
     SNAPSHOT_SUFFIX,
     sibling,
 )
-from kafkalog.format.integers import FormatError
-from kafkalog.format.topic_names import DirectoryState, parse_directory_name
+from kafkalog.format.topic_names import live_partition
 from kafkalog.log.inspect.directory_check import verify_directory
 from kafkalog.log.recovery.corruption_policy import TORN_SUFFIX
 from kafkalog.observe.logging import configure_logging
@@ -120,7 +119,8 @@ def repair(
     log_lines = io.StringIO()
     configure_logging(log_lines, log_format="console", level="warning")
     with tempfile.TemporaryDirectory(prefix="kafkalog-", dir=scratch) as root:
-        target = f"{root}/{_copy_name(source)}"
+        name = os.path.basename(source)  # users may name copies as they like, the loader may not
+        target = f"{root}/{'partition-0' if live_partition(name) is None else name}"
         try:
             copy_files(source, target)
             result = load_copy(target, config, LoadOptions(corruption=corruption))
@@ -174,16 +174,6 @@ def _warn_if_served(source: str) -> bool:
     return is_served
 
 
-def _copy_name(source: str) -> str:
-    """The directory's name if the loader accepts it; users may name copies as they like."""
-    name = os.path.basename(source)
-    try:
-        is_live = parse_directory_name(name).state is DirectoryState.LIVE
-    except FormatError:
-        is_live = False
-    return name if is_live else "partition-0"
-
-
 def _findings(source: str, path: str) -> list[Finding]:
     """Violations of the format in ``path``, which is ``source`` or its copy."""
     filesystem = SystemFilesystem()
@@ -193,6 +183,10 @@ def _findings(source: str, path: str) -> list[Finding]:
 
 def _changes(source: str, target: str) -> list[FileChange]:
     """The changed files, sorted by name."""
+
+    def is_same(name: str, new_name: str) -> bool:
+        return filecmp.cmp(f"{source}/{name}", f"{target}/{new_name}", shallow=False)
+
     filesystem = SystemFilesystem()
     sizes = [
         {stat.name: stat.size for stat in filesystem.list_dir_stats(path) if stat.is_file}
@@ -203,9 +197,7 @@ def _changes(source: str, target: str) -> list[FileChange]:
     renamed: dict[str, str] = {}
     for name in sizes[0].keys() - sizes[1].keys():
         for new_name in aside:
-            if new_name.startswith(f"{name}.") and _is_same(
-                f"{source}/{name}", f"{target}/{new_name}"
-            ):
+            if new_name.startswith(f"{name}.") and is_same(name, new_name):
                 renamed[name] = new_name
     changes = []
     for name in sorted(sizes[0].keys() | (sizes[1].keys() - set(renamed.values()))):
@@ -218,11 +210,6 @@ def _changes(source: str, target: str) -> list[FileChange]:
             or name in aside
             or not unsound.isdisjoint((name, sibling(name, LOG_SUFFIX)))
         )
-        is_same = before == after and _is_same(f"{source}/{name}", f"{target}/{name}")
-        if is_reported and not is_same:
+        if is_reported and not (before == after and is_same(name, name)):
             changes.append(FileChange(name, before, after, renamed.get(name)))
     return changes
-
-
-def _is_same(path: str, other: str) -> bool:
-    return filecmp.cmp(path, other, shallow=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -21,9 +20,8 @@ from kafkalog.cli.offline.dump_report import DumpedBatch, DumpedLog
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, KafkalogError
 from kafkalog.format.disk.file_names import LOG_SUFFIX
-from kafkalog.format.integers import INT32_MAX, FormatError
+from kafkalog.format.integers import FormatError
 from kafkalog.format.records.control_record import ControlRecordType, read_control_type
-from kafkalog.format.records.record import iterate_records
 from kafkalog.format.records.record_batch import (
     TimestampType,
     is_control,
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.format.records.record import Record
     from kafkalog.format.records.record_batch import BatchHeader
 
-MAX_DECOMPRESSED_BYTES = INT32_MAX  # whatever Java could hold: the operator asked for this file
 _TIMESTAMP_NAMES = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
@@ -51,37 +48,7 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(32)} | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ScannedBatch:
-    """One batch whose CRC is right, and its file."""
-
-    path: str
-    batch: DumpedBatch
-
-    @property
-    def header(self) -> BatchHeader:
-        """Of the batch."""
-        return self.batch.header
-
-    def records(self) -> Iterator[Record]:
-        """Its records; CorruptBatch when they are malformed although the CRC is right."""
-        try:
-            return iterate_records(self.batch.data, max_bytes=MAX_DECOMPRESSED_BYTES)
-        except FormatError as error:
-            raise self.corrupt(error.reason) from error
-
-    def corrupt(self, reason: str) -> CorruptBatch:
-        """The error that names this batch."""
-        offset = self.header.base_offset
-        return CorruptBatch(
-            f"{reason}, base offset {offset}",
-            file=self.path,
-            position=self.batch.position,
-            base_offset=offset,
-        )
-
-
-def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]:
+def batches_of(filesystem: Filesystem, directory: str) -> Iterator[DumpedBatch]:
     """Every batch of the directory's segments in order; ends at a torn tail of the last one.
 
     Raises CorruptBatch where a CRC is wrong or no batch can begin, also at the end of an earlier
@@ -93,10 +60,9 @@ def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]
         log = DumpedLog(filesystem, f"{directory}/{name}")
         try:
             for batch in log.batches():
-                scanned = ScannedBatch(log.path, batch)
                 if not is_crc_valid(batch.data):
-                    raise scanned.corrupt("A batch fails its CRC")
-                yield scanned
+                    raise batch.corrupt("A batch fails its CRC")
+                yield batch
                 end = batch.position + len(batch.data)
             if end < log.size_bytes and name != names[-1]:
                 raise CorruptBatch("No whole record batch", file=log.path, position=end)
@@ -107,18 +73,18 @@ def batches_of(filesystem: Filesystem, directory: str) -> Iterator[ScannedBatch]
 class Transactions:
     """What the markers of a log say: the aborted ranges, and the last stable offset."""
 
-    def __init__(self, batches: Iterator[ScannedBatch]) -> None:
+    def __init__(self, batches: Iterator[DumpedBatch]) -> None:
         open_since: dict[int, int] = {}
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self.last_stable_offset = 0
-        for scanned in batches:
-            header = scanned.header
+        for batch in batches:
+            header = batch.header
             self.last_stable_offset = header.last_offset + 1
             if not is_transactional(header.attributes):
                 continue
             if is_control(header.attributes):
                 first = open_since.pop(header.producer_id, None)
-                if first is not None and _is_abort(scanned):
+                if first is not None and _is_abort(batch):
                     ranges = self._aborted.setdefault(header.producer_id, [])
                     ranges.append((first, header.last_offset))
             elif header.record_count:
@@ -137,13 +103,13 @@ class Transactions:
         )
 
 
-def _is_abort(scanned: ScannedBatch) -> bool:
+def _is_abort(batch: DumpedBatch) -> bool:
     """Whether this control batch is an abort marker; one emptied by compaction is not."""
-    marker = next(scanned.records(), None)
+    marker = next(batch.records(), None)
     try:
         return marker is not None and read_control_type(marker.key) is ControlRecordType.ABORT
     except FormatError as error:
-        raise scanned.corrupt(error.reason) from error
+        raise batch.corrupt(error.reason) from error
 
 
 def record_line(record: Record, timestamp_type: str) -> str:
@@ -168,11 +134,11 @@ def scan_lines(
 ) -> Iterator[str]:
     """Lines of the data records from an offset on; control records are left out.
 
-    Raises CorruptBatch, DecompressedTooLarge, UnsupportedCompression and OSError.
+    Raises CorruptBatch and OSError.
     """
     transactions = Transactions(batches_of(filesystem, directory)) if committed else None
-    for scanned in batches_of(filesystem, directory):
-        header = scanned.header
+    for batch in batches_of(filesystem, directory):
+        header = batch.header
         if is_control(header.attributes) or header.last_offset < from_offset:
             continue
         if transactions is not None:
@@ -181,7 +147,7 @@ def scan_lines(
             if transactions.is_aborted(header):
                 continue
         timestamp_type = _TIMESTAMP_NAMES[timestamp_type_of(header.attributes)]
-        for record in scanned.records():
+        for record in batch.records():
             if record.offset >= from_offset:
                 yield record_line(record, timestamp_type)
 
@@ -189,13 +155,7 @@ def scan_lines(
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--from",
-    "from_offset",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Records from this offset on.",
+    "--from", "from_offset", type=int, default=0, metavar="N", help="Records from this offset on."
 )
 @click.option(
     "--committed", is_flag=True, help="Leave out records of aborted and open transactions."

@@ -45,13 +45,7 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
 from kafkalog.format.integers import FormatError
-from kafkalog.format.topic_names import (
-    DirectoryState,
-    TopicPartition,
-    directory_name,
-    is_internal,
-    parse_directory_name,
-)
+from kafkalog.format.topic_names import TopicPartition, directory_name, is_internal, live_partition
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.values import AmbiguousPartition, UnusableLogDir
 
@@ -282,15 +276,6 @@ def partitions_in(filesystem: ReadFilesystem, path: str) -> list[ListedPartition
             problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
             found.append(ListedPartition(partition, problem))
     return found
-
-
-def live_partition(name: str) -> TopicPartition | None:
-    """The served partition in a directory of this name; None: there is none."""
-    try:
-        parsed = parse_directory_name(name)
-    except FormatError:
-        return None
-    return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
 
 
 def is_a_link(path: str) -> str:

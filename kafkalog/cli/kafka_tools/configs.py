@@ -11,8 +11,7 @@ meant.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -43,8 +42,7 @@ _BRACKETS = re.compile(r"\[?\]?")
 _KEY = re.compile(r"[$a-zA-Z0-9._-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entity:
+class _Entity(NamedTuple):
     """``name`` None: all entities of the type."""
 
     type: str

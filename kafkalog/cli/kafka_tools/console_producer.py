@@ -17,7 +17,7 @@ import re
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -104,16 +104,23 @@ def console_producer(
         raise ToolFailed(f"--line-reader can be {_LINE_READER} only")
     producer = key_values(options["producer_pairs"])
     report_ignored(producer, ("acks", "linger.ms", "batch.size"))
-    acks = _acks(options["acks"] or producer.get("acks", "-1"))
+    acks = options["acks"] or producer.get("acks", "-1")
+    if acks not in _ACKS:
+        raise ToolFailed(f"Invalid value {acks} for configuration acks: it is one of -1, all, 1, 0")
     linger_ms = _number(options["linger_ms"], producer.get("linger.ms"), _LINGER_MS)
     sizes = (options["max_partition_memory_bytes"], options["batch_size"])
     given_size = next((size for size in sizes if size is not None), None)
     batch_bytes = max(_number(given_size, producer.get("batch.size"), BATCH_BYTES), 1)
-    lines = _Lines(_reader(options["reader_config"], options["pairs"]), _text_of(sys.stdin.buffer))
+    file = options["reader_config"]
+    properties = {} if file is None else read_properties(file)
+    reader = LineReader({**properties, **key_values(options["pairs"])})
+    # Lines end at a line feed, a carriage return or both, as for Java's reader.
+    text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline=None)
+    lines = _Lines(reader, text)
     groups = lines.one_by_one() if sync else lines.groups(linger_ms / 1000, batch_bytes)
     for group in groups:
         try:
-            client.produce(topic, group, acks=acks, codec=codec, batch_bytes=batch_bytes)
+            client.produce(topic, group, acks=_ACKS[acks], codec=codec, batch_bytes=batch_bytes)
         except ClientError as error:
             if sync:
                 raise ToolFailed(message_of(error)) from error
@@ -121,12 +128,6 @@ def console_producer(
             count = len(group) - appended
             reason = message_of(error)
             click.echo(f"Error when sending {count} messages to topic {topic}: {reason}", err=True)
-
-
-def _acks(text: str) -> Acks:
-    if text not in _ACKS:
-        raise ToolFailed(f"Invalid value {text} for configuration acks: it is one of -1, all, 1, 0")
-    return _ACKS[text]
 
 
 def _number(option: int | None, text: str | None, default: int) -> int:
@@ -140,23 +141,6 @@ def _number(option: int | None, text: str | None, default: int) -> int:
     return int(text)
 
 
-def _reader(file: str | None, pairs: tuple[str, ...]) -> LineReader:
-    properties = {} if file is None else read_properties(file)
-    try:
-        return LineReader({**properties, **key_values(pairs)})
-    except UnreadableLine as error:
-        raise _kafkas(error) from error
-
-
-def _kafkas(error: UnreadableLine) -> ToolFailed:
-    return ToolFailed(f"org.apache.kafka.common.KafkaException: {error}")
-
-
-def _text_of(stream: BinaryIO) -> TextIO:
-    """Lines end at a line feed, a carriage return or both, as for Java's reader."""
-    return io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None)
-
-
 class _Lines:
     """Records of a text in groups; a thread reads it, so that a group need not wait for a line."""
 
@@ -167,14 +151,11 @@ class _Lines:
         self._read: queue.Queue[ProducerRecord | UnreadableLine | None] = queue.Queue(_QUEUED_LINES)
 
     def one_by_one(self) -> Iterator[list[ProducerRecord]]:
-        """Groups of one record. Raises ToolFailed at the first unreadable line."""
-        try:
-            yield from ([record] for record in self._records())
-        except UnreadableLine as error:
-            raise _kafkas(error) from error
+        """Groups of one record. Raises UnreadableLine at the first such line."""
+        return ([record] for record in self._records())
 
     def groups(self, linger_seconds: float, batch_bytes: int) -> Iterator[list[ProducerRecord]]:
-        """Groups of what arrives in the time or fills the bytes. Raises ToolFailed at the end."""
+        """Groups of what arrives in the time or fills the bytes. UnreadableLine."""
         threading.Thread(target=self._feed, name="lines", daemon=True).start()
         while (item := self._read.get()) is not None:
             group: list[ProducerRecord] = []
@@ -193,7 +174,7 @@ class _Lines:
             if group:
                 yield group
             if isinstance(item, UnreadableLine):
-                raise _kafkas(item)
+                raise item
             if item is None:
                 return
 
@@ -220,8 +201,11 @@ class _Lines:
 # ---- a line as a record
 
 
-class UnreadableLine(Exception):
+class UnreadableLine(ToolFailed):
     """A line that is not a record, or properties that contradict each other."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"org.apache.kafka.common.KafkaException: {reason}")
 
 
 class LineReader:
@@ -245,21 +229,23 @@ class LineReader:
         self._check()
 
     def _check(self) -> None:
-        delimiter = ("headers.delimiter", self.headers_delimiter)
-        separator = ("headers.separator", self.headers_separator)
-        key_separator = ("headers.key.separator", self.headers_key_separator)
-        marker = ("null.marker", self.null_marker)
+        texts = {
+            "headers.delimiter": self.headers_delimiter,
+            "headers.separator": self.headers_separator,
+            "headers.key.separator": self.headers_key_separator,
+            "null.marker": self.null_marker,
+            "key.separator": self.key_separator,
+        }
+        delimiter, separator, header_key_separator, marker, key_separator = texts
         for first, second in (
             (delimiter, separator),
-            (delimiter, key_separator),
-            (separator, key_separator),
-            (marker, ("key.separator", self.key_separator)),
-            (marker, separator),
-            (marker, delimiter),
-            (marker, key_separator),
+            (delimiter, header_key_separator),
+            (separator, header_key_separator),
+            *((marker, each) for each in (key_separator, separator, delimiter)),
+            (marker, header_key_separator),
         ):
-            if first[1] == second[1]:
-                raise UnreadableLine(f"{first[0]} and {second[0]} may not be equal")
+            if texts[first] == texts[second]:
+                raise UnreadableLine(f"{first} and {second} may not be equal")
         try:
             re.compile(self.headers_separator)
         except re.error as error:

@@ -122,7 +122,9 @@ def consumer_groups(
         if is_list:
             _list(client, with_state=state)
             return
-        named = _names(client) if all_groups else sorted(set(groups))
+        named = sorted(
+            {each["group"] for each in client.list_groups()} if all_groups else set(groups)
+        )
         if is_delete:
             _delete(client, named)
         elif is_reset:
@@ -135,10 +137,6 @@ def consumer_groups(
         click.echo(f"\nError: {refused}")
     except ClientError as error:
         click.echo(f"\nError: Executing consumer group command failed due to {message_of(error)}")
-
-
-def _names(client: Client) -> list[str]:
-    return sorted(each["group"] for each in client.list_groups())
 
 
 def _width(least: int, cells: Iterable[str]) -> int:
@@ -292,16 +290,14 @@ def _place(
     time = to_datetime
     if time is not None and not re.search(r"(Z|[+-]\d\d:?\d\d)$", time):
         time += "Z"
-    places: dict[ResetPlace, bool] = {"earliest": to_earliest, "latest": to_latest}
-    values: dict[ResetPlace, int | str | None] = {
-        "offset": to_offset,
-        "shift": shift_by,
-        "timestamp": time,
-    }
-    found: list[tuple[ResetPlace, int | str | None]] = [
-        *((place, None) for place, is_given in places.items() if is_given),
-        *((place, value) for place, value in values.items() if value is not None),
+    places: list[tuple[ResetPlace, int | str | None, bool]] = [
+        ("earliest", None, to_earliest),
+        ("latest", None, to_latest),
+        ("offset", to_offset, to_offset is not None),
+        ("shift", shift_by, shift_by is not None),
+        ("timestamp", time, time is not None),
     ]
+    found = [(place, value) for place, value, is_given in places if is_given]
     if len(found) != 1:
         raise ToolFailed(
             "Option '[reset-offsets]' requires one of the following scenarios: [[to-offset],"
@@ -339,7 +335,13 @@ def _new_offsets(
             f" state is {state}."
         )
     entries = client.reset_group_offsets(group, to, value, topics=list(wanted) or None)
-    _require_partitions(wanted, {(each["topic"], each["partition"]) for each in entries})
+    # Before anything is committed: a reset of nothing would look like success.
+    named = {(topic, number) for topic, numbers in wanted.items() for number in numbers}
+    missing = named - {(each["topic"], each["partition"]) for each in entries}
+    if missing:
+        absent = ",".join(f"{topic}-{number}" for topic, number in sorted(missing))
+        reason = f'due to The partitions "{absent}" do not exist'
+        raise _Refused(f"Executing consumer group command failed {reason}")
     offsets: dict[tuple[str, int], int] = {}
     for each in entries:
         numbers = wanted.get(each["topic"]) or frozenset({each["partition"]})
@@ -349,17 +351,6 @@ def _new_offsets(
             raise _Refused(f"Executing consumer group command failed due to {each['error']}")
         offsets[each["topic"], each["partition"]] = each["new_offset"]
     return offsets
-
-
-def _require_partitions(wanted: dict[str, frozenset[int]], found: set[tuple[str, int]]) -> None:
-    """Raises _Refused before anything is committed: a reset of nothing would look like success."""
-    named = {(topic, number) for topic, numbers in wanted.items() for number in numbers}
-    if named <= found:
-        return
-    absent = ",".join(f"{topic}-{number}" for topic, number in sorted(named - found))
-    raise _Refused(
-        f'Executing consumer group command failed due to The partitions "{absent}" do not exist'
-    )
 
 
 def _cell(value: int | None) -> str:

@@ -28,19 +28,11 @@ if TYPE_CHECKING:
 
 # None: offsets in tiered storage, of which there are none
 _PLACES: dict[str, Place | None] = {
-    "latest": "latest",
-    "-1": "latest",
-    "earliest": "earliest",
-    "-2": "earliest",
-    "max-timestamp": "max_timestamp",
-    "-3": "max_timestamp",
-    "earliest-local": "earliest",
-    "-4": "earliest",
-    "latest-tiered": None,
-    "-5": None,
+    **dict.fromkeys(("latest", "-1"), "latest"),
+    **dict.fromkeys(("earliest", "-2", "earliest-local", "-4"), "earliest"),
+    **dict.fromkeys(("max-timestamp", "-3"), "max_timestamp"),
+    **dict.fromkeys(("latest-tiered", "-5")),
 }
-
-
 _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 
 

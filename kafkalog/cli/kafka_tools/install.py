@@ -29,34 +29,24 @@ def install(ctx: click.Context, directory: str, force: bool) -> None:
     group = ctx.parent.command
     assert isinstance(group, click.Group)
     tools = [name for name in group.list_commands(ctx.parent) if name.startswith("kafka-")]
-    scripts = {Path(directory) / f"{name}.sh": _script(name) for name in tools}
+    python = f"exec {shlex.quote(sys.executable)} -m kafkalog compat"
+    scripts = {
+        Path(directory) / f"{name}.sh": f'#!/bin/sh\n{_MARK}\n{python} {name} "$@"\n'
+        for name in tools
+    }
     try:
-        foreign = [path for path in scripts if path.exists() and not _is_own(path)]
+        there = [path for path in scripts if path.exists()]
+        foreign = [path for path in there if _MARK.encode() not in path.read_bytes()[:1000]]
         if foreign and not force:
             raise click.ClickException(
                 f"{foreign[0]} was not written by this command; --force replaces it"
             )
         Path(directory).mkdir(parents=True, exist_ok=True)
         for path, text in scripts.items():
-            _write(path, text)
+            beside = path.with_name(path.name + ".tmp")
+            beside.write_text(text, encoding="utf-8")
+            beside.chmod(_MODE)
+            os.replace(beside, path)  # at once, because another process may be starting it
             click.echo(path)
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-
-
-def _script(tool: str) -> str:
-    return (
-        f'#!/bin/sh\n{_MARK}\nexec {shlex.quote(sys.executable)} -m kafkalog compat {tool} "$@"\n'
-    )
-
-
-def _is_own(path: Path) -> bool:
-    return _MARK.encode() in path.read_bytes()[:1000]
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file atomically, because another process may be starting it."""
-    beside = path.with_name(path.name + ".tmp")
-    beside.write_text(text, encoding="utf-8")
-    beside.chmod(_MODE)
-    os.replace(beside, path)

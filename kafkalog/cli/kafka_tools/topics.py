@@ -254,17 +254,13 @@ def _describe(client: Client, given: Given) -> None:
             " is not Uuid.ZERO_UUID"
         )
     if "topic-id" in given:
-        entities = [
-            each for each in client.describe_topics() if each["topic_id"] == given["topic-id"]
-        ]
+        wanted = given["topic-id"]
+        entities = [each for each in client.describe_topics() if each["topic_id"] == wanted]
         if not entities and "if-exists" not in given:
-            raise ToolFailed(f"TopicId '{given['topic-id']}' does not exist as expected")
+            raise ToolFailed(f"TopicId '{wanted}' does not exist as expected")
     else:
-        names = _found(client, given)
-        by_name = {each["topic_name"]: each for each in client.describe_topics()}
-        entities = [
-            by_name[name] for name in names if name in by_name
-        ]  # others were deleted meanwhile
+        names = set(_found(client, given))
+        entities = [each for each in client.describe_topics() if each["topic_name"] in names]
     node = client.broker_id()
     for entity in entities:
         entries = client.topic_configs(entity["topic_name"])

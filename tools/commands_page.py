@@ -61,7 +61,8 @@ def usage_of(command: click.Command, words: tuple[str, ...]) -> str:
 
 
 def _context(command: click.Command, words: tuple[str, ...]) -> click.Context:
-    return click.Context(command, info_name=" ".join((PROGRAM, *words)))
+    name = " ".join((PROGRAM, *words))
+    return click.Context(command, info_name=name, show_default=words[0] != "compat")
 
 
 def options_of(

@@ -66,21 +66,18 @@ def backup(
             time.sleep(wait_seconds)
             wait_seconds = min(wait_seconds * 2, _POLL_SECONDS_MAX)
             operation = client.describe_operation(operation["id"])
-            shown.show(_progress_text(operation["progress"]))
+            counts = operation["progress"]
+            text = "Starting"
+            if counts:  # there are none before the first partition
+                done, count = counts["partitions_done"], counts["partitions"]
+                text = f"{done} of {count} partitions, {_bytes(counts)}"
+            shown.show(text)
     is_json = is_printed_as_json(output, operation)
     if operation["state"] != "succeeded":
         error = operation["error"] or {"message": "the daemon's log has the reason"}
         raise RequestFailed(f"The backup is not complete: {error['message']}")
     if not is_json:
         _print(operation)
-
-
-def _progress_text(counts: dict[str, int]) -> str:
-    """There are no counts before the first partition."""
-    if not counts:
-        return "Starting"
-    done, count = counts["partitions_done"], counts["partitions"]
-    return f"{done} of {count} partitions, {_bytes(counts)}"
 
 
 def _print(operation: dict[str, Any]) -> None:

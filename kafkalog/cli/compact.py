@@ -17,7 +17,7 @@ from kafkalog.cli.connection import (
     name_of,
     with_client_and_output,
 )
-from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
+from kafkalog.cli.output import is_printed_as_json, print_rows, timestamp_text
 from kafkalog.client import ClientError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def plan(topic: str | None, partition: int | None, client: Client, output: str) 
             each["dry_run"] = found.get(name_of(each))
     if not is_printed_as_json(output, logs):
         rows = [_plan_row(each, found.get(name_of(each), {})) for each in logs]
-        _print_rows(_PLAN_HEADINGS, rows, "No topic is compacted.")
+        print_rows(_PLAN_HEADINGS, rows, "No topic is compacted.")
     exit_on_failures(runs)
 
 
@@ -85,7 +85,7 @@ def run(topic: str | None, partition: int | None, client: Client, output: str) -
     else:
         runs = _clean(client, _logs(client, topic, partition), dry_run=False)
     if not is_printed_as_json(output, runs):
-        _print_rows(_RUN_HEADINGS, list(map(_run_row, runs)), "Nothing to clean.")
+        print_rows(_RUN_HEADINGS, list(map(_run_row, runs)), "Nothing to clean.")
     exit_on_failures(runs)
 
 
@@ -105,12 +105,9 @@ def status(topic: str | None, client: Client, output: str) -> None:
     rate = report["throttle_bytes_per_second"]
     if rate is not None:
         click.echo(f"All threads together read and write at most {rate:.0f} bytes per second.")
-    if report["threads"]:
-        print_table([_THREAD_HEADINGS, *map(_thread_row, report["threads"])])
-    if topic is not None and not report["logs"]:
-        click.echo(_not_compacted(topic))
-    if report["logs"]:
-        print_table([_LOG_HEADINGS, *map(_log_row, report["logs"])])
+    print_rows(_THREAD_HEADINGS, list(map(_thread_row, report["threads"])))
+    rows = list(map(_log_row, report["logs"]))
+    print_rows(_LOG_HEADINGS, rows, None if topic is None else _not_compacted(topic))
     for each in report["logs"]:
         if each["failure"] is not None:
             failure = each["failure"]
@@ -240,13 +237,6 @@ def _clean(client: Client, logs: Entries, *, dry_run: bool) -> Entries:
 
 
 # ---- rows
-
-
-def _print_rows(headings: tuple[str, ...], rows: list[tuple[object, ...]], if_empty: str) -> None:
-    if rows:
-        print_table([headings, *rows])
-    else:
-        click.echo(if_empty)
 
 
 def _plan_row(log: dict[str, Any], dry_run: dict[str, Any]) -> tuple[object, ...]:

@@ -52,7 +52,6 @@ url_option = click.option(
     "--bootstrap-server",
     envvar="KAFKALOG_URL",
     default=DEFAULT_URL,
-    show_default=True,
     help="Address of the daemon: http(s)://host:port.",
 )
 _file = click.Path(exists=True, dir_okay=False)
@@ -94,7 +93,6 @@ output_option = click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="Text for people, or one JSON document.",
 )
 

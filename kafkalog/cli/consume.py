@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from kafkalog.cli.connection import (
     report_failures,
     with_client,
 )
+from kafkalog.cli.output import base64_text
 from kafkalog.client import DaemonFault
 
 if TYPE_CHECKING:
@@ -41,23 +41,19 @@ def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
     raise click.UsageError("--offset takes earliest, latest, a number, or -n")
 
 
-def _encoded(field: bytes | None) -> str | None:
-    return None if field is None else base64.b64encode(field).decode()
-
-
 def _document(record: ConsumerRecord) -> dict[str, Any]:
     """The record in the binary format of the HTTP API."""
     document: dict[str, Any] = {
         "topic": record.topic,
-        "key": _encoded(record.key),
-        "value": _encoded(record.value),
+        "key": base64_text(record.key),
+        "value": base64_text(record.value),
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
     }
     if record.headers:
         document["headers"] = [
-            {"key": name, "value": _encoded(value)} for name, value in record.headers
+            {"key": name, "value": base64_text(value)} for name, value in record.headers
         ]
     return document
 
@@ -93,13 +89,17 @@ class Printer:
     "--exit-at-end", "-e", is_flag=True, help="Stop at the end of the log instead of waiting."
 )
 @click.option("--print-key", is_flag=True, help="Print the key before the value.")
-@click.option("--key-separator", default="\t", help="Text between key and value; default TAB.")
+@click.option(
+    "--key-separator",
+    default="\t",
+    show_default=False,
+    help="Text between key and value; default TAB.",
+)
 @isolation_option
 @click.option(
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="Values, or a JSON document for each record with base64 fields.",
 )
 @with_client
@@ -145,15 +145,6 @@ def consume(
         raise click.exceptions.Exit(PARTIAL_FAILURE)
 
 
-def _fault_message(topic: str, partition: int, error: DaemonFault) -> str:
-    """Names the partition, and the offset at which reading can go on after damage."""
-    message = f"Partition {topic}-{partition}: {message_of(error)}"
-    last = error.details.get("last_offset")
-    if last is None:
-        return message
-    return f"{message} To read on after it: --partition {partition} --offset {last + 1}"
-
-
 def _follow(
     client: Client,
     topic: str,
@@ -174,7 +165,11 @@ def _follow(
                     topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
                 )
             except DaemonFault as error:
-                raise RequestFailed(_fault_message(topic, partition, error)) from error
+                message = f"Partition {topic}-{partition}: {message_of(error)}"
+                last = error.details.get("last_offset")
+                if last is not None:  # behind the damage
+                    message += f" To read on after it: --partition {partition} --offset {last + 1}"
+                raise RequestFailed(message) from error
             for record in page.records:
                 printer.write(record)
                 if max_messages is not None and printer.count >= max_messages:

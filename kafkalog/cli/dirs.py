@@ -53,11 +53,9 @@ def dirs() -> None:
 
 
 @dirs.command()
-@click.option(
-    "--topics", "--topic-list", default="", help="Only these topics, as a,b. Default: all."
-)
+@click.option("--topics", "--topic-list", help="Only these topics, as a,b. Default: all.")
 @with_client_and_output
-def describe(topics: str, client: Client, output: str) -> None:
+def describe(topics: str | None, client: Client, output: str) -> None:
     """Show the partitions of each log directory with their bytes, and what is offline.
 
     The last line of the text is kafka-log-dirs' JSON. The reason why a directory is offline goes to
@@ -65,7 +63,7 @@ def describe(topics: str, client: Client, output: str) -> None:
 
     Example: kafkalog dirs describe --topics orders | tail -1 | jq .
     """
-    answer = client.describe_log_dirs(topics)
+    answer = client.describe_log_dirs(topics or "")
     if is_printed_as_json(output, answer):
         return
     for line in tool_lines(answer):
@@ -182,23 +180,19 @@ def list_tasks(client: Client, output: str) -> None:
 
 
 def _task_row(entry: dict[str, Any]) -> tuple[object, ...]:
-    took_ms = entry["last_duration_ms"]
+    took_ms, next_ms = entry["last_duration_ms"], entry["next_run_ms"]
+    # A period of Long.MAX ms ends after the calendar does.
+    is_never = next_ms is not None and next_ms > TIMESTAMP_MAX_MS
     return (
         entry["name"],
         _task_state(entry),
         "once" if entry["period_ms"] is None else f"{entry['period_ms']} ms",
-        _next_run(entry["next_run_ms"]),
+        "never" if is_never else timestamp_text(next_ms),
         timestamp_text(entry["last_run_ms"]),
         None if took_ms is None else f"{took_ms} ms",
         entry["runs"],
         entry["failures"],
     )
-
-
-def _next_run(timestamp_ms: int | None) -> str:
-    """A period of Long.MAX ms ends after the calendar does."""
-    is_never = timestamp_ms is not None and timestamp_ms > TIMESTAMP_MAX_MS
-    return "never" if is_never else timestamp_text(timestamp_ms)
 
 
 def _task_state(entry: dict[str, Any]) -> str:

@@ -37,82 +37,52 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
 
+def _of(module: str, *commands: str) -> dict[str, str]:
+    """Where these commands are: a function of the name in a module of kafkalog.cli."""
+    return {name: f"kafkalog.cli.{module}:{name}".replace("-", "_") for name in commands}
+
+
+_TOOLS = (
+    *("configs", "console-consumer", "console-producer", "consumer-groups", "delete-records"),
+    *("get-offsets", "log-dirs", "topics"),
+)
+_DUMP = "kafkalog.cli.offline.dump:dump_command"
 # group -> command -> module:attribute
 COMMANDS: dict[str, dict[str, str]] = {
     "": {
-        "topics": "kafkalog.cli.topics:topics",
-        "configs": "kafkalog.cli.configs:configs",
-        "produce": "kafkalog.cli.produce:produce",
-        "consume": "kafkalog.cli.consume:consume",
-        "dirs": "kafkalog.cli.dirs:dirs",
-        "offsets": "kafkalog.cli.records:offsets",
-        "groups": "kafkalog.cli.groups:groups",
-        "tasks": "kafkalog.cli.dirs:tasks",
-        "transactions": "kafkalog.cli.groups:transactions",
-        "backup": "kafkalog.cli.backup:backup",
-        "restore": "kafkalog.cli.backup:restore",
-        "health": "kafkalog.cli.connection:health",
-        "completion": "kafkalog.cli.arguments:completion",
-        "config": "kafkalog.cli.configs:config",
-        "doctor": "kafkalog.cli.offline.doctor:doctor",
+        **_of("topics", "topics"),
+        **_of("configs", "configs", "config"),
+        **_of("produce", "produce"),
+        **_of("consume", "consume"),
+        **_of("dirs", "dirs", "tasks"),
+        **_of("records", "offsets"),
+        **_of("groups", "groups", "transactions"),
+        **_of("backup", "backup", "restore"),
+        **_of("connection", "health"),
+        **_of("arguments", "completion"),
+        **_of("offline.doctor", "doctor"),
     },
-    "compact": {
-        "plan": "kafkalog.cli.compact:plan",
-        "run": "kafkalog.cli.compact:run",
-        "status": "kafkalog.cli.compact:status",
-        "retry": "kafkalog.cli.compact:retry",
-        "pause": "kafkalog.cli.compact:pause",
-        "resume": "kafkalog.cli.compact:resume",
-        "abort": "kafkalog.cli.compact:abort",
-    },
-    "records": {"delete": "kafkalog.cli.records:delete"},
-    "retention": {
-        "explain": "kafkalog.cli.retention:explain",
-        "simulate": "kafkalog.cli.retention:simulate",
-        "run": "kafkalog.cli.retention:run",
-        "archived": "kafkalog.cli.retention:archived",
-    },
+    "compact": _of("compact", "plan", "run", "status", "retry", "pause", "resume", "abort"),
+    "records": _of("records", "delete"),
+    "retention": _of("retention", "explain", "simulate", "run", "archived"),
     "segments": {
-        "accept-loss": "kafkalog.cli.offline.segments:accept_loss",
-        "dump": "kafkalog.cli.offline.dump:dump_command",
+        **_of("offline.segments", "accept-loss", "losses", "verify"),
+        **_of("offline.repair", "repair"),
+        "dump": _DUMP,
         "list": "kafkalog.cli.offline.segments:list_command",
-        "losses": "kafkalog.cli.offline.segments:losses",
-        "repair": "kafkalog.cli.offline.repair:repair",
-        "verify": "kafkalog.cli.offline.segments:verify",
     },
-    "auth": {
-        "hash-password": "kafkalog.cli.backup:hash_password",
-        "new-token": "kafkalog.cli.backup:new_token",
-    },
+    "auth": _of("backup", "hash-password", "new-token"),
     "compat": {
-        "install": "kafkalog.cli.kafka_tools.install:install",
-        "kafka-configs": "kafkalog.cli.kafka_tools.configs:configs",
-        "kafka-console-consumer": "kafkalog.cli.kafka_tools.console_consumer:console_consumer",
-        "kafka-console-producer": "kafkalog.cli.kafka_tools.console_producer:console_producer",
-        "kafka-consumer-groups": "kafkalog.cli.kafka_tools.consumer_groups:consumer_groups",
-        "kafka-delete-records": "kafkalog.cli.kafka_tools.delete_records:delete_records",
-        "kafka-dump-log": "kafkalog.cli.offline.dump:dump_command",
-        "kafka-get-offsets": "kafkalog.cli.kafka_tools.get_offsets:get_offsets",
-        "kafka-log-dirs": "kafkalog.cli.kafka_tools.log_dirs:log_dirs",
-        "kafka-topics": "kafkalog.cli.kafka_tools.topics:topics",
+        **_of("kafka_tools.install", "install"),
+        **{f"kafka-{name}": _of(f"kafka_tools.{name}", name)[name] for name in _TOOLS},
+        "kafka-dump-log": _DUMP,
     },
-    "perf": {
-        "produce": "kafkalog.cli.jobs.perf:produce",
-        "consume": "kafkalog.cli.jobs.perf:consume",
-    },
+    "perf": _of("jobs.perf", "produce", "consume"),
     "spark": {
-        "audit": "kafkalog.cli.jobs.spark:audit",
-        "archive": "kafkalog.cli.jobs.spark_archive:archive",
-        "pipeline": "kafkalog.cli.jobs.spark_pipeline:pipeline",
-        "compact": "kafkalog.cli.jobs.spark:compact",
-        "stats": "kafkalog.cli.jobs.spark:stats",
-        "whatif": "kafkalog.cli.jobs.spark:whatif",
+        **_of("jobs.spark", "audit", "archive", "compact", "stats", "whatif"),
+        **_of("jobs.spark_pipeline", "pipeline"),
     },
-    "offline": {
-        "scan": "kafkalog.cli.offline.scan:scan",
-        "load": "kafkalog.cli.offline.load:load",
-        "compact": "kafkalog.cli.offline.compact:compact",
-    },
+    "offline": {**_of("offline.scan", "scan"), **_of("offline.load", "load", "compact")},
 }
 _GROUP_HELP = {
     "compact": "Show what compaction would save and why it does not run; clean by hand.",
@@ -131,7 +101,8 @@ class LazyGroup(CommandGroup):
     """A group that imports its commands when they are used."""
 
     def __init__(self, name: str, help_text: str, lazy: dict[str, str]) -> None:
-        super().__init__(name, help=help_text)
+        # Options show their defaults, but for those of Kafka's tools, which do not either.
+        super().__init__(name, help=help_text, context_settings={"show_default": name != "compat"})
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:

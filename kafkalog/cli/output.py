@@ -6,6 +6,7 @@ the terminal that is drawn again and removed in the end, or plain lines at inter
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import sys
@@ -34,6 +35,11 @@ def cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
+def base64_text(data: bytes | None) -> str | None:
+    """Bytes in base64, as the HTTP API has them; None stays None."""
+    return None if data is None else base64.b64encode(data).decode()
+
+
 def print_table(rows: Sequence[Sequence[object]]) -> None:
     """Print each column as wide as its widest cell; the headings are the first row."""
     lines = [list(map(cell, row)) for row in rows]
@@ -41,6 +47,16 @@ def print_table(rows: Sequence[Sequence[object]]) -> None:
     for line in lines:
         cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def print_rows(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str | None = None
+) -> None:
+    """Print a table; without rows only the sentence, if any."""
+    if rows:
+        print_table([headings, *rows])
+    elif if_empty is not None:
+        click.echo(if_empty)
 
 
 def print_entries(columns: Columns, entries: Iterable[Mapping[str, Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections import Counter
@@ -12,7 +11,7 @@ import click
 
 from kafkalog.cli.arguments import acks_option, topic_argument
 from kafkalog.cli.connection import PARTIAL_FAILURE, message_of, with_client
-from kafkalog.cli.output import progress
+from kafkalog.cli.output import base64_text, progress
 from kafkalog.client import ClientError, path_of
 from kafkalog.client.messages import BINARY
 
@@ -29,28 +28,23 @@ class _BadLine(Exception):
     """A line of the input that is not a record; the message names its number."""
 
 
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
 def _from_line(line: bytes, number: int, key_separator: bytes | None) -> dict[str, Any]:
     if key_separator is None:
-        return {"value": _base64(line)}
+        return {"value": base64_text(line)}
     key, found, value = line.partition(key_separator)
     if not found:
         start = line[:80].decode("latin-1")
         raise _BadLine(f"Line {number} has no key separator '{key_separator.decode()}': {start}")
-    return {"key": _base64(key), "value": _base64(value)}
+    return {"key": base64_text(key), "value": base64_text(value)}
 
 
 def _from_json(line: bytes, number: int) -> dict[str, Any]:
     """A record of the HTTP API: key and value in base64."""
     try:
         record = json.loads(line)
-    except ValueError as error:
-        raise _BadLine(f"Line {number} is not JSON: {error}") from error
-    except RecursionError as error:
-        raise _BadLine(f"Line {number} is not JSON: it is nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        reason = error if isinstance(error, ValueError) else "it is nested too deeply"
+        raise _BadLine(f"Line {number} is not JSON: {reason}") from error
     if not isinstance(record, dict):
         raise _BadLine(f"Line {number} is not a JSON object")
     return record
@@ -97,7 +91,6 @@ def _batches(
     "input_format",
     type=click.Choice(["lines", "jsonl"]),
     default="lines",
-    show_default=True,
     help="jsonl: base64 records {key, value, headers, timestamp} as in the HTTP API.",
 )
 @acks_option

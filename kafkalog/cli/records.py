@@ -81,10 +81,11 @@ def delete(
     if offset_json_file is not None and (topic, partition, *bounds) == (None,) * 4 and not dry_run:
         body: bytes = offset_json_file.read()
     elif offset_json_file is None and topic is not None and bounds.count(None) == 1:
-        number = partition or 0
-        offset = before_offset
+        number, offset = partition or 0, before_offset
         if before_time is not None:
-            offset = _offset_at(client, topic, number, before_time)
+            offset = client.offset_at(topic, number, before_time).offset
+            if offset == NO_OFFSET:  # all records are older
+                offset = client.offset_range(topic, number)[1]
         entry = {"topic": topic, "partition": number, "offset": offset}
         body = json.dumps({"partitions": [entry], "version": 1}).encode()
     else:
@@ -98,7 +99,11 @@ def delete(
         answer = _deleted(client, body, None if offset_json_file is None else offset_json_file.name)
     entries = answer["partitions"]
     if not is_printed_as_json(output, answer):
-        _print_tool_lines(entries)
+        # The form of kafka-delete-records.sh, with the daemon's reasons, which name the offsets.
+        click.echo(TOOL_HEAD, nl=False)
+        for each in entries:
+            result = "error" if is_failed(each) else "low_watermark"
+            click.echo(f"partition: {name_of(each)}\t{result}: {each[result]}")
     if any(map(is_failed, entries)):
         raise click.exceptions.Exit(PARTIAL_FAILURE)
 
@@ -117,12 +122,6 @@ def _deleted(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
     return answer
 
 
-def _offset_at(client: Client, topic: str, partition: int, timestamp_ms: int) -> int:
-    """The offset of the first record at or after the time; without one, the high watermark."""
-    found = client.offset_at(topic, partition, timestamp_ms).offset
-    return client.offset_range(topic, partition)[1] if found == NO_OFFSET else found
-
-
 def _dry_run(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
     """What the daemon would answer. Raises RequestFailed for an offset that it would refuse."""
     topic, partition, offset = entry["topic"], entry["partition"], entry["offset"]
@@ -135,16 +134,6 @@ def _dry_run(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
     low_watermark = end if offset == HIGH_WATERMARK else max(offset, start)
     found = {"topic": topic, "partition": partition, "low_watermark": low_watermark}
     return {"partitions": [found], "dry_run": True}
-
-
-def _print_tool_lines(entries: list[dict[str, Any]]) -> None:
-    """The form of kafka-delete-records.sh, with the daemon's reasons, which name the offsets."""
-    click.echo(TOOL_HEAD, nl=False)
-    for entry in entries:
-        if is_failed(entry):
-            click.echo(f"partition: {name_of(entry)}\terror: {entry['error']}")
-        else:
-            click.echo(f"partition: {name_of(entry)}\tlow_watermark: {entry['low_watermark']}")
 
 
 # ---- offsets
@@ -183,7 +172,6 @@ def offsets() -> None:
     "--at",
     type=PlaceOrTimestamp(),
     default="latest",
-    show_default=True,
     help="latest, earliest, max-timestamp, or the first record at or after a time: ms since 1970 or"
     " ISO-8601.",
 )
@@ -223,8 +211,9 @@ def offset_entry(found: OffsetAt) -> dict[str, Any]:
     """As a JSON object: None for -1, or a failed entry."""
     if found.error is not None:
         return failed_entry(found.topic, found.partition, found.error)
-    name = {"topic": found.topic, "partition": found.partition}
-    offset, timestamp_ms = (
-        None if number == NO_OFFSET else number for number in (found.offset, found.timestamp_ms)
-    )
-    return {**name, "offset": offset, "timestamp": timestamp_ms}
+    return {
+        "topic": found.topic,
+        "partition": found.partition,
+        "offset": None if found.offset == NO_OFFSET else found.offset,
+        "timestamp": None if found.timestamp_ms == NO_OFFSET else found.timestamp_ms,
+    }

@@ -22,7 +22,7 @@ from kafkalog.cli.output import (
     Columns,
     is_printed_as_json,
     print_entries,
-    print_table,
+    print_rows,
     timestamp_text,
 )
 
@@ -193,7 +193,7 @@ def _print_report(report: dict[str, Any]) -> None:
         click.echo(
             f"archive.hold: archived below {report['hold_offset']}; {held} over the limits kept."
         )
-    _print_rows(_SEGMENT_HEADINGS, list(map(_segment_row, report["segments"])))
+    print_rows(_SEGMENT_HEADINGS, list(map(_segment_row, report["segments"])))
 
 
 def _segment_row(segment: dict[str, Any]) -> tuple[object, ...]:
@@ -224,7 +224,7 @@ def _print_simulation(topic: str, entry: dict[str, Any]) -> None:
     )
     _print_schedule(entry["schedule"])
     segments = entry["segments"]
-    _print_rows(
+    print_rows(
         _DEPARTURE_HEADINGS,
         [
             (each["base_offset"], each["reason"], each["size_bytes"], *_due_cells(each["due"]))
@@ -242,7 +242,7 @@ def _print_run(answer: dict[str, Any]) -> None:
         for entry in answer["partitions"]
         for each in entry.get("segments", ())
     ]
-    _print_rows(_DELETED_HEADINGS, rows)
+    print_rows(_DELETED_HEADINGS, rows)
     counted = _counted(answer["segments"], answer["bytes"])
     click.echo(f"{counted} would be deleted." if answer["dry_run"] else f"{counted} deleted.")
 
@@ -261,12 +261,6 @@ def _print_schedule(schedule: dict[str, Any] | None) -> None:
         f"{checks}: {when}, then every {schedule['check_interval_ms']} ms; files are deleted"
         f" {schedule['delete_delay_ms']} ms later."
     )
-
-
-def _print_rows(headings: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
-    """Print nothing without rows."""
-    if rows:
-        print_table([headings, *rows])
 
 
 def _due_cells(due: dict[str, Any] | None) -> tuple[str, ...]:

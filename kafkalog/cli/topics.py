@@ -150,19 +150,15 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
         return
     node = client.broker_id()
     for entity in entities:
-        _print_description(entity, node)
+        overrides = sorted(entity["config_overrides"].items())
+        settings = ",".join(f"{key}={value}" for key, value in overrides)
+        for line in description_lines(entity, settings, node):
+            click.echo(line)
+        for fault in entity["offline_partitions"]:
+            at = f"{entity['topic_name']}-{fault['partition_id']}"
+            click.echo(f"{at} is not served: {fault['error']}", err=True)
         if with_configs:
             print_configs(f"topic {entity['topic_name']}", entity["configs"], is_all=True)
-
-
-def _print_description(entity: dict[str, Any], node: int) -> None:
-    overrides = entity["config_overrides"]
-    configs = ",".join(f"{key}={value}" for key, value in sorted(overrides.items()))
-    for line in description_lines(entity, configs, node):
-        click.echo(line)
-    for fault in entity["offline_partitions"]:
-        name = f"{entity['topic_name']}-{fault['partition_id']}"
-        click.echo(f"{name} is not served: {fault['error']}", err=True)
 
 
 def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[str]:

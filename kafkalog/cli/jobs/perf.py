@@ -203,13 +203,7 @@ def random_payloads(size_bytes: int) -> Callable[[int], bytes]:
 @click.option(
     "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to append."
 )
-@click.option(
-    "--record-size",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Bytes of each value.",
-)
+@click.option("--record-size", type=click.IntRange(min=1), default=100, help="Bytes of each value.")
 @click.option(
     "--throughput",
     type=click.FloatRange(min=0, min_open=True),
@@ -219,16 +213,11 @@ def random_payloads(size_bytes: int) -> Callable[[int], bytes]:
     "--batch-size",
     type=click.IntRange(min=1),
     default=BATCH_BYTES,
-    show_default=True,
     help="Bytes of the batch in a request.",
 )
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
 @click.option(
-    "--codec",
-    type=click.Choice(_CODECS),
-    default="none",
-    show_default=True,
-    help="How batches are compressed.",
+    "--codec", type=click.Choice(_CODECS), default="none", help="How batches are compressed."
 )
 @with_client_and_output
 def produce(
@@ -367,15 +356,10 @@ class ReadLoad:
     "timeout_ms",
     type=click.IntRange(min=0),
     default=_IDLE_MS,
-    show_default=True,
     help="Stop after this many ms without a record.",
 )
 @click.option(
-    "--fetch-size",
-    type=click.IntRange(min=1),
-    default=1 << 20,
-    show_default=True,
-    help="Most bytes of an answer.",
+    "--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="Most bytes of an answer."
 )
 @with_client_and_output
 def consume(

@@ -5,11 +5,12 @@ Owns the arguments and what is printed; the jobs are ``kafkalog.jobs``. No serve
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,8 +18,11 @@ import click
 
 from kafkalog.broker.topics.registry import registered_configs
 from kafkalog.cli.arguments import Duration, config_pairs
+from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
 from kafkalog.cli.output import print_table
+from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
+from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs import audit as audit_job, compact as compact_job, whatif as whatif_job
 from kafkalog.jobs.compact import CompactedPartition
@@ -29,11 +33,15 @@ from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
 from kafkalog.settings.dynamic_configs import parse_topic_config
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.values import TARGET_BYTES, Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kafkalog.client import Basic, Bearer, Tls
     from kafkalog.env.clock import Clock
+    from kafkalog.jobs.archive.archive_table import ArchiveTable
     from kafkalog.jobs.fleet import FleetPartition
     from kafkalog.jobs.tasks import Progress, Runner
 
@@ -70,7 +78,9 @@ class JobArguments:
         if not dirs:
             raise click.UsageError("Missing option '--dirs'.")
         filesystem = filesystem_for(dirs)
-        overrides = {each: registered_configs(each, filesystem) for each in _log_dirs(dirs)}
+        # Each may be a log directory or a partition in one; s3://logs is in none.
+        parents = [each for each in map(os.path.dirname, dirs) if not each.endswith(":")]
+        overrides = {each: registered_configs(each, filesystem) for each in {*dirs, *parents}}
 
         def config_of(log_dir: str, topic: str) -> LogConfig:
             own = overrides.get(log_dir, {}).get(topic, {})
@@ -110,12 +120,6 @@ def path_on_disk(option: str, value: str, instead: str = "") -> str:
     return os.path.abspath(value.removeprefix("file://"))
 
 
-def _log_dirs(dirs: Sequence[str]) -> set[str]:
-    """The log directories of paths that are log directories or partitions in one."""
-    parents = (os.path.dirname(each) for each in dirs)
-    return {*dirs, *(each for each in parents if not each.endswith(":"))}  # s3://logs has none
-
-
 def _cell(value: object) -> str:
     if value is None:
         return "-"
@@ -134,6 +138,7 @@ _SHARED = (
         "--spark/--no-spark",
         "is_on_spark",
         default=False,
+        show_default=False,
         help="Run on Spark (needs kafkalog[spark] and Java 17), or in processes here.",
     ),
     click.option(
@@ -148,7 +153,6 @@ _SHARED = (
         "--output",
         type=click.Choice(["text", "json", "parquet"]),
         default="text",
-        show_default=True,
         help="A table, one JSON document, or a Parquet file.",
     ),
     click.option("--file", metavar="FILE", help="The Parquet file."),
@@ -252,12 +256,14 @@ config_option = click.option(
     help="Override a topic config. Repeatable.",
 )
 now_option = click.option(
-    "--now", type=click.IntRange(min=0), metavar="MS", help="Use this time. Default: the clock's."
+    "--now",
+    "now_ms",
+    type=click.IntRange(min=0),
+    default=lambda: SystemClock().wall_ms(),
+    show_default=False,
+    metavar="MS",
+    help="Use this time. Default: the clock's.",
 )
-
-
-def _now_ms(now: int | None) -> int:
-    return SystemClock().wall_ms() if now is None else now
 
 
 @click.command()
@@ -288,14 +294,13 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     "--map-bytes",
     type=click.IntRange(min=24, max=2**31 - 1),
     default=compact_job.MAP_BYTES,
-    show_default=True,
     metavar="N",
     help="Size of the offset map of each process.",
 )
 @config_option
 @now_option
 def compact(
-    arguments: JobArguments, out: str, map_bytes: int, configs: tuple[str, ...], now: int | None
+    arguments: JobArguments, out: str, map_bytes: int, configs: tuple[str, ...], now_ms: int
 ) -> None:
     """Write a new log directory with the latest record of each key; sources are only read.
 
@@ -309,7 +314,7 @@ def compact(
         arguments.partitions(dict(config_pairs(configs))),
         target,
         arguments.runner("compact"),
-        now_ms=_now_ms(now),
+        now_ms=now_ms,
         map_bytes=map_bytes,
         progress=job_progress(),
     )
@@ -319,7 +324,11 @@ def compact(
 @click.command()
 @job_options
 @click.option(
-    "--horizon", type=Duration(), default="0ms", help="Time to look ahead: 30d, 12h, 45m."
+    "--horizon",
+    type=Duration(),
+    default="0ms",
+    show_default=False,
+    help="Time to look ahead: 30d, 12h, 45m.",
 )
 @click.option(
     "--compaction", is_flag=True, help="Also do dry runs of the cleaner, which read everything."
@@ -327,11 +336,7 @@ def compact(
 @config_option
 @now_option
 def whatif(
-    arguments: JobArguments,
-    horizon: int,
-    compaction: bool,
-    configs: tuple[str, ...],
-    now: int | None,
+    arguments: JobArguments, horizon: int, compaction: bool, configs: tuple[str, ...], now_ms: int
 ) -> None:
     """Show what retention would delete and compaction would save with the configs of --config.
 
@@ -342,7 +347,7 @@ def whatif(
     rows = whatif_job.forecast(
         arguments.partitions(dict(config_pairs(configs))),
         arguments.runner("whatif"),
-        now_ms=_now_ms(now),
+        now_ms=now_ms,
         horizon_ms=horizon,
         with_compaction=compaction,
         progress=job_progress(),
@@ -356,20 +361,16 @@ def whatif(
     "--by",
     type=click.Choice(["partition", "key", "size", "time"]),
     default="partition",
-    show_default=True,
     help="A row for each partition, or for each heavy key, size or span of time of a topic.",
 )
 @click.option(
     "--top",
     type=click.IntRange(min=1, max=1_000),
     default=20,
-    show_default=True,
     metavar="N",
     help="Number of keys of each topic.",
 )
-@click.option(
-    "--width", type=Duration(), default="1h", show_default=True, help="Length of a span of time."
-)
+@click.option("--width", type=Duration(), default="1h", help="Length of a span of time.")
 def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     """Count records and bytes, heavy keys, sizes of values, rates, null and tombstone shares.
 
@@ -397,3 +398,103 @@ def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
             arguments.show(stats_job.TimeRow, stats_job.time_rows(found), totals)
         case _:
             arguments.show(stats_job.PartitionRow, stats_job.partition_rows(found), totals)
+
+
+def _table(
+    parquet: str | None, iceberg: str | None, catalog: str, properties: dict[str, str]
+) -> ArchiveTable:
+    """Open the table. Raises UnusableTable, IcebergMissing, OSError."""
+    if parquet is not None:
+        root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
+        from kafkalog.jobs.archive.parquet_table import ParquetTable
+
+        return ParquetTable(root, SystemFilesystem())
+    assert iceberg is not None, "checked with the arguments"
+    if "." not in iceberg:
+        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
+
+    return IcebergTable(catalog, iceberg, properties)
+
+
+@click.command()
+@job_options
+@click.option(
+    "--url", "urls", metavar="URL,...", help="Daemons, instead of --dirs: http(s)://host:port."
+)
+@with_credentials
+@click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
+@click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
+@click.option("--catalog", default="default", help="Catalog of the Iceberg table.")
+@click.option(
+    "--catalog-property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
+)
+@click.option("--min-age", type=Duration(), help="Leave younger records for later: 1h, 30m.")
+@click.option(
+    "--uncommitted", is_flag=True, help="Archive records of open and aborted transactions as well."
+)
+@click.option(
+    "--may-lose", is_flag=True, help="Continue if records were deleted before they were archived."
+)
+@click.option(
+    "--target-bytes",
+    type=click.IntRange(min=1),
+    default=TARGET_BYTES,
+    metavar="N",
+    help="Bytes of log in a file.",
+)
+def archive(
+    arguments: JobArguments,
+    urls: str | None,
+    credentials: Basic | Bearer | None,
+    tls: Tls | None,
+    parquet: str | None,
+    iceberg: str | None,
+    catalog: str,
+    properties: tuple[str, ...],
+    min_age: int | None,
+    uncommitted: bool,
+    may_lose: bool,
+    target_bytes: int,
+) -> None:
+    """Append the new records of topics to a table, each once, and report this to the daemons.
+
+    The table stores the position: run this repeatedly, also after a run that was killed. With
+    archive.hold=true a daemon keeps records until they are archived.
+
+    Example: kafkalog spark archive --url http://127.0.0.1:8082 --parquet ./archive
+    """
+    if (parquet is None) is (iceberg is None):
+        raise click.UsageError("Give either --parquet or --iceberg")
+    if bool(urls) is bool(arguments.dirs):
+        raise click.UsageError("Give either --url or --dirs")
+    access = Access(
+        paths=tuple(arguments.paths),
+        urls=tuple(each for each in (urls or "").split(",") if each),
+        credentials=credentials,
+        tls=tls,
+        read_committed=not uncommitted,
+    )
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    from kafkalog.jobs.archive import archive as job
+
+    options = job.ArchiveOptions(
+        topics=frozenset(arguments.topics) or None,
+        before_ms=None if min_age is None else SystemClock().wall_ms() - min_age,
+        target_bytes=target_bytes,
+        may_lose=may_lose,
+    )
+    table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
+    try:
+        with closing(open_logs(access)) as logs:
+            rows = job.archive(logs, table, options, arguments.runner("archive"), job_progress())
+    except ClientError as error:
+        raise RequestFailed(message_of(error)) from error
+    finally:
+        table.close()
+    arguments.show(job.ArchivedPartition, rows, job.totals_of(rows))

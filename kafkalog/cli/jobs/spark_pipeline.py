@@ -33,7 +33,6 @@ _POLL_SECONDS = 0.05
     "--devices",
     type=click.IntRange(min=1, max=100_000),
     default=100,
-    show_default=True,
     help="Number of devices, which report 1440 times each.",
 )
 @click.pass_context

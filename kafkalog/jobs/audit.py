@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.jobs.fleet import FleetPartition
-    from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.tasks import Runner
 
 TARGET_BYTES = 128 << 20
 """Bytes of log in one task: a larger partition is checked by several tasks."""
@@ -99,17 +99,13 @@ class Audit(NamedTuple):
 
 
 def audit_directories(
-    partitions: Sequence[FleetPartition],
-    runner: Runner,
-    *,
-    target_bytes: int = TARGET_BYTES,
-    progress: Progress | None = None,
+    partitions: Sequence[FleetPartition], runner: Runner, *, target_bytes: int = TARGET_BYTES
 ) -> Audit:
     """Check the partitions; damage is a row, not an error. Raises TaskFailed, OSError."""
     filesystem = filesystem_for(each.directory for each in partitions)
     tasks = [task for each in partitions for task in plan_tasks(each, filesystem, target_bytes)]
     merge = partial(_merged, tasks)
-    return run_job("audit", tasks, audit_segments, merge, runner, progress)
+    return run_job("audit", tasks, audit_segments, merge, runner)
 
 
 def plan_tasks(

@@ -34,19 +34,19 @@ from kafkalog.format.disk.file_names import (
     LOG_SUFFIX,
 )
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.jobs.fleet import UnusableDirectory, locked_directories, sums
+from kafkalog.jobs.fleet import UnusableDirectory, locked_directories
 from kafkalog.jobs.tasks import abandoned_on_error, run_job
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir, lies_in
 from kafkalog.log.inspect.offline_log import naming_source
 from kafkalog.spark.logs.object_store import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.jobs.fleet import FleetPartition
-    from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.tasks import Runner
 
 
 class CompactedPartition(NamedTuple):
@@ -127,7 +127,6 @@ def compact_directories(
     *,
     now_ms: int,
     map_bytes: int = MAP_BYTES,
-    progress: Progress | None = None,
 ) -> list[CompactedPartition]:
     """Compact the partitions into the new log directory ``out``, an absolute path.
 
@@ -146,7 +145,7 @@ def compact_directories(
         run = make_run(staging, filesystem)
         options = CompactOptions(now_ms=now_ms, roll=True, map_bytes=map_bytes)
         work = partial(compact_partition, run=run, options=options)
-        rows = run_job("compact", partitions, work, list, runner, progress)
+        rows = run_job("compact", partitions, work, list, runner)
         by_source = {row.source: row for row in rows}
         rows = [by_source[each.directory] for each in partitions]
         _publish(rows, made_in(run), out, filesystem)
@@ -228,10 +227,13 @@ def _cleaned(
     config = replace(source.config, cleanup_policy=frozenset({"compact"}))
     log_start, known_end = source.log_start_offset, source.high_watermark or 0
     options = replace(options, log_start=log_start, known_end=known_end)
-    done = [clean_directory(directory, config, options, filesystem)]
-    while _is_dirty(done[-1]):
-        options = replace(options, roll=False, first_dirty=done[-1]["endOffset"])
-        done.append(clean_directory(directory, config, options, filesystem))
+    done: list[dict[str, Any]] = []
+    while True:
+        last = clean_directory(directory, config, options, filesystem)
+        done.append(last)
+        if last["endOffset"] >= last["firstUncleanableOffset"] or "nothingToClean" in last:
+            break  # empty segments are dirty, but need no round
+        options = replace(options, roll=False, first_dirty=last["endOffset"])
     cleaned = [each for each in done if "messagesRead" in each]  # without rounds without work
     return CompactedPartition(
         topic=source.topic,
@@ -247,32 +249,19 @@ def _cleaned(
     )
 
 
-def _is_dirty(result: Mapping[str, Any]) -> bool:
-    """Whether another round is needed; empty segments are dirty, but need none."""
-    is_clean = result["endOffset"] >= result["firstUncleanableOffset"]
-    return not is_clean and "nothingToClean" not in result
-
-
 def _publish(
     rows: Sequence[CompactedPartition], made: str, out: str, filesystem: Filesystem
 ) -> None:
     """Write the checkpoints of the partitions, then give the directory its name."""
-    starts = {_key(row): row.log_start_offset for row in rows if row.log_start_offset}
-    checkpoints: dict[str, Mapping[TopicPartition, int]] = {
-        CLEANER_OFFSET_CHECKPOINT: {_key(row): row.cleaned_to for row in rows},
-        LOG_START_OFFSET_CHECKPOINT: starts,
+    named = [(TopicPartition(row.topic, row.partition), row) for row in rows]
+    checkpoints = {
+        CLEANER_OFFSET_CHECKPOINT: {at: row.cleaned_to for at, row in named},
+        LOG_START_OFFSET_CHECKPOINT: {
+            at: row.log_start_offset for at, row in named if row.log_start_offset
+        },
     }
     for name, offsets in checkpoints.items():
         filesystem.write_file_atomically(f"{made}/{name}", encode_offsets(offsets))
     filesystem.sync_dir(made)
     filesystem.rename(made, out)
     filesystem.sync_dir(out.rpartition("/")[0] or "/")
-
-
-def _key(row: CompactedPartition) -> TopicPartition:
-    return TopicPartition(row.topic, row.partition)
-
-
-def totals_of(rows: Sequence[CompactedPartition]) -> dict[str, int]:
-    """The sums of a run."""
-    return sums(rows, "bytes_before", "bytes_after", "records_removed", "records_without_key")

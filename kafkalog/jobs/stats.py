@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kafkalog.jobs.fleet import FleetPartition
-    from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.tasks import Runner
 
     Numbers = npt.NDArray[np.int64]
 
@@ -215,16 +215,14 @@ class Counts:
         self.null_keys += key.null_count
         self.null_values += value.null_count
         self.tombstones += int(pc.sum(pc.and_(has_key, pc.is_null(value))).as_py() or 0)
-        self._add_sizes(value_bytes.filter(pc.is_valid(value)).to_numpy())
+        lengths = value_bytes.filter(pc.is_valid(value)).to_numpy()
+        bits = np.frexp(lengths.astype(np.float64))[1]  # of 0: 0, of 1: 1, of 2 and 3: 2
+        self.sizes[:, 0] += np.bincount(bits, minlength=_SIZES)
+        self.sizes[:, 1] += np.bincount(bits, lengths, minlength=_SIZES).astype(np.int64)
         self._add_times(batch.column("timestamp").cast(pa.int64()).to_numpy(), sizes.to_numpy())
         self.keys.add(
             key.filter(has_key), sizes.filter(has_key), batch.column("offset").filter(has_key)
         )
-
-    def _add_sizes(self, lengths: Numbers) -> None:
-        bits = np.frexp(lengths.astype(np.float64))[1]  # of 0: 0, of 1: 1, of 2 and 3: 2
-        self.sizes[:, 0] += np.bincount(bits, minlength=_SIZES)
-        self.sizes[:, 1] += np.bincount(bits, lengths, minlength=_SIZES).astype(np.int64)
 
     def _add_times(self, stamps_us: Numbers, sizes: Numbers) -> None:
         """Records without a timestamp are in no span."""
@@ -284,7 +282,6 @@ def count_records(
     *,
     width_ms: int,
     target_bytes: int = TARGET_BYTES,
-    progress: Progress | None = None,
 ) -> Stats:
     """Read everything once. Raises TaskFailed, and OSError for a directory that is deleted."""
     pieces, owners = list[Piece](), []
@@ -304,7 +301,7 @@ def count_records(
         return stats
 
     work = partial(count_piece, width_ms=width_ms)
-    return run_job("stats", pieces, work, merge, runner, progress)
+    return run_job("stats", pieces, work, merge, runner)
 
 
 def count_piece(piece: Piece, width_ms: int) -> Counts:
@@ -394,14 +391,11 @@ def partition_rows(stats: Stats) -> list[PartitionRow]:
             distinct_keys=counts.keys.distinct_keys,
             keys_are_exact=counts.keys.is_exact,
             latest_bytes=counts.keys.last_bytes,
-            compaction_ratio=_ratio(counts.keys.last_bytes, counts.key_bytes + counts.value_bytes),
+            compaction_ratio=counts.keys.last_bytes / all_bytes if all_bytes else None,
         )
         for (topic, partition, directory), counts in stats.partitions.items()
+        for all_bytes in [counts.key_bytes + counts.value_bytes]
     ]
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 def key_rows(stats: Stats, count: int) -> list[KeyRow]:

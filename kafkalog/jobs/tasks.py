@@ -28,13 +28,18 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError, LogCleaningAborted
 from kafkalog.observe.logging import configure_logging
+from kafkalog.observe.terminal_line import TerminalLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
+    from typing import TextIO
+
+    from kafkalog.env.clock import Clock
 
 
 class Task(Protocol):
@@ -58,17 +63,43 @@ class TaskFailed(KafkalogError):
     """A task of a job failed; the message names the task."""
 
 
-class Progress(Protocol):
-    """Shows the progress of a job; called by the thread that runs it."""
+_MIB = 1024 * 1024
 
-    def begin(self, name: str, tasks: int, size_bytes: int) -> None:
-        """A job begins: the number of its tasks, and the bytes that they read."""
+
+class ProgressLine:
+    """The progress of a job as the last line of a terminal; erased when the job has ended."""
+
+    def __init__(
+        self, name: str, tasks: int, size_bytes: int, stream: TextIO, clock: Clock
+    ) -> None:
+        """``size_bytes``: what the tasks read."""
+        self._line = TerminalLine(stream)
+        self._clock = clock
+        self._name, self._tasks, self._bytes = name, tasks, size_bytes
+        self._tasks_done = self._bytes_done = 0
+        self._started_ns = clock.monotonic_ns()
+        self._draw()
 
     def advance(self, size_bytes: int) -> None:
         """One more task is done."""
+        self._tasks_done += 1
+        self._bytes_done += size_bytes
+        self._draw()
 
     def end(self) -> None:
         """The job has ended, successfully or not."""
+        self._line.show("")
+
+    def _draw(self) -> None:
+        text = (
+            f"{self._name}: {self._tasks_done} of {self._tasks} tasks, "
+            f"{self._bytes_done / _MIB:,.0f} of {self._bytes / _MIB:,.0f} MiB"
+        )
+        seconds = (self._clock.monotonic_ns() - self._started_ns) / 1e9
+        if self._bytes_done and seconds:
+            left = (self._bytes - self._bytes_done) * seconds / self._bytes_done
+            text += f", {self._bytes_done / _MIB / seconds:,.0f} MiB/s, {left:,.0f} s left"
+        self._line.show(text)
 
 
 class Runner(Protocol):
@@ -92,11 +123,10 @@ def run_job(
     work: Callable[[TaskT], ResultT],
     merge: Callable[[list[ResultT]], OutcomeT],
     runner: Runner,
-    progress: Progress | None = None,
     *,
     abandon: Callable[[], None] = lambda: None,
 ) -> OutcomeT:
-    """Run a job to its end, see the module.
+    """Run a job to its end, see the module. On a terminal a line shows its progress.
 
     merge     makes the outcome from the results, in the order of the tasks, and publishes it
     abandon   removes what the tasks wrote after an error; may raise OSError
@@ -104,19 +134,21 @@ def run_job(
     Raises TaskFailed, the errors of ``merge``, and KeyboardInterrupt. The job is abandoned before
     any of them is raised.
     """
+    line: ProgressLine | None = None
+    if sys.stderr.isatty():
+        size_bytes = sum(each.size_bytes for each in tasks)
+        line = ProgressLine(name, len(tasks), size_bytes, sys.stderr, SystemClock())
 
     def on_done(task: TaskT) -> None:
-        if progress is not None:
-            progress.advance(task.size_bytes)
+        if line is not None:
+            line.advance(task.size_bytes)
 
-    if progress is not None:
-        progress.begin(name, len(tasks), sum(each.size_bytes for each in tasks))
     try:
         with abandoned_on_error(name, abandon):
             return merge(runner.run(tasks, work, on_done))
     finally:
-        if progress is not None:
-            progress.end()
+        if line is not None:
+            line.end()
 
 
 @contextmanager
@@ -260,41 +292,40 @@ class _Workers(Generic[TaskT, ResultT]):
         largest_first = sorted(range(len(tasks)), key=lambda each: -tasks[each].size_bytes)
         waiting = deque(largest_first)
         at_work: dict[Connection, int] = {}
+
+        def begin(connection: Connection) -> None:
+            if waiting:
+                at_work[connection] = waiting.popleft()
+                task = tasks[at_work[connection]]
+                with self._talking(connection, task):
+                    connection.send(task)
+
         for connection in self._processes:
-            at_work[connection] = waiting.popleft()
-            self._send(connection, tasks[at_work[connection]])
+            begin(connection)
         while at_work:
             for ready in wait(list(at_work)):
                 connection = next(each for each in at_work if each is ready)
                 number = at_work.pop(connection)
                 task = tasks[number]
-                results[number] = result_of(self._receive(connection, task), task)
+                with self._talking(connection, task):
+                    done: Done[ResultT] = connection.recv()
+                results[number] = result_of(done, task)
                 on_done(task)
-                if waiting:
-                    at_work[connection] = waiting.popleft()
-                    self._send(connection, tasks[at_work[connection]])
+                begin(connection)
         return [results[number] for number in range(len(tasks))]
 
-    def _send(self, connection: Connection, task: TaskT) -> None:
+    @contextmanager
+    def _talking(self, connection: Connection, task: TaskT) -> Iterator[None]:
+        """Raise TaskFailed when the process has ended before its task."""
         try:
-            connection.send(task)
-        except OSError as error:
-            raise self._process_ended(connection, task) from error
-
-    def _receive(self, connection: Connection, task: TaskT) -> Done[ResultT]:
-        try:
-            done: Done[ResultT] = connection.recv()
+            yield
         except (EOFError, OSError) as error:
-            raise self._process_ended(connection, task) from error
-        return done
-
-    def _process_ended(self, connection: Connection, task: TaskT) -> TaskFailed:
-        process = self._processes[connection]
-        process.join()
-        return TaskFailed(
-            f"{task.label}: its process ended with {process.exitcode} before the task did; "
-            "if the machine ran out of memory, use fewer processes"
-        )
+            process = self._processes[connection]
+            process.join()
+            raise TaskFailed(
+                f"{task.label}: its process ended with {process.exitcode} before the task did; "
+                "if the machine ran out of memory, use fewer processes"
+            ) from error
 
 
 def _serve(connection: Connection, work: Callable[[TaskT], ResultT]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.jobs.fleet import FleetPartition
-    from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.tasks import Runner
     from kafkalog.log.retention.plan import LogFacts
 
 CHECK_INTERVAL_MS = 300_000
@@ -93,7 +93,6 @@ def forecast(
     horizon_ms: int,
     with_compaction: bool = False,
     map_bytes: int = MAP_BYTES,
-    progress: Progress | None = None,
 ) -> list[WhatifRow]:
     """A row for each partition; ``map_bytes``: offset map of a dry run. Raises TaskFailed."""
     tasks = [
@@ -103,7 +102,7 @@ def forecast(
     def existing(rows: list[WhatifRow | None]) -> list[WhatifRow]:
         return [row for row in rows if row is not None]
 
-    return run_job("whatif", tasks, forecast_partition, existing, runner, progress)
+    return run_job("whatif", tasks, forecast_partition, existing, runner)
 
 
 def forecast_partition(task: WhatifTask) -> WhatifRow | None:

@@ -5,6 +5,7 @@ Method: tasks that square, fail, die and never end, in real processes; the comma
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
 import os
@@ -27,34 +28,30 @@ if TYPE_CHECKING:
     from kafkalog.jobs.tasks import Runner
 
 
-class Heard:
-    """What a job told of its progress."""
-
-    def __init__(self) -> None:
-        self.told: list[object] = []
-
-    def begin(self, name: str, tasks: int, size_bytes: int) -> None:
-        self.told.append((name, tasks, size_bytes))
-
-    def advance(self, size_bytes: int) -> None:
-        self.told.append(size_bytes)
-
-    def end(self) -> None:
-        self.told.append("end")
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_pool_gives_what_one_process_gives_in_the_order_of_the_tasks() -> None:
     """The order of the results does not depend on who was faster."""
     tasks = [NumberTask(number) for number in (3, 1, 4, 1, 5, 9, 2, 6)]
-    heard = Heard()
-    results = run_job("square", tasks, work, list, ProcessPool(2), heard)
+    done: list[NumberTask] = []
+    results = ProcessPool(2).run(tasks, work, done.append)
     assert [square for square, _ in results] == squares_in_process(tasks)
     assert os.getpid() not in {process for _, process in results}
-    assert heard.told[0] == ("square", 8, 31)
-    assert sorted(each for each in heard.told[1:-1] if isinstance(each, int)) == [
-        1, 1, 2, 3, 4, 5, 6, 9,
-    ]  # fmt: skip
-    assert heard.told[-1] == "end"
+    assert sorted(each.size_bytes for each in done) == [1, 1, 2, 3, 4, 5, 6, 9]
+
+
+def test_a_terminal_shows_the_progress_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line from the begin to the last task, and none afterwards."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    run_job("square", [NumberTask(1), NumberTask(2)], work, list, InProcess())
+    shown = terminal.getvalue()
+    for count in range(3):
+        assert f"square: {count} of 2 tasks" in shown
+    assert shown.endswith("\r\x1b[K")
 
 
 @pytest.mark.parametrize("runner", [InProcess(), ProcessPool(1), ProcessPool(2)])

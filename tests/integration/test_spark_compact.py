@@ -338,24 +338,20 @@ def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     """Ctrl-C takes back what was made."""
 
-    class Interrupted:
-        def begin(self, name: str, tasks: int, size_bytes: int) -> None:
-            assert (name, tasks) == ("compact", 2)
+    class Interrupted(InProcess):
+        def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
+            def interrupt(task: object) -> None:
+                raise KeyboardInterrupt(task)
 
-        def advance(self, size_bytes: int) -> None:
-            raise KeyboardInterrupt
-
-        def end(self) -> None:
-            pass
+            assert len(tasks) == 2
+            return super().run(tasks, work, interrupt)
 
     for partition in range(2):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
     partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     before = contents(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        compact_directories(
-            partitions, str(tmp_path / "out"), InProcess(), now_ms=NOW_MS, progress=Interrupted()
-        )
+        compact_directories(partitions, str(tmp_path / "out"), Interrupted(), now_ms=NOW_MS)
     assert contents(tmp_path) == before
     assert not (tmp_path / "out.unfinished").exists()
 

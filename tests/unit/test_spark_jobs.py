@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from kafkalog.cli.jobs.spark import ProgressLine
 from kafkalog.env.overlay_filesystem import overlay, overlay_in
 from kafkalog.jobs.fleet import columns_of, write_parquet
 from kafkalog.jobs.on_spark import TASKS_MIN, packs_of
 from kafkalog.jobs.pipeline import DAY_START_MS, MINUTES, a_day, reports_in_a_day
+from kafkalog.jobs.tasks import ProgressLine
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def test_rows_become_parquet_or_nothing(tmp_path: Path) -> None:
 
 def test_progress_is_a_line_that_goes() -> None:
     stream, clock = io.StringIO(), SimClock()
-    line = ProgressLine(stream, clock)
-    line.begin("audit", 4, 400 << 20)
+    line = ProgressLine("audit", 4, 400 << 20, stream, clock)
     clock.advance_ms(2_000)
     line.advance(100 << 20)
     shown = "audit: 1 of 4 tasks, 100 of 400 MiB, 50 MiB/s, 6 s left"

@@ -12,7 +12,7 @@ import signal
 import sys
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,11 +26,10 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs import audit as audit_job, compact as compact_job, whatif as whatif_job
 from kafkalog.jobs.compact import CompactedPartition
-from kafkalog.jobs.fleet import ArrowMissing, columns_of, find_partitions, write_parquet
+from kafkalog.jobs.fleet import ArrowMissing, columns_of, find_partitions, sums, write_parquet
 from kafkalog.jobs.tasks import ProcessPool
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.logging import configure_logging
-from kafkalog.observe.terminal_line import TerminalLine
 from kafkalog.settings.dynamic_configs import parse_topic_config
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
 from kafkalog.spark.logs.open import open_logs
@@ -40,10 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.client import Basic, Bearer, Tls
-    from kafkalog.env.clock import Clock
     from kafkalog.jobs.archive.archive_table import ArchiveTable
     from kafkalog.jobs.fleet import FleetPartition
-    from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.tasks import Runner
 
 _WITHOUT_SPARK = "; or --no-spark: the same job runs in processes of this machine"
 
@@ -200,54 +198,6 @@ def _ended_by_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-_MIB = 1024 * 1024
-
-
-class ProgressLine:
-    """``Progress`` as the last line of a terminal; erased when the job has ended."""
-
-    def __init__(self, stream: TextIO, clock: Clock) -> None:
-        self._line = TerminalLine(stream)
-        self._clock = clock
-        self._name = ""
-        self._tasks = self._tasks_done = 0
-        self._bytes = self._bytes_done = 0
-        self._started_ns = 0
-
-    def begin(self, name: str, tasks: int, size_bytes: int) -> None:
-        """See Progress."""
-        self._name, self._tasks, self._bytes = name, tasks, size_bytes
-        self._tasks_done = self._bytes_done = 0
-        self._started_ns = self._clock.monotonic_ns()
-        self._draw()
-
-    def advance(self, size_bytes: int) -> None:
-        """See Progress."""
-        self._tasks_done += 1
-        self._bytes_done += size_bytes
-        self._draw()
-
-    def end(self) -> None:
-        """See Progress."""
-        self._line.show("")
-
-    def _draw(self) -> None:
-        text = (
-            f"{self._name}: {self._tasks_done} of {self._tasks} tasks, "
-            f"{self._bytes_done / _MIB:,.0f} of {self._bytes / _MIB:,.0f} MiB"
-        )
-        seconds = (self._clock.monotonic_ns() - self._started_ns) / 1e9
-        if self._bytes_done and seconds:
-            left = (self._bytes - self._bytes_done) * seconds / self._bytes_done
-            text += f", {self._bytes_done / _MIB / seconds:,.0f} MiB/s, {left:,.0f} s left"
-        self._line.show(text)
-
-
-def job_progress() -> Progress | None:
-    """A line of the terminal, if there is one."""
-    return ProgressLine(sys.stderr, SystemClock()) if sys.stderr.isatty() else None
-
-
 config_option = click.option(
     "--config",
     "configs",
@@ -279,9 +229,7 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     Example: kafkalog spark audit --dirs ./data1,./data2 --output json
     """
     partitions = arguments.partitions(dict(config_pairs(configs)))
-    found = audit_job.audit_directories(
-        partitions, arguments.runner("audit"), progress=job_progress()
-    )
+    found = audit_job.audit_directories(partitions, arguments.runner("audit"))
     arguments.show(audit_job.AuditRow, found.rows, found.totals)
     if found.totals["errors"]:
         ctx.exit(1)
@@ -316,9 +264,9 @@ def compact(
         arguments.runner("compact"),
         now_ms=now_ms,
         map_bytes=map_bytes,
-        progress=job_progress(),
     )
-    arguments.show(CompactedPartition, rows, compact_job.totals_of(rows))
+    totals = sums(rows, "bytes_before", "bytes_after", "records_removed", "records_without_key")
+    arguments.show(CompactedPartition, rows, totals)
 
 
 @click.command()
@@ -350,7 +298,6 @@ def whatif(
         now_ms=now_ms,
         horizon_ms=horizon,
         with_compaction=compaction,
-        progress=job_progress(),
     )
     arguments.show(whatif_job.WhatifRow, rows, whatif_job.totals_of(rows))
 
@@ -386,7 +333,7 @@ def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     if width < 1:
         raise click.UsageError("--width is at least 1ms")
     found = stats_job.count_records(
-        arguments.partitions({}), arguments.runner("stats"), width_ms=width, progress=job_progress()
+        arguments.partitions({}), arguments.runner("stats"), width_ms=width
     )
     totals = stats_job.totals_of(found)
     match by:
@@ -492,9 +439,9 @@ def archive(
     table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
     try:
         with closing(open_logs(access)) as logs:
-            rows = job.archive(logs, table, options, arguments.runner("archive"), job_progress())
+            rows = job.archive(logs, table, options, arguments.runner("archive"))
     except ClientError as error:
         raise RequestFailed(message_of(error)) from error
     finally:
         table.close()
-    arguments.show(job.ArchivedPartition, rows, job.totals_of(rows))
+    arguments.show(job.ArchivedPartition, rows, sums(rows, "rows", "files", "bytes"))

@@ -31,7 +31,6 @@ import structlog
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position
-from kafkalog.jobs.fleet import sums
 from kafkalog.jobs.tasks import run_job
 from kafkalog.spark.logs.open import open_logs, read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, DataLost, OffsetRange
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kafkalog.jobs.archive.archive_files import ArchivedPiece
-    from kafkalog.jobs.archive.archive_table import ArchiveTable, LastRecord
-    from kafkalog.jobs.tasks import Progress, Runner
+    from kafkalog.jobs.archive.archive_table import ArchivedFile, ArchiveTable, LastRecord
+    from kafkalog.jobs.tasks import Runner
     from kafkalog.spark.logs.open import OpenedLogs
     from kafkalog.spark.logs.values import Access, Bounds
 
@@ -90,7 +89,11 @@ def check_log(
 
 def _beyond(access: Access, topic: str, partition: int, next_offset: int, end: int) -> ArchiveAhead:
     """The error for a table that ends above the readable end of the log."""
-    if access.read_committed and next_offset <= _high_watermark(access, topic, partition):
+    is_open = False
+    if access.read_committed:
+        with closing(open_logs(replace(access, read_committed=False))) as logs:
+            is_open = next_offset <= logs.bounds(topic, partition).end_offset
+    if is_open:
         return ArchiveAhead(
             f"The table wants {topic}-{partition} from offset {next_offset} on, but a transaction "
             f"is open there since {end}: it was archived with --uncommitted. Use that option "
@@ -104,12 +107,6 @@ def _beyond(access: Access, topic: str, partition: int, next_offset: int, end: i
         topic=topic,
         partition=partition,
     )
-
-
-def _high_watermark(access: Access, topic: str, partition: int) -> int:
-    """The end of a partition with records of open transactions."""
-    with closing(open_logs(replace(access, read_committed=False))) as logs:
-        return logs.bounds(topic, partition).end_offset
 
 
 def _record_at(logs: OpenedLogs, wanted: OffsetRange) -> LastRecord | None:
@@ -157,11 +154,7 @@ class ArchivedPartition(NamedTuple):
 
 
 def archive(
-    logs: OpenedLogs,
-    table: ArchiveTable,
-    options: ArchiveOptions,
-    runner: Runner,
-    progress: Progress | None = None,
+    logs: OpenedLogs, table: ArchiveTable, options: ArchiveOptions, runner: Runner
 ) -> list[ArchivedPartition]:
     """Archive once; the partitions with new records, by name.
 
@@ -198,7 +191,7 @@ def archive(
             table.commit([each.file for each in pieces if each.file is not None], after)
         return pieces, after
 
-    pieces, after = run_job("archive", tasks, work, commit, runner, progress, abandon=table.abandon)
+    pieces, after = run_job("archive", tasks, work, commit, runner, abandon=table.abandon)
     report(logs, after, topics)
     return _rows(ranges, pieces)
 
@@ -252,18 +245,17 @@ def _rows(
     ranges: Sequence[OffsetRange], pieces: Sequence[ArchivedPiece]
 ) -> list[ArchivedPartition]:
     """One row for each partition."""
-    files = [(each.range[:2], each.file) for each in pieces if each.file is not None]
+    files: dict[tuple[str, int], list[ArchivedFile]] = {}
+    for each in pieces:
+        if each.file is not None:
+            files.setdefault(each.range[:2], []).append(each.file)
     return [
         ArchivedPartition(
             *wanted,
-            rows=sum(file.rows for at, file in files if at == wanted[:2]),
-            files=sum(at == wanted[:2] for at, _ in files),
-            bytes=sum(file.size_bytes for at, file in files if at == wanted[:2]),
+            rows=sum(file.rows for file in own),
+            files=len(own),
+            bytes=sum(file.size_bytes for file in own),
         )
         for wanted in ranges
+        for own in [files.get(wanted[:2], [])]
     ]
-
-
-def totals_of(rows: Sequence[ArchivedPartition]) -> dict[str, int]:
-    """The sums of a run."""
-    return sums(rows, "rows", "files", "bytes")

@@ -83,7 +83,9 @@ class KafkalogError(Exception):
         """The details that a client may read."""
         if NAMES_PATHS.get():
             return self.details
-        return {name: value for name, value in self.details.items() if not _is_path(value)}
+        return {
+            name: value for name, value in self.details.items() if not str(value).startswith("/")
+        }
 
 
 class InvalidRequest(KafkalogError, kafka_error="INVALID_REQUEST"):
@@ -436,10 +438,6 @@ class InvalidConfig(KafkalogError, kafka_error="INVALID_CONFIG"):
     """The message names key, value and valid range. The daemon refuses to start."""
 
     without_paths = "The daemon's configuration is wrong; its log says where."
-
-
-def _is_path(value: Detail) -> bool:
-    return isinstance(value, str) and value.startswith("/")
 
 
 class UnusableLogDirs(InvalidConfig):

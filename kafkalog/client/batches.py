@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kafkalog.client.records import CodecName, ProducerRecord
     from kafkalog.format.records.batch_builder import Int64s
-    from kafkalog.format.records.record import RecordTable
 
 INFLATED_BYTES_MAX = 1 << 30
 """The daemon has its own limits; this keeps a corrupt batch from using all memory."""
@@ -120,21 +119,18 @@ def consumer_records(
                 raise BadAnswer(f"{topic}-{partition}: a batch arrived corrupt at {position}.")
             if not is_control(header.attributes):
                 table = read_records(batch, max_bytes=INFLATED_BYTES_MAX)
-                records += _of_table(topic, partition, table, from_offset)
+                first = int(np.searchsorted(table.offsets, from_offset))
+                for offset, timestamp_ms, key, value, headers in table.fields(first):
+                    named = tuple(
+                        (name.decode("utf-8", "surrogateescape"), content)
+                        for name, content in headers or ()
+                    )
+                    records.append(
+                        ConsumerRecord(topic, partition, offset, timestamp_ms, key, value, named)
+                    )
     except (FormatError, KafkalogError) as error:
         raise BadAnswer(f"{topic}-{partition}: a batch arrived corrupt: {error}") from error
     return records
-
-
-def _of_table(
-    topic: str, partition: int, table: RecordTable, from_offset: int
-) -> Iterator[ConsumerRecord]:
-    first = int(np.searchsorted(table.offsets, from_offset))
-    for offset, timestamp_ms, key, value, headers in table.fields(first):
-        named = tuple(
-            (name.decode("utf-8", "surrogateescape"), content) for name, content in headers or ()
-        )
-        yield ConsumerRecord(topic, partition, offset, timestamp_ms, key, value, named)
 
 
 def _as_bytes(field: bytes | str | None) -> bytes | None:

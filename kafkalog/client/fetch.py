@@ -25,7 +25,6 @@ from kafkalog.client.records import (
     ConsumerRecord,
     FetchedBatches,
     FetchedRecords,
-    Headers,
     Isolation,
     Place,
 )
@@ -159,22 +158,18 @@ def _out_of_range(failure: Refused, offset: int) -> ClientError:
 
 
 def _page_record(entry: dict[str, Any]) -> ConsumerRecord:
-    headers: Headers = tuple(
-        (header["key"], _decoded(header["value"])) for header in entry.get("headers") or ()
-    )
+    def decoded(text: str | None) -> bytes | None:
+        return None if text is None else base64.b64decode(text)
+
     return ConsumerRecord(
         entry["topic"],
         entry["partition"],
         entry["offset"],
         entry["timestamp"],
-        _decoded(entry["key"]),
-        _decoded(entry["value"]),
-        headers,
+        decoded(entry["key"]),
+        decoded(entry["value"]),
+        tuple((each["key"], decoded(each["value"])) for each in entry.get("headers") or ()),
     )
-
-
-def _decoded(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 # ---- offsets

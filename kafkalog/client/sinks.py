@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.errors import BadAnswer, document_of
-from kafkalog.client.messages import Json, Repeat, Request, json_body, path_of
+from kafkalog.client.messages import Json, Repeat, Request, given, json_body, path_of
 from kafkalog.client.producer import ProducerIdentity
 
 if TYPE_CHECKING:
@@ -88,7 +88,11 @@ def commit_sink(
         {
             "producer_id": winner.producer_id,
             "producer_epoch": winner.producer_epoch,
-            "partitions": _partitions_of(winner),
+            "partitions": [
+                {"topic": at[0], "partition": at[1]}
+                | given(last_sequence=winner.last_sequences.get(at))
+                for at in winner.partitions
+            ],
         }
         for winner in winners
     ]
@@ -118,17 +122,6 @@ def describe_sink(query: str) -> Steps[Json]:
     answer = yield Request("GET", path_of("v1", "sinks", query))
     document: Json = document_of(answer, "query")
     return document
-
-
-def _partitions_of(winner: SinkWinner) -> list[Json]:
-    """``last_sequence`` only where the winner has one."""
-    entries: list[Json] = []
-    for at in winner.partitions:
-        entry: Json = {"topic": at[0], "partition": at[1]}
-        if at in winner.last_sequences:
-            entry["last_sequence"] = winner.last_sequences[at]
-        entries.append(entry)
-    return entries
 
 
 def _call(query: str, action: str, document: Json) -> Steps[Answer]:

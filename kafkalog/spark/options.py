@@ -290,6 +290,10 @@ def _options(
     isolation = values.word(_ISOLATION, "read_uncommitted", ("read_uncommitted", "read_committed"))
     strategy = values.word("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
     interval_ms = values.integer("fetchOffset.retryIntervalMs", low=0)
+    unused = [name for name in values.of_kafka() if name != _ISOLATION]
+    unused += values.given(_WITHOUT_EFFECT)
+    if unused:
+        ignored += (f"Options of Kafka's client without effect here: {', '.join(unused)}",)
     return SourceOptions(
         access=access_of(values, read_committed=isolation == "read_committed"),
         subscription=_subscription(values),
@@ -308,17 +312,8 @@ def _options(
         target_bytes=values.size_bytes("targetBytes", TARGET_BYTES, 1, 1 << 40),
         chunk_bytes=values.size_bytes("chunkBytes", CHUNK_BYTES, 1 << 10, _SIZE_MAX),
         check_crcs=values.boolean("checkCrcs", default=True),
-        warnings=(*ignored, *_notes(values)),
+        warnings=ignored,
     )
-
-
-def _notes(values: OptionValues) -> list[str]:
-    """Warnings about options of Kafka's client."""
-    names = [name for name in values.of_kafka() if name != _ISOLATION]
-    names += values.given(_WITHOUT_EFFECT)
-    if not names:
-        return []
-    return [f"Options of Kafka's client without effect here: {', '.join(names)}"]
 
 
 def _subscription(values: OptionValues) -> Subscription:

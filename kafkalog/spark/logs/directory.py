@@ -60,38 +60,13 @@ from kafkalog.spark.logs.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.logs.directory_reader import Walked
     from kafkalog.spark.logs.values import Access
 
 _log = structlog.get_logger(__name__)
-
-
-def first_record_at(
-    filesystem: ReadFilesystem,
-    paths: Sequence[str],
-    place: str,
-    wanted: OffsetRange,
-    timestamp_ms: int,
-) -> int | None:
-    """The offset of the first record of the range that is not older; None: all are older.
-
-    Raises CorruptLog, DataLost if the range is deleted meanwhile, and OSError.
-    """
-    whole = LogWalk(filesystem, place, wanted, paths=paths)
-
-    def candidates() -> list[OffsetRange]:
-        return list(_candidates(filesystem, whole.listed(), wanted, timestamp_ms))
-
-    for candidate in retried(candidates, shown(place)):
-        walk = LogWalk(filesystem, place, candidate, paths=paths, check_crcs=True)
-        for read in walk.chunks():
-            found = _first_in(read, candidate, timestamp_ms)
-            if found is not None:
-                return found
-    return None
 
 
 def _candidates(
@@ -160,7 +135,7 @@ class DirectoryLogs:
         found: dict[str, set[int]] = {}
         problems: dict[TopicPartition, str] = {}
         for path in self.access.paths:
-            for each, problem in partitions_in(self._filesystem, path):
+            for each, problem in partitions_in(self._filesystem, path).items():
                 found.setdefault(each.topic, set()).add(each.partition)
                 if problem is not None:
                     problems[each] = problem
@@ -199,11 +174,22 @@ class DirectoryLogs:
         return lost[0].first_offset if lost else first
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """See Logs. Raises CorruptLog."""
-        start, end = self.bounds(topic, partition)
-        wanted = OffsetRange(topic, partition, start, end)
+        """See Logs. Raises CorruptLog, DataLost if the range is deleted meanwhile."""
+        filesystem, paths = self._filesystem, self.access.paths
+        wanted = OffsetRange(topic, partition, *self.bounds(topic, partition))
         place = self._place(topic, partition)
-        return first_record_at(self._filesystem, self.access.paths, place, wanted, timestamp_ms)
+        whole = LogWalk(filesystem, place, wanted, paths=paths)
+
+        def candidates() -> list[OffsetRange]:
+            return list(_candidates(filesystem, whole.listed(), wanted, timestamp_ms))
+
+        for candidate in retried(candidates, shown(place)):
+            walk = LogWalk(filesystem, place, candidate, paths=paths, check_crcs=True)
+            for read in walk.chunks():
+                found = _first_in(read, candidate, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs."""
@@ -224,7 +210,7 @@ class DirectoryLogs:
         """
         found: dict[str, str] = {}
         for path in self.access.paths:
-            for each, _ in partitions_in(self._filesystem, path):
+            for each in partitions_in(self._filesystem, path):
                 if each.topic not in topics:
                     continue
                 topic_id = self._topic_id(f"{path}/{each}/{PARTITION_METADATA}")

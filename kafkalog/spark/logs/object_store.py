@@ -278,8 +278,12 @@ def _reaching(place: _Place) -> Iterator[None]:
         if not place.password:
             raise
         what = _without(place.password, error.strerror or str(error))
+        number = error.errno  # some libraries only set the class
+        if number is None:
+            numbers = (each for kind, each in _NUMBERS.items() if isinstance(error, kind))
+            number = next(numbers, errno.EIO)
         # Without the cause, which a traceback would show; OSError finds the subclass by the number.
-        raise OSError(_number_of(error), what, place.shown) from None
+        raise OSError(number, what, place.shown) from None
     except Exception as error:  # each library has its own errors, without a common base
         text = _without(place.password, str(error))
         what = f"The store failed: {type(error).__name__}: {text}"
@@ -287,13 +291,6 @@ def _reaching(place: _Place) -> Iterator[None]:
         if place.password:
             raise failure from None
         raise failure from error
-
-
-def _number_of(error: OSError) -> int:
-    """The number of an error; some libraries only set its class."""
-    if error.errno is not None:
-        return error.errno
-    return next((number for kind, number in _NUMBERS.items() if isinstance(error, kind)), errno.EIO)
 
 
 def _stat_of(info: dict[str, Any]) -> FileStat:

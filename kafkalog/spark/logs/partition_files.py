@@ -24,7 +24,7 @@ import errno
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -250,19 +250,12 @@ def readable_offsets(
 _TRIES = 3  # for a partition that is in no directory: a move has it in none for less time
 
 
-class ListedPartition(NamedTuple):
-    """A partition in a log directory; ``problem``: why it cannot be read, None: it can."""
-
-    topic_partition: TopicPartition
-    problem: str | None
-
-
-def partitions_in(filesystem: ReadFilesystem, path: str) -> list[ListedPartition]:
-    """The served partitions in a log directory, without internal topics.
+def partitions_in(filesystem: ReadFilesystem, path: str) -> dict[TopicPartition, str | None]:
+    """The partitions in a log directory, without internal topics, and why one cannot be read.
 
     Raises UnusableLogDir if it is missing or not a directory.
     """
-    found: list[ListedPartition] = []
+    found: dict[TopicPartition, str | None] = {}
     try:
         stats = filesystem.list_dir_stats(path)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -273,8 +266,7 @@ def partitions_in(filesystem: ReadFilesystem, path: str) -> list[ListedPartition
     for stat in stats:
         partition = None if stat.is_file else live_partition(stat.name)
         if partition is not None and not is_internal(partition.topic):
-            problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
-            found.append(ListedPartition(partition, problem))
+            found[partition] = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
     return found
 
 

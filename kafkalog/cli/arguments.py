@@ -140,17 +140,13 @@ def topic_argument(name: str = "topic", *, required: bool = True) -> Callable[[C
     return click.argument(name, required=required, shell_complete=topic_names)
 
 
-def topic_configs_option() -> Callable[[Command], Command]:
-    """``--config key=value``, which the command gets as ``configs``."""
-    return click.option(
-        "--config",
-        "configs",
-        multiple=True,
-        shell_complete=topic_config_names,
-        help="Topic config key=value; repeatable.",
-    )
-
-
+topic_configs_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    shell_complete=topic_config_names,
+    help="Topic config key=value; repeatable.",
+)
 partition_option = click.option(
     "--partition", type=click.IntRange(min=0), help="Default: all partitions of the topic."
 )

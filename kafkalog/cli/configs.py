@@ -17,14 +17,12 @@ import click
 from kafkalog.cli.arguments import config_pairs, topic_names
 from kafkalog.cli.connection import Command, output_option, with_client, with_client_and_output
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import is_printed_as_json, print_table
+from kafkalog.cli.output import is_printed_as_json, print_entries, print_table
 from kafkalog.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
     from kafkalog.settings import Settings
-    from kafkalog.settings.setting import Setting
-    from kafkalog.settings.settings import ResolvedValue
 
 # At commas that are not inside brackets: cleanup.policy=[compact,delete].
 _BETWEEN_PAIRS = re.compile(r",(?![^\[]*\])")
@@ -179,32 +177,26 @@ def list_keys(of_topics: bool, output: str) -> None:
 
     Example: kafkalog config list | grep retention
     """
+    from kafkalog.settings.setting import format_value
     from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
     table = TOPIC_LEVEL if of_topics else BROKER_LEVEL
     settings = [table[key] for key in sorted(table) if not table[key].internal]
-    if is_printed_as_json(output, list(map(_key_document, settings))):
-        return
-    rows = [(one.key, _default(one), one.kind.value, one.unit) for one in settings]
-    print_table([("KEY", "DEFAULT", "TYPE", "UNIT"), *rows])
-
-
-def _default(setting: Setting) -> str | None:
-    from kafkalog.settings.setting import format_value
-
-    return format_value(setting.default)
-
-
-def _key_document(setting: Setting) -> dict[str, Any]:
-    return {
-        "name": setting.key,
-        "default": _default(setting),
-        "type": setting.kind.value,
-        "unit": setting.unit,
-        "valid": setting.valid_text,
-        "documentation": setting.doc,
-        "is_own": setting.own,
-    }
+    documents = [
+        {
+            "name": one.key,
+            "default": format_value(one.default),
+            "type": one.kind.value,
+            "unit": one.unit,
+            "valid": one.valid_text,
+            "documentation": one.doc,
+            "is_own": one.own,
+        }
+        for one in settings
+    ]
+    columns = (("KEY", "name"), ("DEFAULT", "default"), ("TYPE", "type"), ("UNIT", "unit"))
+    if not is_printed_as_json(output, documents):
+        print_entries(columns, documents)
 
 
 @config.command()
@@ -239,25 +231,23 @@ def show(
         for key in sorted(settings.values)
         if is_all or settings.values[key].source is not Source.DEFAULT
     ]
-    if is_printed_as_json(output, list(map(_value_document, values))):
+    documents = [
+        {
+            "name": one.setting.key,
+            "value": one.shown_text,
+            "source": one.source.value,
+            "origin": one.origin or None,  # the environment variable or file with the value
+        }
+        for one in values
+    ]
+    if is_printed_as_json(output, documents):
         return
     if with_source:
-        rows = [(one.setting.key, one.shown_text, _source(one)) for one in values]
+        rows = [
+            (one.setting.key, one.shown_text, f"{one.source.value} {one.origin}".rstrip())
+            for one in values
+        ]
         print_table([("KEY", "VALUE", "SOURCE"), *rows])
     else:
         for one in values:
             click.echo(f"{one.setting.key}={'' if one.text is None else one.shown_text}")
-
-
-def _value_document(one: ResolvedValue) -> dict[str, Any]:
-    """``origin``: the environment variable or file with the value."""
-    return {
-        "name": one.setting.key,
-        "value": one.shown_text,
-        "source": one.source.value,
-        "origin": one.origin or None,
-    }
-
-
-def _source(one: ResolvedValue) -> str:
-    return f"{one.source.value} {one.origin}" if one.origin else one.source.value

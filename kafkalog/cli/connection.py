@@ -126,7 +126,22 @@ def with_credentials(command: Command) -> Command:
 
 def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
     """Add the options; the command gets ``client`` in their place, and its errors are click's."""
-    return lambda command: with_credentials(url_option(_connected(command, timeout_seconds)))
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def connected(
+            *args: object,
+            url: str,
+            credentials: Basic | Bearer | None,
+            tls: Tls | None,
+            **options: object,
+        ) -> None:
+            with open_client(url, credentials, tls, timeout_seconds) as client:
+                command(*args, client=client, **options)
+
+        return with_credentials(url_option(connected))
+
+    return decorate
 
 
 with_client = client_within(TIMEOUT_SECONDS)
@@ -135,21 +150,6 @@ with_client = client_within(TIMEOUT_SECONDS)
 def with_client_and_output(command: Command) -> Command:
     """Add the options of ``with_client`` and --output."""
     return with_client(output_option(command))
-
-
-def _connected(command: Command, timeout_seconds: float) -> Command:
-    @functools.wraps(command)
-    def connected(
-        *args: object,
-        url: str,
-        credentials: Basic | Bearer | None,
-        tls: Tls | None,
-        **options: object,
-    ) -> None:
-        with open_client(url, credentials, tls, timeout_seconds) as client:
-            command(*args, client=client, **options)
-
-    return connected
 
 
 @contextmanager
@@ -254,8 +254,8 @@ def exit_on_failures(entries: Iterable[dict[str, Any]]) -> None:
 
 def failed_entry(topic: str, partition: int, error: ClientError) -> dict[str, Any]:
     """The entry of a partition whose own request failed."""
-    name = {"topic": topic, "partition": partition}
-    return {**name, "error_code": error.error_code, "error": message_of(error)}
+    failure = {"error_code": error.error_code, "error": message_of(error)}
+    return {"topic": topic, "partition": partition, **failure}
 
 
 @click.command()

@@ -83,7 +83,7 @@ def explain(topic: str, partition: int | None, client: Client, output: str) -> N
 
 @click.command()
 @topic_argument()
-@topic_configs_option()
+@topic_configs_option
 @click.option(
     "--horizon", type=Duration(), required=True, help="How far to look ahead: 30d, 12h, 45m."
 )

@@ -56,7 +56,7 @@ def topics() -> None:
     type=click.IntRange(min=1),
     help="Number of partitions. Default: num.partitions of the daemon.",
 )
-@topic_configs_option()
+@topic_configs_option
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists.")
 @with_client_and_output
 def create(
@@ -105,7 +105,7 @@ def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
     type=click.IntRange(min=1),
     help="The new number of partitions; must be higher than now.",
 )
-@topic_configs_option()
+@topic_configs_option
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
 @with_client
 def alter(

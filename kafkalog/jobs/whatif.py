@@ -98,11 +98,8 @@ def forecast(
     tasks = [
         WhatifTask(each, now_ms, horizon_ms, with_compaction, map_bytes) for each in partitions
     ]
-
-    def existing(rows: list[WhatifRow | None]) -> list[WhatifRow]:
-        return [row for row in rows if row is not None]
-
-    return run_job("whatif", tasks, forecast_partition, existing, runner)
+    rows: list[WhatifRow | None] = run_job("whatif", tasks, forecast_partition, list, runner)
+    return [row for row in rows if row is not None]
 
 
 def forecast_partition(task: WhatifTask) -> WhatifRow | None:

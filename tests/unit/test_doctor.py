@@ -24,14 +24,7 @@ from kafkalog.broker.topics.registry import (
 )
 from kafkalog.broker.topics.registry_copies import corrected_registry
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.doctor import (
-    LogDirFacts,
-    MachineFacts,
-    Mount,
-    findings,
-    mount_of,
-    parse_mounts,
-)
+from kafkalog.cli.offline.doctor import LogDirFacts, Mount, findings, mount_of, parse_mounts
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig, UnusableLogDirs
 from kafkalog.format.disk.properties import (
@@ -83,8 +76,8 @@ def found(
     """Level, subject and the message's begin."""
     pairs = {name.replace("_", "."): text for name, text in keys.items()}
     settings = load_settings(file.encode(), {}, pairs)
-    facts = MachineFacts(log_dirs or (SOUND,), limit)
-    return [(one.level, one.subject, one.message) for one in findings(settings, facts)]
+    every = findings(settings, log_dirs or (SOUND,), limit)
+    return [(one.level, one.subject, one.message) for one in every]
 
 
 def with_topic(partitions: int = 1, /, **overrides: str) -> LogDirFacts:

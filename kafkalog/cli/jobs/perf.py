@@ -168,7 +168,9 @@ class AppendLoad:
             line = stats.add(len(values), sum(map(len, values)), now_ms - began_ms, now_ms)
             if line is not None:
                 on_line(line)
-            self._wait(clock, start_ns, count)
+            if self.records_per_second is not None:  # until these are due
+                due_ns = start_ns + int(count * 1e9 / self.records_per_second)
+                clock.sleep(max(due_ns - clock.monotonic_ns(), 0) / 1e9)
         return stats
 
     def _batch(self, first: int) -> list[bytes]:
@@ -182,14 +184,6 @@ class AppendLoad:
             values.append(self.payload(first + len(values)))
             size += len(values[-1])
         return values
-
-    def _wait(self, clock: Clock, start_ns: int, count: int) -> None:
-        """Until ``count`` records are due at the rate that was asked for."""
-        if self.records_per_second is not None:
-            due_ns = start_ns + int(count * 1e9 / self.records_per_second)
-            ahead_ns = due_ns - clock.monotonic_ns()
-            if ahead_ns > 0:
-                clock.sleep(ahead_ns / 1e9)
 
 
 def random_payloads(size_bytes: int) -> Callable[[int], bytes]:
@@ -318,7 +312,9 @@ class ReadLoad:
         def now_ms() -> int:
             return start_ms + (clock.monotonic_ns() - start_ns) // _NS_PER_MS
 
-        positions = self._positions(client)
+        bound = 1 if self.from_latest else 0
+        numbers = [int(entry["partition"]) for entry in client.partitions(self.topic)]
+        positions = {each: client.offset_range(self.topic, each)[bound] for each in numbers}
         join_ms = now_ms() - start_ms
         count = size = 0
         last_ms = now_ms()
@@ -337,12 +333,6 @@ class ReadLoad:
             if not is_idle:
                 last_ms = now_ms()
         return ReadResult(start_ms, now_ms(), join_ms, count, size, count >= self.record_count)
-
-    def _positions(self, client: Client) -> dict[int, int]:
-        """Where each partition is read from."""
-        bound = 1 if self.from_latest else 0
-        numbers = [int(entry["partition"]) for entry in client.partitions(self.topic)]
-        return {number: client.offset_range(self.topic, number)[bound] for number in numbers}
 
 
 @click.command()

@@ -175,29 +175,20 @@ def _create(client: Client, given: Given) -> None:
             ' format "key=val".'
         )
     configs = {key.strip(): value.strip() for key, value in pairs}
-    warning = COLLISION_WARNING if "." in name or "_" in name else None
+    warning = COLLISION_WARNING + "\n" if "." in name or "_" in name else ""
     try:
         partitions = _partitions_asked(client, given)
         client.create_topic(name, partitions=partitions, configs=configs)
-    except TopicExists as error:
-        _warn(warning)
+    except (ClientError, ToolFailed) as error:
+        if getattr(error, "kafka_error", None) == "INVALID_CONFIG":
+            raise  # the tool checks these first, by itself
+        click.echo(warning, nl=False)
+        if not isinstance(error, TopicExists):
+            raise
         if "if-not-exists" not in given:
             raise ToolFailed(f"Topic '{name}' already exists.") from error
-        return
-    except ClientError as error:
-        if error.kafka_error != "INVALID_CONFIG":  # the tool checks these first, by itself
-            _warn(warning)
-        raise
-    except ToolFailed:
-        _warn(warning)
-        raise
-    _warn(warning)
-    click.echo(f"Created topic {name}.")
-
-
-def _warn(line: str | None) -> None:
-    if line is not None:
-        click.echo(line)
+    else:
+        click.echo(f"{warning}Created topic {name}.")
 
 
 def _partitions_asked(client: Client, given: Given) -> int | None:

@@ -119,23 +119,14 @@ class LogDirFacts:
     identity: IdentityFiles | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFacts:
-    """``descriptor_limit``: how many a daemon could have."""
-
-    log_dirs: tuple[LogDirFacts, ...]
-    descriptor_limit: int
-
-
-def machine_facts(log_dirs: Sequence[str], filesystem: Filesystem) -> MachineFacts:
-    """Look at it now. OSError when a directory cannot be looked at, UnusableLogDirs."""
+def log_dir_facts(log_dirs: Sequence[str], filesystem: Filesystem) -> list[LogDirFacts]:
+    """Look at them now. OSError when a directory cannot be looked at, UnusableLogDirs."""
     try:
         mounts = parse_mounts(_MOUNTS.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
         mounts = []  # no Linux, or hidden: what is mounted where is then not judged
     paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in log_dirs)
-    found = tuple(_log_dir(path, filesystem, mounts) for path in paths)
-    return MachineFacts(found, descriptor_limit())
+    return [_log_dir(path, filesystem, mounts) for path in paths]
 
 
 def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFacts:
@@ -181,29 +172,30 @@ class Finding:
     message: str
 
 
-def findings(settings: Settings, facts: MachineFacts) -> list[Finding]:
-    """All of them, the worst first."""
+def findings(
+    settings: Settings, log_dirs: Sequence[LogDirFacts], descriptor_limit: int
+) -> list[Finding]:
+    """All of them, the worst first. ``descriptor_limit``: how many a daemon could have."""
     found = [
         # Unknown keys, keys without effect, ports that are open to others.
         *(
             Finding(_NOTICE_LEVELS[notice.level], "configuration", notice.message)
             for notice in settings.notices
         ),
-        *_of_descriptors(settings, facts),
-        *_of_cleaner(settings, facts),
-        *_of_topics(settings, facts),
-        *_of_identities(settings, facts),
+        *_of_descriptors(settings, descriptor_limit),
+        *_of_cleaner(settings, log_dirs),
+        *_of_topics(settings, log_dirs),
+        *_of_identities(settings, log_dirs),
     ]
-    for log_dir in facts.log_dirs:
+    for log_dir in log_dirs:
         found += [*_of_directory(settings, log_dir), *_of_mount(log_dir)]
         found += _of_limits(settings, log_dir)
-    found += _of_devices(facts)
+    found += _of_devices(log_dirs)
     order = ("error", "warning", "info")
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _of_descriptors(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
-    limit = facts.descriptor_limit
+def _of_descriptors(settings: Settings, limit: int) -> Iterator[Finding]:
     kept = settings.broker.within_descriptors(limit).log_dir_max_open_files
     wanted = settings.broker.log_dir_max_open_files
     if kept < wanted:
@@ -215,10 +207,10 @@ def _of_descriptors(settings: Settings, facts: MachineFacts) -> Iterator[Finding
         )
 
 
-def _of_cleaner(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+def _of_cleaner(settings: Settings, log_dirs: Sequence[LogDirFacts]) -> Iterator[Finding]:
     if settings.broker.log_cleaner_enable:
         return
-    for topic, config in _configs(settings, facts):
+    for topic, config in _configs(settings, log_dirs):
         if config is not None and "compact" in config.cleanup_policy:
             yield Finding(
                 "warning",
@@ -227,12 +219,14 @@ def _of_cleaner(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
             )
 
 
-def _configs(settings: Settings, facts: MachineFacts) -> Iterator[tuple[str, LogConfig | None]]:
+def _configs(
+    settings: Settings, log_dirs: Sequence[LogDirFacts]
+) -> Iterator[tuple[str, LogConfig | None]]:
     """Every topic with its configuration, by name; None for one that would be refused."""
     overrides: dict[str, Mapping[str, str]] = {}
-    for log_dir in facts.log_dirs:
+    for log_dir in log_dirs:
         overrides |= log_dir.overrides
-    for topic in sorted({name for log_dir in facts.log_dirs for name in log_dir.partitions}):
+    for topic in sorted({name for log_dir in log_dirs for name in log_dir.partitions}):
         yield topic, _config(settings, overrides.get(topic, {}))
 
 
@@ -243,10 +237,10 @@ def _config(settings: Settings, overrides: Mapping[str, str]) -> LogConfig | Non
         return None
 
 
-def _of_topics(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+def _of_topics(settings: Settings, log_dirs: Sequence[LogDirFacts]) -> Iterator[Finding]:
     yield from _of_retention("defaults of topics", settings.broker.topic_defaults)
     defaults = settings.broker.topic_defaults
-    for topic, config in _configs(settings, facts):
+    for topic, config in _configs(settings, log_dirs):
         if config is None:
             message = "its configs are not valid: a start keeps it out of service"
             yield Finding("error", f"topic {topic}", message)
@@ -276,11 +270,11 @@ def _of_retention(subject: str, config: LogConfig) -> Iterator[Finding]:
         )
 
 
-def _of_identities(settings: Settings, facts: MachineFacts) -> Iterator[Finding]:
+def _of_identities(settings: Settings, log_dirs: Sequence[LogDirFacts]) -> Iterator[Finding]:
     """Damaged registries and meta.properties, and directories that do not belong together."""
-    found = [each.identity for each in facts.log_dirs if each.identity is not None]
+    found = [each.identity for each in log_dirs if each.identity is not None]
     node_id = settings.broker.node_id
-    remedy = doctor_command([each.path for each in facts.log_dirs], node_id)
+    remedy = doctor_command([each.path for each in log_dirs], node_id)
     try:
         plan = plan_identities(found, node_id, lambda _path, _state: ())
     except UnusableLogDirs as error:
@@ -362,8 +356,8 @@ def _of_limits(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]:
         yield Finding("info", log_dir.path, message)
 
 
-def _of_devices(facts: MachineFacts) -> Iterator[Finding]:
-    for first, second in combinations(facts.log_dirs, 2):
+def _of_devices(log_dirs: Sequence[LogDirFacts]) -> Iterator[Finding]:
+    for first, second in combinations(log_dirs, 2):
         if first.device == second.device:
             message = f"it is on the same disk as {first.path}: they fill and fail together"
             yield Finding("info", second.path, message)
@@ -430,12 +424,12 @@ def _examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[F
     try:
         settings = settings_from(properties, overrides)
         check_apart(filesystem, settings.broker.log_dirs)
-        facts = machine_facts(settings.broker.log_dirs, filesystem)
+        facts = log_dir_facts(settings.broker.log_dirs, filesystem)
     except InvalidConfig as error:
         return [Finding("error", "configuration", error.message)]
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-    return findings(settings, facts)
+    return findings(settings, facts, descriptor_limit())
 
 
 def _repaired(

@@ -145,19 +145,13 @@ class DumpOptions:
     max_bytes: int = MAX_BYTES_DEFAULT
 
 
-def dump(
-    files: Sequence[str],
-    options: DumpOptions,
-    out: TextIO,
-    err: TextIO,
-    filesystem: Filesystem | None = None,
-) -> None:
+def dump(files: Sequence[str], options: DumpOptions, out: TextIO, err: TextIO) -> None:
     """Print files in order, then the findings of all of them.
 
     Raises CorruptBatch, CorruptIndex or FormatError where Kafka's tool ends with a stack trace, and
     OSError for unreadable files; the findings are not printed then, as in Kafka.
     """
-    dumper = _Dumper(filesystem or SystemFilesystem(), options, out, err)
+    dumper = _Dumper(SystemFilesystem(), options, out, err)
     for file in files:
         dumper.dump_file(_java_path(file))
     dumper.report.write(err)
@@ -356,12 +350,12 @@ def _batch_line(batch: DumpedBatch) -> str:
         f"count: {header.record_count} baseSequence: {header.base_sequence} "
         f"lastSequence: {header.last_sequence} producerId: {header.producer_id} "
         f"producerEpoch: {header.producer_epoch} partitionLeaderEpoch: {header.leader_epoch} "
-        f"isTransactional: {_java_bool(is_transactional(header.attributes))} "
-        f"isControl: {_java_bool(is_control(header.attributes))} "
+        f"isTransactional: {str(is_transactional(header.attributes)).lower()} "
+        f"isControl: {str(is_control(header.attributes)).lower()} "
         f"deleteHorizonMs: {_optional_long(header.delete_horizon_ms)} "
         f"position: {batch.position} {label}: {header.max_timestamp} size: {header.size_bytes} "
         f"magic: {header.magic} compresscodec: {codec.name.lower()} crc: {header.crc} "
-        f"isvalid: {_java_bool(is_crc_valid(batch.data))}"
+        f"isvalid: {str(is_crc_valid(batch.data)).lower()}"
     )
 
 
@@ -380,10 +374,6 @@ def _producer_line(entry: ProducerSnapshotEntry) -> str:
         f"lastSequence: {entry.last_sequence} lastOffset: {entry.last_offset} "
         f"offsetDelta: {entry.offset_delta} timestamp: {entry.last_timestamp_ms}"
     )
-
-
-def _java_bool(value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _optional_long(value: int | None) -> str:

@@ -23,11 +23,7 @@ from kafkalog.log.inspect.directory_check import list_directory, verify_director
 from kafkalog.log.inspect.directory_facts import proof_of, summarize_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkalog.client import Client
-    from kafkalog.format.disk.log_proofs import CheckedOffsets
-    from kafkalog.log.inspect.directory_facts import SegmentSummary
     from kafkalog.log.inspect.findings import Finding
 
 
@@ -56,55 +52,34 @@ def list_command(directory: str, output: str) -> None:
         proof = proof_of(filesystem, path)
     except OSError as error:
         raise click.ClickException(str(error)) from error
-    segments = [
-        _document(each, gap, _lost(each, gap, orphans, proof))
-        for each, gap in zip(found, _gaps(found), strict=True)
-    ]
+    segments: list[dict[str, Any]] = []
+    next_offset: int | None = None
+    for each in found:
+        own = {name: getattr(each, name) for name in (*_FIELDS, *_TIMES)}
+        own |= {"gap_offsets": None, "lost_offsets": 0}
+        if each.stage:  # the file is not part of the log
+            state = each.stage.removeprefix(".")
+        else:
+            is_whole = each.whole_bytes == each.size_bytes
+            state = ("active" if each.is_last else "closed") if is_whole else "broken"
+            if next_offset is not None:
+                own["gap_offsets"] = each.base_offset - next_offset  # negative where they overlap
+                lost = lost_in_gap(
+                    next_offset,
+                    each.base_offset,
+                    is_gapless=proof.is_gapless,
+                    orphans=orphans,
+                    accepted=proof.accepted_losses,
+                )
+                own["lost_offsets"] = sum(last - first + 1 for first, last in lost)
+            next_offset = each.next_offset
+        segments.append({"state": state, **own})
     if not is_printed_as_json(output, {"directory": directory, "segments": segments}):
         print_table([_HEADINGS, *map(_row, segments)])
 
 
-def _gaps(segments: Sequence[SegmentSummary]) -> list[int | None]:
-    """Offsets between each segment and the one before it; negative where they overlap.
-
-    None for the first one, and for files that are not part of the log.
-    """
-    gaps, next_offset = list[int | None](), None
-    for each in segments:
-        gaps.append(None if each.stage or next_offset is None else each.base_offset - next_offset)
-        if not each.stage:
-            next_offset = each.next_offset
-    return gaps
-
-
-def _state(segment: SegmentSummary) -> str:
-    if segment.stage:
-        return segment.stage.removeprefix(".")
-    if segment.whole_bytes < segment.size_bytes:
-        return "broken"
-    return "active" if segment.is_last else "closed"
-
-
-def _lost(
-    segment: SegmentSummary, gap: int | None, orphans: frozenset[int], proof: CheckedOffsets
-) -> int:
-    """How many offsets of the gap before a segment are lost and not accepted."""
-    if not gap or gap < 0:
-        return 0
-    first, end = segment.base_offset - gap, segment.base_offset
-    lost = lost_in_gap(
-        first, end, is_gapless=proof.is_gapless, orphans=orphans, accepted=proof.accepted_losses
-    )
-    return sum(last - first + 1 for first, last in lost)
-
-
 _FIELDS = ("base_offset", "next_offset", "size_bytes", "whole_bytes", "batches", "records")
 _TIMES = ("oldest_ms", "newest_ms")
-
-
-def _document(segment: SegmentSummary, gap: int | None, lost: int) -> dict[str, Any]:
-    own = {name: getattr(segment, name) for name in (*_FIELDS, *_TIMES)}
-    return {"state": _state(segment), **own, "gap_offsets": gap, "lost_offsets": lost}
 
 
 def _row(document: dict[str, Any]) -> tuple[object, ...]:

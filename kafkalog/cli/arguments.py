@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
@@ -35,47 +35,28 @@ _DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
 # ---- types of values
 
 
-class Timestamp(click.ParamType[int]):
-    """Milliseconds since 1970, or ISO-8601 with a zone; gives milliseconds."""
-
-    name = "timestamp"
-    kinds = "ms since 1970 or ISO-8601 with a zone, as 2026-01-31T12:00:00Z"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
-        """Usage error for anything else."""
-        if isinstance(value, int):
-            return value
-        found = timestamp_ms(value)
-        if found is None and is_before_1970(value):
-            self.fail(f"'{value}' is before 1970, where timestamps begin", param, ctx)
-        if found is None:
-            self.fail(f"'{value}' is not {self.kinds}", param, ctx)
-        return found
+TIMESTAMP_KINDS = "ms since 1970 or ISO-8601 with a zone, as 2026-01-31T12:00:00Z"
 
 
-class Duration(click.ParamType[int]):
-    """A number with a unit, as milliseconds."""
+def timestamp(text: str, kinds: str = TIMESTAMP_KINDS) -> int:
+    """Milliseconds since 1970, of such a number or ISO-8601 with a zone; else wrong usage."""
+    found = timestamp_ms(text)
+    if found is None and is_before_1970(text):
+        raise click.BadParameter(f"'{text}' is before 1970, where timestamps begin")
+    if found is None:
+        raise click.BadParameter(f"'{text}' is not {kinds}")
+    return found
 
-    name = "duration"
 
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """30d, 12h, 45m, 30s or 250ms."""
-        if isinstance(value, int):
-            return value
-        found = _DURATION.fullmatch(value)
-        if found is None:
-            self.fail(f"'{value}' is not a duration like 30d, 12h, 45m, 30s or 250ms", param, ctx)
-        duration_ms = int(found[1]) * _UNITS_MS[found[2]]
-        if duration_ms > INT64_MAX:
-            self.fail(f"'{value}' is more milliseconds than 64 bits can hold", param, ctx)
-        return duration_ms
+def duration(text: str) -> int:
+    """Milliseconds, of 30d, 12h, 45m, 30s or 250ms; else wrong usage."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"'{text}' is not a duration like 30d, 12h, 45m, 30s or 250ms")
+    duration_ms = int(found[1]) * _UNITS_MS[found[2]]
+    if duration_ms > INT64_MAX:
+        raise click.BadParameter(f"'{text}' is more milliseconds than 64 bits can hold")
+    return duration_ms
 
 
 def config_pairs(
@@ -163,7 +144,7 @@ acks_option = click.option(
 )
 before_time_option = click.option(
     "--before-time",
-    type=Timestamp(),
+    type=timestamp,
     help="Delete records before the first one at or after this time.",
 )
 execute_option = click.option("--execute", is_flag=True, help="Do it. Default: only show it.")

@@ -54,40 +54,24 @@ url_option = click.option(
     default=DEFAULT_URL,
     help="Address of the daemon: http(s)://host:port.",
 )
-_file = click.Path(exists=True, dir_okay=False)
-_access_options = (
+_access_options = tuple(
     click.option(
-        "--user",
-        envvar="KAFKALOG_USER",
-        help="User name; the password comes from a prompt or from --password-file.",
-    ),
-    click.option(
-        "--password-file",
-        envvar="KAFKALOG_PASSWORD_FILE",
-        type=_file,
-        help="File with the password of --user.",
-    ),
-    click.option(
-        "--token-file", envvar="KAFKALOG_TOKEN_FILE", type=_file, help="File with a bearer token."
-    ),
-    click.option(
-        "--ca-file",
-        envvar="KAFKALOG_CA_FILE",
-        type=_file,
-        help="CA certificates to trust with https, in PEM. Default: those of the system.",
-    ),
-    click.option(
-        "--client-cert",
-        envvar="KAFKALOG_CLIENT_CERT",
-        type=_file,
-        help="Client certificate in PEM; its key is in the same file or in --client-key.",
-    ),
-    click.option(
-        "--client-key",
-        envvar="KAFKALOG_CLIENT_KEY",
-        type=_file,
-        help="Private key of --client-cert, in PEM.",
-    ),
+        f"--{name}",
+        envvar=f"KAFKALOG_{name.upper().replace('-', '_')}",
+        type=None if name == "user" else click.Path(exists=True, dir_okay=False),
+        help=text,
+    )
+    for name, text in (
+        ("user", "User name; the password comes from a prompt or from --password-file."),
+        ("password-file", "File with the password of --user."),
+        ("token-file", "File with a bearer token."),
+        ("ca-file", "CA certificates to trust with https, in PEM. Default: those of the system."),
+        (
+            "client-cert",
+            "Client certificate in PEM; its key is in the same file or in --client-key.",
+        ),
+        ("client-key", "Private key of --client-cert, in PEM."),
+    )
 )
 output_option = click.option(
     "--output",

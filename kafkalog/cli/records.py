@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import (
-    Timestamp,
+    TIMESTAMP_KINDS,
     before_time_option,
     isolation_option,
     partitions_option,
+    timestamp,
     topic_names,
 )
 from kafkalog.cli.connection import (
@@ -145,19 +146,11 @@ _PLACES: dict[str, Place] = {
 }
 
 
-class PlaceOrTimestamp(Timestamp):
+def place_or_timestamp(text: str) -> Place | int:
     """A named place in the log, or a time."""
-
-    kinds = f"{', '.join(_PLACES)}, {Timestamp.kinds}"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:  # noqa: ANN401 - a Place stays one
-        """The place's name in the client, or milliseconds."""
-        return _PLACES[value] if value in _PLACES else super().convert(value, param, ctx)
+    if text in _PLACES:
+        return _PLACES[text]
+    return timestamp(text, f"{', '.join(_PLACES)}, {TIMESTAMP_KINDS}")
 
 
 @click.group(cls=CommandGroup)
@@ -170,7 +163,8 @@ def offsets() -> None:
 @partitions_option
 @click.option(
     "--at",
-    type=PlaceOrTimestamp(),
+    type=place_or_timestamp,
+    metavar="TIMESTAMP",
     default="latest",
     help="latest, earliest, max-timestamp, or the first record at or after a time: ms since 1970 or"
     " ISO-8601.",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import (
-    Duration,
     config_pairs,
+    duration,
     partition_option,
     topic_argument,
     topic_configs_option,
@@ -85,7 +85,7 @@ def explain(topic: str, partition: int | None, client: Client, output: str) -> N
 @topic_argument()
 @topic_configs_option
 @click.option(
-    "--horizon", type=Duration(), required=True, help="How far to look ahead: 30d, 12h, 45m."
+    "--horizon", type=duration, required=True, help="How far to look ahead: 30d, 12h, 45m."
 )
 @click.option("--at", help="Start time: ms since 1970 or ISO-8601 with a zone. Default: now.")
 @partition_option

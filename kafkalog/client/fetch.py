@@ -275,17 +275,16 @@ class TailState:
         if self.position is None:
             self.position = yield from self._place(self.start)
         while True:
+            steps = fetch(
+                self.topic,
+                self.partition,
+                self.position,
+                max_bytes=self.max_bytes,
+                max_wait_ms=self.max_wait_ms if self.is_endless else 0,
+                isolation=self.isolation,
+            )
             try:
-                return (
-                    yield from fetch(
-                        self.topic,
-                        self.partition,
-                        self.position,
-                        max_bytes=self.max_bytes,
-                        max_wait_ms=self.max_wait_ms if self.is_endless else 0,
-                        isolation=self.isolation,
-                    )
-                )
+                return (yield from steps)
             except OffsetOutOfRange:
                 if self.on_out_of_range == "error":
                     raise

@@ -13,7 +13,7 @@ import click
 import pytest
 from hypothesis import example, given, strategies as st
 
-from kafkalog.cli.arguments import Timestamp
+from kafkalog.cli.arguments import timestamp
 from kafkalog.console import formatting
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import (
@@ -232,7 +232,7 @@ def test_a_refusal_says_what_it_may_be() -> None:
 def test_before_1970_is_refused(text: str) -> None:
     """What is well written is not called badly written, and means none of the negative numbers."""
     with pytest.raises(click.BadParameter) as refusal:
-        Timestamp().convert(text, None, None)
+        timestamp(text)
     assert refusal.value.message == f"'{text}' is before 1970, where timestamps begin"
     with pytest.raises(ApiError) as answer:
         parse_timestamp(text)
@@ -244,4 +244,4 @@ def test_before_1970_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["yesterday", "1960-01-01T00:00:00", "-1", str(1 << 63)])
 def test_the_command_line_says_how_a_moment_is_written(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not ms since 1970 or ISO-8601 with a zone"):
-        Timestamp().convert(text, None, None)
+        timestamp(text)

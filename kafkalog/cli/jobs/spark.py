@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.topics.registry import registered_configs
-from kafkalog.cli.arguments import Duration, config_pairs
+from kafkalog.cli.arguments import config_pairs, duration
 from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
 from kafkalog.cli.output import print_table
 from kafkalog.client import ClientError
@@ -273,7 +273,7 @@ def compact(
 @job_options
 @click.option(
     "--horizon",
-    type=Duration(),
+    type=duration,
     default="0ms",
     show_default=False,
     help="Time to look ahead: 30d, 12h, 45m.",
@@ -317,7 +317,7 @@ def whatif(
     metavar="N",
     help="Number of keys of each topic.",
 )
-@click.option("--width", type=Duration(), default="1h", help="Length of a span of time.")
+@click.option("--width", type=duration, default="1h", help="Length of a span of time.")
 def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     """Count records and bytes, heavy keys, sizes of values, rates, null and tombstone shares.
 
@@ -380,7 +380,7 @@ def _table(
     metavar="KEY=VALUE",
     help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
 )
-@click.option("--min-age", type=Duration(), help="Leave younger records for later: 1h, 30m.")
+@click.option("--min-age", type=duration, help="Leave younger records for later: 1h, 30m.")
 @click.option(
     "--uncommitted", is_flag=True, help="Archive records of open and aborted transactions as well."
 )

@@ -100,18 +100,8 @@ class IcebergTable:
         with _naming(self._name):
             self._catalog = _load(catalog, properties)
             table = self._made()
-        self._position = _last_position(table, self._name)
-        self._store = IcebergStore(table.location(), dict(table.io.properties))
-
-    @property
-    def store(self) -> IcebergStore:
-        """See ArchiveTable."""
-        return self._store
-
-    @property
-    def position(self) -> Position:
-        """See ArchiveTable."""
-        return self._position
+        self.position = _last_position(table, self._name)
+        self.store = IcebergStore(table.location(), dict(table.io.properties))
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """See ArchiveTable."""
@@ -120,13 +110,13 @@ class IcebergTable:
         for _ in range(_TRIES):
             with _naming(self._name):
                 table = self._catalog.load_table(self._identifier)
-                if _last_position(table, self._name) != self._position:
+                if _last_position(table, self._name) != self.position:
                     raise TableChanged(f"Another job archived into {self._name} meanwhile")
                 try:
                     _append(table, [each.path for each in files], position)
                 except CommitFailedException:
                     continue  # retry on the current snapshot, unless the position changed
-            self._position = position
+            self.position = position
             return
         raise UnusableTable(f"{self._name} was changed during each of {_TRIES} commits: try again")
 

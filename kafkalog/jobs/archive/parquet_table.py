@@ -88,26 +88,17 @@ class ParquetTable:
         """``root``: an absolute path. Raises UnusableTable if it is in use or damaged."""
         # constant after construction
         self._root = root.rstrip("/")
+        self.store = LocalStore(self._root)
         self._filesystem = filesystem
         self._commits = f"{self._root}/{COMMITS_DIR}"
         self._lock = self._open()
         # of the last commit
-        self._generation, self._position = 0, Position()
+        self._generation, self.position = 0, Position()
         try:
             self.abandon()
         except BaseException:
             self.close()
             raise
-
-    @property
-    def store(self) -> LocalStore:
-        """See ArchiveTable."""
-        return LocalStore(self._root)
-
-    @property
-    def position(self) -> Position:
-        """See ArchiveTable."""
-        return self._position
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """See ArchiveTable; the lock excludes other jobs."""
@@ -119,8 +110,8 @@ class ParquetTable:
             "files": [each._replace(path=self._final_name(each.path))._asdict() for each in files],
         }
         data = json.dumps(document, indent=1).encode() + b"\n"
-        self._filesystem.write_file_atomically(self._commit_path(generation), data)
-        self._generation, self._position = generation, position
+        self._filesystem.write_file_atomically(_commit_path(self._root, generation), data)
+        self._generation, self.position = generation, position
         self._publish(files_of(document))
 
     def abandon(self) -> None:
@@ -128,7 +119,7 @@ class ParquetTable:
 
         That may be a commit that was made although it raised an error.
         """
-        self._generation, self._position = self._finish_last()
+        self._generation, self.position = self._finish_last()
         for directory in self._topic_dirs():
             for name in self._filesystem.list_dir(directory):
                 if name.startswith(".") and name.endswith(_PENDING):
@@ -213,8 +204,9 @@ class ParquetTable:
             if stat.is_dir and stat.name.startswith(_TOPIC_PREFIX):
                 yield f"{self._root}/{stat.name}"
 
-    def _commit_path(self, generation: int) -> str:
-        return f"{self._commits}/{generation:0{_DIGITS}}.json"
+
+def _commit_path(root: str, generation: int) -> str:
+    return f"{root}/{COMMITS_DIR}/{generation:0{_DIGITS}}.json"
 
 
 def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
@@ -229,7 +221,7 @@ def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
 
 def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[str, Any]:
     """A commit with ``offsets``, ``topics``, ``files``. UnusableTable: damaged or too new."""
-    path = f"{root}/{COMMITS_DIR}/{generation:0{_DIGITS}}.json"
+    path = _commit_path(root, generation)
     try:
         document = json.loads(filesystem.read_file(path))
         if document["format"] > FORMAT:

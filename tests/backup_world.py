@@ -113,7 +113,6 @@ def manifest_of(disk: SimFilesystem, directory: str = BACKUP) -> BackupManifest:
 def restore(
     disk: SimFilesystem, targets: Sequence[str] = NEW_DIRS, directory: str = BACKUP
 ) -> RestoreReport:
-    """Offline, on the same disk."""
     return Restore(disk, SimClock(), SimRandom(1), directory, targets).run()
 
 

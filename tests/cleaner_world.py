@@ -51,7 +51,6 @@ def one(offset: int, key: bytes | None, value: bytes | None = b"v") -> bytes:
 
 
 def plant(disk: Filesystem, segments: list[MadeSegment]) -> None:
-    """Write the ``.log`` files, durably."""
     disk.make_dir(DIRECTORY)
     for segment in segments:
         path = f"{DIRECTORY}/{segment_file_name(segment.base, LOG_SUFFIX)}"
@@ -138,7 +137,6 @@ class CleanerWorld(LogHolder):
         raise AssertionError("it never ends")
 
     def reopened(self) -> CleanerWorld:
-        """The next life, on the same disk, after a kill."""
         self.log.close_handles()
         start = self.log.log_start_offset
         return CleanerWorld([], self.config, self.disk.kill(), self.keys_max, log_start=start)
@@ -154,7 +152,6 @@ class CleanerWorld(LogHolder):
         return split_batches(segment.log_file.acquire().pread(segment.size_bytes, 0))
 
     def records(self) -> list[Record]:
-        """Records of all data batches, aborted or not."""
         return [
             record for batch in self.batches() if not batch.is_control for record in batch.records
         ]

@@ -130,7 +130,6 @@ class LogWorld:
         log.segments = LogSegments(segments)
 
     def run_tasks(self) -> None:
-        """Let the delay of every scheduled task pass."""
         self.clock.advance_ms(self.config.file_delete_delay_ms)
 
     def size(self, name: str) -> int:
@@ -140,7 +139,6 @@ class LogWorld:
         return self.filesystem.read_file(f"{self.directory.path}/{name}")
 
     def flip(self, name: str, position: int) -> None:
-        """Turn over all bits of one byte."""
         file = self.filesystem.open_write(f"{self.directory.path}/{name}")
         file.pwrite(bytes([file.pread(1, position)[0] ^ 0xFF]), position)
 
@@ -153,7 +151,6 @@ def _raise(name: str, error: BaseException) -> None:
 
 
 def append(target: LogSegment | LocalLog, *batches: PlainBatch) -> None:
-    """All batches as one set."""
     target.append([batch.encode() for batch in batches], [batch.facts() for batch in batches])
 
 

@@ -32,7 +32,6 @@ def world(
 
 
 def contents(sim: SimManager) -> bytes:
-    """All batches of the partition, as a reader gets them."""
     log = sim.manager.logs.log_of("t", 0)
     data, offset = b"", log.log_start_offset
     while True:

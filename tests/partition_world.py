@@ -103,7 +103,6 @@ class PartitionWorld(LogHolder):
         self.log = self.open(clean=False)
 
     def environment(self) -> LogEnvironment:
-        """Fresh caches on the same disk."""
         return environment_of(self.filesystem, self.clock)
 
     def open(

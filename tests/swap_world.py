@@ -34,8 +34,6 @@ EVERYTHING = 1 << 20
 
 
 class Content(NamedTuple):
-    """What readers get of a log."""
-
     batches: bytes
     aborted: list[tuple[int, int]]
 
@@ -152,6 +150,5 @@ class SwapWorld(LogHolder):
         self.clock.advance_ms(CONFIG.file_delete_delay_ms)
 
     def staged_names(self) -> list[str]:
-        """Files that are on their way."""
         names = self.environment.filesystem.list_dir(self.directory)
         return [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]

@@ -39,7 +39,6 @@ def record_bytes(
     value: bytes | None,
     headers: Iterable[tuple[bytes, bytes | None]] = (),
 ) -> bytes:
-    """A record as it lies in a batch."""
     pairs = list(headers)
     body = b"\0" + varint(timestamp_delta) + varint(offset_delta)
     body += field(key) + field(value) + varint(len(pairs))

@@ -42,8 +42,6 @@ class PlainAborted:
 
 @dataclass(frozen=True)
 class PlainBatch:
-    """One batch with its bytes."""
-
     data: bytes
     header: BatchHeader
 
@@ -91,7 +89,6 @@ class PlainSegment:
 
 
 def split_batches(data: bytes) -> list[PlainBatch]:
-    """Batches that lie back to back."""
     found = []
     while data:
         batch = PlainBatch.of(data[: read_header(data).size_bytes])
@@ -124,8 +121,6 @@ class PlainClean:
 
 
 class PlainTransactions:
-    """The transactions that a walk is in."""
-
     def __init__(self) -> None:
         self.coming: list[PlainAborted] = []
         self.aborting: dict[int, PlainAborted] = {}
@@ -349,7 +344,6 @@ class PlainCleaner:
         has_needless_marker: bool,
         records: list[Record],
     ) -> PlainBatch | None:
-        """The batch with the kept records alone."""
         if not kept:
             return None
         has_tombstone = any(record.value is None for record in kept)
@@ -362,7 +356,6 @@ class PlainCleaner:
 
 
 def rebuilt(batch: PlainBatch, kept: list[Record], horizon: int | None) -> PlainBatch:
-    """The batch of these records."""
     header = batch.header
     base_timestamp = kept[0].timestamp if horizon is None else horizon
     stream = encode_records(kept, header.base_offset, base_timestamp)

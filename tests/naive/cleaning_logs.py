@@ -86,8 +86,6 @@ class Shape:
 
 @dataclass
 class LogMaker:
-    """Makes one log; see make_log."""
-
     chance: random.Random
     shape: Shape
     segments: list[MadeSegment] = field(default_factory=list)
@@ -132,7 +130,6 @@ class LogMaker:
             self.features.add("empty segments")
 
     def next_batch(self) -> None:
-        """One more of any kind."""
         chance, shape = self.chance, self.shape
         if self.segments[-1].batches and chance.random() < shape.gaps:
             self.offset += chance.randrange(1, 9)
@@ -154,7 +151,6 @@ class LogMaker:
             self.data(-1, 0)
 
     def put(self, data: bytes, next_offset: int) -> None:
-        """Behind the last batch."""
         self.segments[-1].batches.append(data)
         self.offset = next_offset
 
@@ -164,7 +160,6 @@ class LogMaker:
         return self.clock
 
     def marker(self, producer_id: int) -> None:
-        """The end of a transaction."""
         kind = self.chance.choice((ControlRecordType.COMMIT, ControlRecordType.ABORT))
         self.open.discard(producer_id)
         self.features.add(f"transactions: {kind.name.lower()}")
@@ -252,7 +247,6 @@ class LogMaker:
 
 
 def make_log(chance: random.Random) -> LogMaker:
-    """A log of its own shape."""
     maker = LogMaker(chance, Shape.of(chance))
     maker.make()
     codecs = sum(name.startswith("codec") for name in maker.features)

@@ -17,8 +17,6 @@ _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 
 @dataclass
 class NaiveProducer:
-    """What is known of one producer."""
-
     epoch: int
     last_sequence: int = -1
     last_offset: int = -1
@@ -35,7 +33,6 @@ class NaiveProducers:
 
     @classmethod
     def of(cls, batches: Iterable[bytes]) -> NaiveProducers:
-        """The state behind the last batch."""
         state = cls()
         for batch in batches:
             state.add(batch)
@@ -50,7 +47,6 @@ class NaiveProducers:
         )
 
     def add(self, batch: bytes) -> None:
-        """One more batch."""
         header = read_header(batch)
         if header.producer_id < 0:
             return

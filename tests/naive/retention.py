@@ -55,7 +55,6 @@ class PlainLog:
         self.start = max(start, left[0].base_offset) if self.deleted else start
 
     def run(self, *, has_delete: bool, max_ms: int, max_bytes: int, now: int) -> None:
-        """One whole pass."""
         start = self.start
         self._pass("start_offset", lambda s, n: n is not None and n.base_offset <= start)
         if not has_delete:

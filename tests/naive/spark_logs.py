@@ -17,7 +17,6 @@ class NaiveLog:
 
     @property
     def end(self) -> int:
-        """Behind its last record."""
         return self.start + len(self.timestamps_ms)
 
 

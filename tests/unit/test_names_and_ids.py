@@ -145,11 +145,6 @@ def test_internal_topics() -> None:
     assert not is_internal("__mine")
 
 
-def test_partitions_sort_by_topic_then_number() -> None:
-    partitions = [TopicPartition("b", 0), TopicPartition("a", 10), TopicPartition("a", 9)]
-    assert [str(tp) for tp in sorted(partitions)] == ["a-9", "a-10", "b-0"]
-
-
 def test_known_ids() -> None:
     assert encode_id(UUID(int=0)) == "A" * 22
     assert encode_id(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"

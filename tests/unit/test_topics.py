@@ -140,24 +140,15 @@ class Waiting(Command):
         return Step.DONE
 
 
-def with_full_queue() -> SimManager:
-    """Topic t with two partitions, and no room for a command more."""
+def test_a_full_queue_holds_up_no_change_of_a_topic() -> None:
+    """M13 M14: what is durable reaches the logs, whatever waits before it, and so does a deletion:
+    it was answered with 429 when the topic was gone and its directories were not.
+    """
     sim = started(config=BrokerConfig(log_dirs=DIRS, queued_max_request_bytes=600))
     sim.operations.topics.create("t", 2)
     sim.manager.logs.unit_of(sim.manager.logs.log_of("t", 0)).writer.submit(Waiting(None, 5_000))
-    return sim
-
-
-def test_a_full_queue_does_not_part_the_registry_from_the_logs() -> None:
-    """M13: a change that is durable must reach the logs, whatever waits before it."""
-    sim = with_full_queue()
     alter(sim, ("flush.messages", "3"))
     assert [log.config.flush_messages for log in sim.manager.logs.table.logs()] == [3, 3]
-
-
-def test_a_full_queue_does_not_keep_the_directories_of_a_deleted_topic() -> None:
-    """M14: it was answered with 429 when the topic was gone and its directories were not."""
-    sim = with_full_queue()
     sim.operations.topics.delete("t")
     assert [homes(sim, number) for number in (0, 1)] == [[], []]
 

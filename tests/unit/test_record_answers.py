@@ -62,10 +62,11 @@ def batch_of(*values: bytes | None, base_offset: int = 0, producer_id: int = -1)
     )
 
 
-def page_of(data: bytes, from_offset: int = 0, kind: str = "text", size: int = BIG) -> JsonPage:
-    return write_page(
-        "t", 0, data, from_offset, format=kind, max_bytes=size, max_decompressed_bytes=BIG
-    )
+def page_of(
+    data: bytes, from_offset: int = 0, kind: str = "text", topic: str = "t", **more: Any
+) -> JsonPage:
+    more |= {"max_bytes": BIG, "max_decompressed_bytes": BIG}
+    return write_page(topic, 2, data, from_offset, format=kind, **more)
 
 
 def values_of(page: JsonPage) -> list[object]:
@@ -76,15 +77,7 @@ def test_page_as_text() -> None:
     columns = RecordColumns.of(
         [b"k", None], [b"\x00\xff", b""], [5, -1], [[(b"h", b"x"), (b"h", None)], []]
     )
-    page = write_page(
-        'a"b',
-        2,
-        build_batch(columns),
-        0,
-        format="binary",
-        max_bytes=BIG,
-        max_decompressed_bytes=BIG,
-    )
+    page = page_of(build_batch(columns), kind="binary", topic='a"b')
     assert page.body == (
         b'[{"topic":"a\\"b","key":"aw==","value":"AP8=","partition":2,"offset":0,"timestamp":5,'
         b'"headers":[{"key":"h","value":"eA=="},{"key":"h","value":null}]},'
@@ -101,16 +94,7 @@ def test_control_and_aborted_batches_are_stepped_over() -> None:
     abort = ControlRecordType.ABORT
     marker = build_end_transaction_marker(9, 0, 0, abort, timestamp_ms=7, base_offset=2)
     data = batch_of(b"a", b"b", producer_id=9) + marker + batch_of(b"c", base_offset=3)
-    page = write_page(
-        "t",
-        0,
-        data,
-        0,
-        format="text",
-        max_bytes=BIG,
-        max_decompressed_bytes=BIG,
-        aborted=[(9, 0, 2)],
-    )
+    page = page_of(data, aborted=[(9, 0, 2)])
     assert (values_of(page), page.next_offset) == (["c"], 4)
     assert values_of(page_of(data)) == ["a", "b", "c"]
 
@@ -119,9 +103,7 @@ def test_output_grows_and_is_reused() -> None:
     values = [bytes([i]) * 3000 for i in range(1, 60)]
     data, buffer = batch_of(*values), PageBuffer(16)
     for _ in range(2):
-        page = write_page(
-            "t", 0, data, 0, format="text", max_bytes=BIG, max_decompressed_bytes=BIG, buffer=buffer
-        )
+        page = page_of(data, buffer=buffer)
         assert values_of(page) == [value.decode() for value in values]
 
 

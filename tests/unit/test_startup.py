@@ -40,7 +40,7 @@ from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.simulation.daemon_run import DaemonRun, new_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from tests.sim.sim_filesystem import SimFilesystem
 
@@ -65,6 +65,12 @@ def registry() -> RegistryState:
     return state.without_topic("gone")
 
 
+def plan_of(
+    *parts: FoundPartition, unused: Collection[str] = (), adopt: bool = False
+) -> StartupPlan:
+    return plan_startup(registry(), parts, unused, adopt=adopt, new_topic_id=lambda: OTHER)
+
+
 def test_each_kind_of_directory() -> None:
     """M14: known id or name: load; dead id: delete; unknown or contradicting: stray."""
     load = [found("t", 0, ALIVE), found("t", 1)]
@@ -72,12 +78,7 @@ def test_each_kind_of_directory() -> None:
     stray = [found("t", 2, ALIVE), found("t", 1, OTHER), found("new", 0, OTHER), found("gone")]
     remove = [found("x", state=DirectoryState.DELETE)]
     alone = [found("x", state=DirectoryState.STRAY), found("x", state=DirectoryState.FUTURE)]
-    plan = plan_startup(
-        registry(),
-        [*load, *delete, *stray, *remove, *alone],
-        adopt=False,
-        new_topic_id=lambda: OTHER,
-    )
+    plan = plan_of(*load, *delete, *stray, *remove, *alone)
     assert [each for each, _ in plan.load] == load
     assert (plan.delete, plan.stray) == (delete, stray)
     assert (plan.remove, plan.left_alone) == (remove, alone)
@@ -92,12 +93,7 @@ def test_an_id_that_contradicts_the_registry() -> None:
     beyond = replace(found("t", 2, OTHER), has_records=True)
     home = replace(found("t", 1, ALIVE), log_dir="/b")
     for adopt in (True, False):
-        plan = plan_startup(
-            registry(),
-            [unknown, twin, dead, beyond, home, found("t", 0, OTHER)],
-            adopt=adopt,
-            new_topic_id=lambda: OTHER,
-        )
+        plan = plan_of(unknown, twin, dead, beyond, home, found("t", 0, OTHER), adopt=adopt)
         assert plan.contradicted == [(unknown, registry().topics["t"])]
         assert [each for each, _ in plan.load] == [home]
         assert plan.delete == [dead]
@@ -115,9 +111,7 @@ def test_one_partition_half_made_in_two_directories() -> None:
         (set[str](), [here, there], []),  # refused afterwards: both may hold records
     ):
         assert suspects(registry(), [here, there]) == [here, there]
-        plan = plan_startup(
-            registry(), [here, there], unused, adopt=False, new_topic_id=lambda: OTHER
-        )
+        plan = plan_of(here, there, unused=unused)
         assert [each for each, _ in plan.load] == loads
         assert (plan.delete, plan.stray) == (deletes, [])
 
@@ -181,17 +175,17 @@ def moved(state: DirectoryState, unique_id: str, topic_id: UUID | None = ALIVE) 
 def test_a_pair_of_one_move_tells_that_its_copy_is_complete() -> None:
     """Between its two renamings a move has left a -delete and a -future of one id."""
     doomed, future = moved(DirectoryState.DELETE, X), moved(DirectoryState.FUTURE, X)
-    plan = plan_startup(registry(), [doomed, future], adopt=False, new_topic_id=lambda: OTHER)
+    plan = plan_of(doomed, future)
     (move,) = plan.committed
     assert (move.future, move.doomed, move.topic.name) == (future, doomed, "t")
     assert (plan.remove, plan.orphans, plan.moving) == ([], [], [])
 
     other = moved(DirectoryState.DELETE, Y)
-    plan = plan_startup(registry(), [other, future], adopt=False, new_topic_id=lambda: OTHER)
+    plan = plan_of(other, future)
     assert (plan.committed, plan.orphans, plan.remove) == ([], [future, other], [])
 
     live = found("t", 0, ALIVE)
-    plan = plan_startup(registry(), [live, doomed, future], adopt=False, new_topic_id=lambda: OTHER)
+    plan = plan_of(live, doomed, future)
     assert (plan.committed, plan.moving, plan.remove) == ([], [future], [doomed])
 
 
@@ -203,9 +197,6 @@ def test_what_a_move_has_named_without_its_pair() -> None:
     nameless = moved(DirectoryState.FUTURE, "no-id")
     unnamed = moved(DirectoryState.DELETE, Y, None)
     second = moved(DirectoryState.FUTURE, Y)
-
-    def plan_of(*parts: FoundPartition) -> StartupPlan:
-        return plan_startup(registry(), parts, adopt=False, new_topic_id=lambda: OTHER)
 
     assert plan_of(future).orphans == [future]
     assert plan_of(doomed).orphans == [doomed]

@@ -16,7 +16,6 @@ from kafkalog.broker.directory.commands import AppendCommand, FlushCommand, Unti
 from kafkalog.broker.moves.partition_move import (
     SLICE_BYTES,
     UNFLUSHED_BYTES_MAX,
-    MoveFacts,
     MoveStep,
     hold_appends,
     next_step,
@@ -438,18 +437,17 @@ def test_a_source_that_fails_keeps_the_copy() -> None:
 @pytest.mark.parametrize(
     ("facts", "step"),
     [
-        (MoveFacts(10, None, False, 0), MoveStep.BEGIN),
-        (MoveFacts(10, 0, False, 0), MoveStep.COPY),
-        (MoveFacts(10, 9, False, UNFLUSHED_BYTES_MAX + 1), MoveStep.COPY),
-        (MoveFacts(10, 9, True, UNFLUSHED_BYTES_MAX + 1), MoveStep.FLUSH),
-        (MoveFacts(10, 9, True, UNFLUSHED_BYTES_MAX), MoveStep.SWAP),
-        (MoveFacts(10, 10, False, UNFLUSHED_BYTES_MAX + 1), MoveStep.FLUSH),
-        (MoveFacts(10, 10, False, 0), MoveStep.SWAP),
-        (MoveFacts(0, 0, False, 0), MoveStep.SWAP),
+        ((10, 0, False, 0), MoveStep.COPY),
+        ((10, 9, False, UNFLUSHED_BYTES_MAX + 1), MoveStep.COPY),
+        ((10, 9, True, UNFLUSHED_BYTES_MAX + 1), MoveStep.FLUSH),
+        ((10, 9, True, UNFLUSHED_BYTES_MAX), MoveStep.SWAP),
+        ((10, 10, False, UNFLUSHED_BYTES_MAX + 1), MoveStep.FLUSH),
+        ((10, 10, False, 0), MoveStep.SWAP),
+        ((0, 0, False, 0), MoveStep.SWAP),
     ],
 )
-def test_each_step(facts: MoveFacts, step: MoveStep) -> None:
-    assert next_step(facts) is step
+def test_each_step(facts: tuple[int, int, bool, int], step: MoveStep) -> None:
+    assert next_step(*facts) is step
 
 
 def test_it_ends_while_the_log_grows() -> None:
@@ -457,7 +455,7 @@ def test_it_ends_while_the_log_grows() -> None:
     is_near = False
     steps: list[MoveStep] = []
     while not steps or steps[-1] is not MoveStep.SWAP:
-        step = next_step(MoveFacts(log_end, future_end, is_near, unflushed))
+        step = next_step(log_end, future_end, is_near, unflushed)
         steps.append(step)
         if step is MoveStep.COPY:
             copied = min(SLICE_BYTES, log_end - future_end)

@@ -56,33 +56,22 @@ UNFLUSHED_BYTES_MAX = 16 << 20
 class MoveStep(enum.Enum):
     """What is done next."""
 
-    BEGIN = "begin"  # make the copy, empty, at the log start
     COPY = "copy"  # one slice
     FLUSH = "flush"  # appends go on meanwhile
     SWAP = "swap"  # hold appends, copy and sync the rest, exchange the names
 
 
-@dataclass(frozen=True, slots=True)
-class MoveFacts:
-    """One moment; ``future_end`` None: there is no copy yet.
+def next_step(
+    log_end_offset: int, future_end: int, is_near: bool, unflushed_bytes: int
+) -> MoveStep:
+    """Decide; it is SWAP as soon as copying and syncing keep up with the appends.
 
     is_near           the last slice reached the end of the current log
     unflushed_bytes   copied since the last flush of the copy
     """
-
-    log_end_offset: int
-    future_end: int | None
-    is_near: bool
-    unflushed_bytes: int
-
-
-def next_step(facts: MoveFacts) -> MoveStep:
-    """Decide; it is SWAP as soon as copying and syncing keep up with the appends."""
-    if facts.future_end is None:
-        return MoveStep.BEGIN
-    if facts.future_end < facts.log_end_offset and not facts.is_near:
+    if future_end < log_end_offset and not is_near:
         return MoveStep.COPY
-    if facts.unflushed_bytes > UNFLUSHED_BYTES_MAX:
+    if unflushed_bytes > UNFLUSHED_BYTES_MAX:
         return MoveStep.FLUSH
     return MoveStep.SWAP
 
@@ -92,14 +81,11 @@ _log = structlog.get_logger(__name__)
 
 def hold_appends(log: UnifiedLog) -> None:
     """On the writer: refuse what is queued after this."""
-    log.refusal = partial(_moving, log.topic_partition)
-
-
-def _moving(topic_partition: TopicPartition) -> PartitionMoving:
-    return PartitionMoving(
-        f"Partition {topic_partition} changes its log directory this moment. Try again.",
-        topic=topic_partition.topic,
-        partition=topic_partition.partition,
+    own = log.topic_partition
+    log.refusal = lambda: PartitionMoving(
+        f"Partition {own} changes its log directory this moment. Try again.",
+        topic=own.topic,
+        partition=own.partition,
     )
 
 
@@ -194,26 +180,20 @@ class PartitionMove:
             self._load(self.found_at_end)
             return 0
         current, future = self._current(), self.future
-        facts = MoveFacts(
-            current.log_end_offset,
-            None if future is None else future.log_end_offset,
-            self._is_near,
-            self._unflushed_bytes,
-        )
-        step = next_step(facts)
-        if step is MoveStep.BEGIN:
+        if future is None:
             with self._registry.lock:
                 if not self.is_over:
                     self.begin()
             return 0
-        assert future is not None
-        if step is MoveStep.COPY:
-            return self._copy(current, future)
-        if step is MoveStep.FLUSH:
-            self.target.writer.run(FlushCommand(future))
-            self._unflushed_bytes, self._is_near = 0, False
-        else:
-            self._swap()
+        ends = current.log_end_offset, future.log_end_offset
+        match next_step(*ends, self._is_near, self._unflushed_bytes):
+            case MoveStep.COPY:
+                return self._copy(current, future)
+            case MoveStep.FLUSH:
+                self.target.writer.run(FlushCommand(future))
+                self._unflushed_bytes, self._is_near = 0, False
+            case MoveStep.SWAP:
+                self._swap()
         return 0
 
     def _current(self) -> UnifiedLog:
@@ -252,21 +232,15 @@ class PartitionMove:
                 future.close_handles()
                 return
             self._take(future)
-            if is_beginning and not self._may_be_cleaned(current):
+            # After a clean since the copy was made it holds what is superseded, and deleted keys
+            # whose tombstones are gone. From now on there is none.
+            is_cleaned = self._states.first_dirty_offset(self.topic_partition) is not None
+            if is_beginning and not (current.config.is_compacted or is_cleaned):
                 _log.info("move_resumed", directory=path, end_offset=future.log_end_offset)
                 return
             _log.warning("move_begun_anew", directory=path, reason="the copy holds other records")
             self.found_at_end = None
             self.discard_copy()
-
-    def _may_be_cleaned(self, current: UnifiedLog) -> bool:
-        """Whether a clean may have been at the log since the copy was made; no more from now on.
-
-        The copy then holds what is superseded, and deleted keys whose tombstones are gone.
-        """
-        first_dirty_offset = self._states.first_dirty_offset
-        is_known_clean = first_dirty_offset(self.topic_partition) is not None
-        return current.config.is_compacted or is_known_clean
 
     def _copy(self, current: UnifiedLog, future: UnifiedLog) -> int:
         """One slice; its bytes. What was deleted faster than copied leaves the copy empty."""
@@ -412,7 +386,7 @@ class PartitionMove:
 
         The name has a new id: the move's would say that the next copy is complete.
         """
-        future.refusal = partial(_moving, self.topic_partition)
+        hold_appends(future)
         future.rename_dir(self._abandoned_name())
         self._context.deletion.add(self.target.log_dir, future.directory, future)
         self._filesystem.sync_dir(self.target.log_dir.path)

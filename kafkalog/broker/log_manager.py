@@ -254,7 +254,15 @@ class LogManager:
             logs, self.topics, self.cleaning, self.log_dir_changes
         )
         self.group_offsets = GroupOffsets(logs, runtime, self.topics)
-        self.log_stats = LogStats(logs, runtime, self.retention, hold_of, self.deletion)
+        self.log_stats = LogStats(
+            logs,
+            runtime,
+            self.progress,
+            self.cleaning,
+            self.retention,
+            self.archived_offsets,
+            self.deletion,
+        )
         self._missing = MissingPartitions(logs, runtime, checkpoints, loading, self.topics)
         self.reload = PartitionReload(logs, loading, self.archived_offsets.lower_to_ends)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.compaction.cleaning import Cleaning
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.retention.archive_hold import ArchivedOffsets
-    from kafkalog.broker.retention.retention import HoldOf, Retention
+    from kafkalog.broker.retention.retention import Retention
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.startup.load import LoadProgress
     from kafkalog.broker.topics.deletion import LogDeletion
@@ -94,14 +94,18 @@ class LogStats:
         self,
         logs: Logs,
         runtime: Runtime,
+        progress: LoadProgress,
+        cleaning: Cleaning,
         retention: Retention,
-        hold_of: HoldOf,
+        archived_offsets: ArchivedOffsets,
         deletion: LogDeletion,
     ) -> None:
         # constant after construction
         self._logs = logs
+        self._progress = progress
+        self._cleaning = cleaning
         self._retention = retention
-        self._hold_of = hold_of
+        self._archived_offsets = archived_offsets
         self._deletion = deletion
         self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
@@ -195,7 +199,7 @@ class LogStats:
                 continue
             each.waits_since_ns = now_ns if each.waits_since_ns is None else each.waits_since_ns
             waiting.append(each)
-        waiting.sort(key=_left_bytes, reverse=True)
+        waiting.sort(key=lambda each: each.log.size_bytes - each.count.walked_bytes, reverse=True)
         self._inspections += 1
         if waiting and self._inspections % _INSPECTIONS_A_SHARE == 0:
             since_ns = [each.waits_since_ns or 0 for each in waiting]
@@ -238,7 +242,7 @@ class LogStats:
         for reason in reasons:
             sums.setdefault((topic, reason), 0)
         # Without the guard of the directory, as every read here.
-        hold, now_ms = self._hold_of(log, config), self._clock.wall_ms()
+        hold, now_ms = self._archived_offsets.hold_of(log, config), self._clock.wall_ms()
         planned = execute.plan_of(log, now_ms, hold, may_block=False)
         self._retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:
@@ -254,7 +258,10 @@ class LogStats:
         waiting = sum(each.size_bytes for log in logs for each in log.local.deleting)
         waiting += self._deletion.bytes_in(log_dir)
         metrics.awaiting_delete.labels(log_dir.path).set(waiting)
-        reserved = sum(_reserved_bytes(log.local.active_segment) for log in logs)
+        active = [log.local.active_segment for log in logs]
+        reserved = sum(
+            each.offset_index.reserved_bytes + each.time_index.reserved_bytes for each in active
+        )
         metrics.reserved_index.labels(log_dir.path).set(reserved)
 
     # ---- what is read
@@ -273,19 +280,15 @@ class LogStats:
             known.oldest_of = known.waits_since_ns = None
             self._slice_ns += _SEEK_NS
             # Else a segment was deleted during the read: the next inspection sees the log as it is.
-            if table.serves(log) and log.segments.values is state[0]:
-                self._log_failed(known, error)
+            is_same = table.serves(log) and log.segments.values is state[0]
+            # A directory that went offline is logged elsewhere.
+            if is_same and not known.is_failed and self._logs.is_online(log):
+                known.is_failed = True
+                partition = str(log.topic_partition)
+                _log.warning("log_not_measured", partition=partition, reason=str(error))
             return True
         known.seen, known.waits_since_ns, known.is_failed = state, None, False
         return True
-
-    def _log_failed(self, known: MeasuredLog, error: Exception) -> None:
-        """Once until it passes; a directory that went offline is logged elsewhere."""
-        if not known.is_failed and self._logs.is_online(known.log):
-            known.is_failed = True
-            _log.warning(
-                "log_not_measured", partition=str(known.log.topic_partition), reason=str(error)
-            )
 
     def _read(self, known: MeasuredLog) -> bool:
         """Timestamps, then records; False: the slice is over before all was read."""
@@ -338,43 +341,9 @@ class LogStats:
             known.counted = known.count.records
         return known.count.records is not None or is_stuck
 
+    # ---- for the scrape: of what is published; no disk, no lock
 
-def _state_of(log: UnifiedLog) -> tuple[tuple[LogSegment, ...], int, int]:
-    """As long as this is the same, all that is known of the log holds."""
-    return log.segments.values, log.log_start_offset, log.log_end_offset
-
-
-def _left_bytes(known: MeasuredLog) -> int:
-    """What the walk has left."""
-    return known.log.size_bytes - known.count.walked_bytes
-
-
-def _reserved_bytes(active: LogSegment) -> int:
-    """By which the index files of an active segment are longer than their entries."""
-    return active.offset_index.reserved_bytes + active.time_index.reserved_bytes
-
-
-class LogSnapshots:
-    """What a scrape sees of the logs: a Snapshot of what is published; no disk, no lock."""
-
-    def __init__(
-        self,
-        logs: Logs,
-        progress: LoadProgress,
-        stats: LogStats,
-        cleaning: Cleaning,
-        retention: Retention,
-        archived_offsets: ArchivedOffsets,
-    ) -> None:
-        # constant after construction
-        self._logs = logs
-        self._progress = progress
-        self._stats = stats
-        self._cleaning = cleaning
-        self._retention = retention
-        self._archived_offsets = archived_offsets
-
-    def take(self, readiness: Readiness) -> Snapshot:
+    def snapshot(self, readiness: Readiness) -> Snapshot:
         """As of now. Each sample is made when the page asks for it, between turns of the loop."""
         registered = self._logs.registry.state.topics.values()
         topics = {each.name: each.partition_count for each in registered}
@@ -390,14 +359,14 @@ class LogSnapshots:
                 )
                 for unit in self._logs.units
             ],
-            deletable=[each for each in self._stats.deletable if each.topic in topics],
+            deletable=[each for each in self.deletable if each.topic in topics],
             samples=self._samples,
         )
 
     def _samples(self) -> Iterator[PartitionSample]:
         statuses = {each.log.topic_partition: each for each in self._cleaning.states.statuses}
         for log in self._logs.table.logs():
-            measured = self._stats.find(log) or MeasuredLog(log)
+            measured = self.find(log) or MeasuredLog(log)
             sample = PartitionSample(  # at once: replacing fields costs as much again
                 log.topic_partition.topic,
                 log.topic_partition.partition,
@@ -414,10 +383,7 @@ class LogSnapshots:
                 lost = sum(last - first + 1 for first, last in log.losses.ranges)
                 sample = sample._replace(lost_offsets=lost)
             if log.config.is_compacted:
-                status = statuses.get(log.topic_partition)
-                if status is not None and status.log is log:
-                    sample = self._with_standing(sample, status)
-                sample = self._with_last_clean(sample, log.topic_partition)
+                sample = self._of_compacted(sample, log, statuses.get(log.topic_partition))
             if log.config.archive_hold:
                 held = self._retention.held_of(log.topic_partition)
                 sample = sample._replace(
@@ -427,28 +393,31 @@ class LogSnapshots:
                 )
             yield sample
 
-    def _with_standing(self, sample: PartitionSample, status: CleaningStatus) -> PartitionSample:
-        """With what a cleaner thread saw last."""
-        dirty_bytes = 0 if status.to_clean is None else status.to_clean.cleanable_bytes
-        failure = self._cleaning.states.failure_of(status.log.topic_partition)
-        return sample._replace(
-            dirty_ratio=status.ratio,
-            dirty_bytes=dirty_bytes,
-            uncleanable_bytes=0 if failure is None else dirty_bytes,
-        )
-
-    def _with_last_clean(
-        self, sample: PartitionSample, topic_partition: TopicPartition
+    def _of_compacted(
+        self, sample: PartitionSample, log: UnifiedLog, status: CleaningStatus | None
     ) -> PartitionSample:
-        """With what the last clean since the start left for later."""
-        last = self._cleaning.observer.last_cleans.get(topic_partition)
-        if last is None:
-            return sample
-        return sample._replace(
-            last_success_s=last.ended_ms / 1000,
-            tombstone_batches=last.waiting_batches,
-            next_horizon_s=_seconds(last.next_horizon_ms),
-        )
+        """With what a cleaner thread saw last, and what the last clean left for later."""
+        if status is not None and status.log is log:
+            dirty_bytes = 0 if status.to_clean is None else status.to_clean.cleanable_bytes
+            failure = self._cleaning.states.failure_of(log.topic_partition)
+            sample = sample._replace(
+                dirty_ratio=status.ratio,
+                dirty_bytes=dirty_bytes,
+                uncleanable_bytes=0 if failure is None else dirty_bytes,
+            )
+        last = self._cleaning.observer.last_cleans.get(log.topic_partition)
+        if last is not None:
+            sample = sample._replace(
+                last_success_s=last.ended_ms / 1000,
+                tombstone_batches=last.waiting_batches,
+                next_horizon_s=_seconds(last.next_horizon_ms),
+            )
+        return sample
+
+
+def _state_of(log: UnifiedLog) -> tuple[tuple[LogSegment, ...], int, int]:
+    """As long as this is the same, all that is known of the log holds."""
+    return log.segments.values, log.log_start_offset, log.log_end_offset
 
 
 def _seconds(timestamp_ms: int | None) -> float | None:

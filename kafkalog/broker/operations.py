@@ -18,7 +18,6 @@ from kafkalog.broker.directory.commands import AppendCommand, DeleteRecordsComma
 from kafkalog.broker.directory.cordon import LogDirOperations
 from kafkalog.broker.groups.consumers import ConsumerGroups
 from kafkalog.broker.groups.groups import GroupOperations
-from kafkalog.broker.log_stats import LogSnapshots
 from kafkalog.broker.retention.maintenance import LogOperations
 from kafkalog.broker.retention.report import RetentionOperations
 from kafkalog.broker.topics.topics import TopicOperations, altered, refuse_internal
@@ -75,14 +74,6 @@ class Operations:
         )
         self.logs = LogOperations(
             logs, manager.log_stats, manager.checkpoints, manager.cleaning.states
-        )
-        self._snapshots = LogSnapshots(
-            logs,
-            manager.progress,
-            manager.log_stats,
-            manager.cleaning,
-            manager.retention,
-            manager.archived_offsets,
         )
         fetch_seconds = runtime.metrics.fetch_seconds
         self._traffic = runtime.metrics.traffic
@@ -275,7 +266,7 @@ class Operations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def metrics_snapshot(self) -> Snapshot:
         """What a scrape sees of the logs; no disk."""
-        return self._snapshots.take(self.readiness())
+        return self._manager.log_stats.snapshot(self.readiness())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def look_inside(self) -> None:

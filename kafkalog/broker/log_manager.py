@@ -61,7 +61,7 @@ from kafkalog.broker.startup.scan import (
     rename_with_suffix,
 )
 from kafkalog.broker.tasks import PeriodicTasks
-from kafkalog.broker.topics.changes import BrokerConfigChanges, TopicChanges
+from kafkalog.broker.topics.changes import TopicChanges
 from kafkalog.broker.topics.deletion import DELETE_LOGS_TASK, LogDeletion
 from kafkalog.broker.topics.registry import TopicRegistry
 from kafkalog.broker.transactions.append_checks import SinkProducers, check_producer
@@ -250,9 +250,6 @@ class LogManager:
             logs, runtime, loading, checkpoints, self.deletion, quotas, self.cleaning, self.moves
         )
         self.log_dir_changes = LogDirChanges(logs, runtime, self.moves)
-        self.broker_configs = BrokerConfigChanges(
-            logs, self.topics, self.cleaning, self.log_dir_changes
-        )
         self.group_offsets = GroupOffsets(logs, runtime, self.topics)
         self.log_stats = LogStats(
             logs,
@@ -268,16 +265,12 @@ class LogManager:
 
     def _make_transactions(self) -> None:
         logs, runtime, sink_producers = self.logs, self.runtime, self.sink_producers
-        self.producer_ids = ProducerIds(logs, runtime, sink_producers)
-        self.transactions = SinkTransactions(logs, runtime.clock)
-        self.sinks = Sinks(
-            logs,
-            runtime,
-            SinkLog(logs, runtime, self.topics),
-            sink_producers,
-            self.producer_ids,
-            self.transactions,
+        transactions = SinkTransactions(logs, runtime.clock)
+        self.producer_ids = ProducerIds(
+            logs, runtime, sink_producers, transactions, lambda: self.sinks.check_loaded()
         )
+        sink_log = SinkLog(logs, runtime, self.topics)
+        self.sinks = Sinks(logs, runtime, sink_log, sink_producers, self.producer_ids, transactions)
 
     def _make_tasks(self) -> PeriodicTasks:
         return PeriodicTasks(

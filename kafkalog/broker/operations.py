@@ -21,7 +21,6 @@ from kafkalog.broker.groups.groups import GroupOperations
 from kafkalog.broker.retention.maintenance import LogOperations
 from kafkalog.broker.retention.report import RetentionOperations
 from kafkalog.broker.topics.topics import TopicOperations, altered, refuse_internal
-from kafkalog.broker.transactions.producer_ids import ProducerOperations
 from kafkalog.broker.values import Acks, ConfigChange, ListedPartition, Loading, Readiness
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
 
@@ -60,13 +59,7 @@ class Operations:
         self.cleaning = CleaningOperations(logs, runtime, manager.cleaning, background)
         members = ConsumerGroups(logs, runtime, manager.group_offsets)
         self.groups = GroupOperations(logs, manager.group_offsets, members)
-        self.producers = ProducerOperations(
-            logs,
-            manager.producer_ids,
-            manager.sink_producers,
-            manager.sinks.check_loaded,
-            manager.transactions,
-        )
+        self.producers = manager.producer_ids
         self.log_dirs = LogDirOperations(logs, manager.moves)
         self.sinks = manager.sinks
         self.retention = RetentionOperations(
@@ -128,14 +121,7 @@ class Operations:
 
     @requires(Action.READ, Resource.TOPIC, "log")
     def fetch(
-        self,
-        log: UnifiedLog,
-        offset: int,
-        max_bytes: int,
-        isolation: Isolation,
-        *,
-        min_one_batch: bool = True,
-        may_block: bool,
+        self, log: UnifiedLog, offset: int, max_bytes: int, isolation: Isolation, *, may_block: bool
     ) -> FetchDataInfo:
         """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
         topic = log.topic_partition.topic
@@ -143,9 +129,7 @@ class Operations:
         started_ns = monotonic_ns()
         try:
             with self._logs.unit_of(log).log_dir.guard():
-                found = log.read(
-                    offset, max_bytes, isolation, min_one_batch=min_one_batch, may_block=may_block
-                )
+                found = log.read(offset, max_bytes, isolation, may_block=may_block)
         except KafkalogError as error:
             self._fetch_error_seconds.observe((monotonic_ns() - started_ns) / 1e9)
             self._traffic.observe_read(topic, error)
@@ -292,7 +276,9 @@ class Operations:
         """Set and delete dynamic broker configs, all or none; durable and in force on return.
 
         InvalidRequest, InvalidTopicConfig when a topic's own configs forbid it, StorageFault.
+        Crash: the old ones or the new ones, whole.
         """
+        manager = self._manager
         with self._registry.edit() as state:
             entries = self.describe_broker_configs()
             dynamic = {entry.name for entry in entries if not entry.is_read_only}
@@ -300,9 +286,25 @@ class Operations:
                 if change.value is None and change.name not in dynamic:
                     self._logs.rules.topic_defaults({change.name: ""})
             configs = altered(state.broker_configs, changes)
-            self._manager.broker_configs.validate(configs)
-            if not validate_only:
-                self._manager.broker_configs.alter(configs)
+            self._validate_broker_configs(configs)
+            if validate_only or configs == state.broker_configs:
+                return
+            self._registry.change(state.with_broker_configs(configs))
+            manager.topics.apply_configs()
+            manager.cleaning.reconfigure(configs)
+            manager.log_dir_changes.apply(configs)
+
+    def _validate_broker_configs(self, configs: Mapping[str, str]) -> None:
+        rules = self._logs.rules
+        rules.topic_defaults(configs)
+        self._manager.cleaning.validate(configs)
+        self._manager.log_dir_changes.validate(configs)
+        for topic in self._registry.state.topics.values():
+            try:
+                rules.topic_config(topic.overrides, configs)
+            except InvalidTopicConfig as error:
+                message = f"Topic {topic.name} forbids it: {error.message}"
+                raise InvalidTopicConfig(message, topic=topic.name, **error.details) from error
 
     # ---- backup
 

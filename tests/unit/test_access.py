@@ -36,7 +36,7 @@ from kafkalog.broker.groups.groups import GroupOperations
 from kafkalog.broker.groups.offsets import GroupOffsets
 from kafkalog.broker.operations import Acks, Operations
 from kafkalog.broker.topics.topics import TopicOperations
-from kafkalog.broker.transactions.producer_ids import ProducerOperations
+from kafkalog.broker.transactions.producer_ids import ProducerIds
 from kafkalog.errors import (
     ClusterAccessDenied,
     GroupAccessDenied,
@@ -118,7 +118,7 @@ CLASSES: tuple[type[object], ...] = (
     GroupOffsets,
     ConsumerGroups,
     LogDirOperations,
-    ProducerOperations,
+    ProducerIds,
 )
 
 

@@ -1,4 +1,4 @@
-"""TopicChanges: create, delete, grow and configure topics; configure the broker.
+"""TopicChanges: create, delete, grow and configure topics.
 
 Owns the order of steps that makes each change whole after a crash or a failed directory. Control
 plane: one change at a time under the lock of the registry, on threads that may block; the caller
@@ -22,7 +22,7 @@ import structlog
 from kafkalog.broker.directory.commands import EachCommand
 from kafkalog.broker.startup.scan import is_unused, read_topic_id
 from kafkalog.broker.topics.registry import RegisteredTopic
-from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogDirOffline, NotReady, StorageFault
+from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, StorageFault
 from kafkalog.format.topic_names import DirectoryState, TopicPartition, directory_name, new_id
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
     from kafkalog.broker.directory.checkpoints import Checkpoints
-    from kafkalog.broker.directory.cordon import LogDirChanges
     from kafkalog.broker.directory.limits import TopicQuotas
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.broker.directory.unit import LogDirUnit
@@ -378,43 +377,3 @@ class TopicChanges:
         for log in logs:
             grouped.setdefault(log.parent_dir, []).append(log)
         return [(self._logs.unit_at(path), several) for path, several in grouped.items()]
-
-
-class BrokerConfigChanges:
-    """Changes of the dynamic broker configs, for all topics and log directories at once."""
-
-    def __init__(
-        self, logs: Logs, topics: TopicChanges, cleaning: Cleaning, log_dirs: LogDirChanges
-    ) -> None:
-        # constant after construction
-        self._logs = logs
-        self._registry = logs.registry
-        self._topics = topics
-        self._cleaning = cleaning
-        self._log_dirs = log_dirs
-
-    def validate(self, configs: Mapping[str, str]) -> None:
-        """InvalidRequest; InvalidTopicConfig when a topic's own configs do not go with them."""
-        rules = self._logs.rules
-        rules.topic_defaults(configs)
-        self._cleaning.validate(configs)
-        self._log_dirs.validate(configs)
-        for topic in self._registry.state.topics.values():
-            try:
-                rules.topic_config(topic.overrides, configs)
-            except InvalidTopicConfig as error:
-                message = f"Topic {topic.name} forbids it: {error.message}"
-                raise InvalidTopicConfig(message, topic=topic.name, **error.details) from error
-
-    def alter(self, configs: Mapping[str, str]) -> None:
-        """Replace the dynamic broker configs: durable, and in force in every log, on return.
-
-        Under the lock of the registry, validated. Crash: the old ones or the new ones, whole.
-        """
-        state = self._registry.state
-        if configs == state.broker_configs:
-            return
-        self._registry.change(state.with_broker_configs(configs))
-        self._topics.apply_configs()
-        self._cleaning.reconfigure(configs)
-        self._log_dirs.apply(configs)

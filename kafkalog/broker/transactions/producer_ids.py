@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.broker.access_rules import Action, Resource
-from kafkalog.broker.authorized import operation_class, requires
+from kafkalog.broker.authorized import internal, operation_class, requires
 from kafkalog.broker.directory.unit import drain_barrier
 from kafkalog.broker.topics.registry import RETIRED, ProducerEpoch
 from kafkalog.broker.transactions.markers import COORDINATOR_EPOCH, LogTransaction
@@ -71,24 +71,45 @@ def past_backup(state: RegistryState) -> RegistryState:
     return replace(state, next_producer_id=next_id)
 
 
-class ProducerIds:
-    """See the module."""
+class AbortedTransaction(NamedTuple):
+    """A transaction that has ended; committed records are readable to the last stable offset."""
 
-    def __init__(self, logs: Logs, runtime: Runtime, sink_producers: SinkProducers) -> None:
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_stable_offset: int
+
+
+@operation_class()
+class ProducerIds:
+    """See the module. Blocking but for ``describe``."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        runtime: Runtime,
+        sink_producers: SinkProducers,
+        transactions: SinkTransactions,
+        check_sinks_loaded: Callable[[], None],
+    ) -> None:
         # constant after construction
         self._logs = logs
         self._registry = logs.registry
         self._sink_producers = sink_producers
+        self._transactions = transactions
+        self._check_sinks_loaded = check_sinks_loaded
         self._clock = runtime.clock
         self._expiration_ms = runtime.config.producer_id_expiration_ms
         self._mutex = runtime.threads.mutex()
         # under the mutex
         self._free: deque[int] = deque()  # of the newest block, not given yet
 
+    @internal
     def were_given(self, producer_id: int) -> bool:
         """Whether it is one of ours, not an adopted Kafka's; any thread."""
         return FIRST_PRODUCER_ID <= producer_id < self._registry.state.next_producer_id
 
+    @internal
     def newest_epoch_in_logs(self, producer_id: int) -> int:
         """The newest that a served log remembers, NO_PRODUCER_EPOCH when none does; any thread.
 
@@ -100,12 +121,14 @@ class ProducerIds:
         epochs = [entry.producer_epoch for entry in entries if entry is not None]
         return max(epochs, default=NO_PRODUCER_EPOCH)
 
+    @requires(Action.WRITE, Resource.CLUSTER)
     def allocate(self) -> ProducerIdentity:
         """A new id at epoch 0; StorageFault, NotReady. Crash: it is skipped."""
         self._registry.check_ready()
         with self._mutex:
             return self._allocate()
 
+    @requires(Action.WRITE, Resource.CLUSTER)
     def bump(self, producer_id: int) -> ProducerIdentity:
         """The next epoch of the id, older ones refused by every log on return; else a new id.
 
@@ -128,6 +151,52 @@ class ProducerIds:
             successor = self._allocate()
             self._fence(producer_id, RETIRED)
             return successor
+
+    @requires(Action.READ, Resource.TOPIC, "topic")
+    def describe(self, topic: str, partition: int) -> list[ProducerStateEntry]:
+        """What the log of a partition remembers of its producers, by id; no disk."""
+        log = self._logs.served(topic, partition)
+        return sorted(log.producers.entries.values(), key=attrgetter("producer_id"))
+
+    @requires(Action.ALTER, Resource.CLUSTER)
+    def abort_transaction(
+        self, topic: str, partition: int, start_offset: int
+    ) -> AbortedTransaction:
+        """Abort the open transaction that begins at an offset of a log; durable on return.
+
+        For those that an adopted directory brought along: their coordinator is not here, and
+        nothing else ever ends them. InvalidTxnState when none that is open begins there, and for a
+        sink's; UnknownTopic, UnknownPartition, the reason of a partition that is not served,
+        StorageFault, NotReady. Crash: open or aborted, and the call may be repeated.
+        """
+        log = self._logs.served(topic, partition)
+        opened = log.producers.open_transactions()
+        entry = log.producers.entries.get(opened.get(start_offset, -1))
+        if entry is None:
+            raise _none_begins(log, start_offset)
+        self._check_no_sink(entry.producer_id)
+        transaction = LogTransaction(log, entry.producer_id, entry.producer_epoch)
+        coordinator_epoch = max(entry.coordinator_epoch, COORDINATOR_EPOCH)
+        if not self._transactions.end([transaction], ControlRecordType.ABORT, coordinator_epoch):
+            raise _none_begins(log, start_offset)  # another call was faster
+        aborted = AbortedTransaction(
+            transaction.producer_id,
+            transaction.producer_epoch,
+            start_offset,
+            log.last_stable_offset,
+        )
+        _log.warning("transaction_aborted", partition=str(log.topic_partition), **aborted._asdict())
+        return aborted
+
+    def _check_no_sink(self, producer_id: int) -> None:
+        """InvalidTxnState: a sink decides on it, maybe has; NotReady while the sinks are loaded."""
+        if producer_id >= FIRST_PRODUCER_ID:
+            self._check_sinks_loaded()
+        if self._sink_producers.owner_of(producer_id) is not None:
+            raise InvalidTxnState(
+                f"Producer {producer_id} is a sink's: abort the batch of its query",
+                producer_id=producer_id,
+            )
 
     # ---- under the mutex
 
@@ -186,91 +255,6 @@ class ProducerIds:
             known.update(list(log.producers.entries))
         known.update(self._sink_producers.ids())
         return known
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction that has ended; committed records are readable to the last stable offset."""
-
-    producer_id: int
-    producer_epoch: int
-    start_offset: int
-    last_stable_offset: int
-
-
-@operation_class()
-class ProducerOperations:
-    """See the module. Blocking but for ``describe``."""
-
-    def __init__(
-        self,
-        logs: Logs,
-        producer_ids: ProducerIds,
-        sink_producers: SinkProducers,
-        check_sinks_loaded: Callable[[], None],
-        transactions: SinkTransactions,
-    ) -> None:
-        # constant after construction
-        self._logs = logs
-        self._producer_ids = producer_ids
-        self._sink_producers = sink_producers
-        self._check_sinks_loaded = check_sinks_loaded
-        self._transactions = transactions
-
-    @requires(Action.WRITE, Resource.CLUSTER)
-    def allocate(self) -> ProducerIdentity:
-        """A producer id that was never given before, at epoch 0."""
-        return self._producer_ids.allocate()
-
-    @requires(Action.WRITE, Resource.CLUSTER)
-    def bump(self, producer_id: int) -> ProducerIdentity:
-        """The producer's next epoch, its older ones refused from now on; see ``ProducerIds``."""
-        return self._producer_ids.bump(producer_id)
-
-    @requires(Action.READ, Resource.TOPIC, "topic")
-    def describe(self, topic: str, partition: int) -> list[ProducerStateEntry]:
-        """What the log of a partition remembers of its producers, by id; no disk."""
-        log = self._logs.served(topic, partition)
-        return sorted(log.producers.entries.values(), key=attrgetter("producer_id"))
-
-    @requires(Action.ALTER, Resource.CLUSTER)
-    def abort_transaction(
-        self, topic: str, partition: int, start_offset: int
-    ) -> AbortedTransaction:
-        """Abort the open transaction that begins at an offset of a log; durable on return.
-
-        For those that an adopted directory brought along: their coordinator is not here, and
-        nothing else ever ends them. InvalidTxnState when none that is open begins there, and for a
-        sink's; UnknownTopic, UnknownPartition, the reason of a partition that is not served,
-        StorageFault, NotReady. Crash: open or aborted, and the call may be repeated.
-        """
-        log = self._logs.served(topic, partition)
-        opened = log.producers.open_transactions()
-        entry = log.producers.entries.get(opened.get(start_offset, -1))
-        if entry is None:
-            raise _none_begins(log, start_offset)
-        self._check_no_sink(entry.producer_id)
-        transaction = LogTransaction(log, entry.producer_id, entry.producer_epoch)
-        coordinator_epoch = max(entry.coordinator_epoch, COORDINATOR_EPOCH)
-        if not self._transactions.end([transaction], ControlRecordType.ABORT, coordinator_epoch):
-            raise _none_begins(log, start_offset)  # another call was faster
-        aborted = AbortedTransaction(
-            transaction.producer_id,
-            transaction.producer_epoch,
-            start_offset,
-            log.last_stable_offset,
-        )
-        _log.warning("transaction_aborted", partition=str(log.topic_partition), **aborted._asdict())
-        return aborted
-
-    def _check_no_sink(self, producer_id: int) -> None:
-        """InvalidTxnState: a sink decides on it, maybe has; NotReady while the sinks are loaded."""
-        if producer_id >= FIRST_PRODUCER_ID:
-            self._check_sinks_loaded()
-        if self._sink_producers.owner_of(producer_id) is not None:
-            raise InvalidTxnState(
-                f"Producer {producer_id} is a sink's: abort the batch of its query",
-                producer_id=producer_id,
-            )
 
 
 def _none_begins(log: UnifiedLog, start_offset: int) -> InvalidTxnState:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.broker.compaction.cleaning import CleanRequests
+from kafkalog.broker.compaction.cleaning import submit_each
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.cleaner.log_cleaner_manager import NONE
 from kafkalog.cleaner.stats import CleaningRun
@@ -421,8 +421,9 @@ class Order:
         self.told: list[list[CleanEnd]] = []
         self._refused = refused
         mutex = SimThreads(SimClock(), 1, lambda *_: None).mutex()
-        self.cleans = CleanRequests(keys, mutex, lambda ends: self.told.append(list(ends)))
-        self.cleans.begin(self._submit)
+        self.progress = submit_each(
+            keys, mutex, self._submit, lambda ends: self.told.append(list(ends))
+        )
 
     def _submit(self, key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:
         if key == self._refused:
@@ -437,7 +438,7 @@ def test_ends_in_the_order_of_the_keys() -> None:
     order = Order(KEYS)
     for done, key in enumerate((KEYS[2], KEYS[0])):
         order.end(key)
-        assert order.cleans.progress == {"partitions": 3, "partitions_done": done + 1}
+        assert order.progress == {"partitions": 3, "partitions_done": done + 1}
         assert order.told == []
     order.end(KEYS[1])
     assert order.told == [[run_of(key) for key in KEYS]]

@@ -4,8 +4,7 @@
 owns the pauses that operators asked for. Who works on which log is the LogCleanerManager's.
 ``CleaningOperations`` is the part of the operation layer about compaction. Never the event loop
 unless said: an inspection may read indexes, stopping a clean waits for its thread, which may wait
-for a writer. ``CleanRequests`` collects the ends of several cleans that were requested together;
-cleaner threads end them in any order.
+for a writer.
 Source: Kafka's LogManager, where it calls the LogCleaner; log-lifecycle 12.
 """
 
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkalog.broker.access_rules import Action, Resource
@@ -311,45 +311,36 @@ class Cleaning(CleanerLogs):
         )
 
 
-class CleanRequests:
-    """Several cleans that were requested together; ``on_done`` is called once all have ended.
+def submit_each(
+    keys: Sequence[TopicPartition],
+    mutex: Mutex,
+    submit: Submit,
+    on_done: Callable[[Sequence[CleanEnd]], None],
+) -> dict[str, int]:
+    """Submit a clean of each; a KafkalogError of one is its end. Does not block.
 
-    ``progress`` may be read by any thread.
+    ``on_done`` gets the ends in the order of the keys, on the thread of the last one. Any thread
+    may read the progress that is returned.
     """
+    ends: list[CleanEnd | None] = [None] * len(keys)  # under the mutex
+    progress = {"partitions": len(keys), "partitions_done": 0}
 
-    def __init__(
-        self,
-        keys: Sequence[TopicPartition],
-        mutex: Mutex,
-        on_done: Callable[[Sequence[CleanEnd]], None],
-    ) -> None:
-        """``on_done`` gets the ends in the order of the keys, on the thread of the last one."""
-        # constant after construction
-        self._keys = keys
-        self._mutex = mutex
-        self._on_done = on_done
-        # under the mutex
-        self._ends: list[CleanEnd | None] = [None] * len(keys)
-        # published
-        self.progress = {"partitions": len(keys), "partitions_done": 0}
+    def ended(index: int, end: CleanEnd) -> None:
+        with mutex:
+            ends[index] = end
+            progress["partitions_done"] += 1
+            known = [each for each in ends if each is not None]
+        if len(known) == len(keys):
+            on_done(known)
 
-    def begin(self, submit: Submit) -> None:
-        """Submit each; a KafkalogError of one is its end. Does not block."""
-        if not self._keys:
-            self._on_done(())
-        for index, key in enumerate(self._keys):
-            try:
-                submit(key, partial(self._ended, index))
-            except KafkalogError as error:
-                self._ended(index, error)
-
-    def _ended(self, index: int, end: CleanEnd) -> None:
-        with self._mutex:
-            self._ends[index] = end
-            self.progress["partitions_done"] += 1
-            ends = [each for each in self._ends if each is not None]
-        if len(ends) == len(self._ends):
-            self._on_done(ends)
+    if not keys:
+        on_done(())
+    for index, key in enumerate(keys):
+        try:
+            submit(key, partial(ended, index))
+        except KafkalogError as error:
+            ended(index, error)
+    return progress
 
 
 LOG_CLEAN: Final = "log-clean"
@@ -421,11 +412,14 @@ class CleaningOperations:
         if topic is not None:
             self._logs.registered(topic)
         cleaning, now_ms = self._cleaning, self._clock.wall_ms()
-        statuses = sorted(cleaning.states.inspect_all(now_ms), key=_ratio, reverse=True)
+        statuses = cleaning.states.inspect_all(now_ms)
+        statuses = sorted(statuses, key=attrgetter("ratio"), reverse=True)
         logs, rank = list[CompactedLog](), 0
         for status in statuses:
             key, why_not = status.log.topic_partition, self._why_not(status)
             rank += why_not is None
+            if topic not in (None, key.topic):
+                continue
             last = cleaning.observer.last_cleans.get(key)
             logs.append(
                 CompactedLog(
@@ -441,11 +435,7 @@ class CleaningOperations:
             cleaning.cleaner.is_enabled,
             cleaning.cleaner.config,
             cleaning.cleaner.threads(),
-            [
-                each
-                for each in logs
-                if topic is None or each.status.log.topic_partition.topic == topic
-            ],
+            logs,
         )
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
@@ -539,18 +529,13 @@ class CleaningOperations:
         *,
         is_dry: bool,
         on_done: Callable[[Sequence[CleanEnd]], None],
-    ) -> CleanRequests:
-        """``submit`` for each of them; ``on_done`` gets all ends, on a cleaner thread mostly.
-
-        Does not block. What ``submit`` raises for one of them is its end.
-        """
-        cleans = CleanRequests(keys, self._threads.mutex(), on_done)
+    ) -> dict[str, int]:
+        """``submit`` for each of them, as ``submit_each``; the progress."""
 
         def submit(key: TopicPartition, done: Callable[[CleaningRun], None]) -> None:
             self.submit(key.topic, key.partition, is_dry=is_dry, on_done=done)
 
-        cleans.begin(submit)
-        return cleans
+        return submit_each(keys, self._threads.mutex(), submit, on_done)
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def begin_all(
@@ -569,7 +554,7 @@ class CleaningOperations:
             operation.result = result(ends)
             background.end(operation, None)
 
-        operation.progress = self.submit_all(keys, is_dry=is_dry, on_done=done).progress
+        operation.progress = self.submit_all(keys, is_dry=is_dry, on_done=done)
         return operation
 
     def _compacted(self, topic: str, partition: int) -> UnifiedLog:
@@ -605,7 +590,3 @@ _OBSTACLES = {
     NotCleanable.NOTHING_CLEANABLE: WhyNot.NOTHING_CLEANABLE,
     NotCleanable.BELOW_RATIO: WhyNot.BELOW_RATIO,
 }
-
-
-def _ratio(status: CleaningStatus) -> float:
-    return status.ratio

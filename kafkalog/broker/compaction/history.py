@@ -62,7 +62,24 @@ class CleaningHistory:
 
     def note(self, run: CleaningRun) -> None:
         """A clean ended; no dry run."""
-        clean = past_clean(run)
+        key, stats = run.topic_partition, run.stats
+        clean = PastClean(
+            thread_name(run.thread_id),
+            key.topic,
+            key.partition,
+            run.started_ms,
+            run.ended_ms,
+            run.outcome,
+            reason=None if run.error is None else run.error.pathless_message,
+        )
+        if stats is not None:
+            clean = clean._replace(
+                map_seconds=stats.map_seconds,
+                copy_seconds=max(stats.seconds - stats.map_seconds - stats.swap_seconds, 0.0),
+                swap_seconds=stats.swap_seconds,
+                bytes_before=stats.bytes_read,
+                bytes_after=stats.bytes_written,
+            )
         with self._mutex:
             self._cleans.append(clean)
 
@@ -72,29 +89,6 @@ class CleaningHistory:
             while self._cleans and self._cleans[0].ended_ms < now_ms - KEPT_MS:
                 self._cleans.popleft()
             return list(self._cleans)
-
-
-def past_clean(run: CleaningRun) -> PastClean:
-    """What is kept of a run."""
-    key, stats = run.topic_partition, run.stats
-    clean = PastClean(
-        thread_name(run.thread_id),
-        key.topic,
-        key.partition,
-        run.started_ms,
-        run.ended_ms,
-        run.outcome,
-        reason=None if run.error is None else run.error.pathless_message,
-    )
-    if stats is None:
-        return clean
-    return clean._replace(
-        map_seconds=stats.map_seconds,
-        copy_seconds=max(stats.seconds - stats.map_seconds - stats.swap_seconds, 0.0),
-        swap_seconds=stats.swap_seconds,
-        bytes_before=stats.bytes_read,
-        bytes_after=stats.bytes_written,
-    )
 
 
 class LastClean(NamedTuple):

@@ -175,7 +175,10 @@ class Cleaning(CleanerLogs):
 
     def validate(self, dynamic: Mapping[str, str]) -> None:
         """InvalidRequest when the number of threads would change by more than Kafka allows."""
-        current, wanted = self.cleaner.config.threads, self._configured(dynamic).threads
+        current, wanted = (
+            self.cleaner.config.threads,
+            self._logs.rules.cleaner_config(dynamic).threads,
+        )
         if wanted == current:
             return
         if wanted < 1:
@@ -193,10 +196,7 @@ class Cleaning(CleanerLogs):
 
     def reconfigure(self, dynamic: Mapping[str, str]) -> None:
         """The dynamic broker configs have changed."""
-        self.cleaner.reconfigure(self._configured(dynamic))
-
-    def _configured(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
-        return self._logs.rules.cleaner_config(dynamic)
+        self.cleaner.reconfigure(self._logs.rules.cleaner_config(dynamic))
 
     # ---- changes of logs
 

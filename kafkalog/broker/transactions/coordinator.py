@@ -23,7 +23,7 @@ Threads: what a query's calls change is under the lock of its sink, which is tak
 lock. Differs from Kafka's coordinator (TransactionCoordinator, TransactionStateManager 4.1): one
 decision for many producers, and time-out by idleness.
 
-Expiry (``SinkExpiry``): a commit distinguishes a repeated batch from a new one and costs sixty
+Expiry: a commit distinguishes a repeated batch from a new one and costs sixty
 bytes. It is kept as long as fewer than ``SILENT_KEPT_MAX`` queries were active since, or
 ``CROWDED`` within the week: then a day without a call is enough, before all new queries would be
 refused. The cost is the producers, one for each attempt at a part of the data: each is deleted when
@@ -147,84 +147,6 @@ def surplus_ended(sinks: Iterable[Sink]) -> list[Sink]:
     return ended[: max(len(ended) - ENDED_KEPT_MAX, 0)]
 
 
-class SinkExpiry:
-    """See the module. Blocking; for tasks, and for calls that hold the lock of a sink."""
-
-    def __init__(
-        self,
-        table: SinkTable,
-        runtime: Runtime,
-        expiration_ms: int,
-        reconcile: Callable[[Sink], None],
-    ) -> None:
-        """``reconcile``: what earlier calls left of a sink, under its lock; raises its fault."""
-        # constant after construction
-        self._table = table
-        self._reconcile = reconcile
-        self._clock = runtime.clock
-        self._expiration_ms = expiration_ms
-        self._clock_guard = ClockGuard(runtime.threads.mutex(), expiration_ms)
-
-    def start(self) -> None:
-        """From now on a jump of the clock is seen."""
-        self._clock_guard.check(self._clock.wall_ms(), self._clock.monotonic_ns())
-
-    def works_of_age(self) -> list[Callable[[], None]]:
-        """What is to be forgotten by now, each piece for itself."""
-        sinks = self._table.all()
-        now_ms = self._clock.wall_ms()
-        now_ms -= self._clock_guard.check(now_ms, self._clock.monotonic_ns())
-        expired_ms = now_ms - self._expiration_ms
-        queries = expired_queries(sinks, now_ms, self._expiration_ms)
-        others = set(sinks).difference(queries)
-        return [
-            *(self._forgetting(sink) for sink in queries),
-            *(
-                self._forgetting_producers(sink, expired_ms)
-                for sink in sinks
-                if sink in others and expired_producers(sink, expired_ms)
-            ),
-        ]
-
-    def works_of_surplus(self) -> list[Callable[[], None]]:
-        """Ended sinks that have to make room, each for itself."""
-        return [self._forgetting(sink) for sink in surplus_ended(self._table.all())]
-
-    def forget_producers(self, sink: Sink, expired_ms: int) -> None:
-        """Tombstones; under the lock, reconciled."""
-        self._write_tombstones(sink, expired_producers(sink, expired_ms))
-
-    def _forgetting(self, sink: Sink) -> Callable[[], None]:
-        planned = sink.query
-
-        def forget() -> None:
-            with self._table.try_lock(sink.name) as current:
-                if current is None:
-                    return  # it is heard of right now
-                self._reconcile(current)
-                if current.query is not planned or current.open:
-                    return  # it was heard of again
-                # The producers first: without them it is still known.
-                self._write_tombstones(current, [*current.producers, QueryKey(current.name)])
-                _log.info("sink_forgotten", query=current.name)
-
-        return forget
-
-    def _forgetting_producers(self, sink: Sink, expired_ms: int) -> Callable[[], None]:
-        def forget() -> None:
-            with self._table.try_lock(sink.name) as current:
-                if current is not None:
-                    self._reconcile(current)
-                    self.forget_producers(current, expired_ms)
-
-        return forget
-
-    def _write_tombstones(self, sink: Sink, keys: Iterable[Key]) -> None:
-        rest = iter(keys)
-        while some := list(islice(rest, _TOMBSTONES)):
-            self._table.write(sink, [(key, None) for key in some])
-
-
 ABORT_TASK = "transaction-abort"  # Kafka's names
 EXPIRY_TASK = "transactionalId-expiration"
 PRODUCERS_MAX = 20_000  # of one sink
@@ -252,8 +174,8 @@ class Sinks:
         self._transactions = transactions
         self._producers = sink_producers
         self._table = SinkTable(log, sink_producers, logs, runtime, self.reconcile_once)
-        expiration_ms = runtime.config.transactional_id_expiration_ms
-        self._expiry = SinkExpiry(self._table, runtime, expiration_ms, self._reconcile)
+        self._expiration_ms = runtime.config.transactional_id_expiration_ms
+        self._clock_guard = ClockGuard(runtime.threads.mutex(), self._expiration_ms)
         # owned by the task: queries that a call was at work with, in how many looks in a row
         self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}
         metrics = runtime.metrics
@@ -266,7 +188,7 @@ class Sinks:
     @internal
     def start(self) -> None:
         """Read the state in the background; until then every call is NotReady."""
-        self._expiry.start()
+        self._adjusted_ms()  # from now on a jump of the clock is seen
         self._table.start()
 
     @internal
@@ -285,19 +207,31 @@ class Sinks:
         if not self._table.is_loaded:
             self._table.schedule_load()
             return
-        tends = [functools.partial(self._tend, sink) for sink in self._table.all()]
         works: list[Callable[[], None]] = [
-            *tends,
+            *(functools.partial(self._tend, sink) for sink in self._table.all()),
             self._abort_orphaned,
-            *self._expiry.works_of_surplus(),
+            *map(self._forgetting, surplus_ended(self._table.all())),
         ]
         work_on_each(works, lambda work: work())
 
     @internal
     def expire_once(self) -> None:
         """Forget what has not been used for ``transactional.id.expiration.ms``. Loop body."""
-        if self._table.is_loaded:
-            work_on_each(self._expiry.works_of_age(), lambda work: work())
+        if not self._table.is_loaded:
+            return
+        sinks, now_ms = self._table.all(), self._adjusted_ms()
+        expired_ms = now_ms - self._expiration_ms
+        queries = expired_queries(sinks, now_ms, self._expiration_ms)
+        others = set(sinks).difference(queries)
+        works: list[Callable[[], None]] = [
+            *map(self._forgetting, queries),
+            *(
+                functools.partial(self._forget_expired, sink, expired_ms)
+                for sink in sinks
+                if sink in others and expired_producers(sink, expired_ms)
+            ),
+        ]
+        work_on_each(works, lambda work: work())
 
     # ---- calls of a query
 
@@ -354,7 +288,7 @@ class Sinks:
         """Commit what these producers wrote, in exactly these partitions, and abort the rest.
 
         ``last_sequences``: where given, nothing is committed unless the log has them.
-        ``is_last``: no batch of the query follows, and little of it is kept (see SinkExpiry).
+        ``is_last``: no batch of the query follows, and little of it is kept (see Expiry).
         ``run_id``: a former run of the query (see SinkRuns) is fenced.
         Decided and durable on return; markers that could not be written yet follow by themselves.
         Nothing happens when it is the batch that was committed last. Raised when nothing was
@@ -486,7 +420,8 @@ class Sinks:
             self._complete(sink)
         if sink.is_over and sink.producers:
             now_ms = self._runtime.clock.wall_ms()
-            self._try_later(sink, lambda: self._expiry.forget_producers(sink, now_ms))
+            expired = expired_producers(sink, now_ms)
+            self._try_later(sink, lambda: self._write_tombstones(sink, expired))
 
     def _complete(self, sink: Sink) -> None:
         """The markers of a decision, and the record that they are there."""
@@ -531,6 +466,45 @@ class Sinks:
         """Whether a batch has been open without a call or append for too long."""
         idle_ms = (self._runtime.clock.monotonic_ns() - sink.used_ns) // 1_000_000
         return bool(sink.open) and idle_ms >= self._idle_max_ms
+
+    # ---- expiry
+
+    def _adjusted_ms(self) -> int:
+        """The wall clock without its jumps ahead."""
+        now_ms = self._runtime.clock.wall_ms()
+        return now_ms - self._clock_guard.check(now_ms, self._runtime.clock.monotonic_ns())
+
+    def _forgetting(self, sink: Sink) -> Callable[[], None]:
+        """The work of forgetting a query that has expired now."""
+        planned = sink.query
+
+        def forget() -> None:
+            with self._table.try_lock(sink.name) as current:
+                if current is None:
+                    return  # it is heard of right now
+                self._reconcile(current)
+                if current.query is not planned or current.open:
+                    return  # it was heard of again
+                # The producers first: without them it is still known.
+                self._write_tombstones(current, [*current.producers, QueryKey(current.name)])
+                _log.info("sink_forgotten", query=current.name)
+
+        return forget
+
+    def _forget_expired(self, sink: Sink, expired_ms: int) -> None:
+        """Producers of a query, unless it is heard of right now."""
+        with self._table.try_lock(sink.name) as current:
+            if current is not None:
+                self._reconcile(current)
+                self._write_tombstones(current, expired_producers(current, expired_ms))
+
+    def _write_tombstones(self, sink: Sink, keys: Iterable[Key]) -> None:
+        """Under the lock, reconciled."""
+        rest = iter(keys)
+        while some := list(islice(rest, _TOMBSTONES)):
+            self._table.write(sink, [(key, None) for key in some])
+
+    # ---- what is orphaned, and what is counted
 
     def _abort_orphaned(self, sink: Sink | None = None) -> None:
         """ABORT what is open in a log and of no open or decided batch; of one sink, or of all."""

@@ -318,8 +318,7 @@ class Operations:
         that is not served: nothing was begun.
         """
         self._registry.check_ready()
-        min_free_bytes = self._runtime.config.log_dir_min_free_bytes
-        wanted = BackupRequest(directory, topics, may_link, self.cluster_id, min_free_bytes)
+        wanted = BackupRequest(directory, topics, may_link, self.cluster_id)
         with self._backup_mutex:
             if self._background.is_running(BACKUP):
                 raise BackupRunning("Another backup is running")

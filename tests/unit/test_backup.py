@@ -14,11 +14,12 @@ import pytest
 from kafkalog import errors
 from kafkalog.broker.background import OperationState
 from kafkalog.broker.backup.backup import Backup
-from kafkalog.broker.backup.files import How, PartitionState, plan_partition
+from kafkalog.broker.backup.files import PartitionState, plan_partition
 from kafkalog.broker.directory.log_dir import CLEAN_SHUTDOWN_MARKER, REGISTRY_FILE
 from kafkalog.broker.topics.registry import decode_registry
 from kafkalog.broker.values import Acks
 from kafkalog.format.disk.backup_manifest import (
+    FORMAT,
     MANIFEST_FILE,
     BackupFile,
     BackupLogDir,
@@ -115,10 +116,9 @@ def test_closed_segments_are_links_and_the_rest_are_copies() -> None:
         directory = f"{ROOT}/{may_link}"
         linked_files = back_up(sim, directory=directory, may_link=may_link).progress["linked_files"]
         log_dirs = manifest_of(sim.disk, directory).log_dirs
-        files = [
-            file for each in log_dirs for partition in each.partitions for file in partition.files
-        ]
-        links = [file.name for file in files if file.crc32c is None]
+        partitions = [partition for each in log_dirs for partition in each.partitions]
+        files = [(name, file) for each in partitions for name, file in each.files.items()]
+        links = [name for name, file in files if file.crc32c is None]
         assert linked_files == len(links)
         assert bool(links) is may_link
         assert "partition.metadata" not in links
@@ -543,14 +543,14 @@ LISTING = {
 def planned(state: PartitionState, listing: dict[str, int], *, is_linked: bool) -> dict[str, Any]:
     """How and how much, by name."""
     plan = plan_partition(state, listing, is_linked=is_linked)
-    files = [file for segment in plan.segments for file in segment.files]
-    return {each.name: (each.how, each.size_bytes) for each in (*files, *plan.others)}
+    files = [file for files in plan.segments.values() for file in files]
+    return {each.name: (each.is_link, each.size_bytes) for each in (*files, *plan.others)}
 
 
 def test_links_and_copies() -> None:
     plan = plan_partition(STATE, LISTING, is_linked=True)
-    assert [segment.base_offset for segment in plan.segments] == [20, 10, 0]
-    link, copy = How.LINK, How.COPY
+    assert list(plan.segments) == [20, 10, 0]
+    link, copy = True, False
     assert planned(STATE, LISTING, is_linked=True) == {
         segment_file_name(20, ".log"): (copy, 50),
         segment_file_name(20, ".index"): (copy, 16),
@@ -574,10 +574,11 @@ def test_links_and_copies() -> None:
 def test_a_preallocated_segment_is_copied_as_far_as_it_is_written() -> None:
     longer = {**LISTING, segment_file_name(0, ".log"): 1 << 20}
     names = planned(STATE, longer, is_linked=True)
-    assert names[segment_file_name(0, ".log")] == (How.COPY, 100)
+    assert names[segment_file_name(0, ".log")] == (False, 100)
 
 
 MANIFEST = BackupManifest(
+    format=FORMAT,
     is_complete=True,
     created_ms=1_700_000_000_000,
     cluster_id="abc",
@@ -585,12 +586,8 @@ MANIFEST = BackupManifest(
         BackupLogDir(
             name="log-dir-0",
             source="/data/ä",
-            files=(BackupFile("meta.properties", 10, 5),),
-            partitions=(
-                BackupPartition(
-                    TopicPartition("a.b-c", 3), 5, 9, (BackupFile("0.log", 1 << 40, None),)
-                ),
-            ),
+            files={"meta.properties": BackupFile(10, 5)},
+            partitions=(BackupPartition("a.b-c", 3, 5, 9, {"0.log": BackupFile(1 << 40, None)}),),
         ),
     ),
 )

@@ -84,10 +84,10 @@ def test_largest_partitions_first_each_to_the_emptiest_place() -> None:
 
     def log_dir(name: str, sizes: dict[str, int]) -> BackupLogDir:
         partitions = [
-            BackupPartition(TopicPartition(topic, 0), 0, 1, (BackupFile("f", size, None),))
+            BackupPartition(topic, 0, 0, 1, {"f": BackupFile(size, None)})
             for topic, size in sizes.items()
         ]
-        return BackupLogDir(name, "/", (), tuple(partitions))
+        return BackupLogDir(name, "/", {}, tuple(partitions))
 
     log_dirs = [log_dir("a", {"x": 5, "y": 0, "z": 0, "w": 3}), log_dir("b", {"v": 4})]
 

@@ -44,6 +44,7 @@ from kafkalog.errors import (
     UnknownTopic,
 )
 from kafkalog.format.disk.backup_manifest import (
+    FORMAT,
     MANIFEST_FILE,
     BackupLogDir,
     BackupManifest,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.unit import LogDirUnit
     from kafkalog.broker.runtime import Runtime
-    from kafkalog.broker.topics.registry import RegisteredTopic, RegistryState
+    from kafkalog.broker.topics.registry import RegistryState
     from kafkalog.log.unified_log import UnifiedLog
 
 _ATTEMPTS = 16  # of one partition; each takes only what was replaced since the one before
@@ -83,16 +84,12 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class BackupRequest:
-    """What is backed up and where to. ``topics`` empty: all.
-
-    min_free_bytes   of the target's disk, which the backup leaves free
-    """
+    """What is backed up and where to. ``topics`` empty: all."""
 
     directory: str
     topics: Collection[str]
     may_link: bool
     cluster_id: str
-    min_free_bytes: int
 
 
 class Backup:
@@ -109,6 +106,7 @@ class Backup:
         self._wanted = wanted
         self._clock = runtime.clock
         self._filesystem = runtime.filesystem
+        self._min_free_bytes = runtime.config.log_dir_min_free_bytes
         self._progress: dict[str, int] = {}
         self._files = BackupFiles(
             self._filesystem,
@@ -122,7 +120,10 @@ class Backup:
         self._state = _only(state, {*topics, SINK_STATE_TOPIC} if topics else state.topics)
         self._partitions = [
             TopicPartition(topic.name, number)
-            for topic in sorted(self._state.topics.values(), key=_comes_later)
+            # First of all the state of sinks; see the module.
+            for topic in sorted(
+                self._state.topics.values(), key=lambda t: t.name != SINK_STATE_TOPIC
+            )
             for number in range(topic.partition_count)
         ]
         # owned by the thread that prepares, then by the one that runs
@@ -185,7 +186,7 @@ class Backup:
         with self._files.guard():
             _, usable = self._filesystem.space(self._files.directory)
         self._progress["estimated_bytes"] = needed
-        if usable - needed < self._wanted.min_free_bytes:
+        if usable - needed < self._min_free_bytes:
             raise DiskFull(
                 f"The backup needs about {needed} bytes in {self._files.directory}, which has "
                 f"{usable} to use; log.dir.min.free.bytes are left free",
@@ -255,7 +256,14 @@ class Backup:
             if taker is None or taker.log_dir is not target.unit.log_dir:
                 if taker is not None:
                     taker.discard()  # the partition has moved
-                taker = self._taker(topic_partition, target)
+                taker = PartitionBackup(
+                    self._filesystem,
+                    self._files,
+                    f"{target.name}/{topic_partition}",
+                    target.unit.log_dir,
+                    is_linked=target.is_linked,
+                    count=self._count,
+                )
             try:
                 captured = target.unit.writer.change(log, partial(capture, log), Until.FLUSHED)
             except PartitionMoving:
@@ -272,16 +280,6 @@ class Backup:
             f"{topic_partition}: {gone} is missing, or was replaced {_ATTEMPTS} times meanwhile",
             topic=topic_partition.topic,
             partition=topic_partition.partition,
-        )
-
-    def _taker(self, topic_partition: TopicPartition, target: _Target) -> PartitionBackup:
-        return PartitionBackup(
-            self._filesystem,
-            self._files,
-            f"{target.name}/{topic_partition}",
-            target.unit.log_dir,
-            is_linked=target.is_linked,
-            count=self._count,
         )
 
     # ---- after
@@ -315,16 +313,23 @@ class Backup:
             REGISTRY_FILE: encode_registry(registry),
             META_PROPERTIES: encode_meta_properties(log_dir.meta, self._created_ms),
         }
-        files = [
-            self._files.write(f"{target.name}/{name}", data) for name, data in contents.items()
-        ]
+        files = {
+            name: self._files.write(f"{target.name}/{name}", data)
+            for name, data in contents.items()
+        }
         self._files.sync_dir(target.name)
-        return BackupLogDir(target.name, log_dir.path, tuple(files), tuple(target.partitions))
+        return BackupLogDir(target.name, log_dir.path, files, tuple(target.partitions))
 
     def _write_manifest(
         self, *, is_complete: bool, log_dirs: tuple[BackupLogDir, ...] = ()
     ) -> None:
-        manifest = BackupManifest(is_complete, self._created_ms, self._wanted.cluster_id, log_dirs)
+        manifest = BackupManifest(
+            format=FORMAT,
+            is_complete=is_complete,
+            created_ms=self._created_ms,
+            cluster_id=self._wanted.cluster_id,
+            log_dirs=log_dirs,
+        )
         self._files.replace(MANIFEST_FILE, encode_manifest(manifest))
 
     def _target(self, log: UnifiedLog) -> _Target:
@@ -337,11 +342,6 @@ class Backup:
 
     def _count(self, name: str, count: int) -> None:
         self._progress[name] = self._progress.get(name, 0) + count
-
-
-def _comes_later(topic: RegisteredTopic) -> bool:
-    """Whether it is captured after the state of sinks; see the module."""
-    return topic.name != SINK_STATE_TOPIC
 
 
 def _only(state: RegistryState, topics: Collection[str]) -> RegistryState:

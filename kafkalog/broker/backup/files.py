@@ -18,11 +18,10 @@ the writer thread noted at one moment (``PartitionState``) and a listing of the 
 
 from __future__ import annotations
 
-import enum
 import errno
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
@@ -184,7 +183,7 @@ class BackupFiles:
             finally:
                 file.close()
         self._note_bytes(len(data))
-        return BackupFile(_last(name), len(data), crc32c(data))
+        return BackupFile(len(data), crc32c(data))
 
     def replace(self, name: str, data: bytes) -> None:
         """Old or new content, never a mix, durable on return."""
@@ -245,7 +244,7 @@ class BackupFiles:
                 writer.sync()
         finally:
             writer.close()
-        return BackupFile(_last(name), size_bytes, crc)
+        return BackupFile(size_bytes, crc)
 
     def _open(self, source: str) -> tuple[File, int] | None:
         """A handle and the modification time; None when the name is gone, which is no fault."""
@@ -262,20 +261,9 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]
-
-
 _DERIVED_SUFFIXES = frozenset({OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX})
 # An index has at most an entry of 8 and one of 12 bytes every index.interval.bytes (4096): 1/204.
 _LOG_BYTES_PER_INDEX_BYTE = 200
-
-
-class How(enum.Enum):
-    """How a file comes into the backup."""
-
-    LINK = "link"
-    COPY = "copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,29 +282,22 @@ class PartitionState:
     snapshot_offsets: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(NamedTuple):
     """``size_bytes`` of a copy: that many from its beginning; of a link: what it must have."""
 
     name: str
-    how: How
     size_bytes: int
+    is_link: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSegment:
-    """Files of one segment: all of them or none. ``size_bytes`` of its ``.log``."""
+class PartitionPlan(NamedTuple):
+    """Segments by base offset from the newest on, without a hole: all files of one, or none.
 
-    base_offset: int
-    files: tuple[PlannedFile, ...]
+    ``others`` may be missing: snapshots that a start can use, and what says whose the directory is.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class PartitionPlan:
-    """Segments from the newest on, without a hole; then the files that may be missing."""
-
-    segments: tuple[PlannedSegment, ...]
-    others: tuple[PlannedFile, ...]
+    segments: dict[int, list[PlannedFile]]
+    others: list[PlannedFile]
 
 
 def is_derived(name: str) -> bool:
@@ -333,42 +314,36 @@ def plan_partition(
     A closed segment that is not in the listing ends the plan: older ones are not taken either.
     """
     *closed, (tail_base, tail_bytes) = state.segments
-    link = How.LINK if is_linked else How.COPY
     tail_sizes = zip(
         (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX),
         (tail_bytes, *state.active_index_bytes),
         strict=True,
     )
-    tail = tuple(
-        PlannedFile(segment_file_name(tail_base, suffix), How.COPY, size_bytes)
+    plan = PartitionPlan({}, [])
+    plan.segments[tail_base] = [
+        PlannedFile(segment_file_name(tail_base, suffix), size_bytes, is_link=False)
         for suffix, size_bytes in tail_sizes
-    )
-    segments = [PlannedSegment(tail_base, tail)]
+    ]
     for base_offset, size_bytes in reversed(closed):
         name = segment_file_name(base_offset, LOG_SUFFIX)
         if name not in listing:
             break
         # A file that was preallocated may be longer than what was written to it.
-        how = link if listing[name] == size_bytes else How.COPY
-        files = [PlannedFile(name, how, size_bytes)]
+        is_link = is_linked and listing[name] == size_bytes
+        files = plan.segments[base_offset] = [PlannedFile(name, size_bytes, is_link)]
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
             name = segment_file_name(base_offset, suffix)
             if name in listing:
-                how = How.COPY if suffix == TRANSACTION_INDEX_SUFFIX else link
-                files.append(PlannedFile(name, how, listing[name]))
-        segments.append(PlannedSegment(base_offset, tuple(files)))
-    return PartitionPlan(tuple(segments), tuple(_others(state, listing, link)))
-
-
-def _others(state: PartitionState, listing: Mapping[str, int], link: How) -> Iterator[PlannedFile]:
-    """Snapshots that a start can use, and what says whose the directory is."""
-    tail_base = state.segments[-1][0]
+                is_link = is_linked and suffix != TRANSACTION_INDEX_SUFFIX
+                files.append(PlannedFile(name, listing[name], is_link))
     for offset in state.snapshot_offsets:
         name = segment_file_name(offset, SNAPSHOT_SUFFIX)
         if state.log_start_offset < offset <= tail_base and name in listing:
-            yield PlannedFile(name, link, listing[name])
+            plan.others.append(PlannedFile(name, listing[name], is_linked))
     if PARTITION_METADATA in listing:
-        yield PlannedFile(PARTITION_METADATA, How.COPY, listing[PARTITION_METADATA])
+        size_bytes = listing[PARTITION_METADATA]
+        plan.others.append(PlannedFile(PARTITION_METADATA, size_bytes, is_link=False))
+    return plan
 
 
 def copied_bytes(size_bytes: int, active_bytes: int, *, is_linked: bool) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.backup.files import How, PartitionState, SourceGone, plan_partition
+from kafkalog.broker.backup.files import PartitionState, SourceGone, plan_partition
 from kafkalog.format.disk.backup_manifest import BackupFile, BackupPartition
 from kafkalog.format.disk.checkpoints import encode_leader_epochs
 from kafkalog.format.disk.file_names import (
@@ -103,7 +103,7 @@ class PartitionBackup:
         self._is_linked = is_linked
         self._count = count
         # owned by the thread that works
-        self._taken: dict[LogSegment, tuple[BackupFile, ...]] = {}
+        self._taken: dict[LogSegment, dict[str, BackupFile]] = {}
         self._growing: LogSegment | None = None  # was active when it was taken
 
     def take(self, captured: CapturedPartition) -> BackupPartition:
@@ -118,30 +118,33 @@ class PartitionBackup:
         plan = plan_partition(state, sizes, is_linked=self._is_linked)
         ends = dict(captured.with_ends())
         by_base = {segment.base_offset: segment for segment in captured.segments}
-        for planned in plan.segments:
-            segment = by_base[planned.base_offset]
+        for base_offset, planned in plan.segments.items():
+            segment = by_base[base_offset]
             try:
                 if segment not in self._taken:
-                    self._taken[segment] = self._take_all(planned.files, sources)
+                    self._taken[segment] = self._take_all(planned, sources)
             except SourceGone:
                 if ends[segment] > log.log_start_offset:
                     raise
                 break
         first_base = self._keep_published(captured)
-        files = [file for segment in self._taken for file in self._taken[segment]]
-        for file in plan.others:
+        files = {name: file for taken in self._taken.values() for name, file in taken.items()}
+        for other in plan.others:
             try:
-                files += self._take_all((file,), sources)
+                files |= self._take_all([other], sources)
             except SourceGone:
                 continue  # a snapshot that went with its segment
         epochs = encode_leader_epochs(captured.epochs)
-        files.append(self._files.write(f"{self._name}/{LEADER_EPOCH_CHECKPOINT}", epochs))
+        files[LEADER_EPOCH_CHECKPOINT] = self._files.write(
+            f"{self._name}/{LEADER_EPOCH_CHECKPOINT}", epochs
+        )
         self._files.sync_dir(self._name)
         return BackupPartition(
-            topic_partition=log.topic_partition,
-            log_start_offset=max(state.log_start_offset, first_base),
-            end_offset=state.end_offset,
-            files=tuple(files),
+            log.topic_partition.topic,
+            log.topic_partition.partition,
+            max(state.log_start_offset, first_base),
+            state.end_offset,
+            files,
         )
 
     def discard(self) -> None:
@@ -182,10 +185,10 @@ class PartitionBackup:
 
     def _take_all(
         self, planned: Sequence[PlannedFile], sources: dict[str, str]
-    ) -> tuple[BackupFile, ...]:
+    ) -> dict[str, BackupFile]:
         """All of these files or, with SourceGone, none."""
         try:
-            return tuple([self._take_file(file, sources) for file in planned])
+            return {file.name: self._take_file(file, sources) for file in planned}
         except SourceGone:
             for file in planned:
                 self._files.remove(f"{self._name}/{file.name}")
@@ -194,15 +197,15 @@ class PartitionBackup:
     def _take_file(self, planned: PlannedFile, sources: dict[str, str]) -> BackupFile:
         """One file, linked or copied; SourceGone."""
         path = f"{self._name}/{planned.name}"
-        if planned.how is How.COPY and planned.size_bytes == 0:
+        if planned.size_bytes == 0 and not planned.is_link:
             return self._files.write(path, b"")  # a roll may replace an empty segment at any time
         source = sources.get(planned.name)
         if source is None:
             raise SourceGone(planned.name)
-        if planned.how is How.LINK and self._files.link(source, path):
+        if planned.is_link and self._files.link(source, path):
             self._count("linked_files", 1)
             self._count("linked_bytes", planned.size_bytes)
-            return BackupFile(planned.name, planned.size_bytes, None)
+            return BackupFile(planned.size_bytes, None)
         copied = self._files.copy(source, path, planned.size_bytes, self.log_dir.guard)
         self._count("copied_files", 1)
         return copied
@@ -229,5 +232,5 @@ class PartitionBackup:
     def _throw_away(self, segments: Sequence[LogSegment]) -> None:
         """Remove what was taken of these."""
         for segment in segments:
-            for file in self._taken.pop(segment, ()):
-                self._files.remove(f"{self._name}/{file.name}")
+            for name in self._taken.pop(segment, ()):
+                self._files.remove(f"{self._name}/{name}")

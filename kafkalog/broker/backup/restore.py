@@ -226,19 +226,17 @@ class Restore:
 
     def _check_files(self, log_dir: BackupLogDir) -> set[str]:
         """Partition files of the right size, by path below the backup; before anything is made."""
-        for file in log_dir.files:
-            self._check_size(log_dir.name, file)
-        usable = set()
-        for partition in log_dir.partitions:
-            where = f"{log_dir.name}/{partition.topic_partition}"
-            for file in partition.files:
-                if self._check_size(where, file):
-                    usable.add(f"{where}/{file.name}")
-        return usable
+        for name, file in log_dir.files.items():
+            self._check_size(f"{log_dir.name}/{name}", file)
+        return {
+            path
+            for partition in log_dir.partitions
+            for name, file in partition.files.items()
+            if self._check_size(path := f"{log_dir.name}/{partition.topic_partition}/{name}", file)
+        }
 
-    def _check_size(self, where: str, file: BackupFile) -> bool:
+    def _check_size(self, name: str, file: BackupFile) -> bool:
         """Whether the file is as long as the manifest says; BackupFailed unless it is derived."""
-        name = f"{where}/{file.name}"
         with self._reading():
             try:
                 stat = self._filesystem.stat(f"{self._directory}/{name}")
@@ -280,11 +278,11 @@ class Restore:
 
     def _small_file(self, log_dir: BackupLogDir, name: str) -> bytes:
         """A file in the root of a log directory, checked against its CRC."""
-        expected = next((file.crc32c for file in log_dir.files if file.name == name), None)
+        expected = log_dir.files.get(name)
         path = f"{self._directory}/{log_dir.name}/{name}"
         with self._reading():
             data = self._filesystem.read_file(path)
-        if crc32c(data) != expected:
+        if expected is None or crc32c(data) != expected.crc32c:
             raise BackupFailed(f"{path} does not match its CRC-32C in the manifest", file=name)
         return data
 
@@ -317,20 +315,17 @@ class Restore:
         where = f"{placed.log_dir.name}/{directory}"
         target.make_dir(directory)
         size_bytes = 0
-        for file in placed.partition.files:
-            name = f"{where}/{file.name}"
-            if name not in usable:
+        for name, file in placed.partition.files.items():
+            source, path = f"{where}/{name}", f"{directory}/{name}"
+            if source not in usable:
                 continue
             copied = target.copy(
-                f"{self._directory}/{name}",
-                f"{directory}/{file.name}",
-                file.size_bytes,
-                self._reading,
+                f"{self._directory}/{source}", path, file.size_bytes, self._reading
             )
             if file.crc32c in (None, copied.crc32c):
                 size_bytes += file.size_bytes
-            elif not self._leave_out(name, "does not match its CRC-32C in the manifest"):
-                target.remove(f"{directory}/{file.name}")
+            elif not self._leave_out(source, "does not match its CRC-32C in the manifest"):
+                target.remove(path)
         target.sync_dir(directory)
         return size_bytes
 

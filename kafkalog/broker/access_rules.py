@@ -223,13 +223,9 @@ def _parse_rule(words: list[str]) -> AccessRule:
         pattern = pattern[:-1]
     if "*" in pattern or (resource is not Resource.CLUSTER and not pattern and not is_prefix):
         raise ValueError("a pattern is a name, or a prefix with one * at its end")
-    return AccessRule(effect == "allow", principal, _actions(actions), resource, pattern, is_prefix)
-
-
-def _actions(text: str) -> frozenset[Action]:
-    if text == "all":
-        return frozenset(Action)
-    return frozenset(_word(Action, word, "an action") for word in text.split(","))
+    named = [] if actions == "all" else actions.split(",")
+    allowed = frozenset(_word(Action, each, "an action") for each in named) or frozenset(Action)
+    return AccessRule(effect == "allow", principal, allowed, resource, pattern, is_prefix)
 
 
 def _word(kind: type[_E], text: str, what: str) -> _E:

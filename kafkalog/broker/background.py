@@ -89,9 +89,20 @@ class BackgroundOperations:
             self._operations.pop(key, None)
         return operation
 
-    def end(self, operation: BackgroundOperation, error: KafkalogError | None) -> None:
-        """The work is over, by an error or well; any thread, once."""
-        self._finish(operation, error, is_well=error is None)
+    def end(
+        self,
+        operation: BackgroundOperation,
+        error: KafkalogError | None,
+        *,
+        is_defect: bool = False,
+    ) -> None:
+        """The work is over, by an error, a defect of ours, or well; any thread, once."""
+        if error is not None:
+            operation.error = error.with_traceback(None)  # a frame holds open files
+        operation.ended_ms = self._clock.wall_ms()
+        is_well = error is None and not is_defect
+        # The state last: who sees it sees the rest.
+        operation.state = OperationState.SUCCEEDED if is_well else OperationState.FAILED
 
     def find(self, operation_id: str) -> BackgroundOperation | None:
         """The operation of that id; None when it is not known any more, or never was."""
@@ -120,22 +131,10 @@ class BackgroundOperations:
     def _run(
         self, operation: BackgroundOperation, work: Callable[[BackgroundOperation], None]
     ) -> None:
-        fault: KafkalogError | None = None
-        is_well = False  # nor after a defect of ours, which the scheduler reports
         try:
             work(operation)
-            is_well = True
-        except KafkalogError as error:
-            fault = error
+        except BaseException as error:  # a defect is reported by the scheduler
+            fault = error if isinstance(error, KafkalogError) else None
+            self.end(operation, fault, is_defect=fault is None)
             raise
-        finally:
-            self._finish(operation, fault, is_well=is_well)
-
-    def _finish(
-        self, operation: BackgroundOperation, error: KafkalogError | None, *, is_well: bool
-    ) -> None:
-        """The state last: who sees it sees the rest."""
-        if error is not None:
-            operation.error = error.with_traceback(None)  # a frame holds open files
-        operation.ended_ms = self._clock.wall_ms()
-        operation.state = OperationState.SUCCEEDED if is_well else OperationState.FAILED
+        self.end(operation, None)

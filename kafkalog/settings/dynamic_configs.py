@@ -26,7 +26,7 @@ from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from kafkalog.broker.broker_config import BrokerConfig, LogDirConfig
+    from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.cleaner.config import LogCleanerConfig
 
 TOPIC_SOURCE = "DYNAMIC_TOPIC_CONFIG"
@@ -215,28 +215,19 @@ def with_dynamic(defaults: LogConfig, dynamic: Mapping[str, Value]) -> LogConfig
     return _checked(replace(defaults, **changes))
 
 
-def cleaner_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> LogCleanerConfig:
-    """The cleaner's configuration with dynamic values over the file's; InvalidRequest."""
-    config = _broker_with(CLEANER_KEYS, broker, dynamic).cleaner
-    fault = cleaner_fault(config)
+def broker_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> BrokerConfig:
+    """Cleaner and log directories with dynamic values over the file's; InvalidRequest."""
+    changes: dict[str, Any] = {
+        BROKER_LEVEL[key].field: value
+        for key, value in dynamic.items()
+        if key in CLEANER_KEYS or key in LOG_DIR_KEYS
+    }
+    changed = replace(broker, **changes)
+    fault = cleaner_fault(changed.cleaner)
     if fault is not None:
         key, reason = fault
         raise InvalidRequest(f"Invalid value for configuration {key}: {reason}", key=key)
-    return config
-
-
-def log_dirs_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> LogDirConfig:
-    """The configuration of the log directories with dynamic values over the file's."""
-    return _broker_with(LOG_DIR_KEYS, broker, dynamic).log_dir_config
-
-
-def _broker_with(
-    keys: frozenset[str], broker: BrokerConfig, dynamic: Mapping[str, Value]
-) -> BrokerConfig:
-    changes: dict[str, Any] = {
-        BROKER_LEVEL[key].field: dynamic[key] for key in dynamic if key in keys
-    }
-    return replace(broker, **changes)
+    return changed
 
 
 def cleaner_fault(config: LogCleanerConfig) -> tuple[str, str] | None:

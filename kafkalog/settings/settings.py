@@ -29,11 +29,10 @@ from kafkalog.format.disk.properties import decode_properties
 from kafkalog.format.integers import FormatError
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.settings.dynamic_configs import (
+    broker_with_dynamic,
     cleaner_fault,
-    cleaner_with_dynamic,
     describe_broker_config,
     describe_topic_config,
-    log_dirs_with_dynamic,
     parse_dynamic,
     parse_topic_config,
     topic_default,
@@ -226,23 +225,23 @@ class Settings:
 
     def cleaner_config(self, dynamic: Mapping[str, str] = _NOTHING) -> LogCleanerConfig:
         """The configuration of the log cleaner; InvalidRequest for a wrong dynamic."""
-        return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
+        return broker_with_dynamic(self.broker, parse_dynamic(dynamic)).cleaner
 
     def log_dir_config(self, dynamic: Mapping[str, str] = _NOTHING) -> LogDirConfig:
         """What of the log directories changes; InvalidRequest for a wrong dynamic."""
-        return log_dirs_with_dynamic(self.broker, parse_dynamic(dynamic))
+        return broker_with_dynamic(self.broker, parse_dynamic(dynamic)).log_dir_config
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING
     ) -> list[ConfigEntry]:
         """Every topic key with value, source and synonyms, by name; InvalidTopicConfig."""
         self.topic_config(overrides, dynamic)
-        return describe_topic_config(overrides, self._given(), parse_dynamic(dynamic))
+        return describe_topic_config(overrides, _given(self.values), parse_dynamic(dynamic))
 
     def describe_broker_config(self, dynamic: Mapping[str, str] = _NOTHING) -> list[ConfigEntry]:
         """Every broker key with value, source and synonyms, by name."""
         values = {key: one.value for key, one in self.values.items()}
-        described = describe_broker_config(values, self._given(), parse_dynamic(dynamic))
+        described = describe_broker_config(values, _given(self.values), parse_dynamic(dynamic))
         hidden = {key for key, one in self.values.items() if one.is_hidden}
         return [without_values(entry, hidden) for entry in described] if hidden else described
 
@@ -254,9 +253,6 @@ class Settings:
             for key, one in sorted(self.values.items())
             if one.source is not Source.DEFAULT
         ]
-
-    def _given(self) -> dict[str, Value]:
-        return _given(self.values)
 
 
 def no_file(path: str) -> str:
@@ -379,22 +375,18 @@ def _check_tls(server: ServerConfig) -> None:
         raise InvalidConfig("http.mtls.principal names no place", key="http.mtls.principal")
 
 
-def _pairs_of(name: str, data: bytes) -> dict[str, str]:
-    try:
-        return decode_properties(data)
-    except FormatError as error:
-        message = f"the configuration file {name}".rstrip()
-        raise InvalidConfig(f"{message} is malformed: {error}") from error
-
-
 def _merge(
     files: Mapping[str, bytes], environment: Mapping[str, _Given], overrides: Mapping[str, str]
 ) -> tuple[dict[str, _Given], list[Notice]]:
     """The text of each key by precedence; notices about unknown keys."""
     texts: dict[str, _Given] = {}
     for name, data in files.items():
-        for key, text in _pairs_of(name, data).items():
-            texts[key] = _Given(text, Source.FILE, name)
+        try:
+            pairs = decode_properties(data)
+        except FormatError as error:
+            message = f"the configuration file {name}".rstrip()
+            raise InvalidConfig(f"{message} is malformed: {error}") from error
+        texts |= {key: _Given(text, Source.FILE, name) for key, text in pairs.items()}
     texts.update(environment)
     for key, text in overrides.items():
         texts[key] = _Given(text, Source.OVERRIDE)

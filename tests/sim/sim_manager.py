@@ -18,9 +18,8 @@ from kafkalog.log.values import AppendOrigin
 from kafkalog.observe.metrics import Metrics
 from kafkalog.settings import load_settings
 from kafkalog.settings.dynamic_configs import (
-    cleaner_with_dynamic,
+    broker_with_dynamic,
     describe_topic_config,
-    log_dirs_with_dynamic,
     parse_dynamic,
     parse_topic_config,
     with_dynamic,
@@ -64,10 +63,10 @@ class SimRules:
         return with_dynamic(self.defaults, parse_dynamic(dynamic))
 
     def cleaner_config(self, dynamic: Mapping[str, str]) -> LogCleanerConfig:
-        return cleaner_with_dynamic(self.broker, parse_dynamic(dynamic))
+        return broker_with_dynamic(self.broker, parse_dynamic(dynamic)).cleaner
 
     def log_dir_config(self, dynamic: Mapping[str, str]) -> LogDirConfig:
-        return log_dirs_with_dynamic(self.broker, parse_dynamic(dynamic))
+        return broker_with_dynamic(self.broker, parse_dynamic(dynamic)).log_dir_config
 
     def describe_topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str]

@@ -17,6 +17,7 @@ Owned by the event loop, but for ``used_ms``. Never blocks. Source: Kafka 4.1 ``
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -133,11 +134,6 @@ class Consumer:
         return self._topics is not None or self._wants is not None
 
     @property
-    def is_reading(self) -> bool:
-        """Whether it asked for anything."""
-        return self.is_subscribed or self._is_manual
-
-    @property
     def partitions(self) -> list[TopicPartition]:
         """Assigned, by topic and number."""
         return sorted(self._positions)
@@ -187,7 +183,11 @@ class Consumer:
         """By the group: what it had keeps its position, the rest begins at the commit or reset."""
         kept = self._positions
         self._positions = {at: kept.get(at) for at in partitions}
-        self._look_up_positions()
+        for at, position in self._positions.items():
+            if position is None:
+                # Groups may still be loaded, directories be offline: the poll says so.
+                with suppress(KafkalogError):
+                    self._positions[at] = self._first_position(at)
         self.on_change()
 
     def assign_by_hand(self, partitions: Collection[TopicPartition]) -> None:
@@ -200,15 +200,6 @@ class Consumer:
         self.assign(partitions)
 
     # ---- its positions
-
-    def _look_up_positions(self) -> None:
-        """As far as it is known now: groups may still be loaded, directories be offline."""
-        for at, position in self._positions.items():
-            if position is None:
-                try:
-                    self._positions[at] = self._first_position(at)
-                except KafkalogError:
-                    continue  # the poll meets it again and says so
 
     def _first_position(self, at: TopicPartition) -> int:
         committed = self._offsets.committed_of(self.group, at)
@@ -283,7 +274,7 @@ class Consumer:
     def begin_poll(self) -> int:
         """A number for ``poll_number``; a poll that waits for a client that gave up ends."""
         self.take_back_lost_answer()
-        if not self.is_reading:
+        if not (self.is_subscribed or self._is_manual):
             raise IllegalConsumerState("Illegal state: the consumer is not subscribed or assigned.")
         self.poll_number += 1
         self.on_change()
@@ -364,10 +355,6 @@ _NS_PER_MS = 1_000_000
 _SWEEP_NS = 1_000_000_000  # how often idle members are looked for, at most
 _MEMBERS_MAX = 10_000  # of all groups: some 20 MB
 _LEFT_MAX = 10_000  # groups without members whose last use is remembered
-
-
-def _sees_all(_topic: str) -> bool:
-    return True
 
 
 @dataclass(slots=True)
@@ -461,7 +448,7 @@ class ConsumerGroups:
         topics: Collection[str] | None,
         pattern: str | None,
         *,
-        sees: Callable[[str], bool] = _sees_all,
+        sees: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Read these topics, or those that match; the group is rebalanced.
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.changes import TopicChanges
     from kafkalog.env.threads import Signal
-    from kafkalog.format.records.record import Record
     from kafkalog.format.records.record_batch import BatchHeader
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
@@ -108,19 +107,14 @@ class GroupOffsetsReplay:
         is_open = is_transactional(header.attributes)
         changes = self._open.setdefault(producer_id, {}) if is_open else {}
         for record in records:
-            _note(record, changes)
+            try:
+                key = decode_key(record.key) if record.key is not None else None
+                if key is not None:
+                    changes[key] = None if record.value is None else decode_value(record.value)
+            except FormatError as error:
+                _log.error("group_offset_unreadable", offset=record.offset, reason=error.reason)
         if not is_open:
             self._apply(changes)
-
-
-def _note(record: Record, changes: ReplayedChanges) -> None:
-    """The change that a record makes, if it is a commit that we can read."""
-    try:
-        key = decode_key(record.key) if record.key is not None else None
-        if key is not None:
-            changes[key] = None if record.value is None else decode_value(record.value)
-    except FormatError as error:
-        _log.error("group_offset_unreadable", offset=record.offset, reason=error.reason)
 
 
 LOAD_TASK = "kafkalog-group-offsets-load"
@@ -131,16 +125,14 @@ _MINUTE_MS = 60_000
 _RECORDS = 500  # a batch of them without metadata stays far below max.message.bytes
 
 
+@dataclass(slots=True, eq=False)
 class Shard:
     """The commits in one partition of the topic."""
 
-    __slots__ = ("groups", "in_flight")
-
-    def __init__(self) -> None:
-        # owned by the completing thread, published
-        self.groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
-        # under the mutex: changes that are queued and not applied yet
-        self.in_flight: Counter[GroupPartition] = Counter()
+    # owned by the completing thread, published
+    groups: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+    # under the mutex: changes that are queued and not applied yet
+    in_flight: Counter[GroupPartition] = field(default_factory=Counter)
 
     def commits(self) -> list[tuple[GroupPartition, CommittedOffset]]:
         """All of them at this moment."""

@@ -91,11 +91,6 @@ class SinkRuns:
             raise ProducerFenced(f"A newer begin of this attempt of query {query} was answered")
         return True
 
-    @property
-    def call_count(self) -> int:
-        """Begins that are remembered: of the batch that is open."""
-        return sum(len(calls) for calls in self._calls.values())
-
     def forget_calls(self) -> None:
         """Nothing is open any more, so no begin can be repeated."""
         self._calls.clear()

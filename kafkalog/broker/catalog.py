@@ -55,11 +55,6 @@ class PartitionTable:
     def __len__(self) -> int:
         return len(self._logs)
 
-    @property
-    def fault_count(self) -> int:
-        """Partitions that could not be loaded."""
-        return len(self._faults)
-
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log, None when there is none; raises the partition's fault when it has one."""
         key = (topic, partition)

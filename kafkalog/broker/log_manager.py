@@ -25,15 +25,10 @@ import structlog
 from kafkalog.broker.background import BackgroundOperations
 from kafkalog.broker.catalog import Logs, PartitionTable
 from kafkalog.broker.compaction.cleaning import CleanerLogs, Cleaning, end_swap
+from kafkalog.broker.directory import identity
 from kafkalog.broker.directory.checkpoints import Checkpoints
 from kafkalog.broker.directory.commands import FlushCommand
 from kafkalog.broker.directory.cordon import LogDirChanges
-from kafkalog.broker.directory.identity import (
-    IdentityFiles,
-    doctor_command,
-    plan_identities,
-    refusal,
-)
 from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, LogDir
 from kafkalog.broker.directory.unit import make_unit
@@ -43,6 +38,7 @@ from kafkalog.broker.moves.partition_move import MoveContext
 from kafkalog.broker.moves.partition_moves import PartitionMoves
 from kafkalog.broker.retention.archive_hold import ArchivedOffsets
 from kafkalog.broker.retention.retention import Retention
+from kafkalog.broker.startup import scan
 from kafkalog.broker.startup.load import DirectoryLoading, LoadProgress, PartitionReload
 from kafkalog.broker.startup.missing import MissingPartitions, log_partitions_offline
 from kafkalog.broker.startup.plan import (
@@ -52,13 +48,6 @@ from kafkalog.broker.startup.plan import (
     reason_of,
     suspects,
     unexplained,
-)
-from kafkalog.broker.startup.scan import (
-    find_partitions,
-    is_unused,
-    refuse_duplicates,
-    rename_to_live,
-    rename_with_suffix,
 )
 from kafkalog.broker.tasks import PeriodicTasks
 from kafkalog.broker.topics.changes import TopicChanges
@@ -386,7 +375,9 @@ class LogManager:
         UnusableLogDirs when all are in doubt, or one belongs to another broker. Writes nothing.
         """
         found = [self._identity_files(log_dir) for log_dir in log_dirs]
-        plan = plan_identities(found, self.runtime.config.node_id, self._unknown_partitions)
+        plan = identity.plan_identities(
+            found, self.runtime.config.node_id, self._unknown_partitions
+        )
         online = [log_dir for log_dir in log_dirs if log_dir.is_online]
         left = [log_dir for log_dir in online if log_dir.path not in plan.unproven]
         is_copy_left = any(log_dir in self.registry.copies for log_dir in left)
@@ -395,8 +386,8 @@ class LogManager:
             all(log_dir.is_fresh for log_dir in left)
             or (self.registry.damaged and not is_copy_left)
         ):
-            raise refusal(plan.unproven, found, self.runtime.config.node_id)
-        remedy = doctor_command(self._paths, self.runtime.config.node_id)
+            raise identity.refusal(plan.unproven, found, self.runtime.config.node_id)
+        remedy = identity.doctor_command(self._paths, self.runtime.config.node_id)
         for log_dir in online:
             if log_dir.path in plan.unproven:
                 reason = "; ".join(plan.unproven[log_dir.path])
@@ -406,8 +397,8 @@ class LogManager:
                 log_dir.prove(*plan.meta[log_dir.path])
         return plan.cluster_id
 
-    def _identity_files(self, log_dir: LogDir) -> IdentityFiles:
-        return IdentityFiles(
+    def _identity_files(self, log_dir: LogDir) -> identity.IdentityFiles:
+        return identity.IdentityFiles(
             log_dir.path,
             log_dir.meta,
             None if log_dir.meta_damage is None else str(log_dir.meta_damage),
@@ -420,7 +411,7 @@ class LogManager:
         unit = self.logs.unit_at(path)
         found: list[FoundPartition] = []
         with unit.log_dir.or_offline():
-            found = find_partitions(unit.log_dir, self.runtime.filesystem, state)
+            found = scan.find_partitions(unit.log_dir, self.runtime.filesystem, state)
         yield from unexplained(state, found)
 
     def _claim(self) -> None:
@@ -448,7 +439,9 @@ class LogManager:
         found: list[FoundPartition] = []
         for unit in self.logs.online_units:
             with unit.log_dir.or_offline():
-                found += find_partitions(unit.log_dir, self.runtime.filesystem, self.registry.state)
+                found += scan.find_partitions(
+                    unit.log_dir, self.runtime.filesystem, self.registry.state
+                )
         adopt = self.runtime.config.adopt_unknown_topics
         plan = plan_startup(
             self.registry.state,
@@ -457,7 +450,7 @@ class LogManager:
             adopt=not self.registry.existed if adopt is None else adopt,
             new_topic_id=lambda: new_id(self.runtime.random.uuid_bytes),
         )
-        refuse_duplicates([partition for partition, _ in plan.load])
+        scan.refuse_duplicates([partition for partition, _ in plan.load])
         left_alone = [partition.path for partition in plan.left_alone + plan.orphans]
         if left_alone:
             _log.warning("directories_left_alone", directories=left_alone)
@@ -469,7 +462,7 @@ class LogManager:
         for partition in partitions:
             log_dir = self.logs.unit_at(partition.log_dir).log_dir
             with log_dir.or_offline(), log_dir.guard():
-                if is_unused(self.runtime.filesystem, partition.path):
+                if scan.is_unused(self.runtime.filesystem, partition.path):
                     unused.append(partition.path)
         return frozenset(unused)
 
@@ -486,7 +479,7 @@ class LogManager:
             for partition in partitions:
                 unit = self.logs.unit_at(partition.log_dir)
                 with unit.log_dir.or_offline():
-                    path = rename_with_suffix(
+                    path = scan.rename_with_suffix(
                         unit, runtime.filesystem, runtime.random, partition, state
                     )
                     _log.warning(
@@ -503,7 +496,7 @@ class LogManager:
         for move in plan.committed:
             unit = self.logs.unit_at(move.future.log_dir)
             with unit.log_dir.or_offline():
-                live = rename_to_live(unit, self.runtime.filesystem, move.future)
+                live = scan.rename_to_live(unit, self.runtime.filesystem, move.future)
                 plan.load.append((live, move.topic))
                 plan.remove.append(move.doomed)
 

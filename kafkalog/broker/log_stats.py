@@ -257,12 +257,12 @@ class LogStats:
         logs = self._logs.table.held_in(log_dir.path)
         waiting = sum(each.size_bytes for log in logs for each in log.local.deleting)
         waiting += self._deletion.bytes_in(log_dir)
-        metrics.awaiting_delete.labels(log_dir.path).set(waiting)
+        metrics.log_awaiting_delete_bytes.labels(log_dir.path).set(waiting)
         active = [log.local.active_segment for log in logs]
         reserved = sum(
             each.offset_index.reserved_bytes + each.time_index.reserved_bytes for each in active
         )
-        metrics.reserved_index.labels(log_dir.path).set(reserved)
+        metrics.log_reserved_index_bytes.labels(log_dir.path).set(reserved)
 
     # ---- what is read
 

@@ -231,7 +231,7 @@ class Operations:
             offline_partitions=(
                 max(self._partitions_due() - served, 0)  # a topic may just be deleted
                 if is_loaded
-                else logs.table.fault_count + dead
+                else len(logs.table.faults()) + dead
             ),
             full_dirs=sum(fault.state == "full" for fault in faults),
             faults=tuple(faults),

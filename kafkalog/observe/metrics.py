@@ -103,44 +103,30 @@ class Metrics(Declarations):
     config_info = gauge(
         "Always 1; the label is the SHA-256 of the configuration at the start.", "config_sha256"
     )
-    thread_heartbeat = gauge(
-        "Time of the last heartbeat of the thread.",
-        "thread",
-        name="thread_heartbeat_timestamp_seconds",
+    thread_heartbeat_timestamp_seconds = gauge(
+        "Time of the last heartbeat of the thread.", "thread"
     )
     log_dir_online = gauge("1 online, 0 offline.", "log_dir")
     log_dir_offline_reason = gauge(
         "Always 1; the label says why it is offline.", "log_dir", "reason"
     )
     log_dir_full = gauge("1 while appends are refused: too little free space.", "log_dir")
-    log_dir_capacity = gauge(
-        "Size of the directory's file system.", "log_dir", name="log_dir_capacity_bytes"
+    log_dir_capacity_bytes = gauge("Size of the directory's file system.", "log_dir")
+    log_dir_free_bytes = gauge("Bytes that the daemon may still write to the disk.", "log_dir")
+    log_dir_used_bytes = gauge(
+        "Bytes of the file system that are not free to the daemon.", "log_dir"
     )
-    log_dir_free = gauge(
-        "Bytes that the daemon may still write to the disk.", "log_dir", name="log_dir_free_bytes"
+    log_awaiting_delete_bytes = gauge(
+        "Bytes of deleted .log files whose file.delete.delay.ms is not over.", "log_dir"
     )
-    log_dir_used = gauge(
-        "Bytes of the file system that are not free to the daemon.",
-        "log_dir",
-        name="log_dir_used_bytes",
-    )
-    awaiting_delete = gauge(
-        "Bytes of deleted .log files whose file.delete.delay.ms is not over.",
-        "log_dir",
-        name="log_awaiting_delete_bytes",
-    )
-    reserved_index = gauge(
-        "Preallocated bytes of active segments' indexes that hold no entries yet.",
-        "log_dir",
-        name="log_reserved_index_bytes",
+    log_reserved_index_bytes = gauge(
+        "Preallocated bytes of active segments' indexes that hold no entries yet.", "log_dir"
     )
     log_dir_partitions = gauge("Partitions in the directory.", "log_dir")
     log_dir_segments = gauge("Segments in the directory.", "log_dir")
     recovery_remaining_logs = gauge("Logs not loaded yet.", "log_dir")
     recovery_remaining_segments = gauge("Segments not recovered yet.", "log_dir")
-    recovered_bytes = counter(
-        "Bytes of segments that recovery read.", "log_dir", name="recovery_recovered_bytes"
-    )
+    recovery_recovered_bytes = counter("Bytes of segments that recovery read.", "log_dir")
     unclean_starts = counter("Starts that found no clean-shutdown marker.", "log_dir")
     log_dir_files_repaired = counter(
         "Damaged files in a log directory's root that a start repaired from other copies.",
@@ -163,9 +149,7 @@ class Metrics(Declarations):
         "Logs from which nothing is deleted until their disputed log start is settled.", "log_dir"
     )
     retention_runs = counter("Retention checks that ended.")
-    retention_last_run = gauge(
-        "Time at which the last retention check ended.", name="retention_last_run_timestamp_seconds"
-    )
+    retention_last_run_timestamp_seconds = gauge("Time at which the last retention check ended.")
     retention_duration_seconds = histogram("Duration of a retention check over all logs.")
     retention_deleted_segments = counter(
         f"Segments that retention deleted. {_REASON}", "topic", "reason"
@@ -187,9 +171,8 @@ class Metrics(Declarations):
     sinks_committing = gauge(
         "Sinks with a decided commit whose markers are not written in every partition yet."
     )
-    sink_committing_age = gauge(
-        "Age of the oldest sink commit whose markers are not all written; 0 without one.",
-        name="sink_committing_age_seconds",
+    sink_committing_age_seconds = gauge(
+        "Age of the oldest sink commit whose markers are not all written; 0 without one."
     )
     sink_commits = counter("Batches of sinks whose commit is complete.")
     sink_aborts = counter(
@@ -230,7 +213,7 @@ class Metrics(Declarations):
     def observe_retention_run(self, seconds: float, wall_ms: int) -> None:
         """A check over all logs ended."""
         self.retention_runs.inc()
-        self.retention_last_run.set(wall_ms / 1000)
+        self.retention_last_run_timestamp_seconds.set(wall_ms / 1000)
         self.retention_duration_seconds.observe(seconds)
 
     def observe_http(self, route: str, method: str, code: int, seconds: float) -> None:
@@ -249,13 +232,13 @@ class Metrics(Declarations):
 
     def beat(self, thread: str, wall_ms: int) -> None:
         """The thread was alive at wall_ms."""
-        self.thread_heartbeat.labels(thread).set(wall_ms / 1000)
+        self.thread_heartbeat_timestamp_seconds.labels(thread).set(wall_ms / 1000)
 
     def set_log_dir_space(self, log_dir: str, capacity_bytes: int, free_bytes: int) -> None:
         """Space of the file system. A periodic task calls it, because a scrape touches no disk."""
-        self.log_dir_capacity.labels(log_dir).set(capacity_bytes)
-        self.log_dir_free.labels(log_dir).set(free_bytes)
-        self.log_dir_used.labels(log_dir).set(capacity_bytes - free_bytes)
+        self.log_dir_capacity_bytes.labels(log_dir).set(capacity_bytes)
+        self.log_dir_free_bytes.labels(log_dir).set(free_bytes)
+        self.log_dir_used_bytes.labels(log_dir).set(capacity_bytes - free_bytes)
 
     def watch_tasks(self, tasks: Callable[[], Iterable[TaskSample]]) -> None:
         """Set where a scrape reads the background tasks from; must be quick and touch no disk."""

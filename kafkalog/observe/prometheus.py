@@ -22,21 +22,20 @@ SECONDS_BUCKETS: tuple[float, ...] = tuple(
 
 
 class _Declared(NamedTuple):
-    """A metric that each object of its class is to have; ``name`` empty: the attribute's."""
+    """A metric that each object of its class is to have, with the name of the attribute."""
 
     make: Callable[[str, CollectorRegistry], Counter | Gauge | Histogram]
-    name: str
 
 
-def counter(text: str, *labels: str, name: str = "") -> Counter:
+def counter(text: str, *labels: str) -> Counter:
     """An attribute of a class of Declarations."""
-    make = _Declared(lambda full, registry: Counter(full, text, labels, registry=registry), name)
+    make = _Declared(lambda full, registry: Counter(full, text, labels, registry=registry))
     return cast("Counter", make)
 
 
-def gauge(text: str, *labels: str, name: str = "") -> Gauge:
+def gauge(text: str, *labels: str) -> Gauge:
     """See ``counter``."""
-    make = _Declared(lambda full, registry: Gauge(full, text, labels, registry=registry), name)
+    make = _Declared(lambda full, registry: Gauge(full, text, labels, registry=registry))
     return cast("Gauge", make)
 
 
@@ -46,7 +45,7 @@ def histogram(text: str, *labels: str, buckets: tuple[float, ...] = SECONDS_BUCK
     def make(full: str, registry: CollectorRegistry) -> Histogram:
         return Histogram(full, text, labels, registry=registry, buckets=buckets)
 
-    return cast("Histogram", _Declared(make, ""))
+    return cast("Histogram", _Declared(make))
 
 
 class Declarations:
@@ -57,7 +56,7 @@ class Declarations:
         self.topic_counters: list[Counter] = []
         for attribute, each in vars(type(self)).items():
             if isinstance(each, _Declared):
-                made = each.make(prefix + (each.name or attribute), registry)
+                made = each.make(prefix + attribute, registry)
                 setattr(self, attribute, made)
                 if isinstance(made, Counter) and "topic" in made._labelnames:
                     self.topic_counters.append(made)

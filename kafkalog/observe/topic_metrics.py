@@ -137,8 +137,8 @@ class TopicTraffic(Declarations):
             self.append_rejected_bytes,
         )  # fmt: skip
         with self._mutex:
-            columns = [self._by_topic(counter) for counter in counters]
-            errors = self._by_error()
+            columns = [self._sums(counter, 0) for counter in counters]
+            errors = self._sums(self.append_refusals, 1)
         whole = [sum(column.values()) for column in columns]
         yield TopicTotals._make(
             ("", *whole, errors.get("BadBatchCrc", 0.0), errors.get("NullKey", 0.0))
@@ -147,19 +147,11 @@ class TopicTraffic(Declarations):
             values = (column.get(topic, 0.0) for column in columns)
             yield TopicTotals._make((topic, *values, None, None))
 
-    def _by_topic(self, counter: Counter) -> dict[str, float]:
-        """Sums by topic; those of deleted topics under ""."""
-        sums = {"": sum(value for (of, _), value in self._departed.items() if of is counter)}
-        for labels, value in values_of(counter):
-            sums[labels[0]] = sums.get(labels[0], 0.0) + value
-        return sums
-
-    def _by_error(self) -> dict[str, float]:
-        """Refused appends of all topics."""
-        sums: dict[str, float] = {}
-        for (of, labels), value in self._departed.items():
-            if of is self.append_refusals:
-                sums[labels[0]] = sums.get(labels[0], 0.0) + value
-        for (_, error), value in values_of(self.append_refusals):
-            sums[error] = sums.get(error, 0.0) + value
+    def _sums(self, counter: Counter, label: int) -> dict[str, float]:
+        """By one of its labels; the first is the topic, "" of those that were deleted."""
+        departed = self._departed.items()
+        children = [(("", *rest), value) for (of, rest), value in departed if of is counter]
+        sums = {"": 0.0}
+        for labels, value in (*children, *values_of(counter)):
+            sums[labels[label]] = sums.get(labels[label], 0.0) + value
         return sums

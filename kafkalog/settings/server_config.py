@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _EVERY = frozenset(("0.0.0.0", "::"))  # of IPv4, of IPv6
 
 
@@ -40,14 +41,7 @@ class ServerConfig:
     http_acl_file: str | None = None
     http_metrics_open: bool = False
     access_control_allow_origin: tuple[str, ...] = ()
-    access_control_allow_methods: tuple[str, ...] = (
-        "GET",
-        "HEAD",
-        "POST",
-        "PUT",
-        "PATCH",
-        "DELETE",
-    )
+    access_control_allow_methods: tuple[str, ...] = _METHODS
     access_control_allow_headers: tuple[str, ...] = (
         "Accept",
         "Authorization",

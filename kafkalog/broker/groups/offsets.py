@@ -31,17 +31,8 @@ from kafkalog.broker.authorized import internal, lists, open_to_all, operation_c
 from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.values import Acks
 from kafkalog.errors import CorruptData, InvalidRequest, KafkalogError, NotReady, UnknownPartition
-from kafkalog.format.disk.group_offsets import (
-    NO_EXPIRY,
-    CommittedOffset,
-    GroupPartition,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
-    partition_of_group,
-    text_fault,
-)
+from kafkalog.format.disk import group_offsets
+from kafkalog.format.disk.group_offsets import CommittedOffset, GroupPartition
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
 from kafkalog.format.records.control_record import ControlRecordType, read_control_type
@@ -108,9 +99,11 @@ class GroupOffsetsReplay:
         changes = self._open.setdefault(producer_id, {}) if is_open else {}
         for record in records:
             try:
-                key = decode_key(record.key) if record.key is not None else None
+                key = group_offsets.decode_key(record.key) if record.key is not None else None
                 if key is not None:
-                    changes[key] = None if record.value is None else decode_value(record.value)
+                    changes[key] = (
+                        None if record.value is None else group_offsets.decode_value(record.value)
+                    )
             except FormatError as error:
                 _log.error("group_offset_unreadable", offset=record.offset, reason=error.reason)
         if not is_open:
@@ -164,7 +157,7 @@ def is_expired(committed: CommittedOffset, used_ms: int, now_ms: int, retention_
 
     used_ms     wall clock when the group last had members; 0: not since the start
     """
-    if committed.expire_timestamp_ms != NO_EXPIRY:
+    if committed.expire_timestamp_ms != group_offsets.NO_EXPIRY:
         return now_ms >= committed.expire_timestamp_ms
     return now_ms - max(committed.commit_timestamp_ms, used_ms) >= retention_ms
 
@@ -386,7 +379,7 @@ class GroupOffsets:
         return self._shard_at(self._number_of(group)).groups.get(group, {})
 
     def _number_of(self, group: str) -> int:
-        return partition_of_group(group, self._partition_count())
+        return group_offsets.partition_of_group(group, self._partition_count())
 
     def _shard_at(self, number: int) -> Shard:
         """The loaded partition; its fault, or NotReady while it is loaded."""
@@ -399,11 +392,11 @@ class GroupOffsets:
 
     def _check(self, group: str, committed: CommittedOffset) -> None:
         """InvalidRequest for what no record can hold or Kafka refuses."""
-        fault = text_fault(group) if group else "is empty"
+        fault = group_offsets.text_fault(group) if group else "is empty"
         if fault is not None:
             raise InvalidRequest(f"The name of the group {fault}")
         limit = self._config.offset_metadata_max_bytes
-        fault = text_fault(committed.metadata)
+        fault = group_offsets.text_fault(committed.metadata)
         if fault is not None or len(committed.metadata.encode()) > limit:
             raise InvalidRequest(
                 f"The committed offset's metadata {fault or 'is too large'}; "
@@ -429,8 +422,11 @@ class GroupOffsets:
 
     def _records(self, log: UnifiedLog, changes: Changes) -> ValidatedRecords:
         columns = RecordColumns.of(
-            [encode_key(key) for key in changes],
-            [None if value is None else encode_value(value) for value in changes.values()],
+            [group_offsets.encode_key(key) for key in changes],
+            [
+                None if value is None else group_offsets.encode_value(value)
+                for value in changes.values()
+            ],
             self._runtime.clock.wall_ms(),
         )
         return validate_built(

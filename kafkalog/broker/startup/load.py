@@ -599,7 +599,7 @@ class LoadProgress:
             done, count, left = one.done, one.logs, one.segments_left
             has_line = not self._is_over and self._takes_line(one, now_ns)
         self._metrics.recovery_remaining_segments.labels(path).inc(segments)
-        self._metrics.recovered_bytes.labels(path).inc(max(0, -size_bytes))
+        self._metrics.recovery_recovered_bytes.labels(path).inc(max(0, -size_bytes))
         if has_line:
             _log.info(
                 f"Recovering unflushed segments. {left} left "

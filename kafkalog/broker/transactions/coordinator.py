@@ -181,7 +181,7 @@ class Sinks:
         metrics = runtime.metrics
         metrics.sink_transactions_open.set_function(self._count_open)
         metrics.sinks_committing.set_function(lambda: len(self._decided_ms()))
-        metrics.sink_committing_age.set_function(self._committing_seconds)
+        metrics.sink_committing_age_seconds.set_function(self._committing_seconds)
 
     # ---- the daemon's own
 

@@ -32,20 +32,8 @@ from kafkalog.errors import (
     NotReady,
     Overloaded,
 )
-from kafkalog.format.disk.sink_state import (
-    MAX_MESSAGE_BYTES,
-    ProducerKey,
-    ProducerValue,
-    QueryKey,
-    QueryValue,
-    decode_key,
-    decode_producer,
-    decode_query,
-    encode_key,
-    encode_producer,
-    encode_query,
-    query_name_fault,
-)
+from kafkalog.format.disk import sink_state
+from kafkalog.format.disk.sink_state import ProducerKey, ProducerValue, QueryKey, QueryValue
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
 from kafkalog.format.records.record import iterate_records
@@ -110,7 +98,7 @@ class SinkLog:
             self._create()
         log = self._log()
         columns = RecordColumns.of(
-            [encode_key(key) for key, _ in entries],
+            [sink_state.encode_key(key) for key, _ in entries],
             [_encode_value(value) for _, value in entries],
             self._clock.wall_ms(),
         )
@@ -176,7 +164,7 @@ class SinkLog:
         overrides = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            "max.message.bytes": str(sink_state.MAX_MESSAGE_BYTES),
             "segment.bytes": str(self._config.transaction_state_log_segment_bytes),
         }
         with self._registry.edit():
@@ -206,19 +194,23 @@ class SinkLog:
 
 def _encode_value(value: Value) -> bytes | None:
     if isinstance(value, QueryValue):
-        return encode_query(value)
-    return None if value is None else encode_producer(value)
+        return sink_state.encode_query(value)
+    return None if value is None else sink_state.encode_producer(value)
 
 
 def _decode(key: bytes | None, data: bytes | None) -> Entry:
     """FormatError."""
     if key is None:
         raise FormatError("it has no key")
-    decoded: Key = decode_key(key)
+    decoded: Key = sink_state.decode_key(key)
     if data is None:
         return decoded, None
     value: QueryValue | ProducerValue
-    value = decode_producer(data) if isinstance(decoded, ProducerKey) else decode_query(data)
+    value = (
+        sink_state.decode_producer(data)
+        if isinstance(decoded, ProducerKey)
+        else sink_state.decode_query(data)
+    )
     return decoded, value
 
 
@@ -361,7 +353,7 @@ class SinkTable:
 
     @contextmanager
     def _locked_within(self, query: str, seconds: float) -> Iterator[Sink | None]:
-        fault = query_name_fault(query)
+        fault = sink_state.query_name_fault(query)
         if fault is not None:
             raise InvalidRequest(fault)
         self.check_loaded()

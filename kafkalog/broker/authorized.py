@@ -31,7 +31,7 @@ _CHECKED = "__kafkalog_checked_class__"
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a method needs. ``action`` None: nothing.
+    """What a method needs, as its decorator. ``action`` None: nothing.
 
     ``argument`` names the parameter that holds the topic or group: its name, or a log, partition or
     consumer of it. With ``is_listing`` everybody may call it, and sees what he has the right on;
@@ -46,36 +46,28 @@ class Need:
     is_listing: bool = False
     is_internal: bool = False
 
-
-def requires(
-    action: Action, resource: Resource, argument: str = "", *, sees: str = ""
-) -> Callable[[F], F]:
-    """The method needs this right on what ``argument`` names, or on the cluster."""
-    assert bool(argument) is (resource is not Resource.CLUSTER)
-    return _marked(Need(action, resource, argument, sees))
-
-
-def lists(action: Action, resource: Resource) -> Callable[[F], F]:
-    """The method answers a list of names, or of what has one: those are left that are allowed."""
-    return _marked(Need(action, resource, is_listing=True))
-
-
-def open_to_all(method: F) -> F:
-    """The method needs no right."""
-    return _marked(Need())(method)
-
-
-def internal(method: F) -> F:
-    """The method is the daemon's own: no view has it."""
-    return _marked(Need(is_internal=True))(method)
-
-
-def _marked(need: Need) -> Callable[[F], F]:
-    def mark(method: F) -> F:
-        setattr(method, _NEED, need)
+    def __call__(self, method: F) -> F:
+        """Declare it beside the method."""
+        setattr(method, _NEED, self)
         return method
 
-    return mark
+
+def requires(action: Action, resource: Resource, argument: str = "", *, sees: str = "") -> Need:
+    """The method needs this right on what ``argument`` names, or on the cluster."""
+    assert bool(argument) is (resource is not Resource.CLUSTER)
+    return Need(action, resource, argument, sees)
+
+
+def lists(resource: Resource) -> Need:
+    """The method answers a list of names, or of what has one: those that may be described stay."""
+    return Need(Action.DESCRIBE, resource, is_listing=True)
+
+
+open_to_all = Need()
+"""The method needs no right."""
+
+internal = Need(is_internal=True)
+"""The method is the daemon's own: no view has it."""
 
 
 def operation_class(*open_fields: str) -> Callable[[type[T]], type[T]]:
@@ -97,15 +89,6 @@ def need_of(method: object) -> Need | None:
         method = method.fget
     need = getattr(method, _NEED, None)
     return need if isinstance(need, Need) else None
-
-
-def public_operations(kind: type[object]) -> dict[str, object]:
-    """Every public method and property of an operation class, by name."""
-    return {
-        name: value
-        for name, value in inspect.getmembers(kind)
-        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
-    }
 
 
 def authorized(operations: T, rights: Rights) -> T:

@@ -177,6 +177,7 @@ class LogManager:
         self._rules = rules
         self._on_all_dirs_offline = on_all_dirs_offline
         self._log_dirs = _make_log_dirs(runtime)
+        self._paths = [log_dir.path for log_dir in self._log_dirs]
         self.registry = TopicRegistry(runtime.filesystem, mutex(), self._log_dirs)
         table, first_dirty = PartitionTable(), dict[TopicPartition, int]()
         self.checkpoints = Checkpoints(table, first_dirty, self.registry)
@@ -272,10 +273,6 @@ class LogManager:
             self.reload,
             self.cleaning.cleaner.wake,
         )
-
-    @property
-    def _paths(self) -> list[str]:
-        return [log_dir.path for log_dir in self._log_dirs]
 
     # ---- start
 
@@ -530,7 +527,7 @@ class LogManager:
         """Orderly end of everything that serves; see ``close_unit``. May block for long."""
         self.registry.is_ready = False
         self.background.stop()
-        self.cleaning.shutdown()  # a clean in progress needs its writer to end
+        self.cleaning.cleaner.shutdown()  # a clean in progress needs its writer to end
         self._tasks.stop()
         self.log_stats.stop()
         self.deletion.stop()

@@ -182,7 +182,7 @@ class Operations:
             return self.broker_acks
         return self.broker_acks if fixed is None else Acks(fixed)
 
-    @lists(Action.DESCRIBE, Resource.TOPIC)
+    @lists(Resource.TOPIC)
     def topic_names(self) -> list[str]:
         """All topics, sorted, internal ones too."""
         return sorted(self._registry.state.topics)
@@ -192,7 +192,7 @@ class Operations:
         """Partitions of the topic; UnknownTopic."""
         return self._logs.registered(topic).partition_count
 
-    @lists(Action.DESCRIBE, Resource.TOPIC)
+    @lists(Resource.TOPIC)
     def partitions(self) -> list[ListedPartition]:
         """Every partition by topic and number, and why it is not served; no disk."""
         listed: list[ListedPartition] = []

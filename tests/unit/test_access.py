@@ -22,13 +22,7 @@ from kafkalog.broker.access_rules import (
     Resource,
     parse_access_rules,
 )
-from kafkalog.broker.authorized import (
-    authorized,
-    need_of,
-    open_to_all,
-    operation_class,
-    public_operations,
-)
+from kafkalog.broker.authorized import authorized, need_of, open_to_all, operation_class
 from kafkalog.broker.compaction.cleaning import CleaningOperations
 from kafkalog.broker.directory.cordon import LogDirOperations
 from kafkalog.broker.groups.consumers import ConsumerConfig, ConsumerGroups
@@ -124,6 +118,15 @@ CLASSES: tuple[type[object], ...] = (
 
 def view(sim: SimManager, rules: str, principal: str = "p") -> Operations:
     return authorized(sim.operations, parse_access_rules(rules).rights_of(principal))
+
+
+def public_operations(kind: type[object]) -> dict[str, object]:
+    """Every public method and property, by name."""
+    return {
+        name: value
+        for name, value in inspect.getmembers(kind)
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
 
 
 @pytest.mark.parametrize("kind", CLASSES)

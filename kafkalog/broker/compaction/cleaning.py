@@ -169,10 +169,6 @@ class Cleaning(CleanerLogs):
         if self._config.log_cleaner_enable:
             self.cleaner.startup()
 
-    def shutdown(self) -> None:
-        """Abort what is in work and end the threads; writers must still run."""
-        self.cleaner.shutdown()
-
     def validate(self, dynamic: Mapping[str, str]) -> None:
         """InvalidRequest when the number of threads would change by more than Kafka allows."""
         current, wanted = (

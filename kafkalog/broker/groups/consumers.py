@@ -477,7 +477,7 @@ class ConsumerGroups:
         self._follow_topics(found)
         return sorted(found.members.values(), key=lambda each: each.name)
 
-    @lists(Action.DESCRIBE, Resource.GROUP)
+    @lists(Resource.GROUP)
     def names(self) -> list[str]:
         """Groups that have members."""
         self._sweep()

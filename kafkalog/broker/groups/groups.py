@@ -66,7 +66,7 @@ class GroupOperations:
 
     # ---- the event loop; no disk
 
-    @lists(Action.DESCRIBE, Resource.GROUP)
+    @lists(Resource.GROUP)
     def summaries(self) -> list[GroupSummary]:
         """Groups that have commits or members, by name. NotReady while they are loaded."""
         names = {*self.offsets.groups(), *self.members.names()}

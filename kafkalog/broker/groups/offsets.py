@@ -242,7 +242,7 @@ class GroupOffsets:
         """One of the group's commits; errors as ``committed``."""
         return self._commits_of(group).get(at)
 
-    @lists(Action.DESCRIBE, Resource.GROUP)
+    @lists(Resource.GROUP)
     def groups(self) -> list[str]:
         """Names of all groups that have commits, sorted; errors as ``committed``."""
         count = self._partition_count()

@@ -335,7 +335,7 @@ class Sinks:
             if sink.open_batch_id == batch_id:
                 self._abort(sink, "requested")
 
-    @lists(Action.DESCRIBE, Resource.SINK)
+    @lists(Resource.SINK)
     def describe_all(self) -> list[SinkDescription]:
         """Every sink by name. NotReady while they are loaded."""
         self._table.check_loaded()

@@ -8,6 +8,7 @@ metrics of each compacted log are in ``partition_metrics``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
+
+
+_QUARANTINED = "Partitions that are not cleaned because of an error."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,6 @@ class CompactedLogFacts:
     """One compacted log. ``failure`` names the error that prevents its cleans."""
 
     topic: str
-    partition: int
     log_dir: str
     dirty_ratio: float
     dirty_bytes: int
@@ -157,16 +160,9 @@ def _of_logs(facts: CleanerFacts) -> Iterator[Metric]:
         ["topic"],
         [([topic], ratio) for topic, ratio in thresholds.items()],
     )
-    failed: dict[tuple[str, str], int] = {}
-    for each in facts.logs:
-        if each.failure is not None:
-            key = (each.topic, each.failure)
-            failed[key] = failed.get(key, 0) + 1
+    failed = Counter((each.topic, each.failure) for each in facts.logs if each.failure is not None)
     yield _gauge(
-        "kafkalog_cleaner_quarantined",
-        "Partitions that are not cleaned because of an error.",
-        ["topic", "error"],
-        list(failed.items()),
+        "kafkalog_cleaner_quarantined", _QUARANTINED, ["topic", "error"], list(failed.items())
     )
 
 
@@ -197,22 +193,14 @@ def _as_kafka_names_them(facts: CleanerFacts) -> Iterator[Metric]:
          facts.since_look_ms),
     ):  # fmt: skip
         yield _gauge(name, text, [], [([], number)])
-    for name, text, attribute in (
-        (
-            "uncleanable_partitions_count",
-            "Partitions that are not cleaned because of an error.",
-            None,
-        ),
-        (
-            "uncleanable_bytes",
-            "Cleanable bytes of partitions that are not cleaned because of an error.",
-            "dirty_bytes",
-        ),
+    counts, sizes = dict.fromkeys(facts.log_dirs, 0), dict.fromkeys(facts.log_dirs, 0)
+    for each in logs:
+        if each.failure is not None:
+            counts[each.log_dir] = counts.get(each.log_dir, 0) + 1
+            sizes[each.log_dir] = sizes.get(each.log_dir, 0) + each.dirty_bytes
+    for name, text, amounts in (
+        ("uncleanable_partitions_count", _QUARANTINED, counts),
+        ("uncleanable_bytes", f"Cleanable bytes of {_QUARANTINED.lower()}", sizes),
     ):
-        amounts = dict.fromkeys(facts.log_dirs, 0)
-        for each in logs:
-            if each.failure is not None:
-                amount = 1 if attribute is None else int(getattr(each, attribute))
-                amounts[each.log_dir] = amounts.get(each.log_dir, 0) + amount
         samples = [([path], float(amount)) for path, amount in amounts.items()]
         yield _gauge(manager + name, text, ["logDirectory"], samples)

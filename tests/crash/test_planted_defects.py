@@ -132,9 +132,9 @@ def marker_before_flush(patch: pytest.MonkeyPatch) -> None:
 
 
 def registry_in_one_directory(patch: pytest.MonkeyPatch) -> None:
-    real = TopicRegistry._write_to_all
+    real = TopicRegistry._write
     patch.setattr(
-        TopicRegistry, "_write_to_all", lambda self, state, dirs: real(self, state, list(dirs)[:1])
+        TopicRegistry, "_write", lambda self, state, dirs: real(self, state, list(dirs)[:1])
     )
 
 

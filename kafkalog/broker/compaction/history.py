@@ -152,7 +152,6 @@ def log_facts(status: CleaningStatus, failure: CleaningFailure | None) -> Compac
     log, to_clean = status.log, status.to_clean
     return CompactedLogFacts(
         topic=log.topic_partition.topic,
-        partition=log.topic_partition.partition,
         log_dir=log.parent_dir,
         dirty_ratio=status.ratio,
         dirty_bytes=0 if to_clean is None else to_clean.cleanable_bytes,

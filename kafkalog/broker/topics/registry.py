@@ -388,7 +388,7 @@ class TopicRegistry:
         """
         behind = [each for each in self._behind if each.is_online]
         self._behind = ()
-        self._write_best_effort(self.state, [each for each in behind if each not in self.damaged])
+        self._write(self.state, [each for each in behind if each not in self.damaged])
         data = encode_registry(self.state)
         repaired = []
         for log_dir in behind:
@@ -439,42 +439,36 @@ class TopicRegistry:
         """
         assert state.generation == self.state.generation + 1
         online = self._online()
-        try:
-            self._write_to_all(state, online)
-        except StorageFault:
-            # Some directory may hold this generation: it may never be used for other content.
-            self.state = replace(self.state, generation=state.generation + 1)
-            self._write_best_effort(self.state, online)
-            raise
+        faults = self._write(state, online)
+        written = len(online) - len(faults)
+        for fault in faults:
+            is_behind = isinstance(fault, DiskFull) and written >= _COPIES_MIN
+            if not (is_behind or isinstance(fault, LogDirOffline)):
+                raise self._refused(state, online, fault)
+        if not written:
+            message = "No log directory is left that could hold the topic registry"
+            raise self._refused(state, online, LogDirOffline(message))
         self.state = state
 
-    def _write_to_all(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
-        """As ``change`` says."""
-        data, written, full = encode_registry(state), 0, list[DiskFull]()
-        for log_dir in log_dirs:
-            try:
-                self._write(data, log_dir)
-                written += 1
-            except (LogDirOffline, DiskFull) as fault:
-                _tell(log_dir, fault)
-                full += [fault] if isinstance(fault, DiskFull) else []
-        if full and written < _COPIES_MIN:
-            raise full[0]
-        if not written:
-            raise LogDirOffline("No log directory is left that could hold the topic registry")
+    def _refused(
+        self, state: RegistryState, online: Sequence[LogDir], fault: StorageFault
+    ) -> StorageFault:
+        """Some directory may hold this generation: it may never be used for other content."""
+        self.state = replace(self.state, generation=state.generation + 1)
+        self._write(self.state, online)
+        return fault
 
-    def _write_best_effort(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> None:
-        """Where a directory takes it; the others are logged and left behind."""
-        data = encode_registry(state)
+    def _write(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> list[StorageFault]:
+        """Where a directory takes it; why the others do not, which is logged."""
+        data, faults = encode_registry(state), list[StorageFault]()
         for log_dir in log_dirs:
             try:
-                self._write(data, log_dir)
+                with log_dir.guard():
+                    self._filesystem.write_file_atomically(_path_in(log_dir), data)
             except StorageFault as fault:
                 _tell(log_dir, fault)
-
-    def _write(self, data: bytes, log_dir: LogDir) -> None:
-        with log_dir.guard():
-            self._filesystem.write_file_atomically(_path_in(log_dir), data)
+                faults.append(fault)
+        return faults
 
     def _read(self, log_dir: LogDir) -> None:
         """Note the copy of one directory, whole or damaged, if it has one; guarded."""

@@ -179,7 +179,8 @@ class Sinks:
         # owned by the task: queries that a call was at work with, in how many looks in a row
         self._looks_at_work: dict[str, tuple[QueryValue | None, int]] = {}
         metrics = runtime.metrics
-        metrics.sink_transactions_open.set_function(self._count_open)
+        sinks = self._table.unordered
+        metrics.sink_transactions_open.set_function(lambda: sum(len(each.open) for each in sinks()))
         metrics.sinks_committing.set_function(lambda: len(self._decided_ms()))
         metrics.sink_committing_age_seconds.set_function(self._committing_seconds)
 
@@ -530,9 +531,6 @@ class Sinks:
 
     def _log_of(self, at: TopicPartition) -> UnifiedLog:
         return self._logs.log_of(at.topic, at.partition)
-
-    def _count_open(self) -> int:
-        return sum(len(sink.open) for sink in self._table.unordered())
 
     def _decided_ms(self) -> list[int]:
         """Wall clock of the decisions that are not shown everywhere yet."""

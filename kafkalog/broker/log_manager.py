@@ -207,7 +207,16 @@ class LogManager:
         self._loading = DirectoryLoading(self.logs, runtime, self.checkpoints, self.progress, check)
         self._make_features(first_dirty, quotas, make_cleaner)
         self._make_transactions()
-        self._tasks = self._make_tasks()
+        self._tasks = PeriodicTasks(
+            self.logs,
+            runtime,
+            self.checkpoints,
+            self.retention,
+            self.group_offsets,
+            self.sinks,
+            self.reload,
+            self.cleaning.cleaner.wake,
+        )
         for log_dir in self._log_dirs:
             log_dir.when_offline(self._note_offline)
         # owned by the starting thread, published
@@ -261,18 +270,6 @@ class LogManager:
         )
         sink_log = SinkLog(logs, runtime, self.topics)
         self.sinks = Sinks(logs, runtime, sink_log, sink_producers, self.producer_ids, transactions)
-
-    def _make_tasks(self) -> PeriodicTasks:
-        return PeriodicTasks(
-            self.logs,
-            self.runtime,
-            self.checkpoints,
-            self.retention,
-            self.group_offsets,
-            self.sinks,
-            self.reload,
-            self.cleaning.cleaner.wake,
-        )
 
     # ---- start
 
@@ -371,7 +368,16 @@ class LogManager:
 
         UnusableLogDirs when all are in doubt, or one belongs to another broker. Writes nothing.
         """
-        found = [self._identity_files(log_dir) for log_dir in log_dirs]
+        found = [
+            identity.IdentityFiles(
+                log_dir.path,
+                log_dir.meta,
+                None if log_dir.meta_damage is None else str(log_dir.meta_damage),
+                self.registry.copies.get(log_dir),
+                self.registry.damaged.get(log_dir),
+            )
+            for log_dir in log_dirs
+        ]
         plan = identity.plan_identities(
             found, self.runtime.config.node_id, self._unknown_partitions
         )
@@ -393,15 +399,6 @@ class LogManager:
             elif log_dir.path in plan.meta:
                 log_dir.prove(*plan.meta[log_dir.path])
         return plan.cluster_id
-
-    def _identity_files(self, log_dir: LogDir) -> identity.IdentityFiles:
-        return identity.IdentityFiles(
-            log_dir.path,
-            log_dir.meta,
-            None if log_dir.meta_damage is None else str(log_dir.meta_damage),
-            self.registry.copies.get(log_dir),
-            self.registry.damaged.get(log_dir),
-        )
 
     def _unknown_partitions(self, path: str, state: RegistryState) -> Iterator[str]:
         """Partition directories that a registry does not explain; none when the disk fails."""

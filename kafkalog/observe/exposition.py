@@ -145,8 +145,11 @@ class RowRenderer(Generic[R]):
 
         ``is_whole``: these are all rows, so that others are dropped.
         """
-        chosen = [at for at, each in enumerate(self.families) if shows_family(each.name)]
-        columns = {at: [self._header(at, exposition)] for at in chosen}
+        columns = {
+            at: [header_text(each.name, each.kind, each.text, exposition)]
+            for at, each in enumerate(self.families)
+            if shows_family(each.name)
+        }
         kept: dict[Hashable, _Known] = {}
         slice_lines: list[tuple[str, ...]] = []
         for row in rows:
@@ -161,10 +164,6 @@ class RowRenderer(Generic[R]):
         if is_whole:
             self._known = kept
         return "".join("".join(column) for column in columns.values())
-
-    def _header(self, at: int, exposition: Exposition) -> str:
-        family = self.families[at]
-        return header_text(family.name, family.kind, family.text, exposition)
 
     def _look(self, key: Hashable, row: R) -> _Known:
         """The row's lines: those of the last scrape where nothing has changed."""

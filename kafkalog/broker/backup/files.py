@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.env.filesystem import Filesystem
 
     Guard = Callable[[], AbstractContextManager[object]]
 
@@ -82,7 +82,7 @@ class BackupFiles:
         self._check_stop = check_stop
         self._note_bytes = note_bytes
         # owned by the thread that works
-        self._is_made = False
+        self.is_made = False  # make_root has ended: there may be something to clear away
         self._was_there = False
 
     @contextmanager
@@ -96,7 +96,7 @@ class BackupFiles:
         except OSError as error:
             reason = error.strerror or str(error)
             message = f"{self.directory} cannot be used: {reason}"
-            if self._is_made:
+            if self.is_made:
                 message = (
                     f"Writing to {self.directory} failed: {reason}. What lies there is not "
                     "complete: remove it"
@@ -107,7 +107,7 @@ class BackupFiles:
                 case DescriptorsShort():
                     raise DescriptorsShort(message, directory=self.directory) from error
                 case _:
-                    kind = BackupFailed if self._is_made else InvalidBackupTarget
+                    kind = BackupFailed if self.is_made else InvalidBackupTarget
                     raise kind(message, directory=self.directory) from error
 
     def check_fresh(self, others: Iterable[str]) -> None:
@@ -141,7 +141,7 @@ class BackupFiles:
             self._was_there = self._filesystem.exists(self.directory)
             self._filesystem.make_dir(self.directory)
             self._filesystem.sync_dir(_parent(self.directory))
-        self._is_made = True
+        self.is_made = True
 
     def remove_root(self) -> None:
         """Undo ``make_root``, durable on return: what was there before stays, empty."""
@@ -149,11 +149,6 @@ class BackupFiles:
             with self.guard():
                 self._filesystem.remove_tree(self.directory)
                 self._filesystem.sync_dir(_parent(self.directory))
-
-    @property
-    def is_made(self) -> bool:
-        """Whether ``make_root`` has ended: there may be something to clear away."""
-        return self._is_made
 
     def usable_space(self) -> tuple[int, int]:
         """(device, bytes to use) of the file system it is on, or would be made on."""
@@ -220,10 +215,11 @@ class BackupFiles:
         SourceGone, also when the source has become shorter. CRC-32C of the bytes that were read.
         """
         with source_guard():
-            opened = self._open(source)
-        if opened is None:
-            raise SourceGone(source)
-        reader, mtime_ms = opened
+            try:
+                reader = self._filesystem.open_read(source)
+                mtime_ms = self._filesystem.stat(source).mtime_ms
+            except FileNotFoundError as error:  # which is no fault
+                raise SourceGone(source) from error
         with self.guard():
             writer = self._filesystem.open_write(self._path(name), exclusive=True)
         try:
@@ -245,13 +241,6 @@ class BackupFiles:
         finally:
             writer.close()
         return BackupFile(size_bytes, crc)
-
-    def _open(self, source: str) -> tuple[File, int] | None:
-        """A handle and the modification time; None when the name is gone, which is no fault."""
-        try:
-            return self._filesystem.open_read(source), self._filesystem.stat(source).mtime_ms
-        except FileNotFoundError:
-            return None
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"

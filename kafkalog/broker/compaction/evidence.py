@@ -6,6 +6,7 @@ cannot tell that from a lost segment. Reads two files of the log directory, chan
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.log_dir import CLEANER_OFFSETS
@@ -16,7 +17,6 @@ from kafkalog.format.topic_names import parse_directory_name
 
 if TYPE_CHECKING:
     from kafkalog.env.filesystem import Filesystem
-    from kafkalog.format.topic_names import TopicPartition
 
 
 def is_known_compacted(path: str, filesystem: Filesystem) -> bool:
@@ -30,14 +30,8 @@ def is_known_compacted(path: str, filesystem: Filesystem) -> bool:
         partition = parse_directory_name(name).topic_partition
     except FormatError:
         return False
+    with suppress(FileNotFoundError, IsADirectoryError, FormatError):
+        if partition in decode_offsets(filesystem.read_file(f"{log_dir}/{CLEANER_OFFSETS}")):
+            return True
     configs = registered_configs(log_dir, filesystem).get(partition.topic, {})
-    return _is_cleaned(f"{log_dir}/{CLEANER_OFFSETS}", partition, filesystem) or (
-        "compact" in configs.get("cleanup.policy", "")
-    )
-
-
-def _is_cleaned(path: str, partition: TopicPartition, filesystem: Filesystem) -> bool:
-    try:
-        return partition in decode_offsets(filesystem.read_file(path))
-    except (FileNotFoundError, IsADirectoryError, FormatError):
-        return False
+    return "compact" in configs.get("cleanup.policy", "")

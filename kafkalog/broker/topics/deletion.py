@@ -71,14 +71,6 @@ class LogDeletion:
         if self._task is not None:
             self._task.cancel()
 
-    def delete_due_once(self) -> None:
-        """Remove what is due; raises the first fault after the last of them. Loop body.
-
-        The rule of at most 64 directory operations binds writers only; this thread holds up none.
-        What could not be removed is queued again by the next start.
-        """
-        work_on_each(self._take_due(), self._remove, _tell)
-
     def _take_due(self) -> Iterator[_DeletedDirectory]:
         while self._queue and self._queue[0].due_ns <= self._clock.monotonic_ns():
             yield self._queue.popleft()
@@ -94,11 +86,15 @@ class LogDeletion:
         _log.info(f"Deleted log{partition} in {doomed.path}.")
 
     def run(self) -> None:
-        """The task: as Kafka's, due again when the head of the queue is."""
+        """The task: removes what is due; as Kafka's, due again when the head of the queue is.
+
+        The rule of at most 64 directory operations binds writers only; this thread holds up none.
+        What could not be removed is queued again by the next start.
+        """
         if self._is_stopped:
             return
         try:
-            self.delete_due_once()
+            work_on_each(self._take_due(), self._remove, _tell)
         finally:
             if not self._is_stopped:
                 delay_ms = self._next_delay_ms()

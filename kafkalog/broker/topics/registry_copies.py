@@ -40,20 +40,8 @@ _GENERATION = re.compile(rb'"generation": ([0-9]{1,18})\b')
 # was changed.
 _ROTTEN_BYTES_MAX = 3
 _NEAR_BYTES = 200  # before the place where a reader of JSON stumbles
-
-
-def _crc_table() -> list[int]:
-    """What CRC-32 (reflected, 0xEDB88320) makes of each value of one byte."""
-    table = []
-    for value in range(256):
-        register = value
-        for _ in range(8):
-            register = register >> 1 ^ (0xEDB88320 if register & 1 else 0)
-        table.append(register)
-    return table
-
-
-_TABLE = _crc_table()
+# What CRC-32 makes of each value of one byte, without its inversions at the beginning and the end.
+_TABLE = [zlib.crc32(bytes((value,)), 0xFFFFFFFF) ^ 0xFFFFFFFF for value in range(256)]
 
 
 def is_left_of(damaged: bytes, state: RegistryState) -> bool:

@@ -100,9 +100,7 @@ def backup_arguments(
 ) -> tuple[Logs, Runtime, BackgroundOperations, BackupRequest]:
     """Of a Backup of everything."""
     manager = sim.manager
-    wanted = BackupRequest(
-        BACKUP, (), may_link, manager.cluster_id, manager.runtime.config.log_dir_min_free_bytes
-    )
+    wanted = BackupRequest(BACKUP, (), may_link, manager.cluster_id)
     return manager.logs, manager.runtime, manager.background, wanted
 
 

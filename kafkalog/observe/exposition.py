@@ -118,18 +118,13 @@ class _Known(NamedTuple):
 
 
 class RowRenderer(Generic[R]):
-    """See the module. ``key`` identifies a row, ``labels`` is the text of a row's labels."""
+    """See the module. ``labels`` are the fields that identify a row; empty ones are not shown."""
 
-    def __init__(
-        self,
-        families: Sequence[RowFamily],
-        key: Callable[[R], Hashable],
-        labels: Callable[[R], str],
-    ) -> None:
+    def __init__(self, families: Sequence[RowFamily], *labels: str) -> None:
         assert len(families) > 1, "attrgetter gives a tuple for two and more"
         self.families = tuple(families)
-        self._key = key
         self._labels = labels
+        self._key: Callable[[R], Hashable] = attrgetter(*labels)
         self._values: Callable[[R], object] = attrgetter(*(each.field for each in families))
         self._known: dict[Hashable, _Known] = {}
 
@@ -171,15 +166,18 @@ class RowRenderer(Generic[R]):
         known = self._known.get(key)
         if known is not None and known.values == values:
             return known
-        labels = self._labels(row) if known is None else known.labels
-        old = (None,) * len(values) if known is None else known.values
-        lines = list(("",) * len(values) if known is None else known.lines)
-        for at, (value, before) in enumerate(zip(values, old, strict=True)):
+        if known is None:
+            labels = {name: str(getattr(row, name)) for name in self._labels}
+            names = [name for name, value in labels.items() if value]
+            text = labels_text(names, [labels[name] for name in names])
+            known = _Known((None,) * len(values), text, ("",) * len(values))
+        lines = list(known.lines)
+        for at, (value, before) in enumerate(zip(values, known.values, strict=True)):
             if value is None:
                 lines[at] = ""
             elif value != before:
-                lines[at] = f"{self.families[at].name}{labels} {number_text(value)}\n"
-        return _Known(values, labels, tuple(lines))
+                lines[at] = f"{self.families[at].name}{known.labels} {number_text(value)}\n"
+        return known._replace(values=values, lines=tuple(lines))
 
 
 def _add_slice(columns: dict[int, list[str]], slice_lines: Sequence[tuple[str, ...]]) -> None:

@@ -226,10 +226,6 @@ class Metrics(Declarations):
         """A watched file changed; a faulty one is refused and the old content stays in use."""
         self.file_reloads.labels(setting, "taken" if is_taken else "refused").inc()
 
-    def observe_loop_lag(self, seconds: float) -> None:
-        """How late the loop's timer fired; a negative lag counts as 0."""
-        self.event_loop_lag_seconds.observe(max(0.0, seconds))
-
     def beat(self, thread: str, wall_ms: int) -> None:
         """The thread was alive at wall_ms."""
         self.thread_heartbeat_timestamp_seconds.labels(thread).set(wall_ms / 1000)

@@ -34,11 +34,9 @@ from kafkalog.observe.partition_metrics import (
     PartitionSample,
     joined,
     of_topics,
-    partition_labels,
-    topic_labels,
 )
 from kafkalog.observe.prometheus import values_of
-from kafkalog.observe.topic_metrics import KAFKA_TOPIC_ALIASES, TopicTotals, totals_labels
+from kafkalog.observe.topic_metrics import KAFKA_TOPIC_ALIASES, TopicTotals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,15 +63,9 @@ class MetricsPage:
             families += KAFKA_ALIASES
         if options.has_kafka_exporter_names:
             families += KAFKA_EXPORTER_NAMES
-        self._partitions = RowRenderer[PartitionSample](
-            families, lambda row: (row.topic, row.partition), partition_labels
-        )
-        self._topics = RowRenderer[PartitionSample](
-            of_topics(PARTITION_FAMILIES), lambda row: row.topic, topic_labels
-        )
-        self._traffic = RowRenderer[TopicTotals](
-            KAFKA_TOPIC_ALIASES, lambda row: row.topic, totals_labels
-        )
+        self._partitions = RowRenderer[PartitionSample](families, "topic", "partition")
+        self._topics = RowRenderer[PartitionSample](of_topics(PARTITION_FAMILIES), "topic")
+        self._traffic = RowRenderer[TopicTotals](KAFKA_TOPIC_ALIASES, "topic")
         # owned by the event loop
         self._is_degraded = False
 

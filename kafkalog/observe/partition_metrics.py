@@ -11,7 +11,7 @@ import enum
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.observe.exposition import RowFamily, labels_text
+from kafkalog.observe.exposition import RowFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -123,16 +123,6 @@ def joined(one: PartitionSample, other: PartitionSample) -> PartitionSample:
     sample = PartitionSample._make((one.topic, -1, *values))
     is_counted = one.records is not None and other.records is not None
     return sample if is_counted else sample._replace(records=None)
-
-
-def partition_labels(sample: PartitionSample) -> str:
-    """Label text of a partition."""
-    return labels_text(("partition", "topic"), (str(sample.partition), sample.topic))
-
-
-def topic_labels(sample: PartitionSample) -> str:
-    """Label text of a topic."""
-    return labels_text(("topic",), (sample.topic,))
 
 
 class BrokerState(enum.Enum):

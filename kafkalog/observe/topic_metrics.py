@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.observe.exposition import RowFamily, labels_text
+from kafkalog.observe.exposition import RowFamily
 from kafkalog.observe.prometheus import Declarations, child_of, counter, take_out, values_of
 
 if TYPE_CHECKING:
@@ -60,11 +60,6 @@ KAFKA_TOPIC_ALIASES: tuple[RowFamily, ...] = tuple(
         ("NoKeyCompactedTopicRecords", "null_keys", "; refused batches"),
     )
 )
-
-
-def totals_labels(totals: TopicTotals) -> str:
-    """Label text of a row of Kafka's names."""
-    return labels_text(("topic",), (totals.topic,)) if totals.topic else ""
 
 
 class TopicTraffic(Declarations):

@@ -269,7 +269,7 @@ class Daemon:
         while True:
             due = loop.time() + _LAG_PERIOD_SECONDS
             await asyncio.sleep(_LAG_PERIOD_SECONDS)
-            api.metrics.observe_loop_lag(max(0.0, loop.time() - due))
+            api.metrics.event_loop_lag_seconds.observe(max(0.0, loop.time() - due))
 
     async def _give_memory_back(self, api: Api) -> None:
         """Return free heap memory to the system, on the debug thread: no request waits for it."""

@@ -45,7 +45,6 @@ from kafkalog.observe.partition_metrics import (
     PartitionSample,
     Snapshot,
     joined,
-    partition_labels,
 )
 from kafkalog.observe.prometheus import observe_many
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
@@ -89,7 +88,7 @@ def stock_text(samples: Sequence[PartitionSample], exposition: Exposition) -> st
 
 
 def partition_renderer() -> RowRenderer[PartitionSample]:
-    return RowRenderer(PARTITION_FAMILIES, lambda row: (row.topic, row.partition), partition_labels)
+    return RowRenderer(PARTITION_FAMILIES, "topic", "partition")
 
 
 def snapshot_of(*samples: PartitionSample) -> Snapshot:
@@ -122,7 +121,7 @@ def busy_metrics() -> Metrics:
     metrics.traffic.observe_read("t")
     metrics.traffic.observe_read("t", OffsetAboveLogEnd("no"))
     metrics.observe_http("/topics/{topic}", "BREW", 418, 0.01)
-    metrics.observe_loop_lag(-1.0)
+    metrics.event_loop_lag_seconds.observe(0.0)
     metrics.beat("writer-0", 1_500)
     metrics.cleaner.observe_clean("t", 10, 5, {"superseded": 3})
     metrics.observe_retention("t", [("time", 1_234_567)])

@@ -522,7 +522,7 @@ def test_nobody_looks_at_a_compacted_log_while_the_cleaner_is_off() -> None:
     schedule = described(sim).schedule
     assert schedule is not None
     assert schedule.is_cleaners
-    sim.manager.cleaning.shutdown()
+    sim.manager.cleaning.cleaner.shutdown()
     report = described(sim)
     assert report.schedule is None
     assert [each.due for each in report.fates] == [None] * 3

@@ -87,10 +87,9 @@ class TopicOperations:
         InvalidRequest (replication factor, internal name), StorageFault.
         """
         overrides = dict(configs or {})
-        count = self.default_partition_count
-        if partition_count not in (None, -1):
-            assert partition_count is not None
-            count = partition_count
+        count = partition_count
+        if count is None or count == -1:
+            count = self.default_partition_count
         with self._registry.edit():
             self._validate_new(name, count, replication_factor)
             draft = RegisteredTopic(ZERO_ID, name, count, overrides)

@@ -338,7 +338,7 @@ class SinkTable:
         Waits ``LOCK_SECONDS`` for another call of it. ConcurrentTransactions then; InvalidRequest
         for its name, Overloaded, and what ``check_loaded`` raises.
         """
-        with self._locked_within(query, LOCK_SECONDS) as sink:
+        with self.try_lock(query, LOCK_SECONDS) as sink:
             if sink is None:
                 raise ConcurrentTransactions(
                     f"Another call of query {query} is at work, for more than {LOCK_SECONDS} s"
@@ -346,13 +346,8 @@ class SinkTable:
             yield sink
 
     @contextmanager
-    def try_lock(self, query: str) -> Iterator[Sink | None]:
+    def try_lock(self, query: str, seconds: float = 0) -> Iterator[Sink | None]:
         """As ``lock``, for callers that try again later: None while another call is at work."""
-        with self._locked_within(query, 0) as sink:
-            yield sink
-
-    @contextmanager
-    def _locked_within(self, query: str, seconds: float) -> Iterator[Sink | None]:
         fault = sink_state.query_name_fault(query)
         if fault is not None:
             raise InvalidRequest(fault)

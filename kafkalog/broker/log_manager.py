@@ -53,7 +53,7 @@ from kafkalog.broker.tasks import PeriodicTasks
 from kafkalog.broker.topics.changes import TopicChanges
 from kafkalog.broker.topics.deletion import DELETE_LOGS_TASK, LogDeletion
 from kafkalog.broker.topics.registry import TopicRegistry
-from kafkalog.broker.transactions.append_checks import SinkProducers, check_producer
+from kafkalog.broker.transactions.append_checks import SinkProducers
 from kafkalog.broker.transactions.coordinator import Sinks
 from kafkalog.broker.transactions.markers import SinkTransactions
 from kafkalog.broker.transactions.producer_ids import ProducerIds
@@ -203,8 +203,9 @@ class LogManager:
             runtime, lambda: self.logs.topic_defaults().file_delete_delay_ms
         )
         self.sink_producers = SinkProducers(self.logs, clock)
-        check = functools.partial(check_producer, self.registry, self.sink_producers)
-        self._loading = DirectoryLoading(self.logs, runtime, self.checkpoints, self.progress, check)
+        self._loading = DirectoryLoading(
+            self.logs, runtime, self.checkpoints, self.progress, self.sink_producers.check
+        )
         self._make_features(first_dirty, quotas, make_cleaner)
         self._make_transactions()
         self._tasks = PeriodicTasks(

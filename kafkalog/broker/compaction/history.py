@@ -10,6 +10,7 @@ history, which has a mutex.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.log_cleaner import thread_name
@@ -163,13 +164,12 @@ def log_facts(status: CleaningStatus, failure: CleaningFailure | None) -> Compac
 def thread_facts(status: ThreadStatus) -> CleanerThreadFacts:
     """One thread with its last clean, for the scrape."""
     run, is_busy = status.last_run, status.topic_partition is not None
+    facts = CleanerThreadFacts(status.name, status.is_alive, is_busy)
     if run is None or run.stats is None or run.to_clean is None:
-        return CleanerThreadFacts(status.name, status.is_alive, is_busy)
+        return facts
     stats = run.stats
-    return CleanerThreadFacts(
-        status.name,
-        status.is_alive,
-        is_busy,
+    return replace(
+        facts,
         clean_seconds=stats.seconds,
         map_utilization=stats.buffer_utilization,
         recopy_ratio=stats.bytes_written / max(stats.bytes_read, 1),

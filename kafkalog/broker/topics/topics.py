@@ -6,6 +6,7 @@ pool. Errors are those of ``errors.py``, in Kafka's order and words.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -219,18 +220,12 @@ class TopicOperations:
         try:
             return rules.describe_topic_config(overrides, dynamic)
         except InvalidTopicConfig:  # the topic is not served, and its partitions' faults say why
-            return rules.describe_topic_config(self._taken(overrides), dynamic)
-
-    def _taken(self, overrides: Mapping[str, str]) -> dict[str, str]:
-        """Without those that this version does not take."""
-        taken: dict[str, str] = {}
-        for key, text in overrides.items():
-            try:
-                self._logs.validate_overrides({**taken, key: text})
-            except InvalidTopicConfig:
-                continue
-            taken[key] = text
-        return taken
+            taken: dict[str, str] = {}  # what this version takes
+            for key, text in overrides.items():
+                with suppress(InvalidTopicConfig):
+                    self._logs.validate_overrides({**taken, key: text})
+                    taken[key] = text
+            return rules.describe_topic_config(taken, dynamic)
 
 
 def is_closed_to_clients(topic: str) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog.broker.catalog import Logs
-    from kafkalog.broker.topics.registry import RegistryState, TopicRegistry
+    from kafkalog.broker.topics.registry import RegistryState
     from kafkalog.broker.transactions.sink import Sink
     from kafkalog.env.clock import Clock
     from kafkalog.errors import CorruptData
@@ -74,6 +74,12 @@ class SinkProducers:
         if log is not None and self._logs.is_online(log):
             raise NotReady("The sinks are being loaded")
 
+    def check(self, batch: ProducerBatch, entry: ProducerStateEntry | None) -> None:
+        """Raise why a client's batch of a producer may not be appended now; as ProducerCheck."""
+        check_epoch(self._logs.registry.state, batch.producer_id, batch.producer_epoch)
+        self.check_append(batch.producer_id, batch.producer_epoch, batch.is_transactional)
+        check_transaction(batch, entry)
+
     def check_append(self, producer_id: int, producer_epoch: int, is_transactional: bool) -> None:
         """Raise why a client's batch of a producer may not be appended now; writer threads.
 
@@ -121,18 +127,6 @@ class SinkProducers:
     def forget(self, producer_id: int) -> None:
         """No sink has the producer any more."""
         self._given.pop(producer_id, None)
-
-
-def check_producer(
-    registry: TopicRegistry,
-    sinks: SinkProducers,
-    batch: ProducerBatch,
-    entry: ProducerStateEntry | None,
-) -> None:
-    """Raise why a client's batch of a producer may not be appended now; as ProducerCheck."""
-    check_epoch(registry.state, batch.producer_id, batch.producer_epoch)
-    sinks.check_append(batch.producer_id, batch.producer_epoch, batch.is_transactional)
-    check_transaction(batch, entry)
 
 
 def check_epoch(state: RegistryState, producer_id: int, producer_epoch: int) -> None:

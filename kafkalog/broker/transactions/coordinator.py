@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.transactions.append_checks import SinkProducers
-    from kafkalog.broker.transactions.markers import SinkTransactions
+    from kafkalog.broker.transactions.markers import LogTransaction, SinkTransactions
     from kafkalog.broker.transactions.producer_ids import ProducerIds
     from kafkalog.broker.transactions.sink import Key, Sink, SinkDescription
     from kafkalog.format.topic_names import TopicPartition
@@ -205,7 +205,7 @@ class Sinks:
     @internal
     def reconcile_once(self) -> None:
         """Abort what is idle for too long, and do again what earlier calls left. Loop body."""
-        if not self._table.is_loaded:
+        if not self._producers.is_loaded:
             self._table.schedule_load()
             return
         works: list[Callable[[], None]] = [
@@ -218,7 +218,7 @@ class Sinks:
     @internal
     def expire_once(self) -> None:
         """Forget what has not been used for ``transactional.id.expiration.ms``. Loop body."""
-        if not self._table.is_loaded:
+        if not self._producers.is_loaded:
             return
         sinks, now_ms = self._table.all(), self._adjusted_ms()
         expired_ms = now_ms - self._expiration_ms
@@ -509,25 +509,20 @@ class Sinks:
 
     def _abort_orphaned(self, sink: Sink | None = None) -> None:
         """ABORT what is open in a log and of no open or decided batch; of one sink, or of all."""
-        orphaned = [
-            found
-            for found in self._transactions.opened()
-            if self._is_ours(found.producer_id, sink)
-            and not self._table.wants(
-                found.producer_id, found.producer_epoch, found.log.topic_partition
-            )
-        ]
+        orphaned = [each for each in self._transactions.opened() if self._is_orphaned(each, sink)]
         self._transactions.end(orphaned, ControlRecordType.ABORT)
 
-    def _is_ours(self, producer_id: int, sink: Sink | None) -> bool:
-        """Whether we gave the id, and not to another sink than this one.
+    def _is_orphaned(self, found: LogTransaction, sink: Sink | None) -> bool:
+        """Whether we gave its id, not to another sink than this one, and no batch wants it.
 
         An id without an owner, as one whose epochs are used up, belongs to the sink that finds it.
         """
+        log, producer_id, producer_epoch = found
         owner = self._producers.owner_of(producer_id)
         if owner is None:
             return self._producer_ids.were_given(producer_id)
-        return sink is None or owner is sink
+        is_wanted = owner.wants(producer_id, producer_epoch, log.topic_partition)
+        return (sink is None or owner is sink) and not is_wanted
 
     def _log_of(self, at: TopicPartition) -> UnifiedLog:
         return self._logs.log_of(at.topic, at.partition)

@@ -38,7 +38,7 @@ from kafkalog.format.records.control_record import ControlRecordType
 from kafkalog.log.values import NO_PRODUCER_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
@@ -231,22 +231,17 @@ class ProducerIds:
     def _fence(self, producer_id: int, epoch: int) -> None:
         """Durable, and no append that was checked before it is still on its way."""
         with self._registry.edit() as state:
-            now_ms = self._clock.wall_ms()
-            kept = self._without_expired(state.producer_epochs, now_ms)
+            now_ms, epochs = self._clock.wall_ms(), state.producer_epochs
+            expired_ms = now_ms - self._expiration_ms
+            expired = {each for each, given in epochs.items() if given.since_ms <= expired_ms}
+            if expired:
+                expired -= self._known_ids()  # a log remembers the producer
+            kept = {each: given for each, given in epochs.items() if each not in expired}
             kept[producer_id] = ProducerEpoch(epoch, now_ms)
             if len(kept) > _EPOCHS_MAX:
                 raise Overloaded(f"{_EPOCHS_MAX} producers were bumped lately; nothing was done")
             self._registry.change(state.with_producer_epochs(kept))
         drain_barrier(self._logs.online_units)
-
-    def _without_expired(
-        self, epochs: Mapping[int, ProducerEpoch], now_ms: int
-    ) -> dict[int, ProducerEpoch]:
-        """Those that are younger than the expiration or whose producer some log remembers."""
-        expired_ms = now_ms - self._expiration_ms
-        old = {each for each, given in epochs.items() if given.since_ms <= expired_ms}
-        forgotten = old - self._known_ids() if old else old
-        return {each: given for each, given in epochs.items() if each not in forgotten}
 
     def _known_ids(self) -> set[int]:
         """Producers that some served log remembers."""

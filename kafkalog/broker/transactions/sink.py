@@ -59,16 +59,14 @@ class Caller(NamedTuple):
 ANONYMOUS = Caller()
 
 
+@dataclass(slots=True, eq=False)
 class SinkRuns:
     """See the module."""
 
-    __slots__ = ("_calls", "_former", "_run_id")
-
-    def __init__(self) -> None:
-        self._run_id: str | None = None
-        self._former: deque[str] = deque(maxlen=_FORMER_MAX)
-        # Begins of what is open, the newest last.
-        self._calls: dict[ProducerKey, tuple[str | None, ...]] = {}
+    _run_id: str | None = None
+    _former: deque[str] = field(default_factory=lambda: deque(maxlen=_FORMER_MAX))
+    # Begins of what is open, the newest last.
+    _calls: dict[ProducerKey, tuple[str | None, ...]] = field(default_factory=dict)
 
     def check(self, query: str, run_id: str | None) -> None:
         """ProducerFenced for a former run."""

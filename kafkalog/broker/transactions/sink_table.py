@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.topics.changes import TopicChanges
     from kafkalog.broker.transactions.append_checks import SinkProducers
     from kafkalog.broker.transactions.sink import Entry, Key, Value
-    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -261,7 +260,7 @@ class SinkTable:
 
         The next load follows all the same: the file may have been repaired.
         """
-        if self.is_loaded:
+        if self.producers.is_loaded:
             return
         self._registry.check_ready()
         self._log.check()
@@ -274,7 +273,7 @@ class SinkTable:
     def schedule_load(self) -> None:
         """Unless it is loaded or on the way. A failure is tried again at the next call."""
         with self._mutex:
-            if self._is_loading or self.is_loaded:
+            if self._is_loading or self.producers.is_loaded:
                 return
             self._is_loading = True
         self._runtime.scheduler.schedule_once(LOAD_TASK, self._load, 0)
@@ -306,11 +305,6 @@ class SinkTable:
 
     # ---- look-ups, any thread
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the log was read: every sink is known."""
-        return self.producers.is_loaded
-
     def all(self) -> list[Sink]:
         """By name."""
         return sorted(self.unordered(), key=lambda sink: sink.name)
@@ -323,11 +317,6 @@ class SinkTable:
         """The sink of a query that has begun something."""
         sink = self._sinks.get(query)
         return None if sink is None or sink.is_empty else sink
-
-    def wants(self, producer_id: int, producer_epoch: int, at: TopicPartition) -> bool:
-        """Whether an open transaction in a log is of an open batch, or shall be committed."""
-        owner = self.producers.owner_of(producer_id)
-        return owner is not None and owner.wants(producer_id, producer_epoch, at)
 
     # ---- changes
 

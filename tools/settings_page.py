@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.settings.dynamic_configs import ALTERABLE_KEYS
-from kafkalog.settings.setting import Scope, format_value
+from kafkalog.settings.setting import format_value
 from kafkalog.settings.tables import (
     BROKER_SETTINGS,
     SERVER_SETTINGS,
@@ -67,8 +66,7 @@ def _row(setting: Setting) -> str:
     default = format_value(setting.default)
     shown = "not set" if default is None else f"`{default}`" if default else "empty"
     kind = setting.kind.value + (f", {setting.unit}" if setting.unit else "")
-    is_altered = setting.scope is Scope.TOPIC or setting.key in ALTERABLE_KEYS
-    marked = (("own", setting.own), ("dynamic", setting.dynamic and is_altered))
+    marked = (("own", setting.own), ("dynamic", setting.dynamic))
     marks = [word for word, is_on in marked if is_on]
     meaning = setting.doc + "".join(f" *{mark}*" for mark in marks)
     if setting.synonyms:

@@ -207,7 +207,6 @@ class LogManager:
             self.logs, runtime, self.checkpoints, self.progress, self.sink_producers.check
         )
         self._make_features(first_dirty, quotas, make_cleaner)
-        self._make_transactions()
         self._tasks = PeriodicTasks(
             self.logs,
             runtime,
@@ -262,9 +261,7 @@ class LogManager:
         )
         self._missing = MissingPartitions(logs, runtime, checkpoints, loading, self.topics)
         self.reload = PartitionReload(logs, loading, self.archived_offsets.lower_to_ends)
-
-    def _make_transactions(self) -> None:
-        logs, runtime, sink_producers = self.logs, self.runtime, self.sink_producers
+        sink_producers = self.sink_producers
         transactions = SinkTransactions(logs, runtime.clock)
         self.producer_ids = ProducerIds(
             logs, runtime, sink_producers, transactions, lambda: self.sinks.check_loaded()

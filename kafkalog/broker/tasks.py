@@ -67,10 +67,7 @@ class PeriodicTasks:
     ) -> None:
         # constant after construction
         self._logs = logs
-        self._config = runtime.config
-        self._scheduler = runtime.scheduler
-        self._clock = runtime.clock
-        self._metrics = runtime.metrics
+        self._runtime = runtime
         self._checkpoints = checkpoints
         self._retention = retention
         self._group_offsets = group_offsets
@@ -84,11 +81,11 @@ class PeriodicTasks:
 
     def start(self) -> None:
         """Measure the directories, then schedule all."""
-        config, checkpoints = self._config, self._checkpoints
-        self._metrics.watch_tasks(
+        config, checkpoints = self._runtime.config, self._checkpoints
+        self._runtime.metrics.watch_tasks(
             lambda: [
                 TaskSample(each.name, each.runs, each.failures, each.last_success_ms)
-                for each in self._scheduler.tasks()
+                for each in self._runtime.scheduler.tasks()
             ]
         )
         for unit in self._logs.online_units:  # now: their space is known right after the start
@@ -141,7 +138,7 @@ class PeriodicTasks:
 
         Here flush.ms holds by itself (fewer than T + 1 s of records are at risk).
         """
-        config = self._config
+        config = self._runtime.config
         period_ms = config.log_flush_scheduler_interval_ms
         _log.info(f"Starting log flusher with a default period of {period_ms} ms.")
         delay_ms = config.log_initial_task_delay_ms
@@ -151,7 +148,7 @@ class PeriodicTasks:
 
     def _start_sinks(self) -> None:
         """What the coordinator of exactly-once sinks has to do."""
-        config, sinks = self._config, self._sinks
+        config, sinks = self._runtime.config, self._sinks
         sinks.start()
         period_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._every(coordinator.ABORT_TASK, sinks.reconcile_once, period_ms, period_ms)
@@ -172,7 +169,7 @@ class PeriodicTasks:
 
     def _log_fault(self, task: str, log_dir: LogDir, fault: KafkalogError) -> None:
         """The same one a minute later again: some tasks run every few seconds."""
-        key, now_ns = (task, log_dir.path), self._clock.monotonic_ns()
+        key, now_ns = (task, log_dir.path), self._runtime.clock.monotonic_ns()
         reason, told_ns = self._told.get(key, ("", 0))
         if reason == fault.message and now_ns - told_ns < _TOLD_AGAIN_NS:
             return
@@ -187,7 +184,7 @@ class PeriodicTasks:
 
     def flush_due_once(self) -> None:
         """Ask the writers to flush logs whose ``flush.ms`` is over; does not wait. Loop body."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._runtime.clock.wall_ms()
         work_on_each(
             [log for log in self._logs.table.logs() if _is_flush_due(log, now_ms)],
             lambda log: self._logs.unit_of(log).writer.submit(FlushCommand(log)),
@@ -203,7 +200,7 @@ class PeriodicTasks:
 
     def measure_once(self) -> None:
         """Gauges of all directories, and a turn of every idle thread. Loop body."""
-        self._metrics.beat("scheduler", self._clock.wall_ms())
+        self._runtime.metrics.beat("scheduler", self._runtime.clock.wall_ms())
         for unit in self._logs.online_units:
             unit.wake()
         self._wake_cleaner()
@@ -211,7 +208,7 @@ class PeriodicTasks:
 
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""
-        metrics, path = self._metrics, log_dir.path
+        metrics, path = self._runtime.metrics, log_dir.path
         metrics.set_log_dir_space(path, *log_dir.measure_space())
         logs = self._logs.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
@@ -226,7 +223,7 @@ class PeriodicTasks:
 
     def _every(self, name: str, task: Callable[[], object], first_ms: int, period_ms: int) -> None:
         """Two keys allow a period of 0, which is once, as in Kafka's scheduler."""
-        scheduler = self._scheduler
+        scheduler = self._runtime.scheduler
         if period_ms > 0:
             handle = scheduler.schedule_periodic(name, task, first_ms, period_ms)
         else:

@@ -37,19 +37,7 @@ BROKER_SOURCE = "STATIC_BROKER_CONFIG"
 DYNAMIC_KEYS: dict[str, Setting] = {
     setting.synonyms[0].key: setting for setting in TOPIC_LEVEL.values() if setting.synonyms
 }
-
-CLEANER_KEYS = frozenset(
-    {
-        "log.cleaner.threads",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.backoff.ms",
-    }
-)
-LOG_DIR_KEYS = frozenset({"cordoned.log.dirs", "replica.alter.log.dirs.io.max.bytes.per.second"})
-ALTERABLE_KEYS = CLEANER_KEYS | LOG_DIR_KEYS | DYNAMIC_KEYS.keys()
+ALTERABLE_KEYS = frozenset(key for key, setting in BROKER_LEVEL.items() if setting.dynamic)
 _MEMORY_MIN_BYTES = 1_048_576  # of each thread, exclusive
 
 
@@ -218,9 +206,7 @@ def with_dynamic(defaults: LogConfig, dynamic: Mapping[str, Value]) -> LogConfig
 def broker_with_dynamic(broker: BrokerConfig, dynamic: Mapping[str, Value]) -> BrokerConfig:
     """Cleaner and log directories with dynamic values over the file's; InvalidRequest."""
     changes: dict[str, Any] = {
-        BROKER_LEVEL[key].field: value
-        for key, value in dynamic.items()
-        if key in CLEANER_KEYS or key in LOG_DIR_KEYS
+        BROKER_LEVEL[key].field: value for key, value in dynamic.items() if key not in DYNAMIC_KEYS
     }
     changed = replace(broker, **changes)
     fault = cleaner_fault(changed.cleaner)

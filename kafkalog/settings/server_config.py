@@ -130,24 +130,8 @@ class ServerConfig:
             places.append(("metrics.host", self.metrics_host))
         return next((place for place in places if not is_loopback(place[1])), None)
 
-    @property
-    def shared_port(self) -> tuple[str, str] | None:
-        """The first port, as two settings, that two listeners would have to share; None: none."""
-        listeners = (
-            ("http.port", self.http_host, self.http_port),
-            ("admin.port", self.admin_host, self.admin_port),
-            ("metrics.port", self.metrics_host, self.metrics_port),
-        )
-        for (one, host, port), (other, other_host, other_port) in itertools.combinations(
-            listeners, 2
-        ):
-            # 0 and unset are no port that anything else could have
-            if port and port == other_port and _overlap(host, other_host):
-                return other, one
-        return None
 
-
-def _overlap(host: str, other: str) -> bool:
+def overlap(host: str, other: str) -> bool:
     """Whether two listeners of one port would conflict.
 
     Every address is that of one family: a listener of ``::`` takes no connection of IPv4.

@@ -20,6 +20,7 @@ import hashlib
 import ipaddress
 import re
 from dataclasses import dataclass, fields
+from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ from kafkalog.settings.dynamic_configs import (
     with_dynamic,
     without_values,
 )
-from kafkalog.settings.server_config import ServerConfig
+from kafkalog.settings.server_config import ServerConfig, overlap
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, NOT_APPLICABLE_PREFIXES, TOPIC_LEVEL
 
@@ -281,7 +282,10 @@ def load_settings(
     for key, setting in BROKER_LEVEL.items():
         if key in texts:
             one = texts[key]
-            value = _parse(setting, one)
+            try:
+                value = setting.parse(one.text)
+            except ValueError as error:
+                raise _refused(setting, one.shown_text, str(error)) from error
             values[key] = ResolvedValue(setting, value, one.source, one.origin, one.is_hidden)
             if not setting.effective:
                 notices.append(Notice("info", f"{key} is set. {NO_EFFECT}"))
@@ -296,14 +300,19 @@ def load_settings(
 
 def _check_ports(server: ServerConfig) -> None:
     """Each listener has its own port; the system's "address in use" would not name the other."""
-    shared = server.shared_port
-    if shared is not None:
-        key, other = shared
-        raise InvalidConfig(
-            f"{key} and {other} are the same port at the same address: give {key} another one, or"
-            " leave it out",
-            key=key,
-        )
+    listeners = (
+        ("http.port", server.http_host, server.http_port),
+        ("admin.port", server.admin_host, server.admin_port),
+        ("metrics.port", server.metrics_host, server.metrics_port),
+    )
+    for (other, other_host, other_port), (key, host, port) in combinations(listeners, 2):
+        # 0 and unset are no port that anything else could have
+        if port and port == other_port and overlap(host, other_host):
+            raise InvalidConfig(
+                f"{key} and {other} are the same port at the same address: give {key} another one, "
+                "or leave it out",
+                key=key,
+            )
 
 
 def _check_access(server: ServerConfig) -> list[Notice]:
@@ -410,13 +419,6 @@ def _merge(
         message = f"{CFG_PREFIX} variables are accepted; KAFKALOG_ is their name here: "
         notices.append(Notice("info", message + ", ".join(sorted(taken))))
     return texts, notices
-
-
-def _parse(setting: Setting, given: _Given) -> Value:
-    try:
-        return setting.parse(given.text)
-    except ValueError as error:
-        raise _refused(setting, given.shown_text, str(error)) from error
 
 
 def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:

@@ -64,9 +64,7 @@ class PartitionMoves:
         self._context = context
         self._logs = context.logs
         self._registry = context.logs.registry
-        self._loading = context.loading
         self._checkpoints = context.checkpoints
-        self._deletion = context.deletion
         self._runtime = context.runtime
         self._clock = context.runtime.clock
         self._metrics = context.runtime.metrics
@@ -240,7 +238,7 @@ class PartitionMoves:
         except StorageFault as fault:
             target.log_dir.take_offline(fault.message)
             return
-        self._deletion.add(target.log_dir, path)
+        self._context.deletion.add(target.log_dir, path)
         _log.warning(
             "directory_set_aside",
             directory=future.path,
@@ -264,7 +262,7 @@ class PartitionMoves:
     def stop(self) -> None:
         """No further steps; returns when none runs. What was copied is kept."""
         self._is_stopping = True
-        self._loading.is_stopped = True  # also the load of a copy that the start found
+        self._context.loading.is_stopped = True  # also the load of a copy that the start found
         with self._mutex:
             targets = list(self._targets.values())
         for target in targets:

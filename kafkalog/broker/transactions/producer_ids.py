@@ -234,8 +234,8 @@ class ProducerIds:
             now_ms, epochs = self._clock.wall_ms(), state.producer_epochs
             expired_ms = now_ms - self._expiration_ms
             expired = {each for each, given in epochs.items() if given.since_ms <= expired_ms}
-            if expired:
-                expired -= self._known_ids()  # a log remembers the producer
+            if expired:  # but for those that a log remembers
+                expired -= self._known_ids()
             kept = {each: given for each, given in epochs.items() if each not in expired}
             kept[producer_id] = ProducerEpoch(epoch, now_ms)
             if len(kept) > _EPOCHS_MAX:

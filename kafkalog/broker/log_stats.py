@@ -55,9 +55,8 @@ LOG_METRICS_TASK = "kafkalog-log-metrics"
 _INSPECTION_PERIOD_NS = 10_000_000_000
 _SLICE_NS = 100_000_000  # of the reads of a slice; the next one waits as long, at least
 _INSPECTIONS_A_SHARE = 10  # until the log that has waited longest comes first once
-_SEEK_NS = (
-    20_000_000  # what a small read elsewhere counts: 50 a second are no burden to a slow disk
-)
+# What a small read elsewhere counts: 50 a second are no burden to a slow disk.
+_SEEK_NS = 20_000_000
 
 _log = structlog.get_logger(__name__)
 

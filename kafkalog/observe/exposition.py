@@ -118,7 +118,7 @@ class _Known(NamedTuple):
 
 
 class RowRenderer(Generic[R]):
-    """See the module. ``labels`` are the fields that identify a row; empty ones are not shown."""
+    """See the module. ``labels`` are the fields that identify a row, without those that are None."""
 
     def __init__(self, families: Sequence[RowFamily], *labels: str) -> None:
         assert len(families) > 1, "attrgetter gives a tuple for two and more"
@@ -167,9 +167,9 @@ class RowRenderer(Generic[R]):
         if known is not None and known.values == values:
             return known
         if known is None:
-            labels = {name: str(getattr(row, name)) for name in self._labels}
-            names = [name for name, value in labels.items() if value]
-            text = labels_text(names, [labels[name] for name in names])
+            labels = {name: getattr(row, name) for name in self._labels}
+            names = [name for name, value in labels.items() if value is not None]
+            text = labels_text(names, [str(labels[name]) for name in names])
             known = _Known((None,) * len(values), text, ("",) * len(values))
         lines = list(known.lines)
         for at, (value, before) in enumerate(zip(values, known.values, strict=True)):

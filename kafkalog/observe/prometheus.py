@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Counter, Histogram)
 
-SECONDS_BUCKETS: tuple[float, ...] = tuple(
-    0.0005 * 2**power for power in range(15)
-)  # 0.5 ms to 8 s
+# 0.5 ms to 8 s
+SECONDS_BUCKETS: tuple[float, ...] = tuple(0.0005 * 2**power for power in range(15))
 
 
 class _Declared(NamedTuple):

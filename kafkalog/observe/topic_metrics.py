@@ -22,12 +22,12 @@ _TOO_LARGE = frozenset({"RecordBatchTooLarge", "RecordSetTooLarge"})
 
 
 class TopicTotals(NamedTuple):
-    """Totals of one topic since the start; topic "" is the sum over all topics.
+    """Totals of one topic since the start; topic None is the sum over all topics.
 
     Only the sum has the last two.
     """
 
-    topic: str
+    topic: str | None
     bytes_in: float
     bytes_out: float
     messages_in: float
@@ -136,7 +136,7 @@ class TopicTraffic(Declarations):
             errors = self._sums(self.append_refusals, 1)
         whole = [sum(column.values()) for column in columns]
         yield TopicTotals._make(
-            ("", *whole, errors.get("BadBatchCrc", 0.0), errors.get("NullKey", 0.0))
+            (None, *whole, errors.get("BadBatchCrc", 0.0), errors.get("NullKey", 0.0))
         )
         for topic in dict.fromkeys(topic for column in columns for topic in column if topic):
             values = (column.get(topic, 0.0) for column in columns)

@@ -56,10 +56,6 @@ if TYPE_CHECKING:
     from kafkalog.format.topic_names import TopicPartition
 
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
-_NOT_COMPLETE = (
-    "{} is not complete: the backup still runs, or ended half way. Take another one, and remove "
-    "this one"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +217,10 @@ class Restore:
         except FormatError as error:
             raise BackupFailed(f"{path}: {error.reason}") from error
         if not manifest.is_complete or not manifest.log_dirs:
-            raise BackupFailed(_NOT_COMPLETE.format(self._directory))
+            raise BackupFailed(
+                f"{self._directory} is not complete: the backup still runs, or ended half way. "
+                "Take another one, and remove this one"
+            )
         return manifest
 
     def _check_files(self, log_dir: BackupLogDir) -> set[str]:

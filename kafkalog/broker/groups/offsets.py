@@ -37,7 +37,7 @@ from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
 from kafkalog.format.records.control_record import ControlRecordType, read_control_type
 from kafkalog.format.records.record import iterate_records
-from kafkalog.format.records.record_batch import is_control, is_transactional, read_header
+from kafkalog.format.records.record_batch import is_control, is_transactional, iterate_batches
 from kafkalog.format.topic_names import GROUP_OFFSETS_TOPIC, TopicPartition
 from kafkalog.log.validator import validate_built
 from kafkalog.log.values import Isolation
@@ -74,11 +74,7 @@ class GroupOffsetsReplay:
 
     def read(self, batches: bytes | memoryview, max_batch_bytes: int) -> None:
         """Whole batches as they lie in the log."""
-        data, position = memoryview(batches), 0
-        while position < len(data):
-            header = read_header(data[position:])
-            batch = data[position : position + header.size_bytes]
-            position += header.size_bytes
+        for header, batch in iterate_batches(batches):
             try:
                 self._read_batch(header, batch, max_batch_bytes)
             except FormatError as error:

@@ -37,7 +37,7 @@ from kafkalog.format.disk.sink_state import ProducerKey, ProducerValue, QueryKey
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_plain_batch
 from kafkalog.format.records.record import iterate_records
-from kafkalog.format.records.record_batch import read_header
+from kafkalog.format.records.record_batch import iterate_batches
 from kafkalog.format.topic_names import SINK_STATE_TOPIC
 from kafkalog.log.validator import validate_built
 from kafkalog.log.values import Isolation
@@ -148,7 +148,7 @@ class SinkLog:
                 if self._is_stopped:
                     raise NotReady("The daemon is stopping")
                 found = log.read(offset, _READ_BYTES, Isolation.LOG_END)
-            self._read_batches(log, memoryview(found.data), apply)
+            self._read_batches(log, found.data, apply)
             if found.next_offset <= offset:
                 break  # nothing but a gap of compaction is left
             offset = found.next_offset
@@ -171,13 +171,9 @@ class SinkLog:
                 self._topics.create(SINK_STATE_TOPIC, 1, overrides)
 
     def _read_batches(
-        self, log: UnifiedLog, data: memoryview, apply: Callable[[Entry], None]
+        self, log: UnifiedLog, batches: bytes | memoryview, apply: Callable[[Entry], None]
     ) -> None:
-        position = 0
-        while position < len(data):
-            header = read_header(data[position:])
-            batch = data[position : position + header.size_bytes]
-            position += header.size_bytes
+        for header, batch in iterate_batches(batches):
             try:
                 for record in iterate_records(batch, self._config.max_decompressed_batch_bytes):
                     apply(_decode(record.key, record.value))
@@ -393,7 +389,8 @@ class SinkTable:
                 self.producers.publish(sink, sink.producers.values())
             elif isinstance(value, ProducerValue):
                 self.producers.publish(sink, (value,))
-            if former is not None and not _is_same(former, value):
+            id_now = value.producer_id if isinstance(value, ProducerValue) else None
+            if former is not None and former.producer_id != id_now:
                 self.producers.forget(former.producer_id)
 
     def _sink_of(self, query: str) -> Sink:
@@ -407,8 +404,3 @@ class SinkTable:
 
     def _new_sink(self, query: str) -> Sink:
         return Sink(query, self._runtime.threads.mutex(), self._runtime.clock.monotonic_ns())
-
-
-def _is_same(former: ProducerValue, value: Value) -> bool:
-    """Whether the producer of a key kept its id."""
-    return isinstance(value, ProducerValue) and value.producer_id == former.producer_id

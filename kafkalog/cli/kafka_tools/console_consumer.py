@@ -275,12 +275,9 @@ class _Consumer:
 
 def _stamps(data: bytes) -> Iterator[tuple[int, str]]:
     """Last offset and timestamp type of each batch."""
-    from kafkalog.format.records.record_batch import read_header, timestamp_type_of
+    from kafkalog.format.records.record_batch import iterate_batches, timestamp_type_of
 
-    position = 0
-    while position < len(data):
-        header = read_header(data, position)
-        position += header.size_bytes
+    for header, _ in iterate_batches(data):
         yield header.last_offset, _TIMESTAMP_TYPES[timestamp_type_of(header.attributes)]
 
 

@@ -24,7 +24,12 @@ from kafkalog.errors import CorruptBatch, KafkalogError
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.control_record import read_control_type
 from kafkalog.format.records.record import read_records
-from kafkalog.format.records.record_batch import codec_of, is_control, is_transactional, read_header
+from kafkalog.format.records.record_batch import (
+    codec_of,
+    is_control,
+    is_transactional,
+    iterate_batches,
+)
 from kafkalog.log.values import Isolation
 
 if TYPE_CHECKING:
@@ -150,11 +155,7 @@ def slices_of(
 
     A batch may not inflate to more than ``max_batch_bytes``.
     """
-    data, position = memoryview(info.data), 0
-    while position < len(data):
-        header = read_header(data[position:])
-        batch = data[position : position + header.size_bytes]
-        position += header.size_bytes
+    for header, batch in iterate_batches(info.data):
         outcome = _outcome(header, info)
         try:
             table = read_records(batch, max_bytes=max_batch_bytes)

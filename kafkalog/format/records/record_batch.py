@@ -20,11 +20,14 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
 from kafkalog.format.integers import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Buffer = bytes | bytearray | memoryview
 
@@ -159,6 +162,15 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.size_bytes < HEADER_BYTES:
         raise MalformedBatch(f"length {header.length} is below a header's", position + LENGTH_AT)
     return header
+
+
+def iterate_batches(batches: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Header and bytes of each batch, of whole ones as they lie in a log."""
+    data, position = memoryview(batches), 0
+    while position < len(data):
+        header = read_header(data, position)
+        yield header, data[position : position + header.size_bytes]
+        position += header.size_bytes
 
 
 def base_offset_at(buffer: Buffer, position: int = 0) -> int:

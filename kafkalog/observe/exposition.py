@@ -118,7 +118,7 @@ class _Known(NamedTuple):
 
 
 class RowRenderer(Generic[R]):
-    """See the module. ``labels`` are the fields that identify a row, without those that are None."""
+    """See the module. ``labels`` are the fields that identify a row; None is not shown."""
 
     def __init__(self, families: Sequence[RowFamily], *labels: str) -> None:
         assert len(families) > 1, "attrgetter gives a tuple for two and more"

@@ -16,17 +16,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafkalog.client import (
-    BadAnswer,
     Basic,
     Bearer,
     Client,
-    ConnectFailed,
     ConsumerRecord,
-    OutOfOrderSequence,
     ProducerIdentity,
     ProducerRecord,
     Tls,
-    Unavailable,
     errors,
     path_of,
 )
@@ -379,9 +375,9 @@ def test_broken_bytes_are_told(data: st.DataObject) -> None:
     bit = data.draw(st.integers(16 * 8, len(batch) * 8 - 1))
     flipped = bytearray(batch)
     flipped[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(BadAnswer, match="arrived corrupt"):
+    with pytest.raises(errors.BadAnswer, match="arrived corrupt"):
         consumer_records("t", 0, bytes(flipped), 0)
-    with pytest.raises(BadAnswer, match="arrived corrupt"):
+    with pytest.raises(errors.BadAnswer, match="arrived corrupt"):
         consumer_records("t", 0, batch + batch[: data.draw(st.integers(1, len(batch) - 1))], 0)
 
 
@@ -533,7 +529,7 @@ def record(value: str) -> list[ProducerRecord]:
 def test_sequences_go_on_after_what_was_appended() -> None:
     state, partition = producer(), Partition()
     play_producer(state.send("t", [*record("a"), *record("b")], partition=0), partition, [])
-    for fate, kind in (("refused", ConnectFailed), ("unavailable", Unavailable)):
+    for fate, kind in (("refused", errors.ConnectFailed), ("unavailable", errors.Unavailable)):
         with pytest.raises(kind):
             play_producer(state.send("t", record("never"), partition=0), partition, [fate])
         assert state.unanswered == []
@@ -567,10 +563,10 @@ def test_an_interrupted_call_leaves_its_batch_open() -> None:
 def test_a_gap_ends_the_producer() -> None:
     state, partition = producer(), Partition()
     partition.next_sequence = 9
-    with pytest.raises(OutOfOrderSequence):
+    with pytest.raises(errors.OutOfOrderSequence):
         play_producer(state.send("t", record("a"), partition=0), partition, [])
     for again in (state.send("t", record("b"), partition=1), state.resend("t", 0)):
-        with pytest.raises(OutOfOrderSequence, match="finished") as finished:
+        with pytest.raises(errors.OutOfOrderSequence, match="finished") as finished:
             play_producer(again, partition, [])
         assert finished.value.nothing_was_done
 

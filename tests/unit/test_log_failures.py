@@ -283,23 +283,6 @@ def test_kafka_15046_the_writer_syncs_nothing() -> None:
     assert counter.seen == 0
 
 
-def test_epochs_survive_a_power_cut() -> None:
-    """M08: those of flushed records from the file, those of recovered ones from the batches."""
-    world = PartitionWorld()
-    world.filesystem.sync_all()
-    world.append(batch([b"a"]), synced=True)
-    world.flush()
-    point = world.log.recovery_point
-    world.log.append(checked(batch([b"b"])), leader_epoch=4, synced=True)
-    after = world.filesystem.crash(CrashMode.DROP_ALL)
-    killed = world.filesystem.kill()
-    world.filesystem = after
-    assert world.open(clean=False, recovery_point=point).epochs.entries == (EpochEntry(0, 0),)
-    world.filesystem = killed
-    entries = world.open(clean=False, recovery_point=point).epochs.entries
-    assert entries == (EpochEntry(0, 0), EpochEntry(4, 1))
-
-
 def test_a_new_partition_has_its_first_epoch_on_disk() -> None:
     """M02: as Kafka's, whose leader notes its epoch before the first append; durable."""
     sim = SimManager(topic_defaults=SMALL).start().with_topic("t", 1)

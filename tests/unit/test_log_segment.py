@@ -58,15 +58,6 @@ def must_roll(
     return not segment.room(max_bytes, 1000, now_ms).holds(100, timestamp_ms, last_offset)
 
 
-def test_batch_larger_than_any_chunk_is_read_whole() -> None:
-    segment = LogWorld().new_segment()
-    batches = [one_record(0), one_record(1, value=b"x" * 50_000), one_record(2)]
-    append(segment, *batches)
-    assert bytes_of(segment_reader.read(segment, 1, 10)) == joined(batches[1:2])
-    assert bytes_of(segment_reader.read(segment, 2, 10)) == joined(batches[2:])
-    assert bytes_of(segment_reader.read(segment, 1, 10, min_one_batch=False)) == b""
-
-
 def test_cold_reads_say_so() -> None:
     world = LogWorld()
     segment, batches = filled(world)

@@ -7,6 +7,7 @@ that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap
 
 import msgspec
 
@@ -38,173 +39,151 @@ class ErrorEntry:
         return self.status in (429, 503, 507) or self.error_code == 50003
 
 
-ERROR_TABLE = (
-    ErrorEntry(400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
-    ErrorEntry(
+_ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
+    (400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
+    (
         404,
         "INVALID_REQUEST",
         "no such path, operation, segment, broker, config or producer (UNKNOWN_PRODUCER_ID), or a "
         "partition that is no number",
     ),
-    ErrorEntry(405, "INVALID_REQUEST", "the path does not support this method; see Allow"),
-    ErrorEntry(406, "INVALID_REQUEST", "no available media type is acceptable"),
-    ErrorEntry(408, "REQUEST_TIMED_OUT", "the request header or body arrived too slowly"),
-    ErrorEntry(414, "INVALID_REQUEST", "the request line is too long"),
-    ErrorEntry(415, "INVALID_REQUEST", "unknown or missing Content-Type"),
-    ErrorEntry(417, "INVALID_REQUEST", "Expect other than 100-continue"),
-    ErrorEntry(
+    (405, "INVALID_REQUEST", "the path does not support this method; see Allow"),
+    (406, "INVALID_REQUEST", "no available media type is acceptable"),
+    (408, "REQUEST_TIMED_OUT", "the request header or body arrived too slowly"),
+    (414, "INVALID_REQUEST", "the request line is too long"),
+    (415, "INVALID_REQUEST", "unknown or missing Content-Type"),
+    (417, "INVALID_REQUEST", "Expect other than 100-continue"),
+    (
         421,
         "INVALID_REQUEST",
         "the Host header names no host of this daemon (DNS rebinding); see http.allowed.hosts",
     ),
-    ErrorEntry(
+    (
         422,
         "INVALID_REQUEST",
         "the JSON does not match the schema; validation_errors names the fields",
     ),
-    ErrorEntry(431, "INVALID_REQUEST", "request headers too large or too many"),
-    ErrorEntry(501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not supported"),
-    ErrorEntry(505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
-    ErrorEntry(40000, "INVALID_REQUEST", "broken HTTP framing"),
-    ErrorEntry(
-        40002, errors.InvalidRequest, "invalid by Kafka's rules: topic name, config, or form"
-    ),
-    ErrorEntry(
+    (431, "INVALID_REQUEST", "request headers too large or too many"),
+    (501, "UNSUPPORTED_VERSION", "v3: Kafka ACLs and reassignments are not supported"),
+    (505, "UNSUPPORTED_VERSION", "HTTP version other than 1.0 and 1.1"),
+    (40000, "INVALID_REQUEST", "broken HTTP framing"),
+    (40002, errors.InvalidRequest, "invalid by Kafka's rules: topic name, config, or form"),
+    (
         40005,
         "INVALID_REQUEST",
         "a query parameter or header has an invalid value, or a native route does not have the "
         "parameter",
     ),
-    ErrorEntry(40006, "INVALID_REQUEST", "a compressed body cannot be decompressed"),
-    ErrorEntry(40101, "SASL_AUTHENTICATION_FAILED", "missing or wrong credentials"),
-    ErrorEntry(
+    (40006, "INVALID_REQUEST", "a compressed body cannot be decompressed"),
+    (40101, "SASL_AUTHENTICATION_FAILED", "missing or wrong credentials"),
+    (
         40301,
         "TOPIC_AUTHORIZATION_FAILED",
         "not allowed by the access rules; /debug/ without admin.port: the request is not from "
         "this machine; a change requested by a page of another origin",
     ),
-    ErrorEntry(40401, errors.UnknownTopic, "topic not found"),
-    ErrorEntry(40402, errors.UnknownPartition, "partition not found"),
-    ErrorEntry(
+    (40401, errors.UnknownTopic, "topic not found"),
+    (40402, errors.UnknownPartition, "partition not found"),
+    (
         40403,
         "UNKNOWN_TOPIC_OR_PARTITION",
         "v2: consumer instance not found (UNKNOWN_MEMBER_ID); v3: unknown cluster, topic or "
         "partition, or a partition without commit or reader",
     ),
-    ErrorEntry(
-        40405, errors.UnknownGroup, "group not found; v3 lags: no group of that name has a commit"
-    ),
-    ErrorEntry(40410, errors.UnknownMove, "the partition is not being moved"),
-    ErrorEntry(40411, errors.UnknownSink, "no sink of that query exists"),
-    ErrorEntry(40601, "INVALID_REQUEST", "the requested embedded format is not available here"),
-    ErrorEntry(
-        40602, "INVALID_RECORD", "a record cannot be shown in the requested embedded format"
-    ),
-    ErrorEntry(
-        40801, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; reconnect to continue"
-    ),
-    ErrorEntry(
-        40902, errors.ConsumerExists, "the group has a consumer instance of that name already"
-    ),
-    ErrorEntry(
+    (40405, errors.UnknownGroup, "group not found; v3 lags: no group of that name has a commit"),
+    (40410, errors.UnknownMove, "the partition is not being moved"),
+    (40411, errors.UnknownSink, "no sink of that query exists"),
+    (40601, "INVALID_REQUEST", "the requested embedded format is not available here"),
+    (40602, "INVALID_RECORD", "a record cannot be shown in the requested embedded format"),
+    (40801, "REQUEST_TIMED_OUT", "in a stream: http.stream.max.ms is over; reconnect to continue"),
+    (40902, errors.ConsumerExists, "the group has a consumer instance of that name already"),
+    (
         40903,
         errors.IllegalConsumerState,
         "the consumer has no subscription or assignment, does not have that partition, or "
         "requests both",
     ),
-    ErrorEntry(40904, errors.TopicExists, "the topic exists already"),
-    ErrorEntry(40905, errors.OutOfOrderSequence, "idempotent append: gap in the sequence"),
-    ErrorEntry(40906, errors.InvalidProducerEpoch, "idempotent append: older epoch"),
-    ErrorEntry(
+    (40904, errors.TopicExists, "the topic exists already"),
+    (40905, errors.OutOfOrderSequence, "idempotent append: gap in the sequence"),
+    (40906, errors.InvalidProducerEpoch, "idempotent append: older epoch"),
+    (
         40907,
         errors.PolicyViolation,
         "cleanup.policy does not allow delete-records, or does not contain compact",
     ),
-    ErrorEntry(
+    (
         40908,
         errors.InvalidTxnState,
         "invalid in the current state of the producer's transaction or the sink's batch",
     ),
-    ErrorEntry(40909, errors.BackupRunning, "a backup is running already"),
-    ErrorEntry(
-        40910, errors.CleaningConflict, "the log is being cleaned or paused, or no cleaner runs"
-    ),
-    ErrorEntry(40911, errors.NonEmptyGroup, "the group has members"),
-    ErrorEntry(
+    (40909, errors.BackupRunning, "a backup is running already"),
+    (40910, errors.CleaningConflict, "the log is being cleaned or paused, or no cleaner runs"),
+    (40911, errors.NonEmptyGroup, "the group has members"),
+    (
         40912,
         errors.ProducerFenced,
         "a commit has an older epoch, or the sink has a newer batch or another run",
     ),
-    ErrorEntry(
+    (
         40913,
         errors.InvalidProducerIdMapping,
         "a commit names a producer that does not belong to the sink",
     ),
-    ErrorEntry(41001, errors.OffsetBelowLogStart, "offset below the log start offset"),
-    ErrorEntry(
-        41201, errors.ExpectedOffsetMismatch, "expected_offset differs from the log end offset"
-    ),
-    ErrorEntry(41301, errors.RecordBatchTooLarge, "a batch is larger than max.message.bytes"),
-    ErrorEntry(41302, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
-    ErrorEntry(
+    (41001, errors.OffsetBelowLogStart, "offset below the log start offset"),
+    (41201, errors.ExpectedOffsetMismatch, "expected_offset differs from the log end offset"),
+    (41301, errors.RecordBatchTooLarge, "a batch is larger than max.message.bytes"),
+    (41302, "INVALID_REQUEST", "the body is larger than socket.request.max.bytes"),
+    (
         41303,
         errors.DecompressedTooLarge,
         "a batch is larger than max.decompressed.batch.bytes after decompression",
     ),
-    ErrorEntry(
-        41304, errors.RecordSetTooLarge, "the batches together are larger than segment.bytes"
-    ),
-    ErrorEntry(41305, errors.LargerThanQuota, "the append is larger than the topic's quota.bytes"),
-    ErrorEntry(41502, "INVALID_REQUEST", "Content-Encoding is not gzip, deflate or identity"),
-    ErrorEntry(41601, errors.OffsetAboveLogEnd, "offset above the log end offset"),
-    ErrorEntry(
+    (41304, errors.RecordSetTooLarge, "the batches together are larger than segment.bytes"),
+    (41305, errors.LargerThanQuota, "the append is larger than the topic's quota.bytes"),
+    (41502, "INVALID_REQUEST", "Content-Encoding is not gzip, deflate or identity"),
+    (41601, errors.OffsetAboveLogEnd, "offset above the log end offset"),
+    (
         41602,
         errors.OffsetAboveHighWatermark,
         "delete-records or an archived offset above the high watermark",
     ),
-    ErrorEntry(42204, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
-    ErrorEntry(42206, "INVALID_REQUEST", "v3: the body has no record"),
-    ErrorEntry(
-        42208, "INVALID_REQUEST", "records:batch has no entries, too many entries, or a repeated id"
-    ),
-    ErrorEntry(42209, errors.BadBatchCrc, "a batch fails its CRC-32C"),
-    ErrorEntry(42210, errors.InvalidRecord, "malformed batch, wrong magic, or control batch"),
-    ErrorEntry(42211, errors.InvalidTimestamp, "a timestamp is outside the topic's limits"),
-    ErrorEntry(42212, errors.NullKey, "a record without key for a compacted topic"),
-    ErrorEntry(
-        42213, errors.UnsupportedCompression, "unknown codec, or data that cannot be decompressed"
-    ),
-    ErrorEntry(42214, "INVALID_REQUEST", "more records than http.max.records"),
-    ErrorEntry(
-        42901, "THROTTLING_QUOTA_EXCEEDED", "the rate limit of the principal or address is reached"
-    ),
-    ErrorEntry(42902, errors.Overloaded, "too many requests or bytes in progress; see Retry-After"),
-    ErrorEntry(42903, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams"),
-    ErrorEntry(50000, "UNKNOWN_SERVER_ERROR", "a defect of the daemon; its log has the request id"),
-    ErrorEntry(
+    (42204, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
+    (42206, "INVALID_REQUEST", "v3: the body has no record"),
+    (42208, "INVALID_REQUEST", "records:batch has no entries, too many entries, or a repeated id"),
+    (42209, errors.BadBatchCrc, "a batch fails its CRC-32C"),
+    (42210, errors.InvalidRecord, "malformed batch, wrong magic, or control batch"),
+    (42211, errors.InvalidTimestamp, "a timestamp is outside the topic's limits"),
+    (42212, errors.NullKey, "a record without key for a compacted topic"),
+    (42213, errors.UnsupportedCompression, "unknown codec, or data that cannot be decompressed"),
+    (42214, "INVALID_REQUEST", "more records than http.max.records"),
+    (42901, "THROTTLING_QUOTA_EXCEEDED", "the rate limit of the principal or address is reached"),
+    (42902, errors.Overloaded, "too many requests or bytes in progress; see Retry-After"),
+    (42903, "THROTTLING_QUOTA_EXCEEDED", "too many waiting fetches and open streams"),
+    (50000, "UNKNOWN_SERVER_ERROR", "a defect of the daemon; its log has the request id"),
+    (
         50003,
         errors.AppendOutcomeUnknown,
         "the records were written but could not be made durable; they may be retained or lost",
     ),
-    ErrorEntry(
+    (
         50010,
         errors.CorruptData,
         "stored records are corrupt (details: base_offset, last_offset) or lost (first_offset, "
         "last_offset); reading can continue after last_offset",
     ),
-    ErrorEntry(50011, errors.BackupFailed, "a backup failed and is incomplete"),
-    ErrorEntry(50302, errors.DescriptorsShort, "memory or file descriptors are exhausted"),
-    ErrorEntry(50303, errors.StorageFault, "the log directory is offline"),
-    ErrorEntry(
+    (50011, errors.BackupFailed, "a backup failed and is incomplete"),
+    (50302, errors.DescriptorsShort, "memory or file descriptors are exhausted"),
+    (50303, errors.StorageFault, "the log directory is offline"),
+    (
         50304,
         errors.Unavailable,
         "the daemon starts, recovers or stops, the topic is being created, or the partition is "
         "being moved",
     ),
-    ErrorEntry(50701, errors.DiskFull, "the disk is full"),
-    ErrorEntry(50702, errors.QuotaExceeded, "the topic's quota.bytes is reached"),
+    (50701, errors.DiskFull, "the disk is full"),
+    (50702, errors.QuotaExceeded, "the topic's quota.bytes is reached"),
 )
-
+ERROR_TABLE = tuple(starmap(ErrorEntry, _ROWS))
 REGISTER: dict[int, ErrorEntry] = {row.error_code: row for row in ERROR_TABLE}
 
 _BY_EXCEPTION: dict[type[errors.KafkalogError], int] = {

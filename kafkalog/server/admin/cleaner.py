@@ -19,7 +19,7 @@ from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, pref
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import error_of
-from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
@@ -57,11 +57,9 @@ _OF_PLAN = (  # None where the log could not be inspected
 # ---- what it does
 
 
-class CleaningRunAnswer(AnswerBody, kw_only=True):
+class CleaningRunAnswer(PartitionAnswer, kw_only=True):
     """A clean or a dry run of one; the figures are present when it was cleaned."""
 
-    topic: str
-    partition: int
     dry_run: bool | None = None
     outcome: CleaningOutcome
     started_ms: int | None = None
@@ -374,20 +372,16 @@ def _set(future: asyncio.Future[T], end: T) -> None:
 # ---- pauses and new tries
 
 
-class CleaningStateAnswer(AnswerBody):
+class CleaningStateAnswer(PartitionAnswer):
     """What the cleaner does with a partition, after an order."""
 
-    topic: str
-    partition: int
     state: CleaningPhase
     pauses: int
 
 
-class CleaningRetryAnswer(AnswerBody):
+class CleaningRetryAnswer(PartitionAnswer):
     """``had_failed``: whether the partition had a failure, which is cleared."""
 
-    topic: str
-    partition: int
     had_failed: bool
 
 

@@ -12,7 +12,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of, finish
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
-from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.media_types import JSON, wants_plain_text
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
@@ -49,11 +49,9 @@ _EXCEPTIONS = {
 }
 
 
-class DeletedRecords(AnswerBody):
+class DeletedRecords(PartitionAnswer):
     """The new log start of a partition."""
 
-    topic: str
-    partition: int
     low_watermark: int
 
 

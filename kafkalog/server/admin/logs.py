@@ -23,7 +23,7 @@ from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
-from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
     FlagParameter,
     ListParameter,
@@ -53,15 +53,13 @@ _PRINT_DATA = FlagParameter("print_data_log", "Print keys and values too.")
 _DEEP = FlagParameter("deep_iteration", "A line for every record.")
 
 
-class LogAnswer(AnswerBody):
+class LogAnswer(PartitionAnswer):
     """One log as it is published now; ``leader_epoch`` is -1 before the first record.
 
     ``cleaning`` is null unless the topic is compacted. ``records`` and the timestamps (ms since
     1970) are those of the metrics: some seconds old, null before the first look at them.
     """
 
-    topic: str
-    partition: int
     topic_id: str | None
     directory: str
     log_start_offset: int
@@ -87,29 +85,23 @@ class LostRangeAnswer(AnswerBody):
     last_offset: int
 
 
-class LossesAnswer(AnswerBody):
+class LossesAnswer(PartitionAnswer):
     """``lost``: fetches are refused there; ``accepted``: gaps like any other."""
 
-    topic: str
-    partition: int
     lost: list[LostRangeAnswer]
     accepted: list[LostRangeAnswer]
 
 
-class RollAnswer(AnswerBody):
+class RollAnswer(PartitionAnswer):
     """Whether there was anything to close, and where the active segment begins."""
 
-    topic: str
-    partition: int
     is_rolled: bool
     active_base_offset: int
 
 
-class FlushAnswer(AnswerBody):
+class FlushAnswer(PartitionAnswer):
     """Below the recovery point everything is durable."""
 
-    topic: str
-    partition: int
     recovery_point: int
 
 
@@ -318,14 +310,12 @@ def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
     )
 
 
-class PartitionMoveAnswer(AnswerBody):
+class PartitionMoveAnswer(PartitionAnswer):
     """A move to another log directory; bytes are those of ``.log`` files, moments ms since 1970.
 
     ``reason`` of a failed or cancelled one; ``ended_ms`` is null while it is copying.
     """
 
-    topic: str
-    partition: int
     source: str
     target: str
     state: MoveState

@@ -17,7 +17,7 @@ from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
-from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
     base_offset_of,
     parse_timestamp,
@@ -116,11 +116,9 @@ class DeletingSegmentAnswer(AnswerBody):
     files_gone_ms: int | None
 
 
-class SegmentsAnswer(AnswerBody):
+class SegmentsAnswer(PartitionAnswer):
     """Every segment of a partition, oldest first."""
 
-    topic: str
-    partition: int
     now_ms: int
     log_start_offset: int
     high_watermark: int
@@ -247,11 +245,9 @@ class TakenSegment(AnswerBody):
     reason: str
 
 
-class RetainedPartition(AnswerBody):
+class RetainedPartition(PartitionAnswer):
     """What a pass deleted, or would delete."""
 
-    topic: str
-    partition: int
     log_start_offset: int
     bytes: int
     segments: list[TakenSegment]

@@ -8,7 +8,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
-from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     TextParameter,
@@ -34,11 +34,9 @@ _SPEC = TextParameter(
 )
 
 
-class OffsetAnswer(AnswerBody):
+class OffsetAnswer(PartitionAnswer):
     """A look-up's result; offset and timestamp (ms) are -1 when nothing was found."""
 
-    topic: str
-    partition: int
     offset: int
     timestamp: int
     leader_epoch: int

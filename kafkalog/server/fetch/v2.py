@@ -12,7 +12,7 @@ from kafkalog.server.api import api_of
 from kafkalog.server.fetch.fetch import fetch
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, PartitionAnswer
 from kafkalog.server.protocol.media_types import EMBEDDED_TYPES, EmbeddedFormat, fetch_format
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
@@ -53,11 +53,9 @@ class Header(AnswerBody):
     value: str | None
 
 
-class FetchedRecord(AnswerBody, kw_only=True):
+class FetchedRecord(PartitionAnswer, kw_only=True):
     """A record; key and value in the format asked for."""
 
-    topic: str
-    partition: int
     offset: int
     timestamp: int
     key: object

@@ -19,7 +19,7 @@ from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, PartitionAnswer
 from kafkalog.server.protocol.media_types import (
     EMBEDDED_TYPES,
     V2_JSON,
@@ -72,11 +72,8 @@ class NewInstance(AnswerBody):
     base_uri: str
 
 
-class AssignedPartition(AnswerBody):
+class AssignedPartition(PartitionAnswer):
     """One partition."""
-
-    topic: str
-    partition: int
 
 
 class Assignments(AnswerBody):

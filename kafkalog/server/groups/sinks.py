@@ -8,7 +8,7 @@ from kafkalog.broker.transactions.sink import Caller, LastSequence, SinkPhase
 from kafkalog.format.disk.sink_state import Winner
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
-from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import sink_of
 from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink
 
@@ -53,11 +53,8 @@ class SinkAbortedAnswer(AnswerBody):
     batch_id: int
 
 
-class PendingPartition(AnswerBody):
+class PendingPartition(PartitionAnswer):
     """Where a marker is still to be written."""
-
-    topic: str
-    partition: int
 
 
 class SinkProducerEntry(AnswerBody):

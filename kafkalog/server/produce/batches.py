@@ -21,7 +21,7 @@ from kafkalog.server.produce.append import durability_header, refuse_producer
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.json_schema import PartitionAnswer
 from kafkalog.server.protocol.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
 from kafkalog.server.protocol.parameters import (
     ACKS,
@@ -52,11 +52,9 @@ _APPEND_ERRORS = (
 )
 
 
-class AppendAnswer(AnswerBody):
+class AppendAnswer(PartitionAnswer):
     """Where raw batches were appended; log_append_time is -1 with CreateTime."""
 
-    topic: str
-    partition: int
     base_offset: int
     last_offset: int
     log_append_time: int

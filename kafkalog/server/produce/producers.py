@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
-from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.protocol.schemas import AbortTransaction
 from kafkalog.server.security.audit import note_subject
@@ -38,22 +38,18 @@ class ProducerState(AnswerBody):
     current_transaction_start_offset: int | None
 
 
-class AbortedTransactionAnswer(AnswerBody):
+class AbortedTransactionAnswer(PartitionAnswer):
     """A transaction that has ended; committed records are readable below the last stable offset."""
 
-    topic: str
-    partition: int
     producer_id: int
     producer_epoch: int
     start_offset: int
     last_stable_offset: int
 
 
-class ProducersAnswer(AnswerBody):
+class ProducersAnswer(PartitionAnswer):
     """All that the log of a partition remembers."""
 
-    topic: str
-    partition: int
     producers: list[ProducerState]
 
 

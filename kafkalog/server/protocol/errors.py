@@ -12,7 +12,7 @@ from itertools import starmap
 import msgspec
 
 from kafkalog import errors
-from kafkalog.server.protocol.json_schema import AnswerBody
+from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +220,9 @@ class RequestError(EntryError, kw_only=True):
     record_errors: list[dict[str, object]] | None = None
 
 
-class FailedPartition(AnswerBody):
+class FailedPartition(PartitionAnswer):
     """A partition that failed; the entries of others are not affected."""
 
-    topic: str
-    partition: int
     error_code: int
     kafka_error: str
     error: str

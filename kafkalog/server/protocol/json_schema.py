@@ -35,6 +35,13 @@ class AnswerBody(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True)
     """Base of JSON answers: a field with a default value is left out while it has that value."""
 
 
+class PartitionAnswer(AnswerBody):
+    """Base of answers about one partition."""
+
+    topic: str
+    partition: int
+
+
 A = TypeVar("A", bound=AnswerBody)
 
 

@@ -94,6 +94,7 @@ ROUTE_TABLES = (
     console_records.ROUTES,
     debug.ROUTES,
     topics.ROUTES,
+    topics.INFO_ROUTES,
     consumers.ROUTES,
     groups.ROUTES,
     v3_groups.ROUTES,

@@ -9,35 +9,28 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from aiohttp import web
 from msgspec import UNSET, UnsetType
 
+from kafkalog.broker.operations import Operations
 from kafkalog.cleaner.log_cleaner import NO_CLEANER
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
 from kafkalog.cleaner.stats import CleaningOutcome
 from kafkalog.errors import CleaningConflict, KafkalogError
 from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import (
-    CleanerRunRequest,
-    CleanRequest,
-    PartitionName,
-    keys_of,
-    read_body,
-)
+from kafkalog.server.protocol.schemas import CleanerRunRequest, CleanRequest, PartitionName, keys_of
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aiohttp import web
-
     from kafkalog.broker.compaction.cleaning import CleanEnd, CompactedLog
-    from kafkalog.broker.operations import Operations
     from kafkalog.cleaner.log_cleaner import ThreadStatus
     from kafkalog.cleaner.log_cleaner_manager import CleaningState, CleaningStatus
     from kafkalog.cleaner.stats import CleaningRun
@@ -159,7 +152,7 @@ class CleanerAnswer(AnswerBody):
     "GET /v1/cleaner",
     "describeCleaner",
     Access.DESCRIBE_CLUSTER,
-    Answer("The current state.", CleanerAnswer),
+    "The current state.",
     parameters=(_TOPIC,),
     errors=(40401,),
 )
@@ -260,22 +253,20 @@ def run_answer(run: CleaningRun) -> CleaningRunAnswer:
 
 
 @ROUTES.endpoint(
-    "POST /v1/topics/{topic}/partitions/{partition}/log:clean",
+    f"POST {PARTITION}/log:clean",
     "cleanPartition",
     Access.OPERATE_CLUSTER,
     {200: Answer("The run.", CleaningRunAnswer), 202: BEGUN},
-    body=CleanRequest,
     is_body_required=False,
     errors=(40907, 40910, 50010, 50302, 50303, 50701),
 )
-async def clean(request: web.Request) -> web.Response:
+async def clean(request: web.Request, wanted: CleanRequest) -> web.Response:
     """Clean one partition now at any ratio, or with ``dry_run`` report what would be removed.
 
     A ``dry_run`` reads as a clean does, its map included, and writes nothing.
     """
     api = api_of(request)
     topic, partition = topic_of(request), partition_of(request)
-    wanted = await read_body(CleanRequest, request, api, is_required=False)
     note_subject(request, dry_run=wanted.dry_run)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
@@ -293,16 +284,14 @@ async def clean(request: web.Request) -> web.Response:
     "runCleaner",
     Access.OPERATE_CLUSTER,
     {200: Answer("A run each.", CleaningRunsAnswer), 202: BEGUN},
-    body=CleanerRunRequest,
     errors=(40002, 40910),
 )
-async def run(request: web.Request) -> web.Response:
+async def run(request: web.Request, wanted: CleanerRunRequest) -> web.Response:
     """The same for the named partitions, or for all that have something to clean.
 
     A partition's failure is its own entry.
     """
     api = api_of(request)
-    wanted = await read_body(CleanerRunRequest, request, api)
     if wanted.partitions is None:
         keys = await api.blocking(_cleanable, api.operations)
     else:
@@ -393,12 +382,13 @@ _STATE = Answer("The state after it.", CleaningStateAnswer)
     "pauseCleaning",
     Access.OPERATE_CLUSTER,
     _STATE,
-    body=PartitionName,
     errors=(40401, 40402, 40907),
 )
-def pause(request: web.Request, operations: Operations, name: PartitionName) -> CleaningStateAnswer:
+def pause(
+    request: web.Request, operations: Operations, wanted: PartitionName
+) -> CleaningStateAnswer:
     """Let no clean of the partition begin until it is resumed or the daemon restarts."""
-    return _state_after(request, operations.cleaning.pause, name)
+    return _state_after(request, operations.cleaning.pause, wanted)
 
 
 @ROUTES.endpoint(
@@ -406,14 +396,13 @@ def pause(request: web.Request, operations: Operations, name: PartitionName) -> 
     "resumeCleaning",
     Access.OPERATE_CLUSTER,
     _STATE,
-    body=PartitionName,
     errors=(40401, 40402, 40910),
 )
 def resume(
-    request: web.Request, operations: Operations, name: PartitionName
+    request: web.Request, operations: Operations, wanted: PartitionName
 ) -> CleaningStateAnswer:
     """Take back one pause."""
-    return _state_after(request, operations.cleaning.resume, name)
+    return _state_after(request, operations.cleaning.resume, wanted)
 
 
 @ROUTES.endpoint(
@@ -421,27 +410,29 @@ def resume(
     "abortCleaning",
     Access.OPERATE_CLUSTER,
     _STATE,
-    body=PartitionName,
     errors=(40401, 40402, 40907),
 )
-def abort(request: web.Request, operations: Operations, name: PartitionName) -> CleaningStateAnswer:
+def abort(
+    request: web.Request, operations: Operations, wanted: PartitionName
+) -> CleaningStateAnswer:
     """End the clean of the partition that runs now, if any."""
-    return _state_after(request, operations.cleaning.abort, name)
+    return _state_after(request, operations.cleaning.abort, wanted)
 
 
 @ROUTES.endpoint(
     "POST /v1/cleaner:retry",
     "retryCleaning",
     Access.OPERATE_CLUSTER,
-    Answer("Whether it had failed.", CleaningRetryAnswer),
-    body=PartitionName,
+    "Whether it had failed.",
     errors=(40401, 40402, 40907),
 )
-def retry(request: web.Request, operations: Operations, name: PartitionName) -> CleaningRetryAnswer:
+def retry(
+    request: web.Request, operations: Operations, wanted: PartitionName
+) -> CleaningRetryAnswer:
     """Try a partition again that failed or is uncleanable."""
-    note_subject(request, topic=name.topic, partition=name.partition)
-    had_failed = operations.cleaning.retry(name.topic, name.partition)
-    return CleaningRetryAnswer(name.topic, name.partition, had_failed)
+    note_subject(request, topic=wanted.topic, partition=wanted.partition)
+    had_failed = operations.cleaning.retry(wanted.topic, wanted.partition)
+    return CleaningRetryAnswer(wanted.topic, wanted.partition, had_failed)
 
 
 def _state_after(

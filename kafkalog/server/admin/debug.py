@@ -261,18 +261,14 @@ async def stacks(request: web.Request) -> web.Response:
     return bytes_reply(thread_stacks().encode(), content_type=_TEXT_TYPE)
 
 
-@ROUTES.endpoint(
-    "GET /debug/tasks", "debugTasks", Access.OPERATE_CLUSTER, Answer("By name.", InsideTasks)
-)
+@ROUTES.endpoint("GET /debug/tasks", "debugTasks", Access.OPERATE_CLUSTER, "By name.")
 async def tasks(request: web.Request) -> InsideTasks:
     """Coroutines of the event loop with the lines they wait at, and threads."""
     _diagnostics_of(request)
     return running_tasks()
 
 
-@ROUTES.endpoint(
-    "GET /debug/config", "debugConfig", Access.OPERATE_CLUSTER, Answer("By name.", InsideConfig)
-)
+@ROUTES.endpoint("GET /debug/config", "debugConfig", Access.OPERATE_CLUSTER, "By name.")
 async def config(request: web.Request) -> InsideConfig:
     """What the start resolved: every key with its value, source, and the variable or file.
 
@@ -281,9 +277,7 @@ async def config(request: web.Request) -> InsideConfig:
     return resolved_config(_diagnostics_of(request).settings)
 
 
-@ROUTES.endpoint(
-    "GET /debug/log-level", "debugLogLevels", Access.OPERATE_CLUSTER, Answer("Levels.", LogLevels)
-)
+@ROUTES.endpoint("GET /debug/log-level", "debugLogLevels", Access.OPERATE_CLUSTER, "Levels.")
 async def levels(request: web.Request) -> LogLevels:
     """The level of log lines, and of the loggers that have one of their own."""
     _diagnostics_of(request)
@@ -294,7 +288,7 @@ async def levels(request: web.Request) -> LogLevels:
     "PUT /debug/log-level",
     "setDebugLogLevel",
     Access.OPERATE_CLUSTER,
-    Answer("Levels.", LogLevels),
+    "Levels.",
     body=LogLevelRequest,
     errors=(404,),
 )
@@ -322,7 +316,7 @@ def _levels() -> LogLevels:
     "GET /debug/metrics-cardinality",
     "debugMetricsCardinality",
     Access.OPERATE_CLUSTER,
-    Answer("Largest first.", MetricsCardinality),
+    "Largest first.",
 )
 async def cardinality(request: web.Request) -> MetricsCardinality:
     """How many samples a scrape has, by family and label."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
+from kafkalog.broker.operations import Operations
 from kafkalog.broker.values import MoveState
 from kafkalog.errors import KafkalogError
 from kafkalog.format.offset_ranges import LostRange
@@ -38,7 +39,6 @@ from kafkalog.server.security.audit import note_entries, note_subject
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-    from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import Losses
     from kafkalog.broker.values import LogDirDescription, MoveStatus
 
@@ -105,12 +105,7 @@ class FlushAnswer(PartitionAnswer):
     recovery_point: int
 
 
-@ROUTES.endpoint(
-    f"GET {_PARTITION}/log",
-    "describeLog",
-    Access.DESCRIBE_TOPIC,
-    Answer("As it is now.", LogAnswer),
-)
+@ROUTES.endpoint(f"GET {_PARTITION}/log", "describeLog", Access.DESCRIBE_TOPIC, "As it is now.")
 def log(request: web.Request, operations: Operations) -> LogAnswer:
     """Offsets, durability and size of one log; of a compacted one how clean it is."""
     topic, partition = topic_of(request), partition_of(request)
@@ -156,9 +151,7 @@ async def flush(request: web.Request) -> web.Response:
     )
 
 
-@ROUTES.endpoint(
-    f"GET {_PARTITION}/losses", "listLosses", Access.DESCRIBE_TOPIC, Answer("Rising.", LossesAnswer)
-)
+@ROUTES.endpoint(f"GET {_PARTITION}/losses", "listLosses", Access.DESCRIBE_TOPIC, "Rising.")
 def losses(request: web.Request, operations: Operations) -> LossesAnswer:
     """Offsets that were acknowledged and are gone: not accepted yet, and accepted."""
     topic, partition = topic_of(request), partition_of(request)
@@ -169,8 +162,7 @@ def losses(request: web.Request, operations: Operations) -> LossesAnswer:
     f"POST {_PARTITION}/losses:accept",
     "acceptLoss",
     Access.ALTER_TOPIC,
-    Answer("What is left.", LossesAnswer),
-    body=LossToAccept,
+    "What is left.",
     errors=(40002, 50003, 50304),
 )
 def accept_loss(request: web.Request, operations: Operations, wanted: LossToAccept) -> LossesAnswer:
@@ -284,7 +276,7 @@ class LogDirsAnswer(AnswerBody):
     "GET /v1/log-dirs",
     "describeLogDirs",
     Access.DESCRIBE_CLUSTER,
-    Answer("By directory.", LogDirsAnswer),
+    "By directory.",
     tag="operation",
     parameters=(_TOPICS,),
 )
@@ -347,9 +339,8 @@ _MAX_MOVES = 1_000  # each makes a directory before the answer
     "POST /v1/partition-moves",
     "beginPartitionMoves",
     Access.ALTER_CLUSTER,
-    Answer("An entry a partition, in the order asked.", PartitionMoveList),
+    "An entry a partition, in the order asked.",
     tag="operation",
-    body=PartitionMovesRequest,
     errors=(40002,),
 )
 def begin(
@@ -380,7 +371,7 @@ def begin(
     "GET /v1/partition-moves",
     "listPartitionMoves",
     Access.DESCRIBE_CLUSTER,
-    Answer("By topic and partition.", PartitionMoveList),
+    "By topic and partition.",
     tag="operation",
 )
 def moves(_: web.Request, operations: Operations) -> PartitionMoveList:
@@ -392,7 +383,7 @@ def moves(_: web.Request, operations: Operations) -> PartitionMoveList:
     "DELETE /v1/partition-moves/{topic}/{partition}",
     "cancelPartitionMove",
     Access.ALTER_CLUSTER,
-    Answer("The move that was given up.", PartitionMoveAnswer),
+    "The move that was given up.",
     tag="operation",
     errors=(40410, 50304),
 )

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import msgspec
+from aiohttp import web
 
 from kafkalog.broker.background import OperationKind, OperationState
 from kafkalog.env.scheduler import TaskState
@@ -19,13 +20,11 @@ from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import partition_of, topic_of
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import BackupRequest, read_body
+from kafkalog.server.protocol.schemas import BackupRequest
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from aiohttp import web
 
     from kafkalog.broker.background import BackgroundOperation
     from kafkalog.broker.operations import Operations
@@ -63,12 +62,7 @@ BEGUN = Answer(
 )
 
 
-@ROUTES.endpoint(
-    "GET /v1/operations",
-    "listOperations",
-    Access.DESCRIBE_CLUSTER,
-    Answer("All known.", OperationsAnswer),
-)
+@ROUTES.endpoint("GET /v1/operations", "listOperations", Access.DESCRIBE_CLUSTER, "All known.")
 async def operations(request: web.Request) -> OperationsAnswer:
     """What runs in the background, and the latest that ended. Forgotten at a restart."""
     known = api_of(request).operations.background_operations()
@@ -79,7 +73,7 @@ async def operations(request: web.Request) -> OperationsAnswer:
     "GET /v1/operations/{operation_id}",
     "describeOperation",
     Access.DESCRIBE_CLUSTER,
-    Answer("As far as it has come.", OperationAnswer),
+    "As far as it has come.",
     errors=(404,),
 )
 async def describe(request: web.Request) -> OperationAnswer:
@@ -153,17 +147,15 @@ def _operation(operation: BackgroundOperation) -> OperationAnswer:
     "beginBackup",
     Access.OPERATE_CLUSTER,
     {202: BEGUN},
-    body=BackupRequest,
     errors=(40002, 40401, 40909, 50010, 50011, 50302, 50303, 50701),
 )
-async def begin(request: web.Request) -> web.Response:
+async def begin(request: web.Request, wanted: BackupRequest) -> web.Response:
     """Begin a backup into a directory of the daemon's machine: 202 with the operation.
 
     Refused before anything is written: a directory that is not empty, relative, or in a log
     directory (400), a backup that runs already (409), too little room (507).
     """
     api = api_of(request)
-    wanted = await read_body(BackupRequest, request, api)
     for topic in wanted.topics or (None,):
         note_subject(request, directory=wanted.directory, topic=topic)
     if wanted.topics is not None and not wanted.topics:
@@ -205,9 +197,7 @@ class TasksAnswer(AnswerBody):
     tasks: list[TaskAnswer]
 
 
-@ROUTES.endpoint(
-    "GET /v1/tasks", "listTasks", Access.DESCRIBE_CLUSTER, Answer("By name.", TasksAnswer)
-)
+@ROUTES.endpoint("GET /v1/tasks", "listTasks", Access.DESCRIBE_CLUSTER, "By name.")
 async def tasks(request: web.Request) -> TasksAnswer:
     """What the background tasks do and did; one-shots of a name are counted together."""
     return tasks_answer(api_of(request).operations)

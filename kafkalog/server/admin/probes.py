@@ -64,7 +64,7 @@ class Readiness(AnswerBody, kw_only=True):
     start_refused: str | None = None
 
 
-@ROUTES.endpoint("GET /livez", "live", Access.OPEN, Answer("It runs.", Status))
+@ROUTES.endpoint("GET /livez", "live", Access.OPEN, "It runs.")
 async def live(_: web.Request) -> Status:
     """200 while the event loop runs."""
     return Status("ok")

@@ -10,12 +10,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from aiohttp import web
+
+from kafkalog.broker.operations import Operations
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownSegment
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention.forecast import timestamp_or_none
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
@@ -31,16 +34,12 @@ from kafkalog.server.protocol.schemas import (
     RetentionRunRequest,
     RetentionSimulateRequest,
     keys_of,
-    read_body,
 )
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from aiohttp import web
-
-    from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.report import RetentionOutcome, RetentionSimulation
     from kafkalog.broker.retention.retention import DeletedSegment
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
@@ -134,10 +133,10 @@ class SegmentsAnswer(PartitionAnswer):
 
 
 @ROUTES.endpoint(
-    "GET /v1/topics/{topic}/partitions/{partition}/segments/{base_offset}",
+    f"GET {PARTITION}/segments/{{base_offset}}",
     "describeSegment",
     Access.DESCRIBE_TOPIC,
-    Answer("The segment.", SegmentAnswer),
+    "The segment.",
     errors=(404,),
 )
 def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
@@ -157,10 +156,7 @@ def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
 
 
 @ROUTES.endpoint(
-    "GET /v1/topics/{topic}/partitions/{partition}/segments",
-    "listSegments",
-    Access.DESCRIBE_TOPIC,
-    Answer("Oldest first.", SegmentsAnswer),
+    f"GET {PARTITION}/segments", "listSegments", Access.DESCRIBE_TOPIC, "Oldest first."
 )
 def segments(request: web.Request, operations: Operations) -> SegmentsAnswer:
     """Every segment with the rule that deletes it or what retains it, and its deletion time."""
@@ -269,17 +265,15 @@ class RetentionRunAnswer(AnswerBody):
 
 
 @ROUTES.endpoint(
-    "POST /v1/topics/{topic}/partitions/{partition}/log:retain",
+    f"POST {PARTITION}/log:retain",
     "retainPartition",
     Access.DELETE_TOPIC,
     {200: Answer("What went.", RetainAnswer), 202: BEGUN},
-    body=RetainRequest,
     is_body_required=False,
 )
-async def retain(request: web.Request) -> web.Response:
+async def retain(request: web.Request, wanted: RetainRequest) -> web.Response:
     """A pass over one partition: what it deleted, or with ``dry_run`` would delete, by rule."""
     api, key = api_of(request), TopicPartition(topic_of(request), partition_of(request))
-    wanted = await read_body(RetainRequest, request, api, is_required=False)
     note_subject(request, dry_run=wanted.dry_run)
 
     def work() -> RetainAnswer:
@@ -294,13 +288,11 @@ async def retain(request: web.Request) -> web.Response:
     "runRetention",
     Access.DELETE_TOPIC,
     {200: Answer("An entry for each partition.", RetentionRunAnswer), 202: BEGUN},
-    body=RetentionRunRequest,
     errors=(40002,),
 )
-async def run(request: web.Request) -> web.Response:
+async def run(request: web.Request, wanted: RetentionRunRequest) -> web.Response:
     """A pass over the named partitions, or over all; a partition's failure is its own entry."""
     api = api_of(request)
-    wanted = await read_body(RetentionRunRequest, request, api)
     keys = None if wanted.partitions is None else keys_of(wanted.partitions, MAX_PARTITIONS)
     note = partial(note_entries, request, dry_run=wanted.dry_run)
     note(keys or ())
@@ -406,8 +398,7 @@ class RetentionSimulateAnswer(AnswerBody):
     "POST /v1/retention:simulate",
     "simulateRetention",
     Access.DESCRIBE_TOPIC,
-    Answer("By partition.", RetentionSimulateAnswer),
-    body=RetentionSimulateRequest,
+    "By partition.",
     errors=(40002, 40401, 40402, 50010, 50302, 50303, 50701),
 )
 def simulate(
@@ -504,12 +495,7 @@ class RaisedOffsetsAnswer(AnswerBody):
     partitions: list[RaisedOffset]
 
 
-@ROUTES.endpoint(
-    f"GET {_PATH}",
-    "listArchivedOffsets",
-    Access.DESCRIBE_TOPIC,
-    Answer("By partition.", ArchivedOffsetsAnswer),
-)
+@ROUTES.endpoint(f"GET {_PATH}", "listArchivedOffsets", Access.DESCRIBE_TOPIC, "By partition.")
 def archived_offsets(request: web.Request, operations: Operations) -> ArchivedOffsetsAnswer:
     """How far each served partition is archived, and what ``archive.hold`` retains of it."""
     topic = topic_of(request)
@@ -529,8 +515,7 @@ def archived_offsets(request: web.Request, operations: Operations) -> ArchivedOf
     f"POST {_PATH}:raise",
     "raiseArchivedOffsets",
     Access.DELETE_TOPIC,
-    Answer("What holds now.", RaisedOffsetsAnswer),
-    body=ArchivedOffsetsRequest,
+    "What holds now.",
     errors=(40002, 40402, 41602, 50003, 50302, 50303, 50304, 50701),
 )
 def raise_archived_offsets(

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from aiohttp import web
+
 from kafkalog import __version__
 from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
+from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
-from kafkalog.server.protocol.schemas import AdminTopic, read_body
+from kafkalog.server.protocol.schemas import AdminTopic
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from kafkalog.broker.values import ConfigEntry, TopicDescription
 
 
-ROUTES = Routes("metadata")
+ROUTES = Routes("metadata", is_v2=True)
+INFO_ROUTES = Routes("operation")
 _NO_LEADER = -1  # as Kafka has it
 _ABOUT_IT = tuple(
     Link(operation_id, {"topic": "$request.body#/topic_name"})
@@ -108,29 +110,19 @@ def _partitions(broker_id: int, description: TopicDescription) -> list[TopicPart
     ]
 
 
-@ROUTES.endpoint(
-    "GET /", "about", Access.OPEN, Answer("Name and version.", in_v2(About)), errors=(406,)
-)
+@ROUTES.endpoint("GET /", "about", Access.OPEN, "Name and version.", errors=(406,))
 async def root(request: web.Request) -> About:
     """Who answers here; the Bridge's clients read bridge_version."""
     return About("1.2.0", "kafkalog", __version__)
 
 
-@ROUTES.endpoint(
-    "POST /", "nothing", Access.OPEN, Answer("It answers.", in_v2(EmptyObject)), errors=(406,)
-)
+@ROUTES.endpoint("POST /", "nothing", Access.OPEN, "It answers.", errors=(406,))
 async def nothing(request: web.Request) -> EmptyObject:
     """The REST Proxy's sign of life; the body is not read."""
     return EmptyObject()
 
 
-@ROUTES.endpoint(
-    "GET /brokers",
-    "listBrokerIds",
-    Access.AUTHENTICATED,
-    Answer("One.", in_v2(BrokerIds)),
-    errors=(406,),
-)
+@ROUTES.endpoint("GET /brokers", "listBrokerIds", Access.AUTHENTICATED, "One.", errors=(406,))
 async def brokers(request: web.Request) -> BrokerIds:
     """The one node."""
     return BrokerIds([api_of(request).operations.node_id])
@@ -149,11 +141,7 @@ async def topics(request: web.Request) -> list[str]:
 
 
 @ROUTES.endpoint(
-    "GET /topics/{topic}",
-    "describeTopic",
-    Access.DESCRIBE_TOPIC,
-    Answer("The topic.", in_v2(TopicAnswer)),
-    errors=(406,),
+    "GET /topics/{topic}", "describeTopic", Access.DESCRIBE_TOPIC, "The topic.", errors=(406,)
 )
 async def topic(request: web.Request) -> TopicAnswer:
     """Name, effective configs as strings, partitions."""
@@ -182,7 +170,7 @@ async def partitions(request: web.Request) -> list[TopicPartitionAnswer]:
     "GET /topics/{topic}/partitions/{partition}",
     "describePartition",
     Access.DESCRIBE_TOPIC,
-    Answer("The partition.", in_v2(TopicPartitionAnswer)),
+    "The partition.",
     errors=(406,),
 )
 async def partition(request: web.Request) -> TopicPartitionAnswer:
@@ -202,7 +190,7 @@ async def partition(request: web.Request) -> TopicPartitionAnswer:
     "GET /topics/{topic}/partitions/{partition}/offsets",
     "getOffsetRange",
     Access.DESCRIBE_TOPIC,
-    Answer("Where the log begins and ends.", in_v2(OffsetRange)),
+    "Where the log begins and ends.",
     errors=(406,),
 )
 async def offsets(request: web.Request) -> OffsetRange:
@@ -217,13 +205,12 @@ async def offsets(request: web.Request) -> OffsetRange:
     Access.CREATE_TOPIC,
     {201: Answer("Made, durable.", in_v2(EmptyObject), links=_ABOUT_IT)},
     tag="topics",
-    body=AdminTopic,
+    body={JSON: AdminTopic},
     errors=(406, 40002, 40904, 50302, 50303, 50701),
 )
-async def create_topic(request: web.Request) -> EmptyObject:
+async def create_topic(request: web.Request, wanted: AdminTopic) -> EmptyObject:
     """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""
     api = api_of(request)
-    wanted = await read_body(AdminTopic, request, api)
     note_subject(request, topic=wanted.topic_name, partition_count=wanted.partitions_count)
     if wanted.replication_factor not in (None, 1, -1):
         raise ApiError(40002, "Only replication_factor 1 is possible: there is one node.")
@@ -276,12 +263,8 @@ class InfoAnswer(AnswerBody):
     features: list[str]
 
 
-@ROUTES.endpoint(
-    "GET /v1/info",
-    "info",
-    Access.DESCRIBE_CLUSTER,
-    Answer("Who runs here.", InfoAnswer),
-    tag="operation",
+@INFO_ROUTES.endpoint(
+    "GET /v1/info", "info", Access.DESCRIBE_CLUSTER, Answer("Who runs here.", InfoAnswer)
 )
 async def info(request: web.Request) -> InfoAnswer:
     """Version, cluster, listeners, limits and features."""
@@ -321,12 +304,11 @@ class ConfigsAnswer(AnswerBody):
     configs: list[ExplainedConfig]
 
 
-@ROUTES.endpoint(
+@INFO_ROUTES.endpoint(
     "GET /v1/configs",
     "explainConfigs",
     Access.DESCRIBE_CLUSTER,
     Answer("By name.", ConfigsAnswer),
-    tag="operation",
     parameters=(_EXPLAIN,),
     errors=(404,),
 )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
+from aiohttp import web
 
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
+from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.origin import origin_of
@@ -21,11 +22,10 @@ from kafkalog.server.protocol.parameters import IntegerParameter, TextParameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aiohttp import web
-
 
 T = TypeVar("T")
 E = TypeVar("E", bound="Entity")
+P = TypeVar("P", bound="Page[Any]")
 
 UNKNOWN = 40403
 
@@ -50,18 +50,16 @@ class Related(AnswerBody):
     related: str
 
 
-class Page(AnswerBody, Generic[T]):
+class Page(AnswerBody, Generic[T], tag=True, tag_field="kind"):
     """A page of entities in the order of their names or numbers."""
 
-    kind: str
     metadata: PageMetadata
     data: list[T]
 
 
-class Entity(AnswerBody):
-    """What every entity has."""
+class Entity(AnswerBody, tag=True, tag_field="kind"):
+    """What every entity has; ``kind`` is the name of its class, of pages too."""
 
-    kind: str
     metadata: EntityMetadata
     cluster_id: str
 
@@ -109,23 +107,24 @@ def cluster_url(request: web.Request) -> str:
     return f"{clusters_url(request)}/{api_of(request).cluster_id}"
 
 
-def list_of(request: web.Request, kind: str, data: list[dict[str, object]]) -> Page[object]:
+def list_of(request: web.Request, kind: str, data: list[dict[str, object]]) -> dict[str, object]:
     """A page of entities that are made already, in the order of their resource names."""
 
     def place(entity: dict[str, object]) -> str:
         metadata = cast("EntityMetadata", entity["metadata"])
         return _NUMBER.sub(lambda number: number[0].zfill(10), metadata.resource_name)
 
-    return page_of(request, kind, sorted(data, key=place), place, lambda entity: entity)
+    page = page_of(Page, request, sorted(data, key=place), place, lambda entity: entity)
+    return {"kind": kind, "metadata": page.metadata, "data": page.data}
 
 
 def page_of(
+    model: type[P],
     request: web.Request,
-    kind: str,
     items: Sequence[T],
     key: Callable[[T], str],
     entity: Callable[[T], object | None],
-) -> Page[object]:
+) -> P:
     """One page of a list that is sorted by ``key``; entities are built for that page only.
 
     An entity of None is one that vanished since the list was taken.
@@ -149,7 +148,7 @@ def page_of(
     if end < len(items):
         following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"
     entities = [found for found in map(entity, page) if found is not None]
-    return Page(kind, PageMetadata(url, following), entities)
+    return model(PageMetadata(url, following), entities)
 
 
 ROUTES = Routes("clusters")
@@ -170,14 +169,12 @@ def entity_of(
 ) -> E:
     """An entity; its path and its resource name as of ``entity_metadata``."""
     metadata = entity_metadata(request, path, resource)
-    head = {"kind": model.__name__, "metadata": metadata, "cluster_id": api_of(request).cluster_id}
-    return answer_of(model, **{**head, **fields})
+    return answer_of(model, metadata=metadata, cluster_id=api_of(request).cluster_id, **fields)
 
 
 class KafkaCluster(Entity):
     """The one cluster."""
 
-    kind: Literal["KafkaCluster"]
     controller: Related
     acls: Related
     brokers: Related
@@ -190,13 +187,10 @@ class KafkaCluster(Entity):
 class KafkaClusterList(Page[KafkaCluster]):
     """One."""
 
-    kind: Literal["KafkaClusterList"]
-
 
 class KafkaBroker(Entity):
     """The one broker."""
 
-    kind: Literal["KafkaBroker"]
     broker_id: int
     host: str
     port: int
@@ -207,8 +201,6 @@ class KafkaBroker(Entity):
 
 class KafkaBrokerList(Page[KafkaBroker]):
     """One."""
-
-    kind: Literal["KafkaBrokerList"]
 
 
 def _cluster_entity(request: web.Request) -> KafkaCluster:
@@ -251,18 +243,13 @@ def _broker_entity(request: web.Request, node_id: int) -> KafkaBroker:
     Answer("One.", KafkaClusterList, links=_INTO_IT),
     parameters=PAGING,
 )
-async def clusters(request: web.Request) -> Page[object]:
+async def clusters(request: web.Request) -> KafkaClusterList:
     """The one cluster."""
     ids = [api_of(request).cluster_id]
-    return page_of(request, "KafkaClusterList", ids, str, lambda _: _cluster_entity(request))
+    return page_of(KafkaClusterList, request, ids, str, lambda _: _cluster_entity(request))
 
 
-@ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}",
-    "getCluster",
-    Access.AUTHENTICATED,
-    Answer("The cluster.", KafkaCluster),
-)
+@ROUTES.endpoint(f"GET {CLUSTER}", "getCluster", Access.AUTHENTICATED, "The cluster.")
 async def cluster(request: web.Request) -> KafkaCluster:
     """The cluster by its id."""
     cluster_of(request)
@@ -270,23 +257,16 @@ async def cluster(request: web.Request) -> KafkaCluster:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/brokers",
-    "listBrokers",
-    Access.DESCRIBE_CLUSTER,
-    Answer("One.", KafkaBrokerList),
-    parameters=PAGING,
+    f"GET {CLUSTER}/brokers", "listBrokers", Access.DESCRIBE_CLUSTER, "One.", parameters=PAGING
 )
-async def brokers(request: web.Request) -> Page[object]:
+async def brokers(request: web.Request) -> KafkaBrokerList:
     """The one broker."""
     ids = [cluster_of(request).operations.node_id]
-    return page_of(request, "KafkaBrokerList", ids, str, lambda each: _broker_entity(request, each))
+    return page_of(KafkaBrokerList, request, ids, str, lambda each: _broker_entity(request, each))
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/brokers/{broker}",
-    "getBroker",
-    Access.DESCRIBE_CLUSTER,
-    Answer("The broker.", KafkaBroker),
+    f"GET {CLUSTER}/brokers/{{broker}}", "getBroker", Access.DESCRIBE_CLUSTER, "The broker."
 )
 async def broker(request: web.Request) -> KafkaBroker:
     """The broker by its id."""
@@ -309,7 +289,7 @@ def _refuse(method: str, path: str, operation_id: str) -> None:
     """Add a route that answers 501: a client sees that the path is not misspelt."""
 
     @ROUTES.endpoint(
-        f"{method} /v3/clusters/{{cluster_id}}/{path}",
+        f"{method} {CLUSTER}/{path}",
         operation_id,
         Access.DESCRIBE_CLUSTER if method == "GET" else Access.OPERATE_CLUSTER,
         {},

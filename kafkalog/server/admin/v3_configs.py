@@ -6,30 +6,30 @@ Each kind of ``_Resource`` has the same five routes (http-api.md 1.7). The clust
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
+
+from aiohttp import web
 
 from kafkalog.broker.access_rules import Action, Resource
-from kafkalog.broker.operations import ConfigChange
+from kafkalog.broker.operations import ConfigChange, Operations
 from kafkalog.errors import UnknownTopic
 from kafkalog.server.admin.v3 import PAGING, Entity, Page, broker_of, cluster_of, entity_of, page_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Right, Routes
+from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Right, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import topic_of
-from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue
+from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue  # noqa: TC001 - read
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from aiohttp import web
     from pydantic import BaseModel
 
-    from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import ConfigEntry
-    from kafkalog.server.protocol.parameters import Parameter
 
 
 ROUTES = Routes("configs")
@@ -58,40 +58,38 @@ class ConfigEntity(Entity):
 class KafkaTopicConfig(ConfigEntity):
     """A config of a topic with its sources, the strongest first."""
 
-    kind: Literal["KafkaTopicConfig"]
     topic_name: str
 
 
 class KafkaTopicConfigList(Page[KafkaTopicConfig]):
     """By topic and name."""
 
-    kind: Literal["KafkaTopicConfigList"]
-
 
 class KafkaBrokerConfig(ConfigEntity):
     """A config of the broker, likewise."""
 
-    kind: Literal["KafkaBrokerConfig"]
     broker_id: int
 
 
 class KafkaBrokerConfigList(Page[KafkaBrokerConfig]):
     """By name."""
 
-    kind: Literal["KafkaBrokerConfigList"]
-
 
 class KafkaClusterConfig(ConfigEntity):
     """A config of the broker that changes at run time."""
 
-    kind: Literal["KafkaClusterConfig"]
     config_type: Literal["BROKER"]
 
 
 class KafkaClusterConfigList(Page[KafkaClusterConfig]):
     """By name."""
 
-    kind: Literal["KafkaClusterConfigList"]
+
+_LISTS: dict[type[Entity], type[Page[Any]]] = {
+    KafkaTopicConfig: KafkaTopicConfigList,
+    KafkaBrokerConfig: KafkaBrokerConfigList,
+    KafkaClusterConfig: KafkaClusterConfigList,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,7 @@ class _Resource:
     crn: str  # of one config, below the cluster, without the config's name
     owner: Mapping[str, str | int]  # how an entity names the resource
     describe: Callable[[], Sequence[ConfigEntry]]
-    alter: Callable[[list[ConfigChange], bool], object]
+    alter: Callable[..., object]  # the changes; ``validate_only``
 
 
 def _topic(request: web.Request) -> _Resource:
@@ -117,27 +115,21 @@ def _topic_named(operations: Operations, name: str) -> _Resource:
         f"topic={name}/config",
         {"topic_name": name},
         lambda: operations.topics.describe(name).configs,
-        lambda changes, validate_only: operations.topics.alter_configs(
-            name, changes, validate_only=validate_only
-        ),
+        functools.partial(operations.topics.alter_configs, name),
     )
 
 
 def _broker(request: web.Request) -> _Resource:
+    """The one in the path, or of a path that names all of them."""
     operations = cluster_of(request).operations
-    broker_of(request)
-    return _broker_resource(operations)
-
-
-def _broker_resource(operations: Operations) -> _Resource:
-    node_id = operations.node_id
+    node_id = broker_of(request) if "broker" in request.match_info else operations.node_id
     return _Resource(
         KafkaBrokerConfig,
         f"brokers/{node_id}/configs",
         f"broker={node_id}/config",
         {"broker_id": node_id},
         operations.describe_broker_configs,
-        _broker_alteration(operations),
+        operations.alter_broker_configs,
     )
 
 
@@ -149,13 +141,7 @@ def _cluster(request: web.Request) -> _Resource:
         "broker-config",
         {"config_type": "BROKER"},
         lambda: [e for e in operations.describe_broker_configs() if not e.is_read_only],
-        _broker_alteration(operations),
-    )
-
-
-def _broker_alteration(operations: Operations) -> Callable[[list[ConfigChange], bool], object]:
-    return lambda changes, validate_only: operations.alter_broker_configs(
-        changes, validate_only=validate_only
+        operations.alter_broker_configs,
     )
 
 
@@ -185,11 +171,11 @@ def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
     raise ApiError(404, "No config of that name; GET .../configs lists them.")
 
 
-def _list(request: web.Request, resource: _Resource) -> Page[object]:
+def _list(request: web.Request, resource: _Resource) -> Page[Any]:
     """All of them, by name."""
     return page_of(
+        _LISTS[resource.entity],
         request,
-        f"{resource.entity.__name__}List",
         sorted(resource.describe(), key=lambda entry: entry.name),
         key=lambda entry: entry.name,
         entity=lambda entry: _entity(request, resource, entry),
@@ -203,12 +189,12 @@ def _get(request: web.Request, resource: _Resource) -> Entity:
 
 def _put(request: web.Request, resource: _Resource, wanted: ConfigValue) -> None:
     """Set one config; durable and in force before the answer."""
-    resource.alter([_set(_one(request, resource).name, wanted.value)], False)
+    resource.alter([_set(_one(request, resource).name, wanted.value)], validate_only=False)
 
 
 def _delete(request: web.Request, resource: _Resource) -> None:
     """Back to the default of one config."""
-    resource.alter([ConfigChange(_one(request, resource).name, None)], False)
+    resource.alter([ConfigChange(_one(request, resource).name, None)], validate_only=False)
 
 
 def _post(request: web.Request, resource: _Resource, wanted: AlterConfigs) -> None:
@@ -219,7 +205,7 @@ def _post(request: web.Request, resource: _Resource, wanted: AlterConfigs) -> No
         ConfigChange(each.name, None) if each.operation == "DELETE" else _set(each.name, each.value)
         for each in wanted.data
     ]
-    resource.alter(changes, wanted.validate_only)
+    resource.alter(changes, validate_only=wanted.validate_only)
 
 
 def _set(name: str, value: str | None) -> ConfigChange:
@@ -229,25 +215,25 @@ def _set(name: str, value: str | None) -> ConfigChange:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/brokers/-/configs",
+    f"GET {CLUSTER}/brokers/-/configs",
     "listAllBrokerConfigs",
     Access.DESCRIBE_CLUSTER,
     Answer("A page of configs.", KafkaBrokerConfigList),
     parameters=PAGING,
 )
-async def all_brokers(request: web.Request) -> Page[object]:
+async def all_brokers(request: web.Request) -> Page[Any]:
     """The configs of every broker: of the one."""
-    return _list(request, _broker_resource(cluster_of(request).operations))
+    return _list(request, _broker(request))
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/-/configs",
+    f"GET {CLUSTER}/topics/-/configs",
     "listAllTopicConfigs",
     Access.DESCRIBE_TOPIC,
-    Answer("A page of configs.", KafkaTopicConfigList),
+    "A page of configs.",
     parameters=PAGING,
 )
-def all_topics(request: web.Request, operations: Operations) -> Page[object]:
+def all_topics(request: web.Request, operations: Operations) -> KafkaTopicConfigList:
     """The configs of every topic in one list; made off the loop, for there are many."""
     cluster_of(request)
     found: list[tuple[_Resource, str, ConfigEntry]] = []
@@ -257,99 +243,55 @@ def all_topics(request: web.Request, operations: Operations) -> Page[object]:
             entries = sorted(resource.describe(), key=lambda entry: entry.name)
             found += [(resource, name, entry) for entry in entries]
     return page_of(
+        KafkaTopicConfigList,
         request,
-        "KafkaTopicConfigList",
         found,
         key=lambda each: f"{each[1]}\0{each[2].name}",
         entity=lambda each: _entity(request, each[0], each[2]),
     )
 
 
-class _Offer(NamedTuple):
-    """One of the five routes; ``{}`` in its operation id is the resource's name."""
+def _handler(
+    act: Callable[..., object], find: Callable[[web.Request], _Resource], *, is_read: bool
+) -> Callable[..., object]:
+    """``act`` on the resource of the path; what changes it runs on the control pool."""
 
-    method: str
-    rest: str
-    operation_id: str
-    action: Action
-    act: Callable[..., object]
-    status: int
-    body: type[BaseModel] | None = None
-    parameters: tuple[Parameter, ...] = ()
-
-
-class _Place(NamedTuple):
-    """The path and the entities of the configs of one kind of resource."""
-
-    path: str
-    name: str
-    find: Callable[[web.Request], _Resource]
-    resource: Resource
-    entity: type[Entity]
-    entities: type[Page[Any]]
-
-
-_OFFERS = (
-    _Offer("GET", "", "list{}Configs", Action.DESCRIBE, _list, 200, parameters=PAGING),
-    _Offer("GET", "/{config}", "get{}Config", Action.DESCRIBE, _get, 200),
-    _Offer("PUT", "/{config}", "set{}Config", Action.ALTER, _put, 204, ConfigValue),
-    _Offer("DELETE", "/{config}", "reset{}Config", Action.ALTER, _delete, 204),
-    _Offer("POST", ":alter", "alter{}Configs", Action.ALTER, _post, 204, AlterConfigs),
-)
-_PLACES = (
-    _Place(
-        "topics/{topic}/configs",
-        "Topic",
-        _topic,
-        Resource.TOPIC,
-        KafkaTopicConfig,
-        KafkaTopicConfigList,
-    ),
-    _Place(
-        "brokers/{broker}/configs",
-        "Broker",
-        _broker,
-        Resource.CLUSTER,
-        KafkaBrokerConfig,
-        KafkaBrokerConfigList,
-    ),
-    _Place(
-        "broker-configs",
-        "Cluster",
-        _cluster,
-        Resource.CLUSTER,
-        KafkaClusterConfig,
-        KafkaClusterConfigList,
-    ),
-)
-
-
-def _route(place: _Place, offer: _Offer) -> None:
-    """Offer one route over one kind of resource, with its spec."""
-    answer = Answer("Done, durable.")
-    if offer.status == 200:
-        is_list = offer.act is _list
-        answer = Answer("As it is now.", place.entities if is_list else place.entity)
-
+    @functools.wraps(act)
     async def look(request: web.Request) -> object:
-        return offer.act(request, place.find(request))
+        return act(request, find(request))
 
+    @functools.wraps(act)
     def change(request: web.Request, _: Operations, *wanted: BaseModel) -> object:
-        return offer.act(request, place.find(request), *wanted)
+        return act(request, find(request), *wanted)
 
-    handle = look if offer.action is Action.DESCRIBE else change
-    handle.__doc__ = offer.act.__doc__
-    ROUTES.endpoint(
-        f"{offer.method} /v3/clusters/{{cluster_id}}/{place.path}{offer.rest}",
-        offer.operation_id.format(place.name),
-        Access(Right(offer.action, place.resource)),
-        {offer.status: answer},
-        parameters=offer.parameters,
-        body=offer.body,
-        errors=(40002, 50302, 50303, 50701) if offer.action is Action.ALTER else (),
-    )(handle)
+    return look if is_read else change
 
 
-for _each in _PLACES:
-    for _offer in _OFFERS:
-        _route(_each, _offer)
+_OFFERS: tuple[tuple[str, str, str, Callable[..., object]], ...] = (
+    ("GET", "", "list{}Configs", _list),
+    ("GET", "/{config}", "get{}Config", _get),
+    ("PUT", "/{config}", "set{}Config", _put),
+    ("DELETE", "/{config}", "reset{}Config", _delete),
+    ("POST", ":alter", "alter{}Configs", _post),
+)
+"""The routes of each kind of resource, whose name is for ``{}`` in an operation id."""
+_PLACES = (
+    ("topics/{topic}/configs", "Topic", _topic, Resource.TOPIC, KafkaTopicConfig),
+    ("brokers/{broker}/configs", "Broker", _broker, Resource.CLUSTER, KafkaBrokerConfig),
+    ("broker-configs", "Cluster", _cluster, Resource.CLUSTER, KafkaClusterConfig),
+)
+
+
+for _place, _name, _find, _kind, _model in _PLACES:
+    for _method, _rest, _operation_id, _act in _OFFERS:
+        _is_read = _method == "GET"
+        ROUTES.endpoint(
+            f"{_method} {CLUSTER}/{_place}{_rest}",
+            _operation_id.format(_name),
+            Access(Right(Action.DESCRIBE if _is_read else Action.ALTER, _kind)),
+            Answer("As it is now.", _LISTS[_model] if _act is _list else _model)
+            if _is_read
+            else {204: Answer("Done, durable.")},
+            parameters=PAGING if _act is _list else (),
+            errors=() if _is_read else (40002, 50302, 50303, 50701),
+        )(_handler(_act, _find, is_read=_is_read))

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from aiohttp import web
+
+from kafkalog.broker.operations import Operations
 from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError, TopicExists, UnknownTopic
 from kafkalog.server.admin.delete_records import delete_one
@@ -25,7 +28,7 @@ from kafkalog.server.admin.v3 import (
 )
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, OffsetAnswer, look_up
-from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
+from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
@@ -48,9 +51,6 @@ from kafkalog.server.protocol.schemas import (
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
-    from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import TopicDescription
 
 
@@ -78,7 +78,6 @@ class OfflinePartition(AnswerBody):
 class KafkaTopic(Entity):
     """A topic; id, overrides and offline partitions are kafkalog's additions."""
 
-    kind: Literal["KafkaTopic"]
     topic_name: str
     topic_id: str
     is_internal: bool
@@ -94,8 +93,6 @@ class KafkaTopic(Entity):
 
 class KafkaTopicList(Page[KafkaTopic]):
     """By name."""
-
-    kind: Literal["KafkaTopicList"]
 
 
 def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
@@ -123,14 +120,14 @@ def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics",
+    f"GET {CLUSTER}/topics",
     "listTopics",
     Access.DESCRIBE_TOPIC,
-    Answer("A page of topics.", KafkaTopicList),
+    "A page of topics.",
     tag="topics",
     parameters=PAGING,
 )
-async def topics(request: web.Request) -> Page[object]:
+async def topics(request: web.Request) -> KafkaTopicList:
     """All topics, internal ones too, by name."""
     operations = cluster_of(request).operations
 
@@ -140,11 +137,11 @@ async def topics(request: web.Request) -> Page[object]:
         except UnknownTopic:
             return None  # deleted since the names were taken
 
-    return page_of(request, "KafkaTopicList", operations.topic_names(), str, listed)
+    return page_of(KafkaTopicList, request, operations.topic_names(), str, listed)
 
 
 @ROUTES.endpoint(
-    "POST /v3/clusters/{cluster_id}/topics",
+    f"POST {CLUSTER}/topics",
     "createTopic",
     Access.CREATE_TOPIC,
     {
@@ -187,11 +184,7 @@ async def create(request: web.Request) -> web.Response:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/{topic}",
-    "getTopic",
-    Access.DESCRIBE_TOPIC,
-    Answer("The topic.", KafkaTopic),
-    tag="topics",
+    f"GET {CLUSTER}/topics/{{topic}}", "getTopic", Access.DESCRIBE_TOPIC, "The topic.", tag="topics"
 )
 async def describe(request: web.Request) -> KafkaTopic:
     """One topic."""
@@ -200,12 +193,11 @@ async def describe(request: web.Request) -> KafkaTopic:
 
 
 @ROUTES.endpoint(
-    "PATCH /v3/clusters/{cluster_id}/topics/{topic}",
+    f"PATCH {CLUSTER}/topics/{{topic}}",
     "growTopic",
     Access.ALTER_TOPIC,
-    Answer("As it is now.", KafkaTopic),
+    "As it is now.",
     tag="topics",
-    body=PartitionsCount,
     errors=_STORAGE,
 )
 def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) -> KafkaTopic:
@@ -217,10 +209,10 @@ def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) 
 
 
 @ROUTES.endpoint(
-    "DELETE /v3/clusters/{cluster_id}/topics/{topic}",
+    f"DELETE {CLUSTER}/topics/{{topic}}",
     "deleteTopic",
     Access.DELETE_TOPIC,
-    {204: Answer("Gone.")},
+    "Gone.",
     tag="topics",
     errors=_STORAGE,
 )
@@ -233,7 +225,6 @@ def delete(request: web.Request, operations: Operations) -> None:
 class KafkaPartition(Entity):
     """A partition; one that is not served has no leader."""
 
-    kind: Literal["KafkaPartition"]
     topic_name: str
     partition_id: int
     leader: Related | None
@@ -244,13 +235,10 @@ class KafkaPartition(Entity):
 class KafkaPartitionList(Page[KafkaPartition]):
     """By number."""
 
-    kind: Literal["KafkaPartitionList"]
-
 
 class KafkaReplica(Entity):
     """The one replica of a partition."""
 
-    kind: Literal["KafkaReplica"]
     topic_name: str
     partition_id: int
     broker_id: int
@@ -262,13 +250,10 @@ class KafkaReplica(Entity):
 class KafkaReplicaList(Page[KafkaReplica]):
     """Of a partition: one. Of a broker: by topic and number."""
 
-    kind: Literal["KafkaReplicaList"]
-
 
 class KafkaPartitionWithOffsets(Entity):
     """The requested offsets; -1 when nothing is found by a time."""
 
-    kind: Literal["KafkaPartitionWithOffsets"]
     topic_name: str
     partition_id: int
     earliest_offset: int | None = None
@@ -278,10 +263,9 @@ class KafkaPartitionWithOffsets(Entity):
     timestamp: int | None = None
 
 
-class DeletedRecordsEntity(Entity):
+class DeletedRecordsEntity(Entity, tag="KafkaDeletedRecords"):
     """What ``records:delete`` left."""
 
-    kind: Literal["KafkaDeletedRecords"]
     topic_name: str
     partition_id: int
     low_watermark: int
@@ -374,18 +358,18 @@ def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaRe
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions",
+    f"GET {CLUSTER}/topics/{{topic}}/partitions",
     "listPartitions",
     Access.DESCRIBE_TOPIC,
-    Answer("A page of partitions.", KafkaPartitionList),
+    "A page of partitions.",
     parameters=PAGING,
 )
-async def partitions(request: web.Request) -> Page[object]:
+async def partitions(request: web.Request) -> KafkaPartitionList:
     """The partitions of a topic by number, also those that are not served."""
     found = _partitions_of(cluster_of(request), topic_of(request))
     return page_of(
+        KafkaPartitionList,
         request,
-        "KafkaPartitionList",
         found,
         key=_number_key,
         entity=lambda each: _partition_entity(request, each),
@@ -393,10 +377,10 @@ async def partitions(request: web.Request) -> Page[object]:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}",
+    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}",
     "getPartition",
     Access.DESCRIBE_TOPIC,
-    Answer("The partition.", KafkaPartition),
+    "The partition.",
 )
 async def partition(request: web.Request) -> KafkaPartition:
     """One partition; its leader is null when it is not served."""
@@ -404,17 +388,17 @@ async def partition(request: web.Request) -> KafkaPartition:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/replicas",
+    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/replicas",
     "listReplicas",
     Access.DESCRIBE_TOPIC,
-    Answer("One.", KafkaReplicaList),
+    "One.",
     parameters=PAGING,
 )
-async def replicas(request: web.Request) -> Page[object]:
+async def replicas(request: web.Request) -> KafkaReplicaList:
     """The one replica of a partition."""
     return page_of(
+        KafkaReplicaList,
         request,
-        "KafkaReplicaList",
         [_partition_in_path(request)],
         key=_number_key,
         entity=lambda each: _replica_entity(request, each),
@@ -422,10 +406,10 @@ async def replicas(request: web.Request) -> Page[object]:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/replicas/{broker}",
+    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/replicas/{{broker}}",
     "getReplica",
     Access.DESCRIBE_TOPIC,
-    Answer("The replica.", KafkaReplica),
+    "The replica.",
 )
 async def replica(request: web.Request) -> KafkaReplica:
     """The replica on one broker."""
@@ -435,19 +419,19 @@ async def replica(request: web.Request) -> KafkaReplica:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/brokers/{broker}/partition-replicas",
+    f"GET {CLUSTER}/brokers/{{broker}}/partition-replicas",
     "listBrokerReplicas",
     Access.DESCRIBE_CLUSTER,
-    Answer("A page of replicas.", KafkaReplicaList),
+    "A page of replicas.",
     parameters=PAGING,
 )
-def broker_replicas(request: web.Request, operations: Operations) -> Page[object]:
+def broker_replicas(request: web.Request, operations: Operations) -> KafkaReplicaList:
     """Every replica of the broker, by topic and number."""
     cluster_of(request)
     broker_of(request)
     return page_of(
+        KafkaReplicaList,
         request,
-        "KafkaReplicaList",
         operations.partitions(),
         key=lambda each: f"{each.name}\0{_number_key(each)}",
         entity=lambda each: _replica_entity(request, each),
@@ -455,10 +439,10 @@ def broker_replicas(request: web.Request, operations: Operations) -> Page[object
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/offset",
+    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/offset",
     "getPartitionOffsets",
     Access.DESCRIBE_TOPIC,
-    Answer("Those asked for.", KafkaPartitionWithOffsets),
+    "Those asked for.",
     parameters=(_OFFSET_TYPE, _TIMESTAMP, ISOLATION),
 )
 async def offset(request: web.Request) -> KafkaPartitionWithOffsets:
@@ -492,10 +476,10 @@ async def offset(request: web.Request) -> KafkaPartitionWithOffsets:
 
 
 @ROUTES.endpoint(
-    "POST /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}/records:delete",
+    f"POST {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/records:delete",
     "deletePartitionRecords",
     Access.DELETE_TOPIC,
-    Answer("The new log start.", DeletedRecordsEntity),
+    "The new log start.",
     body=DeleteUntil,
     errors=(40907, 41602, 50003),
 )
@@ -509,6 +493,4 @@ async def delete_records(request: web.Request) -> DeletedRecordsEntity:
     wanted = await read_body(DeleteUntil, request, api)
     entry = DeleteRecordsEntry(topic=key.name, partition=key.partition, offset=wanted.offset)
     low_watermark = await delete_one(request, entry)
-    return _entity(
-        DeletedRecordsEntity, request, key, kind="KafkaDeletedRecords", low_watermark=low_watermark
-    )
+    return _entity(DeletedRecordsEntity, request, key, low_watermark=low_watermark)

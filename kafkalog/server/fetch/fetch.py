@@ -10,7 +10,7 @@ from aiohttp import web
 from kafkalog.format.records.batch_scan import committed_batches
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.media_types import RECORD_BATCHES
 from kafkalog.server.protocol.parameters import ISOLATION, IntegerParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
@@ -87,7 +87,7 @@ def fetch_headers(info: FetchDataInfo) -> dict[str, str]:
 
 
 @ROUTES.endpoint(
-    "GET /v1/topics/{topic}/partitions/{partition}/batches",
+    f"GET {PARTITION}/batches",
     "fetchBatches",
     Access.READ_TOPIC,
     {

@@ -31,7 +31,7 @@ from kafkalog.server.fetch.stream import COMPRESSIBLE, OFFERED, PAGES, STREAMS, 
 from kafkalog.server.fetch.v2 import Header
 from kafkalog.server.protocol.arrow import load_arrow
 from kafkalog.server.protocol.bodies import GZIP_MIN_BYTES, GzipStream, gzipped
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import (
     ARROW,
@@ -123,7 +123,7 @@ class _Asked:
 
 
 @ROUTES.endpoint(
-    "GET /v1/topics/{topic}/partitions/{partition}/records",
+    f"GET {PARTITION}/records",
     "readRecords",
     Access.READ_TOPIC,
     _ANSWERS,

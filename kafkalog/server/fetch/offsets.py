@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Routes
 from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
@@ -16,11 +18,9 @@ from kafkalog.server.protocol.parameters import (
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest, read_body
+from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from kafkalog.log.values import Isolation
 
 ROUTES = Routes("offsets")
@@ -73,10 +73,10 @@ async def look_up(
 
 
 @ROUTES.endpoint(
-    "GET /v1/topics/{topic}/partitions/{partition}/offsets",
+    f"GET {PARTITION}/offsets",
     "getOffset",
     Access.DESCRIBE_TOPIC,
-    Answer("What was found.", OffsetAnswer),
+    "What was found.",
     parameters=(_SPEC, ISOLATION),
 )
 async def offset_of(request: web.Request) -> OffsetAnswer:
@@ -102,17 +102,15 @@ async def offset_of(request: web.Request) -> OffsetAnswer:
     "POST /v1/offsets:list",
     "listOffsets",
     Access.DESCRIBE_TOPIC,
-    Answer("An entry each, in the order asked.", OffsetList),
+    "An entry each, in the order asked.",
     parameters=(ISOLATION,),
-    body=ListOffsetsRequest,
 )
-async def list_offsets(request: web.Request) -> OffsetList:
+async def list_offsets(request: web.Request, wanted: ListOffsetsRequest) -> OffsetList:
     """The offsets at times of several partitions.
 
     Timestamps as in Kafka's ListOffsets: -1 latest, -2 earliest, -3 max timestamp, or ms.
     """
     api = api_of(request)
-    wanted = await read_body(ListOffsetsRequest, request, api)
     isolation = ISOLATION.read(request)
     answers: list[OffsetAnswer | FailedOffset] = []
     for entry in wanted.partitions:

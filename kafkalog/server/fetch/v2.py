@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aiohttp import web
+
 from kafkalog import errors
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.json_page import write_page
@@ -24,8 +26,6 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation

@@ -10,7 +10,6 @@ from aiohttp import hdrs, web
 
 from kafkalog.broker.groups.consumers import ConsumerConfig, Delivery, Dialect, Reset
 from kafkalog.errors import IllegalConsumerState, KafkalogError
-from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.v2 import RecordPage
@@ -42,19 +41,18 @@ from kafkalog.server.protocol.schemas import (
     Positions,
     Subscription,
     parse_body,
-    read_body,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.server.groups.poll import PartitionPage
 
 
-ROUTES = Routes("consumers")
+ROUTES = Routes("consumers", is_v2=True)
 INSTANCE = "/consumers/{group}/instances/{instance}"
-DONE = {204: Answer("Done.")}
 _MIN_BYTES_MAX = 10_000_000
 _FORMATS = [each.value for each in EmbeddedFormat]
 _ISOLATIONS = {
@@ -125,18 +123,16 @@ def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
     "POST /consumers/{group}",
     "createConsumer",
     Access.READ_GROUP,
-    Answer("The instance.", in_v2(NewInstance)),
-    body={V2_JSON: NewConsumer},
+    "The instance.",
     is_body_required=False,
     errors=(406, 40002, 40902, 42204),
 )
-async def create(request: web.Request) -> NewInstance:
+async def create(request: web.Request, wanted: NewConsumer) -> NewInstance:
     """Create a consumer instance in a group.
 
     The fields of the body tell the dialect of the client unless http.v2.dialect sets it.
     """
     api = api_of(request)
-    wanted = await read_body(NewConsumer, request, api, is_required=False)
     metadata_type(request.headers.get("Accept", ""))
     group = group_of(request)
     name = wanted.name if wanted.name is not None else wanted.id
@@ -204,7 +200,9 @@ def _in_range(name: str, value: int | None, least: int, most: int, default: int 
     return value
 
 
-@ROUTES.endpoint(f"DELETE {INSTANCE}", "deleteConsumer", Access.READ_GROUP, DONE, errors=(40403,))
+@ROUTES.endpoint(
+    f"DELETE {INSTANCE}", "deleteConsumer", Access.READ_GROUP, "Done.", errors=(40403,)
+)
 async def delete(request: web.Request) -> None:
     """Leave the group; with auto-commit, what was delivered is committed first.
 
@@ -225,18 +223,16 @@ async def delete(request: web.Request) -> None:
     f"POST {INSTANCE}/subscription",
     "subscribe",
     Access.READ_GROUP,
-    DONE,
-    body={V2_JSON: Subscription},
+    "Done.",
     errors=(40002, 40403, 40903),
 )
-async def subscribe(request: web.Request) -> None:
+async def subscribe(request: web.Request, wanted: Subscription) -> None:
     """Read topics by name, or all whose name matches a pattern.
 
     The group's partitions are dealt out at once, so that the first poll returns records. Topics
     that do not exist yet are read when they appear.
     """
     api, consumer = api_of(request), consumer_of(request)
-    wanted = await read_body(Subscription, request, api)
     if wanted.topics is not None and wanted.topic_pattern is not None:
         raise IllegalConsumerState("Illegal state: send topics or topic_pattern, not both.")
     if wanted.topics is None and wanted.topic_pattern is None:
@@ -252,7 +248,7 @@ async def subscribe(request: web.Request) -> None:
     f"GET {INSTANCE}/subscription",
     "getSubscription",
     Access.READ_GROUP,
-    Answer("The topics.", in_v2(SubscribedTopics)),
+    "The topics.",
     errors=(406, 40403),
 )
 async def subscription(request: web.Request) -> SubscribedTopics:
@@ -266,7 +262,7 @@ async def subscription(request: web.Request) -> SubscribedTopics:
 
 
 @ROUTES.endpoint(
-    f"DELETE {INSTANCE}/subscription", "unsubscribe", Access.READ_GROUP, DONE, errors=(40403,)
+    f"DELETE {INSTANCE}/subscription", "unsubscribe", Access.READ_GROUP, "Done.", errors=(40403,)
 )
 async def unsubscribe(request: web.Request) -> None:
     """Read nothing any more; the partitions go to the others of the group."""
@@ -281,32 +277,25 @@ async def unsubscribe(request: web.Request) -> None:
     f"POST {INSTANCE}/assignments",
     "assign",
     Access.READ_GROUP,
-    DONE,
-    body={V2_JSON: Partitions},
+    "Done.",
     errors=(40401, 40402, 40403, 40903),
 )
-async def assign(request: web.Request) -> None:
+async def assign(request: web.Request, wanted: Partitions) -> None:
     """Read these partitions and no others, independently of the group."""
-    consumer = consumer_of(request)
-    consumer.assign_by_hand(await _partitions_in(request))
+    consumer_of(request).assign_by_hand([each.key for each in wanted.partitions])
 
 
 @ROUTES.endpoint(
     f"GET {INSTANCE}/assignments",
     "getAssignments",
     Access.READ_GROUP,
-    Answer("Its partitions.", in_v2(Assignments)),
+    "Its partitions.",
     errors=(406, 40403),
 )
 async def assignments(request: web.Request) -> Assignments:
     """Partitions that the instance reads, assigned by the group or by hand."""
     consumer = consumer_of(request)
     return Assignments(entries_of(consumer.partitions))
-
-
-async def _partitions_in(request: web.Request) -> list[TopicPartition]:
-    wanted = await read_body(Partitions, request, api_of(request))
-    return [TopicPartition(each.topic, each.partition) for each in wanted.partitions]
 
 
 # ---- positions
@@ -316,22 +305,17 @@ async def _partitions_in(request: web.Request) -> list[TopicPartition]:
     f"POST {INSTANCE}/positions",
     "seek",
     Access.READ_GROUP,
-    DONE,
-    body={V2_JSON: Positions},
+    "Done.",
     errors=(40005, 40403, 40903, 50303),
 )
-async def seek(request: web.Request) -> None:
+async def seek(request: web.Request, wanted: Positions) -> None:
     """Read on from offsets, or from the first records at or after times.
 
     No record that late: from the end.
     """
     consumer = consumer_of(request)
-    wanted = await read_body(Positions, request, api_of(request))
-    positions = {TopicPartition(e.topic, e.partition): e.offset for e in wanted.offsets}
-    times = {
-        TopicPartition(e.topic, e.partition): parse_timestamp(str(e.timestamp))
-        for e in wanted.timestamps
-    }
+    positions = {each.key: each.offset for each in wanted.offsets}
+    times = {each.key: parse_timestamp(str(each.timestamp)) for each in wanted.timestamps}
     consumer.check_assigned((*positions, *times))
     consumer.seek({**positions, **await _offsets_at(request, consumer, times)})
 
@@ -352,31 +336,28 @@ async def _offsets_at(
     f"POST {INSTANCE}/positions/beginning",
     "seekToBeginning",
     Access.READ_GROUP,
-    DONE,
-    body={V2_JSON: Partitions},
+    "Done.",
     errors=(40403, 40903, 50303),
 )
-async def seek_to_beginning(request: web.Request) -> None:
+async def seek_to_beginning(request: web.Request, wanted: Partitions) -> None:
     """Read partitions from their first record on."""
-    await _seek_to_edge(request, is_end=False)
+    _seek_to_edge(request, wanted, is_end=False)
 
 
 @ROUTES.endpoint(
     f"POST {INSTANCE}/positions/end",
     "seekToEnd",
     Access.READ_GROUP,
-    DONE,
-    body={V2_JSON: Partitions},
+    "Done.",
     errors=(40403, 40903, 50303),
 )
-async def seek_to_end(request: web.Request) -> None:
+async def seek_to_end(request: web.Request, wanted: Partitions) -> None:
     """Read what is appended to partitions from now on."""
-    await _seek_to_edge(request, is_end=True)
+    _seek_to_edge(request, wanted, is_end=True)
 
 
-async def _seek_to_edge(request: web.Request, *, is_end: bool) -> None:
-    consumer = consumer_of(request)
-    partitions = await _partitions_in(request)
+def _seek_to_edge(request: web.Request, wanted: Partitions, *, is_end: bool) -> None:
+    consumer, partitions = consumer_of(request), [each.key for each in wanted.partitions]
     consumer.check_assigned(partitions)
     operations = api_of(request).operations
     logs = {at: operations.partition_log(at.topic, at.partition) for at in partitions}
@@ -469,18 +450,16 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
     },
     aliases=(f"{INSTANCE}/offsets",),
     parameters=(_ASYNC,),
-    body={V2_JSON: OffsetCommit},
     is_body_required=False,
     errors=(406, 40002, 40401, 40402, 40403, 50003, 50302, 50303, 50701),
 )
-async def commit_offsets(request: web.Request) -> list[object] | None:
+async def commit_offsets(request: web.Request, wanted: OffsetCommit) -> list[object] | None:
     """Commit offsets, or without a body all that was delivered.
 
     In the dialect confluent an entry of ``offsets`` names the last record that was processed and
     the next one is committed; in strimzi, and in ``partitions``, the offset is stored as it is.
     """
     api, consumer = api_of(request), consumer_of(request)
-    wanted = await read_body(OffsetCommit, request, api, is_required=False)
     is_awaited = not _ASYNC.read(request)
     is_confluent = consumer.config.dialect is Dialect.CONFLUENT
     if wanted.partitions is not None:
@@ -499,7 +478,7 @@ async def commit_offsets(request: web.Request) -> list[object] | None:
     f"GET {INSTANCE}/offsets",
     "getCommittedOffsets",
     Access.READ_GROUP,
-    Answer("The commits.", in_v2(CommittedOffsets)),
+    "The commits.",
     body={V2_JSON: Partitions},
     is_body_required=False,
     errors=(406, 40403, 50303),
@@ -511,7 +490,10 @@ async def committed(request: web.Request) -> CommittedOffsets:
     """
     api, consumer = api_of(request), consumer_of(request)
     async with Body(request, api) as data:
-        wanted = _wanted(data, consumer)
+        if not data or data.isspace() or data == b"{}":  # clients that send a body with every verb
+            wanted = consumer.partitions
+        else:
+            wanted = [each.key for each in parse_body(Partitions, data).partitions]
     found = api.operations.groups.offsets.committed(consumer.group)
     offsets = [
         CommittedPartition(at.topic, at.partition, found[at].offset, found[at].metadata)
@@ -519,10 +501,3 @@ async def committed(request: web.Request) -> CommittedOffsets:
         if at in found
     ]
     return CommittedOffsets(offsets)
-
-
-def _wanted(data: bytes, consumer: Consumer) -> list[TopicPartition]:
-    if not data or data.isspace() or data == b"{}":  # clients that send a body with every verb
-        return consumer.partitions
-    partitions = parse_body(Partitions, data).partitions
-    return [TopicPartition(each.topic, each.partition) for each in partitions]

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.format.disk.group_offsets import CommittedOffset
-from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.groups.consumers import AssignedPartition, entries_of
 from kafkalog.server.groups.poll import commit, commits_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
-from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets, read_body
+from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets
 from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aiohttp import web
-
     from kafkalog.broker.groups.groups import PartitionLag
+    from kafkalog.format.topic_names import TopicPartition
 
 ROUTES = Routes("groups")
 _WRITES = (50003, 50302, 50303, 50701)
@@ -109,9 +109,7 @@ class RemovedOffsets(AnswerBody):
     removed: int
 
 
-@ROUTES.endpoint(
-    "GET /v1/groups", "listGroups", Access.DESCRIBE_GROUP, Answer("By name.", GroupList)
-)
+@ROUTES.endpoint("GET /v1/groups", "listGroups", Access.DESCRIBE_GROUP, "By name.")
 async def groups(request: web.Request) -> GroupList:
     """Groups that have commits or members."""
     found = api_of(request).operations.groups.summaries()
@@ -122,7 +120,7 @@ async def groups(request: web.Request) -> GroupList:
     "GET /v1/groups/{group}",
     "describeGroup",
     Access.DESCRIBE_GROUP,
-    Answer("The group.", GroupDescription),
+    "The group.",
     errors=(40405, 50303),
 )
 async def describe(request: web.Request) -> GroupDescription:
@@ -144,7 +142,7 @@ async def describe(request: web.Request) -> GroupDescription:
     "DELETE /v1/groups/{group}",
     "deleteGroup",
     Access.DELETE_GROUP,
-    {204: Answer("It is gone.")},
+    "It is gone.",
     errors=(40405, 40911, *_WRITES),
 )
 async def delete(request: web.Request) -> None:
@@ -162,7 +160,7 @@ async def delete(request: web.Request) -> None:
     "GET /v1/groups/{group}/offsets",
     "getGroupOffsets",
     Access.DESCRIBE_GROUP,
-    Answer("Its commits.", GroupOffsetList),
+    "Its commits.",
     errors=(50303,),
 )
 async def offsets(request: web.Request) -> GroupOffsetList:
@@ -176,17 +174,15 @@ async def offsets(request: web.Request) -> GroupOffsetList:
     "PUT /v1/groups/{group}/offsets",
     "putGroupOffsets",
     Access.READ_GROUP,
-    {204: Answer("Stored.")},
-    body=GroupOffsets,
+    "Stored.",
     errors=(40401, 40402, *_WRITES),
 )
-async def put_offsets(request: web.Request) -> None:
+async def put_offsets(request: web.Request, wanted: GroupOffsets) -> None:
     """Commit offsets of a group, all or none, exactly as sent.
 
     For clients without a consumer instance: they fetch by offset, then commit here.
     """
     api = api_of(request)
-    wanted = await read_body(GroupOffsets, request, api)
     await commit(api, group_of(request), commits_of(api, wanted.offsets))
 
 
@@ -194,7 +190,7 @@ async def put_offsets(request: web.Request) -> None:
     "DELETE /v1/groups/{group}/offsets",
     "deleteGroupOffsets",
     Access.DELETE_GROUP,
-    Answer("What went.", RemovedOffsets),
+    "What went.",
     parameters=(_TOPICS,),
     errors=(40911, *_WRITES),
 )
@@ -211,24 +207,22 @@ async def delete_offsets(request: web.Request) -> RemovedOffsets:
     "POST /v1/groups/{group}/offsets:reset",
     "resetGroupOffsets",
     Access.READ_GROUP,
-    Answer("Before and after.", ResetReport),
-    body=ResetOffsets,
+    "Before and after.",
     errors=(40005, 40401, 40402, 40405, 40911, *_WRITES),
 )
-async def reset(request: web.Request) -> ResetReport:
+async def reset(request: web.Request, wanted: ResetOffsets) -> ResetReport:
     """Set the offsets of a group without members, or say what they would be.
 
     As kafka-consumer-groups: a shift and an offset stop at the ends of the log, a time after the
     last record is the end. A partition that is not served stays as it is and says why.
     """
     api, group = api_of(request), group_of(request)
-    wanted = await read_body(ResetOffsets, request, api)
     _check_reset(wanted)
     operations = api.operations.groups
     if not wanted.dry_run:
         operations.check_no_members(group)
     named = wanted.partitions
-    partitions = None if named is None else [TopicPartition(e.topic, e.partition) for e in named]
+    partitions = None if named is None else [each.key for each in named]
     scope = operations.reset_scope(group, wanted.topics, partitions)
     entries: list[ResetEntry | FailedReset] = []
     commits: dict[TopicPartition, CommittedOffset] = {}

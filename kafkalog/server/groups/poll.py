@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import KafkalogError, OffsetOutOfRange, UnknownConsumer
 from kafkalog.format.disk.group_offsets import CommittedOffset
-from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.wire.json_page import write_page
 from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.protocol.errors import ApiError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo
@@ -256,8 +256,6 @@ def commits_of(
     """Entries of a body; ``plus`` is 1 where they name the last record that was read."""
     now_ms = api.operations.now_ms()
     return {
-        TopicPartition(each.topic, each.partition): CommittedOffset(
-            each.offset + plus, each.metadata or "", now_ms
-        )
+        each.key: CommittedOffset(each.offset + plus, each.metadata or "", now_ms)
         for each in entries
     }

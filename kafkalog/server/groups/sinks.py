@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from aiohttp import web
+
+from kafkalog.broker.operations import Operations
 from kafkalog.broker.transactions.sink import Caller, LastSequence, SinkPhase
 from kafkalog.format.disk.sink_state import Winner
-from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import sink_of
@@ -15,9 +17,6 @@ from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aiohttp import web
-
-    from kafkalog.broker.operations import Operations
     from kafkalog.broker.transactions.sink import SinkDescription
     from kafkalog.server.protocol.schemas import SinkWinner
 
@@ -94,11 +93,7 @@ class SinkList(AnswerBody):
 
 
 @ROUTES.endpoint(
-    "GET /v1/sinks",
-    "listSinks",
-    Access.DESCRIBE_SINK,
-    Answer("By query.", SinkList),
-    errors=(50010, 50303),
+    "GET /v1/sinks", "listSinks", Access.DESCRIBE_SINK, "By query.", errors=(50010, 50303)
 )
 def sinks(_: web.Request, operations: Operations) -> SinkList:
     """Queries that write exactly once, and where they are."""
@@ -110,7 +105,7 @@ def sinks(_: web.Request, operations: Operations) -> SinkList:
     "GET /v1/sinks/{sink:[^:/]+}",
     "describeSink",
     Access.DESCRIBE_SINK,
-    Answer("The sink.", SinkAnswer),
+    "The sink.",
     errors=(40411, 50010, 50303),
 )
 def describe(request: web.Request, operations: Operations) -> SinkAnswer:
@@ -128,7 +123,6 @@ def describe(request: web.Request, operations: Operations) -> SinkAnswer:
     "beginSink",
     Access.WRITE_SINK,
     Answer("A producer, or nothing to do.", SinkBeginAnswer),
-    body=BeginSink,
     errors=(40912, *_WRITES),
     on_sink_pool=True,
 )
@@ -158,8 +152,7 @@ def begin(
     "POST /v1/sinks/{sink}:commit",
     "commitSink",
     Access.WRITE_SINK,
-    Answer("Committed, now or before.", SinkCommittedAnswer),
-    body=CommitSink,
+    "Committed, now or before.",
     errors=(40402, 40908, 40912, 40913, 41301, *_WRITES),
     on_sink_pool=True,
 )
@@ -186,8 +179,7 @@ def commit(request: web.Request, operations: Operations, wanted: CommitSink) -> 
     "POST /v1/sinks/{sink}:abort",
     "abortSink",
     Access.WRITE_SINK,
-    Answer("Nothing of it is open.", SinkAbortedAnswer),
-    body=AbortSink,
+    "Nothing of it is open.",
     errors=(40908, 40912, *_WRITES),
     on_sink_pool=True,
 )
@@ -203,9 +195,7 @@ def abort(request: web.Request, operations: Operations, wanted: AbortSink) -> Si
 def _winners(winners: Sequence[SinkWinner]) -> list[Winner]:
     return [
         Winner(
-            each.producer_id,
-            each.producer_epoch,
-            tuple(sorted({TopicPartition(at.topic, at.partition) for at in each.partitions})),
+            each.producer_id, each.producer_epoch, tuple(sorted({at.key for at in each.partitions}))
         )
         for each in winners
     ]
@@ -213,7 +203,7 @@ def _winners(winners: Sequence[SinkWinner]) -> list[Winner]:
 
 def _last_sequences(winners: Sequence[SinkWinner]) -> list[LastSequence]:
     return [
-        LastSequence(winner.producer_id, TopicPartition(at.topic, at.partition), at.last_sequence)
+        LastSequence(winner.producer_id, at.key, at.last_sequence)
         for winner in winners
         for at in winner.partitions
         if at.last_sequence is not None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from aiohttp import web
+
 from kafkalog.errors import UnknownConsumer
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.admin.v3 import (
     PAGING,
-    Page,
     Related,
     cluster_of,
     cluster_url,
@@ -23,8 +24,6 @@ from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import group_of, partition_of, topic_of
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from kafkalog.broker.groups.consumers import Consumer
     from kafkalog.broker.groups.groups import GroupOperations, GroupSummary, PartitionLag
 
@@ -158,7 +157,7 @@ def _readers(groups: GroupOperations, group: str) -> dict[TopicPartition, str]:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def consumer_groups(request: web.Request) -> Page[object]:
+async def consumer_groups(request: web.Request) -> dict[str, object]:
     """Groups that have commits or members."""
     found = [_group_entity(request, each) for each in _groups_of(request).summaries()]
     return list_of(request, "KafkaConsumerGroupList", found)
@@ -180,7 +179,7 @@ async def consumer_group(request: web.Request) -> dict[str, object]:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def consumers(request: web.Request) -> Page[object]:
+async def consumers(request: web.Request) -> dict[str, object]:
     """Consumer instances of the group."""
     group = _summary_of(request).name
     members = _groups_of(request).members.members(group)
@@ -217,7 +216,7 @@ async def consumer(request: web.Request) -> dict[str, object]:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def assignments(request: web.Request) -> Page[object]:
+async def assignments(request: web.Request) -> dict[str, object]:
     """Partitions that a consumer instance reads."""
     member = _consumer_in(request)
     entities = [_assignment_entity(request, member, at) for at in member.partitions]
@@ -247,7 +246,7 @@ async def assignment(request: web.Request) -> dict[str, object]:
     parameters=PAGING,
     errors=_ERRORS,
 )
-async def lags(request: web.Request) -> Page[object]:
+async def lags(request: web.Request) -> dict[str, object]:
     """The lag of the group in each partition; null when the partition is not served."""
     groups, group = _groups_of(request), _summary_of(request).name
     readers = _readers(groups, group)

@@ -19,7 +19,7 @@ from kafkalog.log.values import AppendOrigin
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.produce.append import durability_header, refuse_producer
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import PartitionAnswer
 from kafkalog.server.protocol.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
@@ -102,7 +102,7 @@ def _acks_for(api: Api, log: UnifiedLog, records: ValidatedRecords, asked: Acks 
 
 
 @ROUTES.endpoint(
-    "POST /v1/topics/{topic}/partitions/{partition}/batches",
+    f"POST {PARTITION}/batches",
     "appendBatches",
     Access.WRITE_TOPIC,
     {

@@ -51,7 +51,7 @@ from kafkalog.server.produce.stream import (
 )
 from kafkalog.server.protocol.arrow import load_arrow
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import (
     ARROW,
@@ -156,7 +156,7 @@ async def produce(request: web.Request) -> web.StreamResponse:
 
 
 @ROUTES.endpoint(
-    "POST /v1/topics/{topic}/partitions/{partition}/records",
+    f"POST {PARTITION}/records",
     "produceRecordsToPartition",
     Access.WRITE_TOPIC,
     _ANSWERS,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
+from kafkalog.broker.operations import Operations
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Link, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.protocol.schemas import AbortTransaction
 from kafkalog.server.security.audit import note_subject
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
-    from kafkalog.broker.operations import Operations
     from kafkalog.log.state.producer_state import ProducerStateEntry
 
 ROUTES = Routes("produce")
@@ -90,11 +90,7 @@ def bump(request: web.Request, operations: Operations) -> ProducerAnswer:
 
 
 @ROUTES.endpoint(
-    "GET /v1/topics/{topic}/partitions/{partition}/producers",
-    "describeProducers",
-    Access.READ_TOPIC,
-    Answer("By id.", ProducersAnswer),
-    tag="logs",
+    f"GET {PARTITION}/producers", "describeProducers", Access.READ_TOPIC, "By id.", tag="logs"
 )
 async def describe(request: web.Request) -> ProducersAnswer:
     """What a log remembers of its producers, as kafka-transactions.sh describe-producers shows."""
@@ -104,12 +100,11 @@ async def describe(request: web.Request) -> ProducersAnswer:
 
 
 @ROUTES.endpoint(
-    "POST /v1/topics/{topic}/partitions/{partition}/transactions:abort",
+    f"POST {PARTITION}/transactions:abort",
     "abortTransaction",
     Access.ALTER_CLUSTER,
-    Answer("Durably aborted.", AbortedTransactionAnswer),
+    "Durably aborted.",
     tag="logs",
-    body=AbortTransaction,
     errors=(40908, 50003, 50010, 50302, 50303, 50304, 50701),
 )
 def abort_transaction(

@@ -50,7 +50,7 @@ from kafkalog.server.produce.stream import (
     silent_reply,
 )
 from kafkalog.server.protocol.bodies import Body, check_json
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, RequestError, error_of, v3_fault
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import JSON, bare_type
@@ -301,7 +301,7 @@ class V3BatchAnswer(AnswerBody):
 
 
 @ROUTES.endpoint(
-    "POST /v3/clusters/{cluster_id}/topics/{topic}/records",
+    f"POST {CLUSTER}/topics/{{topic}}/records",
     "produceRecordsV3",
     Access.WRITE_TOPIC,
     {200: Answer("A receipt each, in order.", V3Receipt, ("Kafka-Durability",)), 202: _SILENT},
@@ -347,7 +347,7 @@ def _failure(fault: Fault) -> bytes:
 
 
 @ROUTES.endpoint(
-    "POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch",
+    f"POST {CLUSTER}/topics/{{topic}}/records:batch",
     "produceBatchV3",
     Access.WRITE_TOPIC,
     {207: Answer("What became of each entry.", V3BatchAnswer, ("Kafka-Durability",)), 202: _SILENT},

@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiohttp import hdrs, web
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
     from pydantic import BaseModel
 
+    from kafkalog.server.api import Api
     from kafkalog.server.protocol.json_schema import JsonSchema, NamedType
     from kafkalog.server.protocol.parameters import Parameter
     from kafkalog.server.protocol.schemas import Schema
@@ -73,6 +74,12 @@ class Access(enum.Enum):
 
 ADMINISTRATIVE = frozenset((Action.CREATE, Action.DELETE, Action.ALTER, Action.CLUSTER))
 """Actions that change more than appended records: audited, and served on ``admin.port``."""
+
+PARTITION = "/v1/topics/{topic}/partitions/{partition}"
+"""Where kafkalog's own routes about a partition begin."""
+
+CLUSTER = "/v3/clusters/{cluster_id}"
+"""Where the routes of v3 begin."""
 
 METRICS_PATH = "/metrics"
 
@@ -162,13 +169,16 @@ H = TypeVar("H", bound="Callable[..., object]")
 class Routes:
     """The routes of one part of the API, each declared above its handler.
 
-    A function returns its JSON answer, None for 204, or a response of aiohttp, as its annotation
-    says. A coroutine function runs on the event loop. A plain one may wait for a lock or the disk:
-    it runs on the control pool, and also gets the operations of its principal and the body, if any.
+    A function returns its JSON answer, None for 204, or a response of aiohttp. Its annotations say
+    the model of a body (``wanted``), which it gets, and that of an answer of which only the
+    description is given. A coroutine function runs on the event loop. A plain one may wait for a
+    lock or the disk: it runs on the control pool, and also gets the operations of its principal.
+    ``is_v2``: of the proxies, whose media type bodies and answers may have.
     """
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, *, is_v2: bool = False) -> None:
         self._tag = tag
+        self._is_v2 = is_v2
         self._routes: list[web.RouteDef] = []
 
     def __iter__(self) -> Iterator[web.RouteDef]:
@@ -179,7 +189,7 @@ class Routes:
         route: str,
         operation_id: str,
         access: Access,
-        answers: Answer | Mapping[int, Answer],
+        answers: str | Answer | Mapping[int, Answer],
         *,
         tag: str = "",
         aliases: tuple[str, ...] = (),
@@ -198,13 +208,15 @@ class Routes:
 
         def attach(make: H) -> H:
             summary, _, rest = (make.__doc__ or "").strip().partition("\n")
+            model = _annotated(make, "wanted")
+            read = {V2_JSON: model} if self._is_v2 and model is not None else model
             spec = Endpoint(
                 operation_id,
                 tag or self._tag,
                 access,
-                {200: answers} if isinstance(answers, Answer) else answers,
+                self._answers_of(answers, make),
                 parameters,
-                by_media_type(body),
+                by_media_type(body or read),
                 is_body_required,
                 errors,
                 is_stream,
@@ -212,36 +224,57 @@ class Routes:
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
                 access.value if isinstance(access.value, Right) else None,
             )
-            handler = _handler_of(make, spec, body, on_sink_pool=on_sink_pool)
+            handler = _handler_of(make, spec, model, on_sink_pool=on_sink_pool)
             setattr(handler, _ATTRIBUTE, spec)
             self._routes += [web.RouteDef(method, each, handler, {}) for each in (path, *aliases)]
             return make
 
         return attach
 
+    def _answers_of(
+        self, answers: str | Answer | Mapping[int, Answer], make: Callable[..., object]
+    ) -> Mapping[int, Answer]:
+        """By status; a description alone is that of the annotated model, or of 204."""
+        if isinstance(answers, str):
+            model = _annotated(make, "return")
+            if model is None:
+                return {204: Answer(answers)}
+            answers = Answer(answers, in_v2(model) if self._is_v2 else model)
+        return {200: answers} if isinstance(answers, Answer) else answers
+
+
+def _annotated(make: Callable[..., object], name: str) -> type[Any] | None:
+    """The class of its module that the annotation is; None for None, or without annotation."""
+    text = make.__annotations__.get(name, "None")
+    model: type[Any] | None = None if text == "None" else make.__globals__[text]
+    return model
+
 
 def _handler_of(
-    make: Callable[..., object], spec: Endpoint, body: Content, *, on_sink_pool: bool
+    make: Callable[..., Any], spec: Endpoint, model: type[Schema] | None, *, on_sink_pool: bool
 ) -> Handler:
     """The handler of aiohttp that a function above is, or that answers with what it returns."""
+
+    async def body_of(request: web.Request, api: Api) -> tuple[Schema, ...]:
+        if model is None:
+            return ()
+        return (await read_body(model, request, api, is_required=spec.is_body_required),)
+
     if inspect.iscoroutinefunction(make):
-        if make.__annotations__["return"].endswith("Response"):
+        if model is None and make.__annotations__["return"].endswith("Response"):
             return make
 
         @functools.wraps(make)
         async def on_loop(request: web.Request) -> web.StreamResponse:
-            return _reply(request, spec, await make(request))
+            body = await body_of(request, api_of(request))
+            return _reply(request, spec, await make(request, *body))
 
         return on_loop
 
     @functools.wraps(make)
     async def on_pool(request: web.Request) -> web.StreamResponse:
         api = api_of(request)
-        arguments: list[object] = [request, api.operations]
-        if body is not None:
-            model = cast("type[Schema]", body)
-            is_required = spec.is_body_required
-            arguments.append(await read_body(model, request, api, is_required=is_required))
+        arguments = (request, api.operations, *await body_of(request, api))
         # Encoded there as well: an answer may have many thousand entries.
         run = api.run_on_sink_pool if on_sink_pool else api.blocking
         return await run(lambda: _reply(request, spec, make(*arguments)))
@@ -249,8 +282,10 @@ def _handler_of(
     return on_pool
 
 
-def _reply(request: web.Request, spec: Endpoint, answer: object) -> web.Response:
+def _reply(request: web.Request, spec: Endpoint, answer: object) -> web.StreamResponse:
     """The first answer of the spec, in the type that the client accepts; without one 204."""
+    if isinstance(answer, web.StreamResponse):
+        return answer
     if answer is None:
         return web.Response(status=204)
     status, said = next(iter(spec.answers.items()))

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import inspect
 import types
-from typing import TYPE_CHECKING, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -83,7 +83,7 @@ class Components:
         assert self._models[name] is model, f"two models are called {name}"
         return {"$ref": REFERENCE.format(model=name)}
 
-    def _named(self, model: type | NamedType) -> JsonSchema:
+    def _named(self, model: type[Any] | NamedType) -> JsonSchema:
         if isinstance(model, NamedType):
             return {"description": model.description, **self._of(model.type)}
         if dataclasses.is_dataclass(model):
@@ -93,6 +93,10 @@ class Components:
             fields = msgspec.structs.fields(model)
             properties = {each.encode_name: self._property(each) for each in fields}
             required = [each.encode_name for each in fields if each.required]
+            config: msgspec.structs.StructConfig = model.__struct_config__
+            if config.tag_field is not None:
+                properties[config.tag_field] = _one_of([str(config.tag)])
+                required.append(config.tag_field)
         schema: JsonSchema = {
             "type": "object",
             "description": inspect.cleandoc(model.__doc__ or ""),

@@ -133,10 +133,15 @@ class PartitionName(Schema):
     topic: str
     partition: Whole
 
+    @property
+    def key(self) -> TopicPartition:
+        """The same for the broker."""
+        return TopicPartition(self.topic, self.partition)
+
 
 def keys_of(names: Sequence[PartitionName], most: int) -> list[TopicPartition]:
     """The partitions of a body that may name some; ApiError 40002."""
-    keys = [TopicPartition(name.topic, name.partition) for name in names]
+    keys = [name.key for name in names]
     if not 1 <= len(keys) <= most:
         raise ApiError(40002, f"Name 1 to {most} partitions, or leave them out for all.")
     if len(set(keys)) < len(keys):
@@ -404,10 +409,9 @@ class NewConsumer(Schema):
     auto_commit_interval_ms: Number = Field(5_000, alias="auto.commit.interval.ms")
 
 
-class GroupPartition(Schema):
+class GroupPartition(PartitionName):
     """One partition of a topic."""
 
-    topic: str
     partition: PartitionNumber
 
 
@@ -498,7 +502,7 @@ class BeginSink(Schema):
     call_id: CallerId | None = None
 
 
-class WinnerPartition(Schema):
+class WinnerPartition(PartitionName):
     """Where a winner wrote; ``last_sequence``: of its last record, held against the log."""
 
     topic: TopicName

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import enum
 import functools
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.observe.exposition import Exposition
 from kafkalog.server.protocol.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
 
 V2_JSON = "application/vnd.kafka.v2+json"
 RECORD_BATCHES = "application/vnd.kafkalog.record-batches"
@@ -145,17 +151,24 @@ def _quality(parameters: dict[str, str]) -> float:
         return 0.0
 
 
+def _chosen(accept: str, offers: Mapping[str, T], listed: str) -> T:
+    """What the most wanted media type of an Accept header stands for; 406 when none is offered."""
+    for media_type in parse_accept(accept or "*/*"):
+        if media_type in offers:
+            return offers[media_type]
+    raise ApiError(406, f"Nothing in Accept is offered. Ask for {listed}.")
+
+
 @functools.lru_cache(maxsize=256)
 def fetch_format(accept: str) -> tuple[EmbeddedFormat, str]:
     """Embedded format and content type of a v2 fetch answer; 406 when none is acceptable."""
-    types = parse_accept(accept) if accept else ["*/*"]
-    for media_type in types:
-        if media_type in _NEUTRAL:
-            return EmbeddedFormat.BINARY, "application/vnd.kafka.binary.v2+json"
-        found = _EMBEDDED.get(media_type)
-        if found is not None:
-            return found, media_type
-    raise ApiError(406, f"Nothing in Accept is offered. Ask for {', '.join(_EMBEDDED)}.")
+    return _chosen(accept, _FETCH_FORMATS, ", ".join(_EMBEDDED))
+
+
+_FETCH_FORMATS = {name: (embedded, name) for name, embedded in _EMBEDDED.items()}
+_FETCH_FORMATS |= dict.fromkeys(
+    _NEUTRAL, (EmbeddedFormat.BINARY, "application/vnd.kafka.binary.v2+json")
+)
 
 
 @functools.lru_cache(maxsize=256)
@@ -165,7 +178,7 @@ def consumer_type(accept: str, embedded: EmbeddedFormat) -> str:
     406/40601 when only another one is acceptable, 406 when nothing of ours is.
     """
     own = f"application/vnd.kafka.{embedded.value}.v2+json"
-    types = parse_accept(accept) if accept else ["*/*"]
+    types = parse_accept(accept or "*/*")
     if any(media_type in _NEUTRAL or media_type == own for media_type in types):
         return own
     if any(media_type in _EMBEDDED for media_type in types):
@@ -176,14 +189,10 @@ def consumer_type(accept: str, embedded: EmbeddedFormat) -> str:
 @functools.lru_cache(maxsize=256)
 def metadata_type(accept: str) -> str:
     """Content type of a v2 metadata answer; 406 when JSON is not acceptable."""
-    if not accept:
-        return V2_JSON
-    for media_type in parse_accept(accept):
-        if media_type in ("*/*", "application/*") or media_type in _EMBEDDED:
-            return JSON if media_type == JSON else V2_JSON
-        if media_type == V2_JSON:
-            return V2_JSON
-    raise ApiError(406, f"Nothing in Accept is offered. Ask for {V2_JSON} or {JSON}.")
+    return _chosen(accept, _METADATA_TYPES, f"{V2_JSON} or {JSON}")
+
+
+_METADATA_TYPES = {**dict.fromkeys((*_NEUTRAL, *_EMBEDDED), V2_JSON), JSON: JSON}
 
 
 @functools.lru_cache(maxsize=256)
@@ -192,22 +201,15 @@ def wants_receipts(accept: str) -> bool:
 
     Only who asks for it gets a stream.
     """
-    for media_type in parse_accept(accept) if accept else [JSON]:
-        if media_type == NDJSON:
-            return True
-        if media_type in ("*/*", "application/*", JSON):
-            return False
-    raise ApiError(406, f"Nothing in Accept is offered. Ask for {JSON} or {NDJSON}.")
+    offers = {NDJSON: True, **dict.fromkeys(("*/*", "application/*", JSON), False)}
+    return _chosen(accept, offers, f"{JSON} or {NDJSON}")
 
 
 def wants_plain_text(accept: str) -> bool:
     """Whether text/plain is preferred to JSON: delete-records then prints the tool's lines."""
-    for media_type in parse_accept(accept):
-        if media_type in ("text/plain", "text/*"):
-            return True
-        if media_type in (*_NEUTRAL, *_EMBEDDED):
-            return False
-    return False
+    known = ("text/plain", "text/*", *_NEUTRAL, *_EMBEDDED)
+    wanted = next((each for each in parse_accept(accept) if each in known), JSON)
+    return wanted.startswith("text/")
 
 
 @functools.lru_cache(maxsize=256)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.log.log_config import LogConfig
     from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.api import Api
-    from kafkalog.server.produce.json_body import DecodedRecords, Formats
+    from kafkalog.server.produce.json_body import DecodedGroup, DecodedRecords, Formats
 
     Int64s = npt.NDArray[np.int64]
 
@@ -294,19 +294,14 @@ async def append_all(
     api: Api, topic: OpenTopic | None, batches: list[PartitionBatch], terms: Terms
 ) -> list[Appended]:
     """The outcome of every batch; one that fails does not affect the others. None with acks=0."""
-    submitted = [await _try_submit(api, topic, batch, terms) for batch in batches]
+    submitted = []
+    for batch in batches:
+        try:
+            outcome: asyncio.Future[LogAppendInfo] | Fault = await submit(api, topic, batch, terms)
+        except (KafkalogError, ApiError) as fault:
+            outcome = fault
+        submitted.append(Submitted(batch.partition, batch.selection, outcome))
     return [] if terms.acks is Acks.NONE else await settle(submitted)
-
-
-async def _try_submit(
-    api: Api, topic: OpenTopic | None, batch: PartitionBatch, terms: Terms
-) -> Submitted:
-    """``submit``; what it raises is the outcome."""
-    try:
-        outcome: asyncio.Future[LogAppendInfo] | Fault = await submit(api, topic, batch, terms)
-    except (KafkalogError, ApiError) as fault:
-        outcome = fault
-    return Submitted(batch.partition, batch.selection, outcome)
 
 
 async def submit(
@@ -369,9 +364,26 @@ async def submit_each(
     return fallen
 
 
-def renumbered(submitted: list[Submitted], numbers: Int64s) -> list[Submitted]:
-    """With the numbers that the request has for what are rows here."""
-    return [Submitted(each.partition, numbers[each.numbers], each.outcome) for each in submitted]
+async def submit_group(
+    api: Api,
+    topic: str,
+    terms: Terms,
+    prepare: Callable[[PartitionTarget], Awaitable[tuple[DecodedGroup, list[PartitionBatch]]]],
+) -> tuple[DecodedGroup, list[Submitted]]:
+    """Submit the independent records of a group, with the numbers of their documents."""
+    group, batches, opened = await prepare_for(api, topic, terms.partition, prepare)
+    submitted: list[Submitted] = []
+    for batch in batches:
+        assert group.records is not None
+        submitted += await submit_each(api, opened, group.records.columns, batch, terms)
+    return group, [each._replace(numbers=group.numbers[each.numbers]) for each in submitted]
+
+
+def with_batches(
+    group: DecodedGroup, target: PartitionTarget
+) -> tuple[DecodedGroup, list[PartitionBatch]]:
+    """A group and the batch of each partition."""
+    return group, [] if group.records is None else make_batches(group.records, target)
 
 
 async def settle(submitted: list[Submitted]) -> list[Appended]:

@@ -22,7 +22,7 @@ from kafkalog.format.wire.arrow_messages import (
     UnusableColumn,
     inflated_bytes,
 )
-from kafkalog.server.produce.append import make_batches, prepare_for, renumbered, submit_each
+from kafkalog.server.produce.append import submit_group, with_batches
 from kafkalog.server.produce.json_body import DecodedGroup, DecodedRecords
 from kafkalog.server.produce.stream import AppendStream
 from kafkalog.server.protocol.bodies import too_large
@@ -104,16 +104,14 @@ class ArrowStream(AppendStream):
 
     async def _submit_piece(self, piece: ArrowRecords, first_number: int) -> list[Submitted]:
         """A batch a partition."""
-        api, columns = self._api, piece.columns
+        count = len(piece.columns)
+        numbers = np.arange(first_number, first_number + count)
+        group = DecodedGroup(count, numbers, DecodedRecords(*piece), {})
 
-        async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
-            return None, await api.blocking(make_batches, DecodedRecords(*piece), target)
+        async def prepared(target: PartitionTarget) -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return await self._api.blocking(with_batches, group, target)
 
-        _, batches, topic = await prepare_for(api, self._topic, self._terms.partition, prepared)
-        submitted: list[Submitted] = []
-        for batch in batches:
-            submitted += await submit_each(api, topic, columns, batch, self._terms)
-        return renumbered(submitted, np.arange(first_number, first_number + len(columns)))
+        return (await submit_group(self._api, self._topic, self._terms, prepared))[1]
 
 
 async def _wait_for(submitted: list[Submitted]) -> None:

@@ -8,6 +8,7 @@ retry of a producer must be the same batch.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import hdrs, web
@@ -245,11 +246,6 @@ async def _tell(
     return summary.reply(request, acks, fault)
 
 
-async def _take_array(request: web.Request, options: _Options) -> web.StreamResponse:
-    """Records in a JSON array."""
-    return await _take_whole(request, options, parse_array)
-
-
 async def _take_whole(
     request: web.Request, options: _Options, parse: Callable[..., Sequence[AnyRecord]]
 ) -> web.StreamResponse:
@@ -328,7 +324,7 @@ async def _append(
 # How a body of each media type is taken.
 _TAKERS: Mapping[str, Callable[[web.Request, _Options], Awaitable[web.StreamResponse]]] = {
     NDJSON: _take_lines,
-    JSON: _take_array,
+    JSON: partial(_take_whole, parse=parse_array),
     TEXT: _take_one,
     OCTET_STREAM: _take_one,
     ARROW: _take_arrow,

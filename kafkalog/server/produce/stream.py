@@ -30,17 +30,15 @@ from kafkalog.server.produce.append import (
     Results,
     Submitted,
     durability_header,
-    make_batches,
     mixed_receipts,
-    prepare_for,
-    renumbered,
     results_of,
     settle,
-    submit_each,
+    submit_group,
+    with_batches,
 )
 from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, NotJson
-from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
+from kafkalog.server.protocol.errors import ApiError, RequestError, entry_of, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.replies import (
     REQUEST_ID,
@@ -178,15 +176,7 @@ class ProduceStream(AppendStream, Generic[R]):
         async def prepared(target: PartitionTarget) -> tuple[DecodedGroup, list[PartitionBatch]]:
             return await self._prepared(documents, target, splitter)
 
-        decoded, batches, topic = await prepare_for(
-            self._api, self._topic, self._terms.partition, prepared
-        )
-        submitted: list[Submitted] = []
-        for batch in batches:
-            assert decoded.records is not None
-            columns = decoded.records.columns
-            submitted += await submit_each(self._api, topic, columns, batch, self._terms)
-        return decoded, renumbered(submitted, decoded.numbers)
+        return await submit_group(self._api, self._topic, self._terms, prepared)
 
     async def _prepared(
         self, documents: list[bytes], target: PartitionTarget, splitter: Splitter
@@ -195,13 +185,12 @@ class ProduceStream(AppendStream, Generic[R]):
         dialect, now_ms = self._dialect, self._api.operations.now_ms()
 
         def together() -> tuple[DecodedGroup, list[PartitionBatch]]:
-            return _batched(decode_together(documents, dialect, now_ms), target)
+            return with_batches(decode_together(documents, dialect, now_ms), target)
 
         def each() -> tuple[DecodedGroup, list[PartitionBatch]]:
-            ends_at_broken = splitter.ends_at_broken
-            return _batched(
-                decode_each(documents, dialect, now_ms, ends_at_broken=ends_at_broken), target
-            )
+            is_last = splitter.ends_at_broken
+            decoded = decode_each(documents, dialect, now_ms, ends_at_broken=is_last)
+            return with_batches(decoded, target)
 
         try:
             if sum(map(len, documents)) <= INLINE_BYTES:
@@ -209,13 +198,6 @@ class ProduceStream(AppendStream, Generic[R]):
             return await self._api.blocking(together)
         except ApiError:
             return await self._api.blocking(each)
-
-
-def _batched(
-    decoded: DecodedGroup, target: PartitionTarget
-) -> tuple[DecodedGroup, list[PartitionBatch]]:
-    """With the batch of each partition."""
-    return decoded, [] if decoded.records is None else make_batches(decoded.records, target)
 
 
 class ProduceReceipt(Receipt, kw_only=True):
@@ -239,18 +221,11 @@ class ProducedRange(AnswerBody):
     last_offset: int
 
 
-class FailedRecord(AnswerBody, kw_only=True):
+class FailedRecord(RequestError, kw_only=True):
     """A record that was not appended, by its number in the body; null: the stream was cut short."""
 
     index: int | None
     end_of_stream: bool | None = None
-    error_code: int
-    message: str
-    kafka_error: str
-    retriable: bool
-    details: dict[str, object] | None = None
-    validation_errors: list[str] | None = None
-    record_errors: list[dict[str, object]] | None = None
 
 
 class ProduceSummary(AnswerBody, kw_only=True):

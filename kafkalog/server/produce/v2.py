@@ -114,7 +114,8 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         terms = Terms(acks or default_acks, partition)
         appended = await append_all(api, opened, batches, terms)
         if terms.acks is Acks.NONE:
-            return _nobody_waited(is_async=is_async)
+            status = 204 if is_async else 202
+            return web.Response(status=status, headers=durability_header(Acks.NONE))
         results = results_of(count, appended)
     if not results.faults:
         body = results.receipts()
@@ -126,8 +127,3 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
         body = b'"offsets":' + msgspec.json.encode(receipts)
     body = b"{" + body + _TAILS[terms.acks]
     return bytes_reply(body, content_type=content_type)
-
-
-def _nobody_waited(*, is_async: bool) -> web.Response:
-    status = 204 if is_async else 202
-    return web.Response(status=status, headers=durability_header(Acks.NONE))

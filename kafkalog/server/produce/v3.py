@@ -26,13 +26,11 @@ from kafkalog.server.produce.append import (
     Terms,
     default_acks,
     durability_header,
-    make_batches,
-    prepare_for,
     refuse_producer,
-    renumbered,
     results_of,
     settle,
-    submit_each,
+    submit_group,
+    with_batches,
 )
 from kafkalog.server.produce.json_body import (
     DecodedRecords,
@@ -366,16 +364,12 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
             decoded = columns_each(entries, dialect, now_ms)
         else:
             decoded = await api.blocking(columns_each, entries, dialect, now_ms)
-        records, submitted = decoded.records, []
 
-        async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
-            return None, [] if records is None else make_batches(records, target)
+        async def prepared(target: PartitionTarget) -> tuple[DecodedGroup, list[PartitionBatch]]:
+            return with_batches(decoded, target)
 
-        _, batches, opened = await prepare_for(api, topic, None, prepared)
-        for batch in batches:
-            assert records is not None
-            submitted += await submit_each(api, opened, records.columns, batch, terms)
-        appended = await settle(renumbered(submitted, decoded.numbers))
+        _, submitted = await submit_group(api, topic, terms, prepared)
+        appended = await settle(submitted)
     if terms.acks is Acks.NONE:
         return silent_reply()
     results = results_of(len(entries), appended, decoded.faults)

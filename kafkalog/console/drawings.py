@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,24 +30,13 @@ _GAP = 8.0
 # States are never mixed, so a strip may become wider than WIDTH; its page lets it scroll.
 
 
-class Cell(Protocol):
-    """The fields of a segment that the strip needs."""
+class Cell(NamedTuple):
+    """A segment as the strip sees it; one that is being deleted has no next offset."""
 
-    @property
-    def base_offset(self) -> int:
-        """Its first offset."""
-
-    @property
-    def next_offset(self) -> int | None:
-        """Where the next one starts; None of a segment that is being deleted."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Of its ``.log`` file."""
-
-    @property
-    def state(self) -> SegmentState:
-        """How it is drawn."""
+    base_offset: int
+    next_offset: int | None
+    size_bytes: int
+    state: SegmentState
 
 
 class Block(NamedTuple):

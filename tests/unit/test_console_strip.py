@@ -5,7 +5,7 @@ Method: logs on a simulated disk and clock; pages beside the planners.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given, strategies as st
@@ -19,6 +19,7 @@ from kafkalog.console.drawings import (
     LEAST_BAR_WIDTH,
     LEAST_BLOCK_WIDTH,
     WIDTH,
+    Cell,
     Phase,
     Stretch,
     lay_out_strip,
@@ -55,18 +56,9 @@ DAY = 86_400_000
 NOW = 1_764_130_200_000  # 2025-11-26 04:10:00 UTC
 
 
-class Piece(NamedTuple):
-    """A segment as the strip sees it."""
-
-    base_offset: int
-    next_offset: int | None
-    size_bytes: int
-    state: SegmentState
-
-
-def row(*sizes: int, state: SegmentState = SegmentState.KEPT) -> list[Piece]:
+def row(*sizes: int, state: SegmentState = SegmentState.KEPT) -> list[Cell]:
     """Segments of ten offsets each."""
-    return [Piece(10 * at, 10 * at + 10, size, state) for at, size in enumerate(sizes)]
+    return [Cell(10 * at, 10 * at + 10, size, state) for at, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +141,7 @@ def test_neighbours_of_one_state_share_a_block_when_there_are_many() -> None:
     assert len(strip.blocks) <= WIDTH / LEAST_BLOCK_WIDTH
     assert sum(block.segments for block in strip.blocks) == 1000
     states = [SegmentState.CLEAN, SegmentState.DIRTY] * 300
-    mixed = [Piece(at, at + 1, 1, state) for at, state in enumerate(states)]
+    mixed = [Cell(at, at + 1, 1, state) for at, state in enumerate(states)]
     assert [block.state for block in lay_out_strip(mixed, {}).blocks] == states
     assert lay_out_strip(mixed, {}).width == 600 * LEAST_BLOCK_WIDTH
 
@@ -158,8 +150,8 @@ def test_markers_stand_where_their_offset_is() -> None:
     strip = lay_out_strip(row(100, 100), {"start": 0, "middle": 15, "end": 20, "beyond": 21})
     assert [marker.name for marker in strip.markers] == ["start", "middle", "end"]
     assert [marker.x for marker in strip.markers] == [0.0, WIDTH * 0.75, WIDTH]
-    gone = [Piece(5, None, 100, SegmentState.DELETING)]
-    later = [Piece(10, 20, 100, SegmentState.ACTIVE)]
+    gone = [Cell(5, None, 100, SegmentState.DELETING)]
+    later = [Cell(10, 20, 100, SegmentState.ACTIVE)]
     strip = lay_out_strip(gone + later, {"gone": 7, "start": 10})
     assert [(marker.name, marker.x) for marker in strip.markers] == [("start", WIDTH / 2)]
 
@@ -168,7 +160,7 @@ def test_markers_stand_where_their_offset_is() -> None:
     st.lists(st.tuples(st.integers(0, 1 << 40), st.sampled_from(list(SegmentState))), min_size=1)
 )
 def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
-    pieces = [Piece(at, at + 1, size, state) for at, (size, state) in enumerate(segments)]
+    pieces = [Cell(at, at + 1, size, state) for at, (size, state) in enumerate(segments)]
     strip = lay_out_strip(pieces, {})
     assert strip.blocks[0].x == 0.0
     for left, right in zip(strip.blocks, strip.blocks[1:], strict=False):

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, BeforeValidator, Field
 
 from kafkalog.broker.topics.topics import is_closed_to_clients
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
-from kafkalog.console.drawings import lay_out_strip
+from kafkalog.console.drawings import Cell, lay_out_strip
 from kafkalog.console.formatting import timestamp
 from kafkalog.console.segment_states import CleanRange, SegmentState, reason_of, state_of
 from kafkalog.console.view import EnumValue, Fragment, Timestamp, View, page_of
@@ -163,7 +163,11 @@ class PartitionView(View):
             offsets["first dirty"] = compaction.first_dirty_offset
         if compaction is not None and compaction.first_uncleanable_offset is not None:
             offsets["first uncleanable"] = compaction.first_uncleanable_offset
-        return lay_out_strip(self.segments, offsets)
+        cells = [
+            Cell(each.base_offset, each.next_offset, each.size_bytes, each.state)
+            for each in self.segments
+        ]
+        return lay_out_strip(cells, offsets)
 
 
 def partition_view(operations: Operations, topic: str, partition: int, page: int) -> PartitionView:

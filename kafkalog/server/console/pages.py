@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-V = TypeVar("V", bound="View")
+M = TypeVar("M", bound="Callable[[web.Request, Operations], View]")
 
 _HTML_UTF8 = f"{HTML}; charset=utf-8"
 _JSON_SUFFIX = ".json"
@@ -90,7 +90,7 @@ def page(
     errors: tuple[int, ...] = (),
     asks_logs: bool = False,
     can_refresh: bool = True,
-) -> Callable[[Callable[[web.Request, Operations], V]], Callable[[web.Request, Operations], V]]:
+) -> Callable[[M], M]:
     """Register a view as a page and as its JSON view; the docstring describes both.
 
     It runs on a thread. What it raises is answered as everywhere, to people as a page.
@@ -98,9 +98,7 @@ def page(
     A page that the reader confirms must not change while it is read: ``can_refresh`` False.
     """
 
-    def register(
-        make: Callable[[web.Request, Operations], V],
-    ) -> Callable[[web.Request, Operations], V]:
+    def register(make: M) -> M:
         json_view, page_view = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
         # The JSON view first: of two patterns aiohttp takes the one that was added first.
         routes.endpoint(
@@ -129,13 +127,16 @@ def _handlers(
 ) -> tuple[_Handler, _Handler]:
     """The handlers of the JSON view and of the page."""
 
-    async def json_view(request: web.Request) -> web.Response:
+    async def rendered(
+        request: web.Request, render: Callable[[View], bytes], content_type: str
+    ) -> web.Response:
         api = api_of(request)
-        body = await api.pools.console.run(
-            _place_of(request, api, asks_logs=asks_logs),
-            lambda: render_json(make(request, api.operations)),
-        )
-        return bytes_reply(body, content_type=JSON, headers=PAGE_HEADERS)
+        place = _place_of(request, api, asks_logs=asks_logs)
+        body = await api.pools.console.run(place, lambda: render(make(request, api.operations)))
+        return bytes_reply(body, content_type=content_type, headers=PAGE_HEADERS)
+
+    async def json_view(request: web.Request) -> web.Response:
+        return await rendered(request, render_json, JSON)
 
     async def page_view(request: web.Request) -> web.Response:
         api, url = api_of(request), request.rel_url
@@ -150,11 +151,7 @@ def _handlers(
         )
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await json_view(request)
-        body = await api.pools.console.run(
-            _place_of(request, api, asks_logs=asks_logs),
-            lambda: render_html(make(request, api.operations), frame),
-        )
-        return bytes_reply(body, content_type=_HTML_UTF8, headers=PAGE_HEADERS)
+        return await rendered(request, lambda view: render_html(view, frame), _HTML_UTF8)
 
     json_view.__doc__ = page_view.__doc__ = make.__doc__
     return json_view, page_view

@@ -85,6 +85,7 @@ ROUTE_TABLES = (
     sinks.ROUTES,
     offsets.ROUTES,
     delete_records.ROUTES,
+    logs.DIRECTORY_ROUTES,
     logs.ROUTES,  # before retention's, whose segment would match a segment:dump
     retention.ROUTES,
     cleaner.ROUTES,
@@ -99,6 +100,7 @@ ROUTE_TABLES = (
     groups.ROUTES,
     v3_groups.ROUTES,
     v3.ROUTES,
+    v3_topics.TOPIC_ROUTES,
     v3_topics.ROUTES,
     v3_configs.ROUTES,
     v3_produce.ROUTES,
@@ -166,8 +168,9 @@ def make_app(
             (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
         )
         handler = route.handler if route.method == hdrs.METH_GET else _typed(route.handler)
-        for path, method in itertools.product(_addresses(route.path), methods):
-            app.router.add_route(method, path, handler, expect_handler=_on_expect)
+        prefixes = ("", "/kafka") if route.path.startswith("/v3/") else ("",)  # as Confluent Server
+        for prefix, method in itertools.product(prefixes, methods):
+            app.router.add_route(method, prefix + route.path, handler, expect_handler=_on_expect)
     app.freeze()
     return app
 
@@ -192,11 +195,6 @@ def _typed(handler: _Handler) -> _Handler:
         return await handler(request)
 
     return typed
-
-
-def _addresses(path: str) -> tuple[str, ...]:
-    """v3 is also where Confluent Server has it."""
-    return (path, f"/kafka{path}") if path.startswith("/v3/") else (path,)
 
 
 @functools.cache

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 ROUTES = Routes("logs")
+DIRECTORY_ROUTES = Routes("operation")
 _PARTITION = "/v1/topics/{topic}/partitions/{partition}"
 _TEXT = "text/plain; charset=utf-8"
 _CHUNK_BYTES = 64 << 10
@@ -123,14 +124,8 @@ def log(request: web.Request, operations: Operations) -> LogAnswer:
 )
 async def roll(request: web.Request) -> web.Response:
     """Close the active segment and begin another, now; an empty one stays."""
-    topic, partition, roll = (
-        topic_of(request),
-        partition_of(request),
-        api_of(request).operations.logs.roll,
-    )
-    return await now_or_later(
-        request, "log-roll", lambda: RollAnswer(topic, partition, *roll(topic, partition))
-    )
+    at, roll = (topic_of(request), partition_of(request)), api_of(request).operations.logs.roll
+    return await now_or_later(request, "log-roll", lambda: RollAnswer(*at, *roll(*at)))
 
 
 @ROUTES.endpoint(
@@ -141,14 +136,8 @@ async def roll(request: web.Request) -> web.Response:
 )
 async def flush(request: web.Request) -> web.Response:
     """Make everything that was appended durable."""
-    topic, partition, flush = (
-        topic_of(request),
-        partition_of(request),
-        api_of(request).operations.logs.flush,
-    )
-    return await now_or_later(
-        request, "log-flush", lambda: FlushAnswer(topic, partition, flush(topic, partition))
-    )
+    at, flush = (topic_of(request), partition_of(request)), api_of(request).operations.logs.flush
+    return await now_or_later(request, "log-flush", lambda: FlushAnswer(*at, flush(*at)))
 
 
 @ROUTES.endpoint(f"GET {_PARTITION}/losses", "listLosses", Access.DESCRIBE_TOPIC, "Rising.")
@@ -272,12 +261,11 @@ class LogDirsAnswer(AnswerBody):
     brokers: list[BrokerLogDirs]
 
 
-@ROUTES.endpoint(
+@DIRECTORY_ROUTES.endpoint(
     "GET /v1/log-dirs",
     "describeLogDirs",
     Access.DESCRIBE_CLUSTER,
     "By directory.",
-    tag="operation",
     parameters=(_TOPICS,),
 )
 def log_dirs(request: web.Request, operations: Operations) -> LogDirsAnswer:
@@ -335,12 +323,11 @@ class PartitionMoveList(AnswerBody):
 _MAX_MOVES = 1_000  # each makes a directory before the answer
 
 
-@ROUTES.endpoint(
+@DIRECTORY_ROUTES.endpoint(
     "POST /v1/partition-moves",
     "beginPartitionMoves",
     Access.ALTER_CLUSTER,
     "An entry a partition, in the order asked.",
-    tag="operation",
     errors=(40002,),
 )
 def begin(
@@ -367,24 +354,22 @@ def begin(
     return PartitionMoveList(entries)
 
 
-@ROUTES.endpoint(
+@DIRECTORY_ROUTES.endpoint(
     "GET /v1/partition-moves",
     "listPartitionMoves",
     Access.DESCRIBE_CLUSTER,
     "By topic and partition.",
-    tag="operation",
 )
 def moves(_: web.Request, operations: Operations) -> PartitionMoveList:
     """Moves under way, and the last one of each partition that ended since the start."""
     return PartitionMoveList([_move(each) for each in operations.log_dirs.moves()])
 
 
-@ROUTES.endpoint(
+@DIRECTORY_ROUTES.endpoint(
     "DELETE /v1/partition-moves/{topic}/{partition}",
     "cancelPartitionMove",
     Access.ALTER_CLUSTER,
     "The move that was given up.",
-    tag="operation",
     errors=(40410, 50304),
 )
 def cancel(request: web.Request, operations: Operations) -> PartitionMoveAnswer:

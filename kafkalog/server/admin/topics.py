@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from aiohttp import web
 
 from kafkalog import __version__
+from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
@@ -91,23 +92,36 @@ class OffsetRange(AnswerBody):
     end_offset: int
 
 
-def _partition(broker_id: int, partition: int, fault: KafkalogError | None) -> TopicPartitionAnswer:
+def _partition(broker_id: int, listed: ListedPartition) -> TopicPartitionAnswer:
     """One replica, which leads and is in sync: this is a single node. Not served: no leader."""
-    is_served = fault is None
+    is_served = listed.fault is None
     return answer_of(
         TopicPartitionAnswer,
-        fault and error_of(fault),
-        partition=partition,
+        listed.fault and error_of(listed.fault),
+        partition=listed.partition,
         leader=broker_id if is_served else _NO_LEADER,
         replicas=[Replica(broker_id, leader=is_served, in_sync=is_served)],
     )
 
 
-def _partitions(broker_id: int, description: TopicDescription) -> list[TopicPartitionAnswer]:
+def listed_partitions(topic: TopicDescription) -> list[ListedPartition]:
+    """All of a topic, with the faults of those that are not served."""
     return [
-        _partition(broker_id, number, description.faults.get(number))
-        for number in range(description.partition_count)
+        ListedPartition(topic.name, number, topic.faults.get(number))
+        for number in range(topic.partition_count)
     ]
+
+
+def partition_in_path(request: web.Request) -> ListedPartition:
+    """The one in the path, also when it is not served. UnknownTopic, UnknownPartition."""
+    topic, number = topic_of(request), partition_of(request)
+    try:
+        api_of(request).operations.partition_log(topic, number)
+    except InvalidRequest:
+        raise  # there is none
+    except KafkalogError as fault:
+        return ListedPartition(topic, number, fault)
+    return ListedPartition(topic, number, None)
 
 
 @ROUTES.endpoint("GET /", "about", Access.OPEN, "Name and version.", errors=(406,))
@@ -148,7 +162,7 @@ async def topic(request: web.Request) -> TopicAnswer:
     operations = api_of(request).operations
     description = operations.topics.describe(topic_of(request))
     configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
-    partitions = _partitions(operations.node_id, description)
+    partitions = [_partition(operations.node_id, each) for each in listed_partitions(description)]
     return TopicAnswer(description.name, configs, partitions)
 
 
@@ -163,7 +177,7 @@ async def partitions(request: web.Request) -> list[TopicPartitionAnswer]:
     """All partitions of a topic."""
     operations = api_of(request).operations
     description = operations.topics.describe(topic_of(request))
-    return _partitions(operations.node_id, description)
+    return [_partition(operations.node_id, each) for each in listed_partitions(description)]
 
 
 @ROUTES.endpoint(
@@ -175,15 +189,7 @@ async def partitions(request: web.Request) -> list[TopicPartitionAnswer]:
 )
 async def partition(request: web.Request) -> TopicPartitionAnswer:
     """One partition, also one that is not served."""
-    operations = api_of(request).operations
-    name, number = topic_of(request), partition_of(request)
-    try:
-        operations.partition_log(name, number)
-    except InvalidRequest:
-        raise  # there is none
-    except KafkalogError as fault:
-        return _partition(operations.node_id, number, fault)
-    return _partition(operations.node_id, number, None)
+    return _partition(api_of(request).operations.node_id, partition_in_path(request))
 
 
 @ROUTES.endpoint(

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from kafkalog.broker.operations import Operations
 from kafkalog.broker.values import ListedPartition
-from kafkalog.errors import InvalidRequest, KafkalogError, TopicExists, UnknownTopic
+from kafkalog.errors import TopicExists, UnknownTopic
 from kafkalog.server.admin.delete_records import delete_one
+from kafkalog.server.admin.topics import listed_partitions, partition_in_path
 from kafkalog.server.admin.v3 import (
     PAGING,
     E,
@@ -26,7 +27,7 @@ from kafkalog.server.admin.v3 import (
     entity_of,
     page_of,
 )
-from kafkalog.server.api import Api, api_of
+from kafkalog.server.api import api_of
 from kafkalog.server.fetch.offsets import EARLIEST, LATEST, NAMED_OFFSETS, OffsetAnswer, look_up
 from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError, error_of
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
 
 ROUTES = Routes("partitions")
+TOPIC_ROUTES = Routes("topics")
 _STORAGE = (50302, 50303, 50701)
 _NAMED = {"cluster_id": "$response.body#/cluster_id", "topic": "$response.body#/topic_name"}
 _ABOUT_IT = tuple(
@@ -119,12 +121,11 @@ def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
     )
 
 
-@ROUTES.endpoint(
+@TOPIC_ROUTES.endpoint(
     f"GET {CLUSTER}/topics",
     "listTopics",
     Access.DESCRIBE_TOPIC,
     "A page of topics.",
-    tag="topics",
     parameters=PAGING,
 )
 async def topics(request: web.Request) -> KafkaTopicList:
@@ -140,7 +141,7 @@ async def topics(request: web.Request) -> KafkaTopicList:
     return page_of(KafkaTopicList, request, operations.topic_names(), str, listed)
 
 
-@ROUTES.endpoint(
+@TOPIC_ROUTES.endpoint(
     f"POST {CLUSTER}/topics",
     "createTopic",
     Access.CREATE_TOPIC,
@@ -148,7 +149,6 @@ async def topics(request: web.Request) -> KafkaTopicList:
         200: Answer("validate_only: it could be made.", KafkaTopic),
         201: Answer("Made, durable.", KafkaTopic, ("Location",), _ABOUT_IT),
     },
-    tag="topics",
     body=V3Topic,
     errors=(40002, *_STORAGE),
 )
@@ -183,7 +183,7 @@ async def create(request: web.Request) -> web.Response:
     return json_reply(entity, status=201, headers={"Location": location})
 
 
-@ROUTES.endpoint(
+@TOPIC_ROUTES.endpoint(
     f"GET {CLUSTER}/topics/{{topic}}", "getTopic", Access.DESCRIBE_TOPIC, "The topic.", tag="topics"
 )
 async def describe(request: web.Request) -> KafkaTopic:
@@ -192,12 +192,11 @@ async def describe(request: web.Request) -> KafkaTopic:
     return _topic_entity(request, api.operations.topics.describe(topic_of(request)))
 
 
-@ROUTES.endpoint(
+@TOPIC_ROUTES.endpoint(
     f"PATCH {CLUSTER}/topics/{{topic}}",
     "growTopic",
     Access.ALTER_TOPIC,
     "As it is now.",
-    tag="topics",
     errors=_STORAGE,
 )
 def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) -> KafkaTopic:
@@ -208,12 +207,11 @@ def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) 
     return _topic_entity(request, grown)
 
 
-@ROUTES.endpoint(
+@TOPIC_ROUTES.endpoint(
     f"DELETE {CLUSTER}/topics/{{topic}}",
     "deleteTopic",
     Access.DELETE_TOPIC,
     "Gone.",
-    tag="topics",
     errors=_STORAGE,
 )
 def delete(request: web.Request, operations: Operations) -> None:
@@ -285,24 +283,8 @@ _TIMESTAMP = TextParameter(
 
 def _partition_in_path(request: web.Request) -> ListedPartition:
     """The one in the path, also when it is not served. ApiError 40403."""
-    operations = cluster_of(request).operations
-    topic, number = topic_of(request), partition_of(request)
-    try:
-        operations.partition_log(topic, number)
-    except InvalidRequest:
-        raise
-    except KafkalogError as fault:
-        return ListedPartition(topic, number, fault)
-    return ListedPartition(topic, number, None)
-
-
-def _partitions_of(api: Api, topic: str) -> list[ListedPartition]:
-    """All of a topic. UnknownTopic."""
-    described = api.operations.topics.describe(topic)
-    return [
-        ListedPartition(topic, number, described.faults.get(number))
-        for number in range(described.partition_count)
-    ]
+    cluster_of(request)
+    return partition_in_path(request)
 
 
 def _number_key(partition: ListedPartition) -> str:
@@ -366,7 +348,7 @@ def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaRe
 )
 async def partitions(request: web.Request) -> KafkaPartitionList:
     """The partitions of a topic by number, also those that are not served."""
-    found = _partitions_of(cluster_of(request), topic_of(request))
+    found = listed_partitions(cluster_of(request).operations.topics.describe(topic_of(request)))
     return page_of(
         KafkaPartitionList,
         request,

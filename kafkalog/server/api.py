@@ -11,7 +11,7 @@ import contextvars
 import enum
 import functools
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from aiohttp import web
@@ -103,10 +103,6 @@ class Api:
     tail_cache: TailCache = field(default_factory=TailCache)
     read_slots: ReadSlots = field(default_factory=ReadSlots)
     state: State = field(default_factory=State)
-
-    def with_operations(self, operations: Operations) -> Api:
-        """The same with other operations: a principal's view of them."""
-        return replace(self, operations=operations)
 
     @property
     def stopping(self) -> bool:

@@ -124,7 +124,7 @@ class Daemon:
         stop = asyncio.Event()
 
         def give_up() -> None:
-            loop.call_soon_threadsafe(self._stop_with_error, api, stop)
+            loop.call_soon_threadsafe(self._stop, api, stop, 1)  # as Kafka does
 
         graph = self.build(delayed, give_up)
         api = self._make_api(graph, delayed, pools)
@@ -190,21 +190,16 @@ class Daemon:
         graph.stop_loading()
         self._stop(api, stop)
 
-    def _stop_with_error(self, api: Api, stop: asyncio.Event) -> None:
-        """No log directory is left: end as Kafka does."""
-        self.exit_code = 1
-        self._stop(api, stop)
-
     def _stop_after_defect(
         self, api: Api, graph: Graph, stop: asyncio.Event, name: str, defect: BaseException | None
     ) -> None:
         """A supervised task ended: the daemon must not run on without it."""
         _log.critical("A task failed by a defect; the daemon stops", task=name, exc_info=defect)
-        self.exit_code = _DEFECT_EXIT
         graph.stop_loading()
-        self._stop(api, stop)
+        self._stop(api, stop, _DEFECT_EXIT)
 
-    def _stop(self, api: Api, stop: asyncio.Event) -> None:
+    def _stop(self, api: Api, stop: asyncio.Event, exit_code: int = 0) -> None:
+        self.exit_code = exit_code or self.exit_code
         _log.info("Shutting down")
         api.state.phase = Phase.STOPPING
         stop.set()

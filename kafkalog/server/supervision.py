@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import time
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ import structlog
 
 from kafkalog.console.formatting import size
 from kafkalog.env.systemd import monotonic_usec, usec
+from kafkalog.server.api import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -139,12 +139,6 @@ _WATCHDOG_SHARE = 1 / 3
 _AWAITED = ("READY", "STOPPING")
 
 
-class _Stage(enum.Enum):
-    LOADING = "loading"
-    SERVING = "serving"
-    STOPPING = "stopping"
-
-
 class Supervision:
     """See the module. ``async with`` around everything that takes time."""
 
@@ -168,7 +162,7 @@ class Supervision:
             else min(_PERIOD_SECONDS, watchdog * _WATCHDOG_SHARE)
         )
         # owned by the event loop
-        self._stage = _Stage.LOADING
+        self._phase = Phase.STARTING
         self._stop_ends: float | None = None
         self._is_failure_logged = False
         self._is_defect_logged = False
@@ -188,22 +182,22 @@ class Supervision:
 
     def ready(self, url: str) -> None:
         """Clients are served."""
-        self._stage = _Stage.SERVING
+        self._phase = Phase.SERVING
         self._tell(READY="1", STATUS=f"Serving at {url}")
 
     def reloading(self) -> None:
         """The files of access are about to be read again. Nothing before it serves."""
-        if self._stage is _Stage.SERVING:
+        if self._phase is Phase.SERVING:
             self._tell(RELOADING="1", MONOTONIC_USEC=monotonic_usec())
 
     def reloaded(self) -> None:
         """They were."""
-        if self._stage is _Stage.SERVING:
+        if self._phase is Phase.SERVING:
             self._tell(READY="1")
 
     def stopping(self) -> None:
         """The daemon stops. May be called any number of times."""
-        self._stage = _Stage.STOPPING
+        self._phase = Phase.STOPPING
         if self._stop_ends is None:
             self._stop_ends = self._seconds() + STOP_SECONDS
         self._tell(STOPPING="1", STATUS="Shutting down", **self._more_time())
@@ -217,14 +211,14 @@ class Supervision:
         """What is said at every period, and what did not get through before."""
         states = {} if self._manager.watchdog_seconds is None else {"WATCHDOG": "1"}
         states |= self._more_time()
-        if self._stage is _Stage.LOADING:
+        if self._phase is Phase.STARTING:
             states |= self._progress()
         if states or self._unsaid:
             self._tell(**states)
 
     def _more_time(self) -> dict[str, str]:
         is_asked_for = (
-            self._stage is _Stage.LOADING
+            self._phase is Phase.STARTING
             if self._stop_ends is None
             else self._seconds() < self._stop_ends
         )

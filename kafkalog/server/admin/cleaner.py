@@ -17,7 +17,7 @@ from kafkalog.cleaner.log_cleaner import NO_CLEANER
 from kafkalog.cleaner.log_cleaner_manager import CleaningPhase
 from kafkalog.cleaner.stats import CleaningOutcome
 from kafkalog.errors import CleaningConflict, KafkalogError
-from kafkalog.server.admin.operations import BEGUN, as_result, begun_async, prefers_async
+from kafkalog.server.admin.operations import BEGUN, as_result, begun, prefers_async
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import error_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.compaction.cleaning import CleanEnd, CompactedLog
     from kafkalog.cleaner.log_cleaner import ThreadStatus
-    from kafkalog.cleaner.log_cleaner_manager import CleaningState, CleaningStatus
+    from kafkalog.cleaner.log_cleaner_manager import CleaningStatus
     from kafkalog.cleaner.stats import CleaningRun
     from kafkalog.format.topic_names import TopicPartition
 
@@ -270,7 +270,7 @@ async def clean(request: web.Request, wanted: CleanRequest) -> web.Response:
     note_subject(request, dry_run=wanted.dry_run)
     is_dry, cleaning = wanted.dry_run, api.operations.cleaning
     if prefers_async(request):
-        return begun_async(cleaning.begin(topic, partition, is_dry=is_dry, result=run_result))
+        return begun(cleaning.begin(topic, partition, is_dry=is_dry, result=run_result))
     run: CleaningRun = await _waited_for(
         lambda done: cleaning.submit(topic, partition, is_dry=is_dry, on_done=done)
     )
@@ -303,7 +303,7 @@ async def run(request: web.Request, wanted: CleanerRunRequest) -> web.Response:
         return CleaningRunsAnswer(is_dry, list(map(_end, keys, ends)))
 
     if prefers_async(request):
-        return begun_async(
+        return begun(
             cleaning.begin_all(keys, is_dry=is_dry, result=lambda ends: as_result(answer(ends)))
         )
     ends: Sequence[CleanEnd] = await _waited_for(
@@ -374,49 +374,36 @@ class CleaningRetryAnswer(PartitionAnswer):
     had_failed: bool
 
 
-_STATE = Answer("The state after it.", CleaningStateAnswer)
+_ORDERS = {
+    "pause": "Let no clean of the partition begin until it is resumed or the daemon restarts.",
+    "resume": "Take back one pause.",
+    "abort": "End the clean of the partition that runs now, if any.",
+}
 
 
-@ROUTES.endpoint(
-    "POST /v1/cleaner:pause",
-    "pauseCleaning",
-    Access.OPERATE_CLUSTER,
-    _STATE,
-    errors=(40401, 40402, 40907),
-)
-def pause(
-    request: web.Request, operations: Operations, wanted: PartitionName
-) -> CleaningStateAnswer:
-    """Let no clean of the partition begin until it is resumed or the daemon restarts."""
-    return _state_after(request, operations.cleaning.pause, wanted)
+def _offer(order: str, description: str) -> None:
+    """The route of an order to the cleaner about a partition."""
+
+    def obey(
+        request: web.Request, operations: Operations, wanted: PartitionName
+    ) -> CleaningStateAnswer:
+        topic, partition = wanted.topic, wanted.partition
+        note_subject(request, topic=topic, partition=partition)
+        state = getattr(operations.cleaning, order)(topic, partition)
+        return CleaningStateAnswer(topic, partition, *state)
+
+    obey.__doc__ = description
+    ROUTES.endpoint(
+        f"POST /v1/cleaner:{order}",
+        f"{order}Cleaning",
+        Access.OPERATE_CLUSTER,
+        "The state after it.",
+        errors=(40401, 40402, 40910 if order == "resume" else 40907),
+    )(obey)
 
 
-@ROUTES.endpoint(
-    "POST /v1/cleaner:resume",
-    "resumeCleaning",
-    Access.OPERATE_CLUSTER,
-    _STATE,
-    errors=(40401, 40402, 40910),
-)
-def resume(
-    request: web.Request, operations: Operations, wanted: PartitionName
-) -> CleaningStateAnswer:
-    """Take back one pause."""
-    return _state_after(request, operations.cleaning.resume, wanted)
-
-
-@ROUTES.endpoint(
-    "POST /v1/cleaner:abort",
-    "abortCleaning",
-    Access.OPERATE_CLUSTER,
-    _STATE,
-    errors=(40401, 40402, 40907),
-)
-def abort(
-    request: web.Request, operations: Operations, wanted: PartitionName
-) -> CleaningStateAnswer:
-    """End the clean of the partition that runs now, if any."""
-    return _state_after(request, operations.cleaning.abort, wanted)
+for _order, _description in _ORDERS.items():
+    _offer(_order, _description)
 
 
 @ROUTES.endpoint(
@@ -430,13 +417,6 @@ def retry(
     request: web.Request, operations: Operations, wanted: PartitionName
 ) -> CleaningRetryAnswer:
     """Try a partition again that failed or is uncleanable."""
-    note_subject(request, topic=wanted.topic, partition=wanted.partition)
-    had_failed = operations.cleaning.retry(wanted.topic, wanted.partition)
-    return CleaningRetryAnswer(wanted.topic, wanted.partition, had_failed)
-
-
-def _state_after(
-    request: web.Request, order: Callable[[str, int], CleaningState], name: PartitionName
-) -> CleaningStateAnswer:
-    note_subject(request, topic=name.topic, partition=name.partition)
-    return CleaningStateAnswer(name.topic, name.partition, *order(name.topic, name.partition))
+    topic, partition = wanted.topic, wanted.partition
+    note_subject(request, topic=topic, partition=partition)
+    return CleaningRetryAnswer(topic, partition, operations.cleaning.retry(topic, partition))

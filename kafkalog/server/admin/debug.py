@@ -177,20 +177,11 @@ async def metrics_cardinality(page: bytes) -> MetricsCardinality:
     return MetricsCardinality(sum(samples.values()), families)
 
 
-def process_facts() -> dict[str, str]:
-    """File name -> text: versions, and facts of the system about this process. Blocks."""
-    versions = (
-        f"kafkalog {__version__}\nPython {platform.python_version()}\n{platform.platform()}\n"
-    )
-    facts = {"version.txt": versions}
-    for name in _PROC_FILES:
-        facts[f"proc-{name}.txt"] = Path("/proc/self", name).read_text(errors="replace")
-    return facts
-
-
-def bundle(name: str, parts: Mapping[str, bytes], moment_s: int) -> bytes:
-    """A tar.gz with the parts as files of one directory. Blocks."""
-    packed = io.BytesIO()
+def _packed(name: str, parts: Mapping[str, bytes], moment_s: int) -> bytes:
+    """A tar.gz with the parts as files of one directory, and facts about this process. Blocks."""
+    version = f"kafkalog {__version__}\nPython {platform.python_version()}\n{platform.platform()}\n"
+    facts = {f"proc-{name}.txt": Path("/proc/self", name).read_bytes() for name in _PROC_FILES}
+    parts, packed = {**parts, **facts, "version.txt": version.encode()}, io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=_GZIP_LEVEL) as archive:
         for part, data in sorted(parts.items()):
             entry = tarfile.TarInfo(f"{name}/{part}")
@@ -367,9 +358,3 @@ def _parts(api: Api) -> dict[str, bytes]:
     }
     parts = {name: msgspec.json.encode(document) for name, document in documents.items()}
     return {**parts, "stacks.txt": thread_stacks().encode()}
-
-
-def _packed(name: str, parts: dict[str, bytes], moment_s: int) -> bytes:
-    """The bundle with the system's facts about the process. Blocks."""
-    facts = {each: text.encode() for each, text in process_facts().items()}
-    return bundle(name, {**parts, **facts}, moment_s)

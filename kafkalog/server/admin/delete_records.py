@@ -9,7 +9,7 @@ from collections import Counter
 from aiohttp import web
 
 from kafkalog.errors import KafkalogError
-from kafkalog.server.api import Api, api_of, finish
+from kafkalog.server.api import api_of, finish
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
@@ -85,22 +85,18 @@ async def delete_one(
     subject = note_subject(
         request, topic=entry.topic, partition=entry.partition, offset=entry.offset
     )
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    on_done = functools.partial(finish, future)
     try:
-        low_watermark = await _moved_start(api_of(request), entry, topic_id)
+        api_of(request).operations.submit_delete_records(
+            entry.topic, entry.partition, entry.offset, on_done=on_done, topic_id=topic_id
+        )
+        low_watermark = await future
     except KafkalogError as error:
         note_failure(subject, error)
         raise
     subject["low_watermark"] = low_watermark
     return low_watermark
-
-
-async def _moved_start(api: Api, entry: DeleteRecordsEntry, topic_id: str | None) -> int:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    on_done = functools.partial(finish, future)
-    api.operations.submit_delete_records(
-        entry.topic, entry.partition, entry.offset, on_done=on_done, topic_id=topic_id
-    )
-    return await future
 
 
 async def _outcome(request: web.Request, entry: DeleteRecordsEntry) -> int | KafkalogError:
@@ -109,14 +105,6 @@ async def _outcome(request: web.Request, entry: DeleteRecordsEntry) -> int | Kaf
         return await delete_one(request, entry)
     except KafkalogError as error:
         return error
-
-
-def _answer_entry(
-    entry: DeleteRecordsEntry, outcome: int | KafkalogError
-) -> DeletedRecords | FailedPartition:
-    if isinstance(outcome, int):
-        return DeletedRecords(entry.topic, entry.partition, outcome)
-    return answer_of(FailedPartition, entry, error_of(outcome))
 
 
 def _tool_lines(entries: list[DeleteRecordsEntry], outcomes: list[int | KafkalogError]) -> str:
@@ -162,5 +150,10 @@ async def delete_records(request: web.Request) -> web.Response:
     outcomes = await asyncio.gather(*(_outcome(request, entry) for entry in file.partitions))
     if wants_plain_text(request.headers.get("Accept", "")):
         return web.Response(text=_tool_lines(file.partitions, list(outcomes)))
-    entries = [_answer_entry(e, o) for e, o in zip(file.partitions, outcomes, strict=True)]
+    entries = [
+        DeletedRecords(entry.topic, entry.partition, outcome)
+        if isinstance(outcome, int)
+        else answer_of(FailedPartition, entry, error_of(outcome))
+        for entry, outcome in zip(file.partitions, outcomes, strict=True)
+    ]
     return json_reply(DeleteRecordsAnswer(entries))

@@ -85,9 +85,11 @@ async def describe(request: web.Request) -> OperationAnswer:
     return _operation(operation)
 
 
-def begun(operation: BackgroundOperation) -> web.Response:
-    """202 with the operation and its address."""
+def begun(operation: BackgroundOperation, *, is_preferred: bool = True) -> web.Response:
+    """202 with the operation and its address; ``is_preferred``: a request with ``Prefer``."""
     headers = {"Location": f"/v1/operations/{operation.operation_id}"}
+    if is_preferred:
+        headers["Preference-Applied"] = "respond-async"
     return json_reply(_operation(operation), status=202, headers=headers)
 
 
@@ -107,20 +109,13 @@ async def now_or_later(
         topic, partition = topic_of(request), partition_of(request)
         api.operations.partition_log(topic, partition)
         details["partition"] = f"{topic}-{partition}"
-    return begun_async(api.operations.in_background(kind, details, lambda: as_result(work())))
+    return begun(api.operations.in_background(kind, details, lambda: as_result(work())))
 
 
 def as_result(answer: AnswerBody) -> dict[str, object]:
     """An answer as the result of an operation."""
     result: dict[str, object] = msgspec.to_builtins(answer)
     return result
-
-
-def begun_async(operation: BackgroundOperation) -> web.Response:
-    """The same for a request with ``Prefer``."""
-    response = begun(operation)
-    response.headers["Preference-Applied"] = "respond-async"
-    return response
 
 
 def prefers_async(request: web.Request) -> bool:
@@ -136,7 +131,7 @@ def _operation(operation: BackgroundOperation) -> OperationAnswer:
         operation,
         id=operation.operation_id,
         state=state,
-        ended_ms=_known(operation.ended_ms),
+        ended_ms=None if operation.ended_ms < 0 else operation.ended_ms,
         result=operation.result or None,
         error=error and error_of(error),
     )
@@ -163,12 +158,7 @@ async def begin(request: web.Request, wanted: BackupRequest) -> web.Response:
     operation = await api.blocking(
         api.operations.begin_backup, wanted.directory, wanted.topics or (), may_link=wanted.link
     )
-    return begun(operation)
-
-
-def _known(value: int) -> int | None:
-    """None for -1, which means none; JSON has null for it."""
-    return None if value < 0 else value
+    return begun(operation, is_preferred=False)
 
 
 class TaskAnswer(AnswerBody):

@@ -25,8 +25,6 @@ from kafkalog.server.protocol.replies import bytes_reply, json_reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.broker import values
-
 
 ROUTES = Routes("probes")
 _FAMILY = ListParameter(
@@ -83,9 +81,8 @@ async def ready(request: web.Request) -> web.Response:
     A full disk takes no readiness: reads and deletions go on (reliability.md 2.2).
     """
     is_ready, body = readiness(api_of(request))
-    if is_ready:
-        return json_reply(body)
-    return json_reply(body, status=503, headers={"Retry-After": "1"})
+    headers = None if is_ready else {"Retry-After": "1"}
+    return json_reply(body, status=200 if is_ready else 503, headers=headers)
 
 
 def readiness(api: Api) -> tuple[bool, Readiness]:
@@ -100,7 +97,8 @@ def readiness(api: Api) -> tuple[bool, Readiness]:
     start_refused, loading = api.state.start_refusal, None
     if start_refused is None and not status.is_loaded:
         loading = api.operations.loading()
-    if start_refused is not None and not NAMES_PATHS.get():
+    names_paths = NAMES_PATHS.get()
+    if start_refused is not None and not names_paths:
         start_refused = UnusableLogDirs.without_paths
     return is_ready, Readiness(
         status="ready" if is_ready else "not ready",
@@ -110,17 +108,17 @@ def readiness(api: Api) -> tuple[bool, Readiness]:
         partitions=status.partitions,
         offline_partitions=status.offline_partitions,
         full_log_dirs=status.full_dirs,
-        log_dir_faults=[_fault(each) for each in status.faults],
+        log_dir_faults=[
+            LogDirFault(
+                each.log_dir if names_paths else None,
+                each.state,
+                each.reason if names_paths else None,
+            )
+            for each in status.faults
+        ],
         loading=loading,
         start_refused=start_refused,
     )
-
-
-def _fault(fault: values.LogDirFault) -> LogDirFault:
-    """The state for everybody, the directory and the reason for those who may read paths."""
-    if NAMES_PATHS.get():
-        return LogDirFault(fault.log_dir, fault.state, fault.reason)
-    return LogDirFault(None, fault.state, None)
 
 
 @ROUTES.endpoint(

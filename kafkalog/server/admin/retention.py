@@ -7,7 +7,6 @@ offset after each commit; with ``archive.hold`` retention keeps what is above it
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from aiohttp import web
@@ -38,10 +37,9 @@ from kafkalog.server.protocol.schemas import (
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
     from kafkalog.broker.retention.report import RetentionOutcome, RetentionSimulation
-    from kafkalog.broker.retention.retention import DeletedSegment
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
     from kafkalog.log.retention import forecast
     from kafkalog.log.retention.forecast import Schedule, SegmentFate
@@ -141,11 +139,8 @@ class SegmentsAnswer(PartitionAnswer):
 )
 def segment(request: web.Request, operations: Operations) -> SegmentAnswer:
     """The segment that begins at an offset: the rule that deletes it, or what retains it."""
-    topic, partition, base_offset = (
-        topic_of(request),
-        partition_of(request),
-        base_offset_of(request),
-    )
+    topic, partition = topic_of(request), partition_of(request)
+    base_offset = base_offset_of(request)
     report = operations.retention.describe(topic, partition)
     for listed, fate in zip(report.segments, report.fates, strict=True):
         if listed.facts.base_offset == base_offset:
@@ -294,35 +289,32 @@ async def run(request: web.Request, wanted: RetentionRunRequest) -> web.Response
     """A pass over the named partitions, or over all; a partition's failure is its own entry."""
     api = api_of(request)
     keys = None if wanted.partitions is None else keys_of(wanted.partitions, MAX_PARTITIONS)
-    note = partial(note_entries, request, dry_run=wanted.dry_run)
-    note(keys or ())
-    outcomes = partial(_outcomes, api.operations, keys, dry_run=wanted.dry_run)
-    return await now_or_later(request, "retention-run", lambda: _run(outcomes(), wanted, note))
+    note_entries(request, keys or (), dry_run=wanted.dry_run)
+
+    def work() -> RetentionRunAnswer:
+        answer = _run(api.operations, keys, dry_run=wanted.dry_run)
+        # Of a 202 the audit line was written before.
+        note_entries(request, answer.partitions, dry_run=wanted.dry_run)
+        return answer
+
+    return await now_or_later(request, "retention-run", work)
 
 
 def _run(
-    outcomes: Iterable[tuple[TopicPartition, RetentionOutcome | KafkalogError]],
-    wanted: RetentionRunRequest,
-    note: Callable[[list[RetainedPartition | FailedPartition]], None],
+    operations: Operations, keys: list[TopicPartition] | None, *, dry_run: bool
 ) -> RetentionRunAnswer:
-    """Named partitions all have an entry; of others those with a deletion or a failure.
-
-    They are noted for the audit line; with a 202 that line was written before.
-    """
-    entries: list[RetainedPartition | FailedPartition] = []
-    deleted: list[DeletedSegment] = []
-    for key, outcome in outcomes:
+    """Named partitions all have an entry; of others those with a deletion or a failure."""
+    retained, entries = list[RetainedPartition](), list[RetainedPartition | FailedPartition]()
+    for key, outcome in _outcomes(operations, keys, dry_run=dry_run):
         if isinstance(outcome, KafkalogError):
             entries.append(answer_of(FailedPartition, key, error_of(outcome)))
-            continue
-        deleted += outcome.deleted
-        if wanted.partitions is not None or outcome.deleted:
-            entries.append(_retained(key, outcome))
-    note(entries)
+        elif keys is not None or outcome.deleted:
+            retained.append(_retained(key, outcome))
+            entries.append(retained[-1])
     return RetentionRunAnswer(
-        dry_run=wanted.dry_run,
-        segments=len(deleted),
-        bytes=sum(each.size_bytes for each in deleted),
+        dry_run=dry_run,
+        segments=sum(len(each.segments) for each in retained),
+        bytes=sum(each.bytes for each in retained),
         partitions=entries,
     )
 
@@ -408,7 +400,10 @@ def simulate(
 
     Of a whole topic, a partition that is not served has an error entry.
     """
-    start_ms = None if wanted.at is None else _parse_at(str(wanted.at))
+    try:
+        start_ms = None if wanted.at is None else parse_timestamp(str(wanted.at), "at")
+    except ApiError as error:
+        raise ApiError(40002, error.message) from error
     numbers = (
         range(operations.partition_count(wanted.topic))
         if wanted.partition is None
@@ -433,13 +428,6 @@ def simulate(
         else:
             entries.append(_simulated(number, simulation))
     return RetentionSimulateAnswer(wanted.topic, entries)
-
-
-def _parse_at(text: str) -> int:
-    try:
-        return parse_timestamp(text, "at")
-    except ApiError as error:
-        raise ApiError(40002, error.message) from error
 
 
 def _simulated(partition: int, simulation: RetentionSimulation) -> SimulatedPartition:

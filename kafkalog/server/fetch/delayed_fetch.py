@@ -61,10 +61,6 @@ class DelayedFetches:
         for stop in self._streams:
             stop()
 
-    async def wait(self, partition: TopicPartition, timeout_seconds: float) -> bool:
-        """Wait until the partition's high watermark moved; False when the time is over."""
-        return await self.wait_any((partition,), timeout_seconds)
-
     async def wait_any(self, keys: Collection[Hashable], timeout_seconds: float) -> bool:
         """Wait until one of them is woken; False when the time is over. ApiError 42903."""
         with self.slot():
@@ -95,7 +91,11 @@ class DelayedFetches:
         finally:
             timer.cancel()
             for key in keys:
-                self._forget(key, waiter)
+                waiters = self._waiting.get(key)
+                if waiters is not None:
+                    waiters.discard(waiter)
+                    if not waiters:
+                        del self._waiting[key]
 
     @contextlib.contextmanager
     def stream(self, stop: Callable[[], None]) -> Iterator[None]:
@@ -106,13 +106,6 @@ class DelayedFetches:
                 yield
             finally:
                 self._streams.discard(stop)
-
-    def _forget(self, key: Hashable, waiter: asyncio.Future[bool]) -> None:
-        waiters = self._waiting.get(key)
-        if waiters is not None:
-            waiters.discard(waiter)
-            if not waiters:
-                del self._waiting[key]
 
 
 class ReadSlots:

@@ -58,18 +58,13 @@ async def fetch(
         if len(info.data) >= min(min_bytes, max_bytes) or left <= 0 or api.stopping:
             break
         # The end can have moved since the read only if that ran on a pool: then read again at once.
-        bound = (
-            log.high_watermark if isolation is Isolation.HIGH_WATERMARK else log.last_stable_offset
-        )
-        if bound == _bound_seen(info, isolation):
-            await api.delayed_fetches.wait(tp, left)
+        is_plain = isolation is Isolation.HIGH_WATERMARK
+        seen = info.high_watermark if is_plain else info.last_stable_offset
+        if log.limit_of(isolation) == seen:
+            await api.delayed_fetches.wait_any((tp,), left)
         log = api.operations.partition_log(tp.topic, tp.partition)  # may have moved or be deleted
     api.metrics.traffic.observe_fetch(tp.topic, len(info.data))
     return info
-
-
-def _bound_seen(info: FetchDataInfo, isolation: Isolation) -> int:
-    return info.high_watermark if isolation is Isolation.HIGH_WATERMARK else info.last_stable_offset
 
 
 def fetch_headers(info: FetchDataInfo) -> dict[str, str]:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from aiohttp.http_writer import StreamWriter
 
-    from kafkalog.server.fetch.source import Cursor
 
 ROUTES = Routes("fetch")
 _PAGE_BYTES = 1 << 20
@@ -151,7 +150,8 @@ async def of_partition(request: web.Request) -> web.StreamResponse:
         seen=_seen(request, media_type, [partition]),
         until={} if until == INT64_MAX else {partition: until},
     )
-    asked = _asked(request, api, query, media_type, cursors, is_merged=False)
+    source = RecordSource(api, cursors, query.isolation)
+    asked = _Asked(request, api, query, media_type, source, is_merged=False)
     tag = _tag_of(asked, offset, until)
     if tag and _is_known(request, tag):
         return web.Response(status=304, headers=_cacheable(tag))
@@ -191,7 +191,8 @@ async def of_topic(request: web.Request) -> web.StreamResponse:
         seen=_seen(request, media_type, partitions),
         until=until,
     )
-    asked = _asked(request, api, query, media_type, cursors, is_merged=True)
+    source = RecordSource(api, cursors, query.isolation)
+    asked = _Asked(request, api, query, media_type, source, is_merged=True)
     return await _answer(asked, "")
 
 
@@ -203,19 +204,6 @@ def _query_of(request: web.Request) -> tuple[RecordQuery, str]:
 def _seen(request: web.Request, media_type: str, partitions: Sequence[int]) -> dict[int, int]:
     """Where a stream continues; other answers have no event ids."""
     return last_seen_of(request, partitions) if media_type == EVENT_STREAM else {}
-
-
-def _asked(
-    request: web.Request,
-    api: Api,
-    query: RecordQuery,
-    media_type: str,
-    cursors: Sequence[Cursor],
-    *,
-    is_merged: bool,
-) -> _Asked:
-    source = RecordSource(api, cursors, query.isolation)
-    return _Asked(request, api, query, media_type, source, is_merged)
 
 
 async def _answer(asked: _Asked, tag: str) -> web.StreamResponse:

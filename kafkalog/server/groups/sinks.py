@@ -15,10 +15,7 @@ from kafkalog.server.protocol.parameters import sink_of
 from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkalog.broker.transactions.sink import SinkDescription
-    from kafkalog.server.protocol.schemas import SinkWinner
 
 ROUTES = Routes("sinks")
 # Also of a state that cannot be read: nothing is decided without it.
@@ -164,11 +161,23 @@ def commit(request: web.Request, operations: Operations, wanted: CommitSink) -> 
     answer. A refused commit, or one of a former run, has committed nothing; after 50003 the outcome
     is unknown until the next try. The last batch of a query keeps no producer.
     """
+    winners = [
+        Winner(
+            each.producer_id, each.producer_epoch, tuple(sorted({at.key for at in each.partitions}))
+        )
+        for each in wanted.winners
+    ]
+    sequences = [
+        LastSequence(winner.producer_id, at.key, at.last_sequence)
+        for winner in wanted.winners
+        for at in winner.partitions
+        if at.last_sequence is not None
+    ]
     operations.sinks.commit(
         sink_of(request),
         wanted.batch_id,
-        _winners(wanted.winners),
-        _last_sequences(wanted.winners),
+        winners,
+        sequences,
         is_last=wanted.is_last,
         run_id=wanted.run_id,
     )
@@ -190,24 +199,6 @@ def abort(request: web.Request, operations: Operations, wanted: AbortSink) -> Si
     """
     operations.sinks.abort(sink_of(request), wanted.batch_id, run_id=wanted.run_id)
     return SinkAbortedAnswer("aborted", wanted.batch_id)
-
-
-def _winners(winners: Sequence[SinkWinner]) -> list[Winner]:
-    return [
-        Winner(
-            each.producer_id, each.producer_epoch, tuple(sorted({at.key for at in each.partitions}))
-        )
-        for each in winners
-    ]
-
-
-def _last_sequences(winners: Sequence[SinkWinner]) -> list[LastSequence]:
-    return [
-        LastSequence(winner.producer_id, at.key, at.last_sequence)
-        for winner in winners
-        for at in winner.partitions
-        if at.last_sequence is not None
-    ]
 
 
 def _summary(sink: SinkDescription) -> SinkSummary:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aiohttp import web
 
 from kafkalog.broker.operations import Operations
@@ -13,9 +11,6 @@ from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, an
 from kafkalog.server.protocol.parameters import partition_of, producer_id_of, topic_of
 from kafkalog.server.protocol.schemas import AbortTransaction
 from kafkalog.server.security.audit import note_subject
-
-if TYPE_CHECKING:
-    from kafkalog.log.state.producer_state import ProducerStateEntry
 
 ROUTES = Routes("produce")
 
@@ -96,7 +91,16 @@ async def describe(request: web.Request) -> ProducersAnswer:
     """What a log remembers of its producers, as kafka-transactions.sh describe-producers shows."""
     topic, partition = topic_of(request), partition_of(request)
     entries = api_of(request).operations.producers.describe(topic, partition)
-    return ProducersAnswer(topic, partition, [_state(each) for each in entries])
+    producers = [
+        answer_of(
+            ProducerState,
+            each,
+            last_timestamp=each.last_timestamp_ms,
+            current_transaction_start_offset=each.current_txn_first_offset,
+        )
+        for each in entries
+    ]
+    return ProducersAnswer(topic, partition, producers)
 
 
 @ROUTES.endpoint(
@@ -118,12 +122,3 @@ def abort_transaction(
     note_subject(request, offset=wanted.start_offset)
     aborted = operations.producers.abort_transaction(topic, partition, wanted.start_offset)
     return AbortedTransactionAnswer(topic, partition, *aborted)
-
-
-def _state(entry: ProducerStateEntry) -> ProducerState:
-    return answer_of(
-        ProducerState,
-        entry,
-        last_timestamp=entry.last_timestamp_ms,
-        current_transaction_start_offset=entry.current_txn_first_offset,
-    )

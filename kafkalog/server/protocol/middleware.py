@@ -89,7 +89,9 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
                 _refuse_other_pages(filters, request)
                 if has_filters:
                     await _let_in(filters, request)
-                _check_query(request, spec)
+                # The proxies pass by what they do not know, and so do v2 and v3 here.
+                if request.query_string and spec and request.path.startswith(_STRICT_PREFIXES):
+                    check_query(request, spec.parameters)
                 if hdrs.EXPECT in request.headers:
                     await _continue(request, spec, api.config.socket_request_max_bytes)
                 response = await handler(request)
@@ -162,12 +164,6 @@ async def _let_in(filters: Filters, request: web.Request) -> None:
     if filters.rates is not None and request.path not in _ALWAYS:
         filters.rates.admit(request)
         request[RATE_LIMITS] = filters.rates
-
-
-def _check_query(request: web.Request, spec: Endpoint | None) -> None:
-    """Of a native route; the proxies pass by what they do not know, and so do v2 and v3 here."""
-    if request.query_string and spec is not None and request.path.startswith(_STRICT_PREFIXES):
-        check_query(request, spec.parameters)
 
 
 async def _continue(request: web.Request, spec: Endpoint | None, body_limit_bytes: int) -> None:

@@ -28,7 +28,7 @@ from kafkalog.server.protocol.schemas import TOPIC_NAME_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog.server.protocol.endpoint import Endpoint, Link, Model, Routes
+    from kafkalog.server.protocol.endpoint import Endpoint, Model, Routes
 
 _STRICT_PREFIXES = (NATIVE_PREFIX, DEBUG_PREFIX, CONSOLE_PREFIX)  # they take no others
 _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
@@ -215,7 +215,13 @@ def _responses(path: str, spec: Endpoint) -> dict[str, object]:
         if answer.headers:
             response["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
         if answer.links:
-            response["links"] = {link.operation_id: _link(link) for link in answer.links}
+            response["links"] = {
+                link.operation_id: {
+                    "operationId": link.operation_id,
+                    "parameters": dict(link.parameters),
+                }
+                for link in answer.links
+            }
         responses[str(status)] = response
     meanings: dict[int, list[str]] = {}
     for number in error_numbers(path, spec):
@@ -231,10 +237,6 @@ def _responses(path: str, spec: Endpoint) -> dict[str, object]:
             "content": error | cast("dict[str, object]", known.get("content", {})),
         }
     return responses
-
-
-def _link(link: Link) -> dict[str, object]:
-    return {"operationId": link.operation_id, "parameters": dict(link.parameters)}
 
 
 def _content(content: Mapping[str, Model]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalog.broker.access_rules import (
@@ -171,7 +171,7 @@ class Gate:
         return view
 
     def _view_of(self, rights: Rights) -> Api:
-        return self._api.with_operations(authorized(self._api.operations, rights))
+        return replace(self._api, operations=authorized(self._api.operations, rights))
 
     def _known(self) -> Known:
         """What the files say now; the same object as long as none was read again."""

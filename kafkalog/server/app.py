@@ -97,6 +97,7 @@ ROUTE_TABLES = (
     topics.ROUTES,
     topics.INFO_ROUTES,
     consumers.ROUTES,
+    consumers.INSTANCE_ROUTES,
     groups.ROUTES,
     v3_groups.ROUTES,
     v3.ROUTES,

@@ -190,7 +190,7 @@ def _packed(name: str, parts: Mapping[str, bytes], moment_s: int) -> bytes:
     return packed.getvalue()
 
 
-ROUTES = Routes("debug")
+ROUTES = Routes("debug", "/debug")
 METRICS_PAGE_LOCK = web.AppKey("metrics_page_lock", asyncio.Lock)
 _TEXT_TYPE = "text/plain; charset=utf-8"
 _BUNDLE_TYPE = "application/gzip"
@@ -241,7 +241,7 @@ def _alone(request: web.Request) -> asyncio.Lock:
 
 
 @ROUTES.endpoint(
-    "GET /debug/stacks",
+    "GET /stacks",
     "debugStacks",
     Access.OPERATE_CLUSTER,
     Answer("Stacks.", {_TEXT_TYPE: {"type": "string"}}),
@@ -252,14 +252,14 @@ async def stacks(request: web.Request) -> web.Response:
     return bytes_reply(thread_stacks().encode(), content_type=_TEXT_TYPE)
 
 
-@ROUTES.endpoint("GET /debug/tasks", "debugTasks", Access.OPERATE_CLUSTER, "By name.")
+@ROUTES.endpoint("GET /tasks", "debugTasks", Access.OPERATE_CLUSTER, "By name.")
 async def tasks(request: web.Request) -> InsideTasks:
     """Coroutines of the event loop with the lines they wait at, and threads."""
     _diagnostics_of(request)
     return running_tasks()
 
 
-@ROUTES.endpoint("GET /debug/config", "debugConfig", Access.OPERATE_CLUSTER, "By name.")
+@ROUTES.endpoint("GET /config", "debugConfig", Access.OPERATE_CLUSTER, "By name.")
 async def config(request: web.Request) -> InsideConfig:
     """What the start resolved: every key with its value, source, and the variable or file.
 
@@ -268,7 +268,7 @@ async def config(request: web.Request) -> InsideConfig:
     return resolved_config(_diagnostics_of(request).settings)
 
 
-@ROUTES.endpoint("GET /debug/log-level", "debugLogLevels", Access.OPERATE_CLUSTER, "Levels.")
+@ROUTES.endpoint("GET /log-level", "debugLogLevels", Access.OPERATE_CLUSTER, "Levels.")
 async def levels(request: web.Request) -> LogLevels:
     """The level of log lines, and of the loggers that have one of their own."""
     _diagnostics_of(request)
@@ -276,7 +276,7 @@ async def levels(request: web.Request) -> LogLevels:
 
 
 @ROUTES.endpoint(
-    "PUT /debug/log-level",
+    "PUT /log-level",
     "setDebugLogLevel",
     Access.OPERATE_CLUSTER,
     "Levels.",
@@ -304,10 +304,7 @@ def _levels() -> LogLevels:
 
 
 @ROUTES.endpoint(
-    "GET /debug/metrics-cardinality",
-    "debugMetricsCardinality",
-    Access.OPERATE_CLUSTER,
-    "Largest first.",
+    "GET /metrics-cardinality", "debugMetricsCardinality", Access.OPERATE_CLUSTER, "Largest first."
 )
 async def cardinality(request: web.Request) -> MetricsCardinality:
     """How many samples a scrape has, by family and label."""
@@ -318,7 +315,7 @@ async def cardinality(request: web.Request) -> MetricsCardinality:
 
 
 @ROUTES.endpoint(
-    "GET /debug/bundle",
+    "GET /bundle",
     "debugBundle",
     Access.OPERATE_CLUSTER,
     Answer(

@@ -22,7 +22,7 @@ from kafkalog.format.offset_ranges import LostRange
 from kafkalog.server.admin.cleaner import StandingAnswer, standing_answer
 from kafkalog.server.admin.operations import BEGUN, now_or_later
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import LogDirDescription, MoveStatus
 
 
-ROUTES = Routes("logs")
+ROUTES = Routes("logs", PARTITION)
 DIRECTORY_ROUTES = Routes("operation")
-_PARTITION = "/v1/topics/{topic}/partitions/{partition}"
 _TEXT = "text/plain; charset=utf-8"
 _CHUNK_BYTES = 64 << 10
 DUMPS_MAX = 2  # each is a process at full speed
@@ -106,7 +105,7 @@ class FlushAnswer(PartitionAnswer):
     recovery_point: int
 
 
-@ROUTES.endpoint(f"GET {_PARTITION}/log", "describeLog", Access.DESCRIBE_TOPIC, "As it is now.")
+@ROUTES.endpoint("GET /log", "describeLog", Access.DESCRIBE_TOPIC, "As it is now.")
 def log(request: web.Request, operations: Operations) -> LogAnswer:
     """Offsets, durability and size of one log; of a compacted one how clean it is."""
     topic, partition = topic_of(request), partition_of(request)
@@ -117,7 +116,7 @@ def log(request: web.Request, operations: Operations) -> LogAnswer:
 
 
 @ROUTES.endpoint(
-    f"POST {_PARTITION}/log:roll",
+    "POST /log:roll",
     "rollLog",
     Access.ALTER_TOPIC,
     {200: Answer("Durable.", RollAnswer), 202: BEGUN},
@@ -129,7 +128,7 @@ async def roll(request: web.Request) -> web.Response:
 
 
 @ROUTES.endpoint(
-    f"POST {_PARTITION}/log:flush",
+    "POST /log:flush",
     "flushLog",
     Access.ALTER_TOPIC,
     {200: Answer("Durable.", FlushAnswer), 202: BEGUN},
@@ -140,7 +139,7 @@ async def flush(request: web.Request) -> web.Response:
     return await now_or_later(request, "log-flush", lambda: FlushAnswer(*at, flush(*at)))
 
 
-@ROUTES.endpoint(f"GET {_PARTITION}/losses", "listLosses", Access.DESCRIBE_TOPIC, "Rising.")
+@ROUTES.endpoint("GET /losses", "listLosses", Access.DESCRIBE_TOPIC, "Rising.")
 def losses(request: web.Request, operations: Operations) -> LossesAnswer:
     """Offsets that were acknowledged and are gone: not accepted yet, and accepted."""
     topic, partition = topic_of(request), partition_of(request)
@@ -148,7 +147,7 @@ def losses(request: web.Request, operations: Operations) -> LossesAnswer:
 
 
 @ROUTES.endpoint(
-    f"POST {_PARTITION}/losses:accept",
+    "POST /losses:accept",
     "acceptLoss",
     Access.ALTER_TOPIC,
     "What is left.",
@@ -171,7 +170,7 @@ def _losses(topic: str, partition: int, found: Losses) -> LossesAnswer:
 
 
 @ROUTES.endpoint(
-    f"GET {_PARTITION}/segments/{{base_offset}}:dump",
+    "GET /segments/{base_offset}:dump",
     "dumpSegment",
     Access.READ_TOPIC,
     Answer("The tool's lines.", {_TEXT: {"type": "string"}}),

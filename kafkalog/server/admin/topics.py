@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import ConfigEntry, TopicDescription
 
 
-ROUTES = Routes("metadata", is_v2=True)
+ROUTES = Routes("metadata", errors=(406,), is_v2=True)
 INFO_ROUTES = Routes("operation")
 _NO_LEADER = -1  # as Kafka has it
 _ABOUT_IT = tuple(
@@ -124,39 +124,33 @@ def partition_in_path(request: web.Request) -> ListedPartition:
     return ListedPartition(topic, number, None)
 
 
-@ROUTES.endpoint("GET /", "about", Access.OPEN, "Name and version.", errors=(406,))
+@ROUTES.endpoint("GET /", "about", Access.OPEN, "Name and version.")
 async def root(request: web.Request) -> About:
     """Who answers here; the Bridge's clients read bridge_version."""
     return About("1.2.0", "kafkalog", __version__)
 
 
-@ROUTES.endpoint("POST /", "nothing", Access.OPEN, "It answers.", errors=(406,))
+@ROUTES.endpoint("POST /", "nothing", Access.OPEN, "It answers.")
 async def nothing(request: web.Request) -> EmptyObject:
     """The REST Proxy's sign of life; the body is not read."""
     return EmptyObject()
 
 
-@ROUTES.endpoint("GET /brokers", "listBrokerIds", Access.AUTHENTICATED, "One.", errors=(406,))
+@ROUTES.endpoint("GET /brokers", "listBrokerIds", Access.AUTHENTICATED, "One.")
 async def brokers(request: web.Request) -> BrokerIds:
     """The one node."""
     return BrokerIds([api_of(request).operations.node_id])
 
 
 @ROUTES.endpoint(
-    "GET /topics",
-    "listTopicNames",
-    Access.DESCRIBE_TOPIC,
-    Answer("Names.", in_v2(TopicNames)),
-    errors=(406,),
+    "GET /topics", "listTopicNames", Access.DESCRIBE_TOPIC, Answer("Names.", in_v2(TopicNames))
 )
 async def topics(request: web.Request) -> list[str]:
     """Names of all topics, internal ones too."""
     return api_of(request).operations.topic_names()
 
 
-@ROUTES.endpoint(
-    "GET /topics/{topic}", "describeTopic", Access.DESCRIBE_TOPIC, "The topic.", errors=(406,)
-)
+@ROUTES.endpoint("GET /topics/{topic}", "describeTopic", Access.DESCRIBE_TOPIC, "The topic.")
 async def topic(request: web.Request) -> TopicAnswer:
     """Name, effective configs as strings, partitions."""
     operations = api_of(request).operations
@@ -171,7 +165,6 @@ async def topic(request: web.Request) -> TopicAnswer:
     "describePartitions",
     Access.DESCRIBE_TOPIC,
     Answer("By number.", in_v2(TopicPartitions)),
-    errors=(406,),
 )
 async def partitions(request: web.Request) -> list[TopicPartitionAnswer]:
     """All partitions of a topic."""
@@ -185,7 +178,6 @@ async def partitions(request: web.Request) -> list[TopicPartitionAnswer]:
     "describePartition",
     Access.DESCRIBE_TOPIC,
     "The partition.",
-    errors=(406,),
 )
 async def partition(request: web.Request) -> TopicPartitionAnswer:
     """One partition, also one that is not served."""
@@ -197,7 +189,6 @@ async def partition(request: web.Request) -> TopicPartitionAnswer:
     "getOffsetRange",
     Access.DESCRIBE_TOPIC,
     "Where the log begins and ends.",
-    errors=(406,),
 )
 async def offsets(request: web.Request) -> OffsetRange:
     """Log start offset and the next offset a reader has not seen (the high watermark)."""
@@ -212,7 +203,7 @@ async def offsets(request: web.Request) -> OffsetRange:
     {201: Answer("Made, durable.", in_v2(EmptyObject), links=_ABOUT_IT)},
     tag="topics",
     body={JSON: AdminTopic},
-    errors=(406, 40002, 40904, 50302, 50303, 50701),
+    errors=(40002, 40904, 50302, 50303, 50701),
 )
 async def create_topic(request: web.Request, wanted: AdminTopic) -> EmptyObject:
     """The Bridge's topic creation: 201 ``{}``; an existing topic is 409/40904."""

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Link, Routes
+from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.origin import origin_of
@@ -151,7 +151,7 @@ def page_of(
     return model(PageMetadata(url, following), entities)
 
 
-ROUTES = Routes("clusters")
+ROUTES = Routes("clusters", "/v3/clusters")
 _INTO_IT = tuple(
     Link(operation_id, {"cluster_id": "$response.body#/data/0/cluster_id"})
     for operation_id in ("getCluster", "listBrokers", "listTopics", "createTopic")
@@ -237,7 +237,7 @@ def _broker_entity(request: web.Request, node_id: int) -> KafkaBroker:
 
 
 @ROUTES.endpoint(
-    "GET /v3/clusters",
+    "GET",
     "listClusters",
     Access.AUTHENTICATED,
     Answer("One.", KafkaClusterList, links=_INTO_IT),
@@ -249,7 +249,7 @@ async def clusters(request: web.Request) -> KafkaClusterList:
     return page_of(KafkaClusterList, request, ids, str, lambda _: _cluster_entity(request))
 
 
-@ROUTES.endpoint(f"GET {CLUSTER}", "getCluster", Access.AUTHENTICATED, "The cluster.")
+@ROUTES.endpoint("GET /{cluster_id}", "getCluster", Access.AUTHENTICATED, "The cluster.")
 async def cluster(request: web.Request) -> KafkaCluster:
     """The cluster by its id."""
     cluster_of(request)
@@ -257,7 +257,7 @@ async def cluster(request: web.Request) -> KafkaCluster:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/brokers", "listBrokers", Access.DESCRIBE_CLUSTER, "One.", parameters=PAGING
+    "GET /{cluster_id}/brokers", "listBrokers", Access.DESCRIBE_CLUSTER, "One.", parameters=PAGING
 )
 async def brokers(request: web.Request) -> KafkaBrokerList:
     """The one broker."""
@@ -266,7 +266,7 @@ async def brokers(request: web.Request) -> KafkaBrokerList:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/brokers/{{broker}}", "getBroker", Access.DESCRIBE_CLUSTER, "The broker."
+    "GET /{cluster_id}/brokers/{broker}", "getBroker", Access.DESCRIBE_CLUSTER, "The broker."
 )
 async def broker(request: web.Request) -> KafkaBroker:
     """The broker by its id."""
@@ -289,7 +289,7 @@ def _refuse(method: str, path: str, operation_id: str) -> None:
     """Add a route that answers 501: a client sees that the path is not misspelt."""
 
     @ROUTES.endpoint(
-        f"{method} {CLUSTER}/{path}",
+        f"{method} /{{cluster_id}}/{path}",
         operation_id,
         Access.DESCRIBE_CLUSTER if method == "GET" else Access.OPERATE_CLUSTER,
         {},

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import ConfigEntry
 
 
-ROUTES = Routes("configs")
+ROUTES = Routes("configs", CLUSTER)
 
 
 class Synonym(AnswerBody):
@@ -215,7 +215,7 @@ def _set(name: str, value: str | None) -> ConfigChange:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/brokers/-/configs",
+    "GET /brokers/-/configs",
     "listAllBrokerConfigs",
     Access.DESCRIBE_CLUSTER,
     Answer("A page of configs.", KafkaBrokerConfigList),
@@ -227,7 +227,7 @@ async def all_brokers(request: web.Request) -> Page[Any]:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/-/configs",
+    "GET /topics/-/configs",
     "listAllTopicConfigs",
     Access.DESCRIBE_TOPIC,
     "A page of configs.",
@@ -286,7 +286,7 @@ for _place, _name, _find, _kind, _model in _PLACES:
     for _method, _rest, _operation_id, _act in _OFFERS:
         _is_read = _method == "GET"
         ROUTES.endpoint(
-            f"{_method} {CLUSTER}/{_place}{_rest}",
+            f"{_method} /{_place}{_rest}",
             _operation_id.format(_name),
             Access(Right(Action.DESCRIBE if _is_read else Action.ALTER, _kind)),
             Answer("As it is now.", _LISTS[_model] if _act is _list else _model)

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import TopicDescription
 
 
-ROUTES = Routes("partitions")
-TOPIC_ROUTES = Routes("topics")
+ROUTES = Routes("partitions", CLUSTER)
+TOPIC_ROUTES = Routes("topics", f"{CLUSTER}/topics")
 _STORAGE = (50302, 50303, 50701)
 _NAMED = {"cluster_id": "$response.body#/cluster_id", "topic": "$response.body#/topic_name"}
 _ABOUT_IT = tuple(
@@ -122,11 +122,7 @@ def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
 
 
 @TOPIC_ROUTES.endpoint(
-    f"GET {CLUSTER}/topics",
-    "listTopics",
-    Access.DESCRIBE_TOPIC,
-    "A page of topics.",
-    parameters=PAGING,
+    "GET", "listTopics", Access.DESCRIBE_TOPIC, "A page of topics.", parameters=PAGING
 )
 async def topics(request: web.Request) -> KafkaTopicList:
     """All topics, internal ones too, by name."""
@@ -142,7 +138,7 @@ async def topics(request: web.Request) -> KafkaTopicList:
 
 
 @TOPIC_ROUTES.endpoint(
-    f"POST {CLUSTER}/topics",
+    "POST",
     "createTopic",
     Access.CREATE_TOPIC,
     {
@@ -184,7 +180,7 @@ async def create(request: web.Request) -> web.Response:
 
 
 @TOPIC_ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/{{topic}}", "getTopic", Access.DESCRIBE_TOPIC, "The topic.", tag="topics"
+    "GET /{topic}", "getTopic", Access.DESCRIBE_TOPIC, "The topic.", tag="topics"
 )
 async def describe(request: web.Request) -> KafkaTopic:
     """One topic."""
@@ -193,11 +189,7 @@ async def describe(request: web.Request) -> KafkaTopic:
 
 
 @TOPIC_ROUTES.endpoint(
-    f"PATCH {CLUSTER}/topics/{{topic}}",
-    "growTopic",
-    Access.ALTER_TOPIC,
-    "As it is now.",
-    errors=_STORAGE,
+    "PATCH /{topic}", "growTopic", Access.ALTER_TOPIC, "As it is now.", errors=_STORAGE
 )
 def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) -> KafkaTopic:
     """More partitions; fewer or as many are refused."""
@@ -208,11 +200,7 @@ def grow(request: web.Request, operations: Operations, wanted: PartitionsCount) 
 
 
 @TOPIC_ROUTES.endpoint(
-    f"DELETE {CLUSTER}/topics/{{topic}}",
-    "deleteTopic",
-    Access.DELETE_TOPIC,
-    "Gone.",
-    errors=_STORAGE,
+    "DELETE /{topic}", "deleteTopic", Access.DELETE_TOPIC, "Gone.", errors=_STORAGE
 )
 def delete(request: web.Request, operations: Operations) -> None:
     """Delete a topic: its directories are renamed at once and removed later."""
@@ -340,7 +328,7 @@ def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaRe
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/{{topic}}/partitions",
+    "GET /topics/{topic}/partitions",
     "listPartitions",
     Access.DESCRIBE_TOPIC,
     "A page of partitions.",
@@ -359,7 +347,7 @@ async def partitions(request: web.Request) -> KafkaPartitionList:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}",
+    "GET /topics/{topic}/partitions/{partition}",
     "getPartition",
     Access.DESCRIBE_TOPIC,
     "The partition.",
@@ -370,7 +358,7 @@ async def partition(request: web.Request) -> KafkaPartition:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/replicas",
+    "GET /topics/{topic}/partitions/{partition}/replicas",
     "listReplicas",
     Access.DESCRIBE_TOPIC,
     "One.",
@@ -388,7 +376,7 @@ async def replicas(request: web.Request) -> KafkaReplicaList:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/replicas/{{broker}}",
+    "GET /topics/{topic}/partitions/{partition}/replicas/{broker}",
     "getReplica",
     Access.DESCRIBE_TOPIC,
     "The replica.",
@@ -401,7 +389,7 @@ async def replica(request: web.Request) -> KafkaReplica:
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/brokers/{{broker}}/partition-replicas",
+    "GET /brokers/{broker}/partition-replicas",
     "listBrokerReplicas",
     Access.DESCRIBE_CLUSTER,
     "A page of replicas.",
@@ -421,7 +409,7 @@ def broker_replicas(request: web.Request, operations: Operations) -> KafkaReplic
 
 
 @ROUTES.endpoint(
-    f"GET {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/offset",
+    "GET /topics/{topic}/partitions/{partition}/offset",
     "getPartitionOffsets",
     Access.DESCRIBE_TOPIC,
     "Those asked for.",
@@ -458,7 +446,7 @@ async def offset(request: web.Request) -> KafkaPartitionWithOffsets:
 
 
 @ROUTES.endpoint(
-    f"POST {CLUSTER}/topics/{{topic}}/partitions/{{partition}}/records:delete",
+    "POST /topics/{topic}/partitions/{partition}/records:delete",
     "deletePartitionRecords",
     Access.DELETE_TOPIC,
     "The new log start.",

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 
 
 ROUTES = Routes("consumers", is_v2=True)
-INSTANCE = "/consumers/{group}/instances/{instance}"
+INSTANCE_ROUTES = Routes(
+    "consumers", "/consumers/{group}/instances/{instance}", errors=(40403,), is_v2=True
+)
 _MIN_BYTES_MAX = 10_000_000
 _FORMATS = [each.value for each in EmbeddedFormat]
 _ISOLATIONS = {
@@ -200,9 +202,7 @@ def _in_range(name: str, value: int | None, least: int, most: int, default: int 
     return value
 
 
-@ROUTES.endpoint(
-    f"DELETE {INSTANCE}", "deleteConsumer", Access.READ_GROUP, "Done.", errors=(40403,)
-)
+@INSTANCE_ROUTES.endpoint("DELETE", "deleteConsumer", Access.READ_GROUP, "Done.")
 async def delete(request: web.Request) -> None:
     """Leave the group; with auto-commit, what was delivered is committed first.
 
@@ -219,12 +219,8 @@ async def delete(request: web.Request) -> None:
 # ---- subscription
 
 
-@ROUTES.endpoint(
-    f"POST {INSTANCE}/subscription",
-    "subscribe",
-    Access.READ_GROUP,
-    "Done.",
-    errors=(40002, 40403, 40903),
+@INSTANCE_ROUTES.endpoint(
+    "POST /subscription", "subscribe", Access.READ_GROUP, "Done.", errors=(40002, 40903)
 )
 async def subscribe(request: web.Request, wanted: Subscription) -> None:
     """Read topics by name, or all whose name matches a pattern.
@@ -244,12 +240,8 @@ async def subscribe(request: web.Request, wanted: Subscription) -> None:
         members.subscribe(consumer, wanted.topics, wanted.topic_pattern)
 
 
-@ROUTES.endpoint(
-    f"GET {INSTANCE}/subscription",
-    "getSubscription",
-    Access.READ_GROUP,
-    "The topics.",
-    errors=(406, 40403),
+@INSTANCE_ROUTES.endpoint(
+    "GET /subscription", "getSubscription", Access.READ_GROUP, "The topics.", errors=(406,)
 )
 async def subscription(request: web.Request) -> SubscribedTopics:
     """Topics that the instance subscribed to, and its partitions of them."""
@@ -261,9 +253,7 @@ async def subscription(request: web.Request) -> SubscribedTopics:
     return SubscribedTopics(consumer.topics, partitions)
 
 
-@ROUTES.endpoint(
-    f"DELETE {INSTANCE}/subscription", "unsubscribe", Access.READ_GROUP, "Done.", errors=(40403,)
-)
+@INSTANCE_ROUTES.endpoint("DELETE /subscription", "unsubscribe", Access.READ_GROUP, "Done.")
 async def unsubscribe(request: web.Request) -> None:
     """Read nothing any more; the partitions go to the others of the group."""
     consumer = consumer_of(request)
@@ -273,24 +263,16 @@ async def unsubscribe(request: web.Request) -> None:
 # ---- assignment by hand
 
 
-@ROUTES.endpoint(
-    f"POST {INSTANCE}/assignments",
-    "assign",
-    Access.READ_GROUP,
-    "Done.",
-    errors=(40401, 40402, 40403, 40903),
+@INSTANCE_ROUTES.endpoint(
+    "POST /assignments", "assign", Access.READ_GROUP, "Done.", errors=(40401, 40402, 40903)
 )
 async def assign(request: web.Request, wanted: Partitions) -> None:
     """Read these partitions and no others, independently of the group."""
     consumer_of(request).assign_by_hand([each.key for each in wanted.partitions])
 
 
-@ROUTES.endpoint(
-    f"GET {INSTANCE}/assignments",
-    "getAssignments",
-    Access.READ_GROUP,
-    "Its partitions.",
-    errors=(406, 40403),
+@INSTANCE_ROUTES.endpoint(
+    "GET /assignments", "getAssignments", Access.READ_GROUP, "Its partitions.", errors=(406,)
 )
 async def assignments(request: web.Request) -> Assignments:
     """Partitions that the instance reads, assigned by the group or by hand."""
@@ -301,12 +283,8 @@ async def assignments(request: web.Request) -> Assignments:
 # ---- positions
 
 
-@ROUTES.endpoint(
-    f"POST {INSTANCE}/positions",
-    "seek",
-    Access.READ_GROUP,
-    "Done.",
-    errors=(40005, 40403, 40903, 50303),
+@INSTANCE_ROUTES.endpoint(
+    "POST /positions", "seek", Access.READ_GROUP, "Done.", errors=(40005, 40903, 50303)
 )
 async def seek(request: web.Request, wanted: Positions) -> None:
     """Read on from offsets, or from the first records at or after times.
@@ -332,24 +310,20 @@ async def _offsets_at(
     return found
 
 
-@ROUTES.endpoint(
-    f"POST {INSTANCE}/positions/beginning",
+@INSTANCE_ROUTES.endpoint(
+    "POST /positions/beginning",
     "seekToBeginning",
     Access.READ_GROUP,
     "Done.",
-    errors=(40403, 40903, 50303),
+    errors=(40903, 50303),
 )
 async def seek_to_beginning(request: web.Request, wanted: Partitions) -> None:
     """Read partitions from their first record on."""
     _seek_to_edge(request, wanted, is_end=False)
 
 
-@ROUTES.endpoint(
-    f"POST {INSTANCE}/positions/end",
-    "seekToEnd",
-    Access.READ_GROUP,
-    "Done.",
-    errors=(40403, 40903, 50303),
+@INSTANCE_ROUTES.endpoint(
+    "POST /positions/end", "seekToEnd", Access.READ_GROUP, "Done.", errors=(40903, 50303)
 )
 async def seek_to_end(request: web.Request, wanted: Partitions) -> None:
     """Read what is appended to partitions from now on."""
@@ -378,8 +352,8 @@ _MAX_BYTES = IntegerParameter(
 )
 
 
-@ROUTES.endpoint(
-    f"GET {INSTANCE}/records",
+@INSTANCE_ROUTES.endpoint(
+    "GET /records",
     "pollRecords",
     Access.READ_GROUP,
     Answer(
@@ -387,7 +361,7 @@ _MAX_BYTES = IntegerParameter(
         dict.fromkeys(EMBEDDED_TYPES, RecordPage),
     ),
     parameters=(_TIMEOUT, _MAX_BYTES),
-    errors=(406, 40402, 40403, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
+    errors=(406, 40402, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
 )
 async def poll(request: web.Request) -> web.StreamResponse:
     """Records that the consumer has not got yet, as soon as there are some.
@@ -440,18 +414,18 @@ def _joined(pages: list[PartitionPage]) -> bytes:
 _ASYNC = FlagParameter("async", "Answer before the commit counts.")
 
 
-@ROUTES.endpoint(
-    f"POST {INSTANCE}/offsets/",
+@INSTANCE_ROUTES.endpoint(
+    "POST /offsets/",
     "commitOffsets",
     Access.READ_GROUP,
     {
         200: Answer("Committed; dialect confluent.", in_v2(NO_RECORDS)),
         204: Answer("Committed; dialect strimzi, or a body of pandaproxy's."),
     },
-    aliases=(f"{INSTANCE}/offsets",),
+    aliases=("/offsets",),
     parameters=(_ASYNC,),
     is_body_required=False,
-    errors=(406, 40002, 40401, 40402, 40403, 50003, 50302, 50303, 50701),
+    errors=(406, 40002, 40401, 40402, 50003, 50302, 50303, 50701),
 )
 async def commit_offsets(request: web.Request, wanted: OffsetCommit) -> list[object] | None:
     """Commit offsets, or without a body all that was delivered.
@@ -474,14 +448,14 @@ async def commit_offsets(request: web.Request, wanted: OffsetCommit) -> list[obj
     return [] if is_confluent else None
 
 
-@ROUTES.endpoint(
-    f"GET {INSTANCE}/offsets",
+@INSTANCE_ROUTES.endpoint(
+    "GET /offsets",
     "getCommittedOffsets",
     Access.READ_GROUP,
     "The commits.",
     body={V2_JSON: Partitions},
     is_body_required=False,
-    errors=(406, 40403, 50303),
+    errors=(406, 50303),
 )
 async def committed(request: web.Request) -> CommittedOffsets:
     """What the group has committed for partitions, or without a body for those it was assigned.

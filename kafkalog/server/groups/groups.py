@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.groups.groups import PartitionLag
     from kafkalog.format.topic_names import TopicPartition
 
-ROUTES = Routes("groups")
+ROUTES = Routes("groups", "/v1/groups")
 _WRITES = (50003, 50302, 50303, 50701)
 _TOPICS = TextParameter("topics", "Of these topics alone, separated by commas; absent: all.")
 
@@ -109,7 +109,7 @@ class RemovedOffsets(AnswerBody):
     removed: int
 
 
-@ROUTES.endpoint("GET /v1/groups", "listGroups", Access.DESCRIBE_GROUP, "By name.")
+@ROUTES.endpoint("GET", "listGroups", Access.DESCRIBE_GROUP, "By name.")
 async def groups(request: web.Request) -> GroupList:
     """Groups that have commits or members."""
     found = api_of(request).operations.groups.summaries()
@@ -117,11 +117,7 @@ async def groups(request: web.Request) -> GroupList:
 
 
 @ROUTES.endpoint(
-    "GET /v1/groups/{group}",
-    "describeGroup",
-    Access.DESCRIBE_GROUP,
-    "The group.",
-    errors=(40405, 50303),
+    "GET /{group}", "describeGroup", Access.DESCRIBE_GROUP, "The group.", errors=(40405, 50303)
 )
 async def describe(request: web.Request) -> GroupDescription:
     """A group with its members and its commits beside the logs."""
@@ -139,7 +135,7 @@ async def describe(request: web.Request) -> GroupDescription:
 
 
 @ROUTES.endpoint(
-    "DELETE /v1/groups/{group}",
+    "DELETE /{group}",
     "deleteGroup",
     Access.DELETE_GROUP,
     "It is gone.",
@@ -157,7 +153,7 @@ async def delete(request: web.Request) -> None:
 
 
 @ROUTES.endpoint(
-    "GET /v1/groups/{group}/offsets",
+    "GET /{group}/offsets",
     "getGroupOffsets",
     Access.DESCRIBE_GROUP,
     "Its commits.",
@@ -171,7 +167,7 @@ async def offsets(request: web.Request) -> GroupOffsetList:
 
 
 @ROUTES.endpoint(
-    "PUT /v1/groups/{group}/offsets",
+    "PUT /{group}/offsets",
     "putGroupOffsets",
     Access.READ_GROUP,
     "Stored.",
@@ -187,7 +183,7 @@ async def put_offsets(request: web.Request, wanted: GroupOffsets) -> None:
 
 
 @ROUTES.endpoint(
-    "DELETE /v1/groups/{group}/offsets",
+    "DELETE /{group}/offsets",
     "deleteGroupOffsets",
     Access.DELETE_GROUP,
     "What went.",
@@ -204,7 +200,7 @@ async def delete_offsets(request: web.Request) -> RemovedOffsets:
 
 
 @ROUTES.endpoint(
-    "POST /v1/groups/{group}/offsets:reset",
+    "POST /{group}/offsets:reset",
     "resetGroupOffsets",
     Access.READ_GROUP,
     "Before and after.",

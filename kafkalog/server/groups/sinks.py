@@ -17,7 +17,7 @@ from kafkalog.server.protocol.schemas import AbortSink, BeginSink, CommitSink
 if TYPE_CHECKING:
     from kafkalog.broker.transactions.sink import SinkDescription
 
-ROUTES = Routes("sinks")
+ROUTES = Routes("sinks", "/v1/sinks")
 # Also of a state that cannot be read: nothing is decided without it.
 _WRITES = (50003, 50010, 50302, 50303, 50701)
 
@@ -89,9 +89,7 @@ class SinkList(AnswerBody):
     sinks: list[SinkSummary]
 
 
-@ROUTES.endpoint(
-    "GET /v1/sinks", "listSinks", Access.DESCRIBE_SINK, "By query.", errors=(50010, 50303)
-)
+@ROUTES.endpoint("GET", "listSinks", Access.DESCRIBE_SINK, "By query.", errors=(50010, 50303))
 def sinks(_: web.Request, operations: Operations) -> SinkList:
     """Queries that write exactly once, and where they are."""
     return SinkList([_summary(each) for each in operations.sinks.describe_all()])
@@ -99,7 +97,7 @@ def sinks(_: web.Request, operations: Operations) -> SinkList:
 
 # Not the calls of its sink, which have a colon: their GET is 405.
 @ROUTES.endpoint(
-    "GET /v1/sinks/{sink:[^:/]+}",
+    "GET /{sink:[^:/]+}",
     "describeSink",
     Access.DESCRIBE_SINK,
     "The sink.",
@@ -116,7 +114,7 @@ def describe(request: web.Request, operations: Operations) -> SinkAnswer:
 
 
 @ROUTES.endpoint(
-    "POST /v1/sinks/{sink}:begin",
+    "POST /{sink}:begin",
     "beginSink",
     Access.WRITE_SINK,
     Answer("A producer, or nothing to do.", SinkBeginAnswer),
@@ -146,7 +144,7 @@ def begin(
 
 
 @ROUTES.endpoint(
-    "POST /v1/sinks/{sink}:commit",
+    "POST /{sink}:commit",
     "commitSink",
     Access.WRITE_SINK,
     "Committed, now or before.",
@@ -185,7 +183,7 @@ def commit(request: web.Request, operations: Operations, wanted: CommitSink) -> 
 
 
 @ROUTES.endpoint(
-    "POST /v1/sinks/{sink}:abort",
+    "POST /{sink}:abort",
     "abortSink",
     Access.WRITE_SINK,
     "Nothing of it is open.",

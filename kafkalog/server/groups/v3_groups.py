@@ -18,7 +18,7 @@ from kafkalog.server.admin.v3 import (
     list_of,
 )
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import group_of, partition_of, topic_of
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.groups.consumers import Consumer
     from kafkalog.broker.groups.groups import GroupOperations, GroupSummary, PartitionLag
 
-ROUTES = Routes("v3")
-_GROUPS = "/v3/clusters/{cluster_id}/consumer-groups"
-_GROUP = f"{_GROUPS}/{{group}}"
-_ERRORS = (40403, 40405, 50303)
+ROUTES = Routes("v3", f"{CLUSTER}/consumer-groups", errors=(40403, 40405, 50303))
 _ENTITY = {200: Answer("The entity.", {JSON: {"type": "object"}})}
 _LIST = {200: Answer("The list.", {JSON: {"type": "object"}})}
 
@@ -149,35 +146,21 @@ def _readers(groups: GroupOperations, group: str) -> dict[TopicPartition, str]:
     return {at: each.name for each in groups.members.members(group) for at in each.partitions}
 
 
-@ROUTES.endpoint(
-    f"GET {_GROUPS}",
-    "v3ListConsumerGroups",
-    Access.DESCRIBE_GROUP,
-    _LIST,
-    parameters=PAGING,
-    errors=_ERRORS,
-)
+@ROUTES.endpoint("GET", "v3ListConsumerGroups", Access.DESCRIBE_GROUP, _LIST, parameters=PAGING)
 async def consumer_groups(request: web.Request) -> dict[str, object]:
     """Groups that have commits or members."""
     found = [_group_entity(request, each) for each in _groups_of(request).summaries()]
     return list_of(request, "KafkaConsumerGroupList", found)
 
 
-@ROUTES.endpoint(
-    f"GET {_GROUP}", "v3GetConsumerGroup", Access.DESCRIBE_GROUP, _ENTITY, errors=_ERRORS
-)
+@ROUTES.endpoint("GET /{group}", "v3GetConsumerGroup", Access.DESCRIBE_GROUP, _ENTITY)
 async def consumer_group(request: web.Request) -> dict[str, object]:
     """One group; state is STABLE with members, EMPTY without."""
     return _group_entity(request, _summary_of(request))
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/consumers",
-    "v3ListConsumers",
-    Access.DESCRIBE_GROUP,
-    _LIST,
-    parameters=PAGING,
-    errors=_ERRORS,
+    "GET /{group}/consumers", "v3ListConsumers", Access.DESCRIBE_GROUP, _LIST, parameters=PAGING
 )
 async def consumers(request: web.Request) -> dict[str, object]:
     """Consumer instances of the group."""
@@ -197,11 +180,7 @@ def _consumer_in(request: web.Request) -> Consumer:
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/consumers/{{consumer}}",
-    "v3GetConsumer",
-    Access.DESCRIBE_GROUP,
-    _ENTITY,
-    errors=_ERRORS,
+    "GET /{group}/consumers/{consumer}", "v3GetConsumer", Access.DESCRIBE_GROUP, _ENTITY
 )
 async def consumer(request: web.Request) -> dict[str, object]:
     """One consumer instance."""
@@ -209,12 +188,11 @@ async def consumer(request: web.Request) -> dict[str, object]:
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/consumers/{{consumer}}/assignments",
+    "GET /{group}/consumers/{consumer}/assignments",
     "v3ListConsumerAssignments",
     Access.DESCRIBE_GROUP,
     _LIST,
     parameters=PAGING,
-    errors=_ERRORS,
 )
 async def assignments(request: web.Request) -> dict[str, object]:
     """Partitions that a consumer instance reads."""
@@ -224,11 +202,10 @@ async def assignments(request: web.Request) -> dict[str, object]:
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/consumers/{{consumer}}/assignments/{{topic}}/partitions/{{partition}}",
+    "GET /{group}/consumers/{consumer}/assignments/{topic}/partitions/{partition}",
     "v3GetConsumerAssignment",
     Access.DESCRIBE_GROUP,
     _ENTITY,
-    errors=_ERRORS,
 )
 async def assignment(request: web.Request) -> dict[str, object]:
     """One partition that a consumer instance reads; 404 when it does not."""
@@ -239,12 +216,7 @@ async def assignment(request: web.Request) -> dict[str, object]:
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/lags",
-    "v3ListConsumerLags",
-    Access.DESCRIBE_GROUP,
-    _LIST,
-    parameters=PAGING,
-    errors=_ERRORS,
+    "GET /{group}/lags", "v3ListConsumerLags", Access.DESCRIBE_GROUP, _LIST, parameters=PAGING
 )
 async def lags(request: web.Request) -> dict[str, object]:
     """The lag of the group in each partition; null when the partition is not served."""
@@ -257,11 +229,10 @@ async def lags(request: web.Request) -> dict[str, object]:
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/lags/{{topic}}/partitions/{{partition}}",
+    "GET /{group}/lags/{topic}/partitions/{partition}",
     "v3GetConsumerLag",
     Access.DESCRIBE_GROUP,
     _ENTITY,
-    errors=_ERRORS,
 )
 async def lag(request: web.Request) -> dict[str, object]:
     """The lag of the group in one partition; 404 without a commit."""
@@ -275,11 +246,7 @@ async def lag(request: web.Request) -> dict[str, object]:
 
 
 @ROUTES.endpoint(
-    f"GET {_GROUP}/lag-summary",
-    "v3GetConsumerLagSummary",
-    Access.DESCRIBE_GROUP,
-    _ENTITY,
-    errors=_ERRORS,
+    "GET /{group}/lag-summary", "v3GetConsumerLagSummary", Access.DESCRIBE_GROUP, _ENTITY
 )
 async def lag_summary(request: web.Request) -> dict[str, object]:
     """The largest lag and the sum of all; 404 while no partition of a commit is served."""

@@ -173,11 +173,16 @@ class Routes:
     the model of a body (``wanted``), which it gets, and that of an answer of which only the
     description is given. A coroutine function runs on the event loop. A plain one may wait for a
     lock or the disk: it runs on the control pool, and also gets the operations of its principal.
-    ``is_v2``: of the proxies, whose media type bodies and answers may have.
+    ``path`` is before that of each route, ``errors`` are of all; ``is_v2``: of the proxies, whose
+    media type bodies and answers may have.
     """
 
-    def __init__(self, tag: str, *, is_v2: bool = False) -> None:
+    def __init__(
+        self, tag: str, path: str = "", *, errors: tuple[int, ...] = (), is_v2: bool = False
+    ) -> None:
         self._tag = tag
+        self._path = path
+        self._errors = errors
         self._is_v2 = is_v2
         self._routes: list[web.RouteDef] = []
 
@@ -204,7 +209,8 @@ class Routes:
 
         ``on_sink_pool``: a plain function runs there, for it waits for other calls of its sink.
         """
-        method, _, path = route.partition(" ")
+        method, _, rest_of_path = route.partition(" ")
+        paths = [self._path + each for each in (rest_of_path, *aliases)]
 
         def attach(make: H) -> H:
             summary, _, rest = (make.__doc__ or "").strip().partition("\n")
@@ -218,7 +224,7 @@ class Routes:
                 parameters,
                 by_media_type(body or read),
                 is_body_required,
-                errors,
+                (*self._errors, *errors),
                 is_stream,
                 summary,
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
@@ -226,7 +232,7 @@ class Routes:
             )
             handler = _handler_of(make, spec, model, on_sink_pool=on_sink_pool)
             setattr(handler, _ATTRIBUTE, spec)
-            self._routes += [web.RouteDef(method, each, handler, {}) for each in (path, *aliases)]
+            self._routes += [web.RouteDef(method, each, handler, {}) for each in paths]
             return make
 
         return attach

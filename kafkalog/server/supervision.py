@@ -203,18 +203,15 @@ class Supervision:
         self._tell(STOPPING="1", STATUS="Shutting down", **self._more_time())
 
     async def _keep_telling(self) -> None:
+        """Say at every period what is to be said then."""
         while True:
-            self._tell_again()
+            states = {} if self._manager.watchdog_seconds is None else {"WATCHDOG": "1"}
+            states |= self._more_time()
+            if self._phase is Phase.STARTING:
+                states |= self._progress()
+            if states or self._unsaid:  # what did not get through before
+                self._tell(**states)
             await asyncio.sleep(self._period_seconds)
-
-    def _tell_again(self) -> None:
-        """What is said at every period, and what did not get through before."""
-        states = {} if self._manager.watchdog_seconds is None else {"WATCHDOG": "1"}
-        states |= self._more_time()
-        if self._phase is Phase.STARTING:
-            states |= self._progress()
-        if states or self._unsaid:
-            self._tell(**states)
 
     def _more_time(self) -> dict[str, str]:
         is_asked_for = (

@@ -114,7 +114,7 @@ def list_of(request: web.Request, kind: str, data: list[dict[str, object]]) -> d
         metadata = cast("EntityMetadata", entity["metadata"])
         return _NUMBER.sub(lambda number: number[0].zfill(10), metadata.resource_name)
 
-    page = page_of(Page, request, sorted(data, key=place), place, lambda entity: entity)
+    page = page_of(Page, request, sorted(data, key=place), place, lambda _, entity: entity)
     return {"kind": kind, "metadata": page.metadata, "data": page.data}
 
 
@@ -123,7 +123,7 @@ def page_of(
     request: web.Request,
     items: Sequence[T],
     key: Callable[[T], str],
-    entity: Callable[[T], object | None],
+    entity: Callable[[web.Request, T], object | None],
 ) -> P:
     """One page of a list that is sorted by ``key``; entities are built for that page only.
 
@@ -147,7 +147,7 @@ def page_of(
     following = None
     if end < len(items):
         following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"
-    entities = [found for found in map(entity, page) if found is not None]
+    entities = [made for each in page if (made := entity(request, each)) is not None]
     return model(PageMetadata(url, following), entities)
 
 
@@ -246,7 +246,7 @@ def _broker_entity(request: web.Request, node_id: int) -> KafkaBroker:
 async def clusters(request: web.Request) -> KafkaClusterList:
     """The one cluster."""
     ids = [api_of(request).cluster_id]
-    return page_of(KafkaClusterList, request, ids, str, lambda _: _cluster_entity(request))
+    return page_of(KafkaClusterList, request, ids, str, lambda *_: _cluster_entity(request))
 
 
 @ROUTES.endpoint("GET /{cluster_id}", "getCluster", Access.AUTHENTICATED, "The cluster.")
@@ -262,7 +262,7 @@ async def cluster(request: web.Request) -> KafkaCluster:
 async def brokers(request: web.Request) -> KafkaBrokerList:
     """The one broker."""
     ids = [cluster_of(request).operations.node_id]
-    return page_of(KafkaBrokerList, request, ids, str, lambda each: _broker_entity(request, each))
+    return page_of(KafkaBrokerList, request, ids, str, _broker_entity)
 
 
 @ROUTES.endpoint(

@@ -178,7 +178,7 @@ def _list(request: web.Request, resource: _Resource) -> Page[Any]:
         request,
         sorted(resource.describe(), key=lambda entry: entry.name),
         key=lambda entry: entry.name,
-        entity=lambda entry: _entity(request, resource, entry),
+        entity=lambda request, entry: _entity(request, resource, entry),
     )
 
 
@@ -247,7 +247,7 @@ def all_topics(request: web.Request, operations: Operations) -> KafkaTopicConfig
         request,
         found,
         key=lambda each: f"{each[1]}\0{each[2].name}",
-        entity=lambda each: _entity(request, each[0], each[2]),
+        entity=lambda request, each: _entity(request, each[0], each[2]),
     )
 
 

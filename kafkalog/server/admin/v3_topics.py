@@ -128,7 +128,7 @@ async def topics(request: web.Request) -> KafkaTopicList:
     """All topics, internal ones too, by name."""
     operations = cluster_of(request).operations
 
-    def listed(name: str) -> KafkaTopic | None:
+    def listed(request: web.Request, name: str) -> KafkaTopic | None:
         try:
             return _topic_entity(request, operations.topics.describe(name))
         except UnknownTopic:
@@ -337,13 +337,7 @@ def _replica_entity(request: web.Request, partition: ListedPartition) -> KafkaRe
 async def partitions(request: web.Request) -> KafkaPartitionList:
     """The partitions of a topic by number, also those that are not served."""
     found = listed_partitions(cluster_of(request).operations.topics.describe(topic_of(request)))
-    return page_of(
-        KafkaPartitionList,
-        request,
-        found,
-        key=_number_key,
-        entity=lambda each: _partition_entity(request, each),
-    )
+    return page_of(KafkaPartitionList, request, found, _number_key, _partition_entity)
 
 
 @ROUTES.endpoint(
@@ -367,11 +361,7 @@ async def partition(request: web.Request) -> KafkaPartition:
 async def replicas(request: web.Request) -> KafkaReplicaList:
     """The one replica of a partition."""
     return page_of(
-        KafkaReplicaList,
-        request,
-        [_partition_in_path(request)],
-        key=_number_key,
-        entity=lambda each: _replica_entity(request, each),
+        KafkaReplicaList, request, [_partition_in_path(request)], _number_key, _replica_entity
     )
 
 
@@ -403,8 +393,8 @@ def broker_replicas(request: web.Request, operations: Operations) -> KafkaReplic
         KafkaReplicaList,
         request,
         operations.partitions(),
-        key=lambda each: f"{each.name}\0{_number_key(each)}",
-        entity=lambda each: _replica_entity(request, each),
+        lambda each: f"{each.name}\0{_number_key(each)}",
+        _replica_entity,
     )
 
 

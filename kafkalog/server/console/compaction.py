@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from aiohttp import web
+
+from kafkalog.broker.operations import Operations
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
@@ -18,11 +20,6 @@ from kafkalog.server.protocol.parameters import (
     partition_number,
 )
 from kafkalog.server.security.audit import note_subject
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from kafkalog.broker.operations import Operations
 
 ROUTES = Routes("console")
 _COMPACTION = "/console/compaction"
@@ -40,7 +37,6 @@ _FIELDS = ("topic", "partition")
     _COMPACTION,
     "consoleCompaction",
     Access.DESCRIBE_CLUSTER,
-    CleanerView,
     parameters=(_TOPIC, _PAGE, _HOURS, _OPERATION),
     errors=(40401,),
     asks_logs=True,

@@ -25,7 +25,7 @@ from kafkalog.console.rendering import (
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.bodies import Body
-from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer, annotated
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
 from kafkalog.server.protocol.media_types import (
     FORM,
@@ -84,7 +84,6 @@ def page(
     path: str,
     operation_id: str,
     access: Access,
-    model: type[View],
     *,
     parameters: tuple[Parameter, ...] = (),
     errors: tuple[int, ...] = (),
@@ -93,12 +92,16 @@ def page(
 ) -> Callable[[M], M]:
     """Register a view as a page and as its JSON view; the docstring describes both.
 
+    The model of both is the class that the function's annotation says it returns.
+
     It runs on a thread. What it raises is answered as everywhere, to people as a page.
     ``asks_logs``: it may read of many logs, though no topic is in its address.
     A page that the reader confirms must not change while it is read: ``can_refresh`` False.
     """
 
     def register(make: M) -> M:
+        model = annotated(make, "return")
+        assert model is not None, "a page has a view"
         json_view, page_view = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
         # The JSON view first: of two patterns aiohttp takes the one that was added first.
         routes.endpoint(

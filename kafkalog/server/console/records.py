@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from aiohttp import web
+
+from kafkalog.broker.operations import Operations
 from kafkalog.console.views.delete_records import (
     DeleteRecordsView,
     confirmation_of,
@@ -29,12 +31,6 @@ from kafkalog.server.protocol.parameters import (
     topic_of,
 )
 from kafkalog.server.protocol.schemas import TIME_SCHEMA, DeleteRecordsEntry
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from kafkalog.broker.operations import Operations
-
 
 ROUTES = Routes("console")
 
@@ -65,7 +61,6 @@ _SHOW: ChoiceParameter[Show] = ChoiceParameter(
     "/console/topics/{topic}/partitions/{partition}/records",
     "consoleRecords",
     Access.READ_TOPIC,
-    RecordsView,
     parameters=(_FROM_OFFSET, _BEFORE, _FROM_TIMESTAMP, _SHOW, _COUNT),
     errors=(41001, 41601),
 )
@@ -124,7 +119,6 @@ def question_of(request: web.Request) -> Question:
     "/console/topics/{topic}/partitions/{partition}/offsets",
     "consoleOffsets",
     Access.DESCRIBE_TOPIC,
-    OffsetsView,
     parameters=QUESTION,
 )
 def offsets(request: web.Request, operations: Operations) -> OffsetsView:
@@ -145,7 +139,6 @@ _OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
     _ADDRESS,
     "consoleDeleteRecords",
     Access.DESCRIBE_TOPIC,
-    DeleteRecordsView,
     parameters=QUESTION,
     can_refresh=False,
 )

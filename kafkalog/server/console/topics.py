@@ -6,11 +6,11 @@ No address ends in the name of a topic, because ``a.json`` may be one.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
+from kafkalog.broker.operations import Operations
 from kafkalog.console.assets import ASSETS_PATH, all_assets
 from kafkalog.console.views.configs import ConfigsView, configs_view
 from kafkalog.console.views.daemon import (
@@ -39,10 +39,6 @@ from kafkalog.server.protocol.parameters import (
 )
 from kafkalog.server.protocol.replies import bytes_reply
 
-if TYPE_CHECKING:
-    from kafkalog.broker.operations import Operations
-
-
 ROUTES = Routes("console")
 
 
@@ -68,7 +64,7 @@ _KEPT_FOR_EVER = "public, max-age=31536000, immutable"
 _ENTITY_TAG = re.compile(r'"([^"]*)"')
 
 
-@page(ROUTES, _CONSOLE, "consoleOverview", Access.DESCRIBE_CLUSTER, OverviewView)
+@page(ROUTES, _CONSOLE, "consoleOverview", Access.DESCRIBE_CLUSTER)
 def overview(_: web.Request, operations: Operations) -> OverviewView:
     """Console: is the daemon well, in words; its log directories and largest topics."""
     return overview_view(operations)
@@ -95,7 +91,6 @@ async def with_slash(request: web.Request) -> web.Response:
     f"{_CONSOLE}/topics",
     "consoleTopics",
     Access.DESCRIBE_TOPIC,
-    TopicsView,
     parameters=(_NAME_CONTAINS, _SORT, _PAGE),
 )
 def topics(request: web.Request, operations: Operations) -> TopicsView:
@@ -105,14 +100,7 @@ def topics(request: web.Request, operations: Operations) -> TopicsView:
     return topics_view(operations, name_contains, sort, number)
 
 
-@page(
-    ROUTES,
-    f"{_TOPIC}/partitions",
-    "consoleTopic",
-    Access.DESCRIBE_TOPIC,
-    TopicView,
-    parameters=(_PAGE,),
-)
+@page(ROUTES, f"{_TOPIC}/partitions", "consoleTopic", Access.DESCRIBE_TOPIC, parameters=(_PAGE,))
 def topic(request: web.Request, operations: Operations) -> TopicView:
     """Console: a topic with its partitions, what retention takes next of each, and its configs."""
     return topic_view(operations, topic_of(request), _PAGE.read(request))
@@ -123,7 +111,6 @@ def topic(request: web.Request, operations: Operations) -> TopicView:
     f"{_TOPIC}/partitions/{{partition}}",
     "consolePartition",
     Access.DESCRIBE_TOPIC,
-    PartitionView,
     parameters=(_PAGE,),
 )
 def partition(request: web.Request, operations: Operations) -> PartitionView:
@@ -136,7 +123,6 @@ def partition(request: web.Request, operations: Operations) -> PartitionView:
     f"{_TOPIC}/retention",
     "consoleRetention",
     Access.DESCRIBE_TOPIC,
-    RetentionView,
     parameters=(*_CONFIGS, _HORIZON_DAYS),
 )
 def retention(request: web.Request, operations: Operations) -> RetentionView:
@@ -145,13 +131,13 @@ def retention(request: web.Request, operations: Operations) -> RetentionView:
     return retention_view(operations, topic_of(request), configs, _HORIZON_DAYS.read(request))
 
 
-@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER, LogDirsView)
+@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER)
 def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
     """Console: the log directories, their space and largest partitions."""
     return log_dirs_view(operations)
 
 
-@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", Access.DESCRIBE_CLUSTER, TasksView)
+@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", Access.DESCRIBE_CLUSTER)
 def tasks(_: web.Request, operations: Operations) -> TasksView:
     """Console: what the background tasks do and did."""
     return tasks_view(operations)
@@ -217,7 +203,6 @@ _ALL = FlagParameter("all", "Those too that have their defaults.")
     "/console/configs",
     "consoleConfigs",
     Access.DESCRIBE_CLUSTER,
-    ConfigsView,
     parameters=(_CONFIG_CONTAINS, _ALL),
 )
 def configs(request: web.Request, operations: Operations) -> ConfigsView:
@@ -231,7 +216,6 @@ def configs(request: web.Request, operations: Operations) -> ConfigsView:
     "/console/topics/{topic}/configs",
     "consoleTopicConfigs",
     Access.DESCRIBE_TOPIC,
-    ConfigsView,
     parameters=(_CONFIG_CONTAINS, _ALL),
 )
 def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
@@ -240,7 +224,7 @@ def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
     return configs_view(operations, topic_of(request), name_contains, is_all=_ALL.read(request))
 
 
-@page(ROUTES, "/console/about", "consoleAbout", Access.DESCRIBE_CLUSTER, AboutView)
+@page(ROUTES, "/console/about", "consoleAbout", Access.DESCRIBE_CLUSTER)
 def about(_: web.Request, operations: Operations) -> AboutView:
     """Console: version, build, and the licences of what is delivered with it."""
     return about_view(operations)

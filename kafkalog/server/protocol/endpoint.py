@@ -214,7 +214,7 @@ class Routes:
 
         def attach(make: H) -> H:
             summary, _, rest = (make.__doc__ or "").strip().partition("\n")
-            model = _annotated(make, "wanted")
+            model = annotated(make, "wanted")
             read = {V2_JSON: model} if self._is_v2 and model is not None else model
             spec = Endpoint(
                 operation_id,
@@ -242,14 +242,14 @@ class Routes:
     ) -> Mapping[int, Answer]:
         """By status; a description alone is that of the annotated model, or of 204."""
         if isinstance(answers, str):
-            model = _annotated(make, "return")
+            model = annotated(make, "return")
             if model is None:
                 return {204: Answer(answers)}
             answers = Answer(answers, in_v2(model) if self._is_v2 else model)
         return {200: answers} if isinstance(answers, Answer) else answers
 
 
-def _annotated(make: Callable[..., object], name: str) -> type[Any] | None:
+def annotated(make: Callable[..., object], name: str) -> type[Any] | None:
     """The class of its module that the annotation is; None for None, or without annotation."""
     text = make.__annotations__.get(name, "None")
     model: type[Any] | None = None if text == "None" else make.__globals__[text]

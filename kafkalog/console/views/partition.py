@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.log_cleaner_manager import CleaningStatus
     from kafkalog.console.drawings import Strip
     from kafkalog.log.inspect.segment_listing import IndexEntries, ListedSegment
-    from kafkalog.log.local_log import DeletingSegment
     from kafkalog.log.retention.forecast import Due, SegmentFate
 
 SEGMENTS_A_PAGE = 500
@@ -181,7 +180,7 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
     described = operations.logs.describe(topic, partition)
     status = operations.cleaning.inspect(topic, partition)
     report = operations.retention.describe(topic, partition)
-    states = _states_of(report, clean_range(status))
+    states = _states_of(report, status)
     shown = page_of(len(states), SEGMENTS_A_PAGE, page)
     deleting = len(report.deleting)
     # Only of the segments on the page, because it reads files and makes sentences.
@@ -203,26 +202,37 @@ def partition_view(operations: Operations, topic: str, partition: int, page: int
         topic_id=topic_id,
         partition=partition,
         segment_count=len(report.segments),
-        compaction=_compaction(status),
+        compaction=status
+        and CompactionView.of(
+            status.to_clean,
+            status.state,
+            state=status.state.phase,
+            min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
+            fault=status.fault and status.fault.public_message,
+        ),
         states=_state_counts(report, states),
-        segments=[_deleting(each) for each in report.deleting[shown.first : shown.end]]
+        segments=[
+            SegmentView.of(
+                each,
+                SegmentState.DELETING,
+                state=SegmentState.DELETING,
+                reason=f"deleted for readers; files gone at {timestamp(each.files_gone_ms)}",
+            )
+            for each in report.deleting[shown.first : shown.end]
+        ]
         + [_served(*each, report) for each in served],
     )
 
 
-def clean_range(status: CleaningStatus | None) -> CleanRange | None:
-    """None for a log that is not compacted, and when reading it failed."""
-    if status is None or status.to_clean is None:
-        return None
-    return CleanRange(
-        status.to_clean.first_dirty_offset,
-        status.to_clean.first_uncleanable_offset,
-        status.state.phase is CleaningPhase.IN_PROGRESS,
-    )
-
-
-def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentState]:
+def _states_of(report: SegmentReport, status: CleaningStatus | None) -> list[SegmentState]:
     """Of all segments: those whose files wait for deletion, then the others by offset."""
+    clean = None  # of a log that is not compacted, and when reading it failed
+    if status is not None and status.to_clean is not None:
+        clean = CleanRange(
+            status.to_clean.first_dirty_offset,
+            status.to_clean.first_uncleanable_offset,
+            status.state.phase is CleaningPhase.IN_PROGRESS,
+        )
     served = [
         state_of(
             listed.facts.base_offset,
@@ -234,15 +244,6 @@ def _states_of(report: SegmentReport, clean: CleanRange | None) -> list[SegmentS
         for listed, fate in zip(report.segments, report.fates, strict=True)
     ]
     return [SegmentState.DELETING] * len(report.deleting) + served
-
-
-def _deleting(segment: DeletingSegment) -> SegmentView:
-    return SegmentView.of(
-        segment,
-        SegmentState.DELETING,
-        state=SegmentState.DELETING,
-        reason=f"deleted for readers; files gone at {timestamp(segment.files_gone_ms)}",
-    )
 
 
 def _served(
@@ -263,18 +264,6 @@ def _served(
         reason=reason_of(
             fate, report.policy, report.now_ms, has_record_timestamp=listed.has_record_timestamp
         ),
-    )
-
-
-def _compaction(status: CleaningStatus | None) -> CompactionView | None:
-    if status is None:
-        return None
-    return CompactionView.of(
-        status.to_clean,
-        status.state,
-        state=status.state.phase,
-        min_cleanable_ratio=status.log.config.min_cleanable_dirty_ratio,
-        fault=status.fault and status.fault.public_message,
     )
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import OpenTopic
     from kafkalog.format.records.batch_builder import BuiltBatch, RecordColumns
     from kafkalog.log.log_config import LogConfig
-    from kafkalog.log.values import ValidatedRecords
     from kafkalog.server.api import Api
     from kafkalog.server.produce.json_body import DecodedGroup, DecodedRecords, Formats
 
@@ -72,14 +71,6 @@ class PartitionBatch(NamedTuple):
     partition: int
     selection: npt.NDArray[np.int64]
     built: BuiltBatch
-
-    def validate(
-        self, config: LogConfig, now_ms: int, max_decompressed_bytes: int
-    ) -> ValidatedRecords:
-        """Against the topic's rules."""
-        return validate_built(
-            self.built, config, now_ms, max_decompressed_bytes=max_decompressed_bytes
-        )
 
 
 @dataclass(slots=True)
@@ -316,11 +307,12 @@ async def submit(
     assert topic is not None, "what is to be appended has a topic"
     log = topic.log_of(batch.partition)
     try:
-        arguments = log.config, api.operations.now_ms(), api.operations.max_decompressed_bytes
+        arguments = batch.built, log.config, api.operations.now_ms()
+        most = api.operations.max_decompressed_bytes
         if _is_short(log.config, batch):
-            records = batch.validate(*arguments)
+            records = validate_built(*arguments, max_decompressed_bytes=most)
         else:
-            records = await api.blocking(batch.validate, *arguments)
+            records = await api.blocking(validate_built, *arguments, max_decompressed_bytes=most)
     except (KafkalogError, ApiError) as refusal:
         api.metrics.traffic.observe_refusal(topic.name, refusal, len(batch.built.data))
         raise

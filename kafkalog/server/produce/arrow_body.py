@@ -7,7 +7,6 @@ appended and have their receipts. Owned by the event loop; pyarrow runs on the c
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from kafkalog.format.wire.arrow_messages import (
     UnusableColumn,
     inflated_bytes,
 )
-from kafkalog.server.produce.append import submit_group, with_batches
+from kafkalog.server.produce.append import settle, submit_group, with_batches
 from kafkalog.server.produce.json_body import DecodedGroup, DecodedRecords
 from kafkalog.server.produce.stream import AppendStream
 from kafkalog.server.protocol.bodies import too_large
@@ -81,7 +80,7 @@ class ArrowStream(AppendStream):
                     pieces = self._reader.read(message, api.operations.now_ms())
                     while (piece := await api.blocking(next, pieces, None)) is not None:
                         if len(ahead) == _PIECES_AHEAD:
-                            await _wait_for(ahead.popleft())
+                            await settle(ahead.popleft())
                         ahead.append(await self._submit_piece(piece, count))
                         submitted += ahead[-1]
                         count += len(piece.columns)
@@ -112,13 +111,6 @@ class ArrowStream(AppendStream):
             return await self._api.blocking(with_batches, group, target)
 
         return (await submit_group(self._api, self._topic, self._terms, prepared))[1]
-
-
-async def _wait_for(submitted: list[Submitted]) -> None:
-    """Wait until each has its outcome."""
-    futures = [each.outcome for each in submitted if isinstance(each.outcome, asyncio.Future)]
-    if futures:
-        await asyncio.wait(futures)
 
 
 def _refusal(error: FormatError) -> Fault:

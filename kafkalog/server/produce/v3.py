@@ -202,14 +202,10 @@ def _stored_timestamps(decoded: DecodedGroup, results: Results) -> npt.NDArray[n
 
 def _iso_stamps(stamps: npt.NDArray[np.int64]) -> list[bytes]:
     """ISO-8601 in UTC, of any 64-bit number."""
-    if (stamps == stamps[0]).all():
-        return _iso_stamps_of(stamps[:1]) * len(stamps)
-    return _iso_stamps_of(stamps)
-
-
-def _iso_stamps_of(stamps: npt.NDArray[np.int64]) -> list[bytes]:
-    texts = np.datetime_as_string(stamps.astype("datetime64[ms]"), timezone="UTC")
-    return list(map(str.encode, texts.tolist()))
+    is_one = bool((stamps == stamps[0]).all())
+    written = stamps[:1] if is_one else stamps
+    texts = np.datetime_as_string(written.astype("datetime64[ms]"), timezone="UTC").tolist()
+    return list(map(str.encode, texts * len(stamps) if is_one else texts))
 
 
 def _sizes(name: bytes, types: list[str | None], lengths: npt.NDArray[np.int64]) -> list[bytes]:

@@ -71,7 +71,6 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
     """The middleware of an application."""
     metrics = api.metrics
     cors, rates = filters.cors, filters.rates
-    has_filters = filters.gate is not None or rates is not None
     metrics.http_in_flight.set_function(lambda: api.state.requests_in_work)
 
     @web.middleware
@@ -87,8 +86,11 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
             preflight = cors.preflight(request) if cors is not None else None
             if preflight is None:
                 _refuse_other_pages(filters, request)
-                if has_filters:
-                    await _let_in(filters, request)
+                if filters.gate is not None:
+                    await filters.gate.admit(request)
+                if rates is not None and request.path not in _ALWAYS:
+                    rates.admit(request)
+                    request[RATE_LIMITS] = rates
                 # The proxies pass by what they do not know, and so do v2 and v3 here.
                 if request.query_string and spec and request.path.startswith(_STRICT_PREFIXES):
                     check_query(request, spec.parameters)
@@ -155,15 +157,6 @@ def _refuse_other_pages(filters: Filters, request: web.Request) -> None:
         raise ApiError(
             40301, "A page of another origin asked; access.control.allow.origin names those."
         )
-
-
-async def _let_in(filters: Filters, request: web.Request) -> None:
-    """Ask who it is and whether he may, then whether he may now."""
-    if filters.gate is not None:
-        await filters.gate.admit(request)
-    if filters.rates is not None and request.path not in _ALWAYS:
-        filters.rates.admit(request)
-        request[RATE_LIMITS] = filters.rates
 
 
 async def _continue(request: web.Request, spec: Endpoint | None, body_limit_bytes: int) -> None:

@@ -54,7 +54,6 @@ from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import JSON, bare_type
 from kafkalog.server.protocol.parameters import ACKS, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
-from kafkalog.server.protocol.schemas import V3BatchRequest, V3ProducedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,37 +68,47 @@ if TYPE_CHECKING:
 _NULL = b"null"
 
 
-class V3Header(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A record header; value is base64 or null."""
+def _described(**schema: object) -> msgspec.Meta:
+    """What the description says of a field beyond its type; it is not checked here."""
+    return msgspec.Meta(extra_json_schema=schema)
+
+
+class V3ProducedHeader(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A record header; the value is base64."""
 
     key: str = msgspec.field(name="name")
-    value: bytes | None = None
+    value: Annotated[bytes | None, _described(contentEncoding="base64")] = None
 
 
-class V3Data(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """A key or a value."""
+class V3ProducedData(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """A key or a value: base64, any JSON or a string, null for none."""
 
     data: msgspec.Raw = msgspec.Raw(_NULL)
-    type: str = "BINARY"
+    type: Annotated[str, _described(enum=["BINARY", "JSON", "STRING"])] = "BINARY"
 
 
-class V3Record(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
-    """A record; its fields are named as ``produce_body`` names them."""
+class V3ProducedRecord(msgspec.Struct, forbid_unknown_fields=True, frozen=True, gc=False):
+    """A record of v3's produce; the body is any number of them, concatenated."""
 
-    key: V3Data | None = None
-    value: V3Data | None = None
-    partition: int | None = msgspec.field(default=None, name="partition_id")
-    timestamp: int | str | None = None
-    headers: list[V3Header] | None = None
-
-
-class V3Entry(V3Record, frozen=True, gc=False, kw_only=True):
-    """A record of ``records:batch``."""
-
-    id: Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
+    # The fields are named as ``json_body`` names them.
+    key: V3ProducedData | None = None
+    value: V3ProducedData | None = None
+    partition: Annotated[int, _described(minimum=0)] | None = msgspec.field(
+        default=None, name="partition_id"
+    )
+    timestamp: int | Annotated[str, _described(format="date-time")] | None = None
+    headers: list[V3ProducedHeader] | None = None
 
 
-_RECORD = msgspec.json.Decoder(V3Record)
+class V3BatchEntry(V3ProducedRecord, frozen=True, gc=False, kw_only=True):
+    """With a name that the answer repeats."""
+
+    id: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=80), _described(minLength=1, maxLength=80)
+    ]
+
+
+_RECORD = msgspec.json.Decoder(V3ProducedRecord)
 _KEY, _VALUE = operator.attrgetter("key"), operator.attrgetter("value")
 _BASE64 = msgspec.json.Decoder(bytes | None)
 _STRING = msgspec.json.Decoder(str | None)
@@ -133,13 +142,13 @@ class TypedRecords(DecodedRecords):
 class V3Dialect:
     """``{"partition_id", "headers", "key": {"type", "data"}, "value", "timestamp"}``."""
 
-    def parse(self, documents: Sequence[bytes]) -> Sequence[V3Record]:
+    def parse(self, documents: Sequence[bytes]) -> Sequence[V3ProducedRecord]:
         """See Dialect."""
         check_documents(documents)
         with shape_errors():
             return list(map(_RECORD.decode, documents))
 
-    def columns(self, records: Sequence[V3Record], now_ms: int) -> TypedRecords:
+    def columns(self, records: Sequence[V3ProducedRecord], now_ms: int) -> TypedRecords:
         """See Dialect."""
         keys, key_types = _texts("key", list(map(_KEY, records)))
         values, value_types = _texts("value", list(map(_VALUE, records)))
@@ -147,7 +156,9 @@ class V3Dialect:
         return TypedRecords(plain.columns, plain.partitions, key_types, value_types)
 
 
-def _texts(part: str, cells: list[V3Data | None]) -> tuple[list[bytes | None], list[str | None]]:
+def _texts(
+    part: str, cells: list[V3ProducedData | None]
+) -> tuple[list[bytes | None], list[str | None]]:
     """(bytes, type) of each key or value, as ``part`` names them; ApiError 400 or 422."""
     types = [None if cell is None else cell.type for cell in cells]
     unknown = set(types) - _READERS.keys() - {None}
@@ -230,13 +241,13 @@ _END = b"\r\n"
 _ENCODE = msgspec.json.Encoder().encode
 
 
-class _Entries(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The body of ``records:batch``."""
+class V3BatchRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """``POST .../records:batch``."""
 
-    entries: list[V3Entry]
+    entries: Annotated[list[V3BatchEntry], _described(minItems=1)]
 
 
-_ENTRIES = msgspec.json.Decoder(_Entries)
+_ENTRIES = msgspec.json.Decoder(V3BatchRequest)
 
 
 class V3Size(AnswerBody):
@@ -395,7 +406,7 @@ def _terms(request: web.Request, api: Api, topic: str) -> Terms:
     return Terms(acks or default_acks(api, topic, None))
 
 
-def _parse_entries(data: bytes, most: int) -> list[V3Entry]:
+def _parse_entries(data: bytes, most: int) -> list[V3BatchEntry]:
     """The entries of a body; ApiError 42208 when there are none, too many, or two with one id."""
     # By the name of v2 the scan knows where keys and values are, which are kept as they were sent.
     check_json(data.replace(b'"entries"', b'"records"', 1))

@@ -11,10 +11,20 @@ import dataclasses
 import enum
 import inspect
 import types
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
 REFERENCE = "#/components/schemas/{model}"
 _TYPE_NAMES = {
     str: "string",
+    bytes: "string",
     int: "integer",
     float: "number",
     bool: "boolean",
@@ -109,11 +120,12 @@ class Components:
         schema = self._of(field.type)
         if field.required:
             return schema
-        return {**schema, "default": None if field.default is UNSET else field.default}
+        is_none = isinstance(field.default, (UnsetType, msgspec.Raw))
+        return {**schema, "default": None if is_none else field.default}
 
     def _of(self, kind: object) -> JsonSchema:
         """The schema of a type as a struct's annotations have it."""
-        if kind is object:
+        if kind in (object, msgspec.Raw):
             return {}
         if isinstance(kind, dict):
             return kind
@@ -124,6 +136,11 @@ class Components:
             if issubclass(kind, enum.Enum):
                 return _one_of([each.value for each in kind])
             return self.add(kind)
+        if origin is Annotated:
+            schema = dict(self._of(arguments[0]))
+            for meta in arguments[1:]:
+                schema |= meta.extra_json_schema or {}
+            return schema
         if origin is Literal:
             return _one_of(arguments)
         if origin in (Union, types.UnionType):

@@ -297,42 +297,6 @@ class NativeRecord(ProducedRecord):
     """
 
 
-class V3ProducedData(Schema):
-    """A key or a value: base64, any JSON or a string, null for none."""
-
-    type: Literal["BINARY", "JSON", "STRING"] = "BINARY"
-    data: object = None
-
-
-class V3ProducedHeader(Schema):
-    """A record header; the value is base64."""
-
-    name: str
-    value: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
-
-
-class V3ProducedRecord(Schema):
-    """A record of v3's produce; the body is any number of them, concatenated."""
-
-    partition_id: Annotated[int, Field(ge=0)] | None = None
-    headers: list[V3ProducedHeader] | None = None
-    key: V3ProducedData | None = None
-    value: V3ProducedData | None = None
-    timestamp: _Moment | int | None = None
-
-
-class V3BatchEntry(V3ProducedRecord):
-    """With a name that the answer repeats."""
-
-    id: Annotated[str, Field(min_length=1, max_length=80)]
-
-
-class V3BatchRequest(Schema):
-    """``POST .../records:batch``."""
-
-    entries: Annotated[list[V3BatchEntry], Field(min_length=1)]
-
-
 class ProduceRequest(BaseModel):
     """Records in request order; schema ids of other proxies' clients are passed by."""
 

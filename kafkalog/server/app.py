@@ -91,6 +91,7 @@ ROUTE_TABLES = (
     cleaner.ROUTES,
     operations.ROUTES,
     console_topics.ROUTES,
+    console_topics.ASSET_ROUTES,
     console_compaction.ROUTES,
     console_records.ROUTES,
     debug.ROUTES,

@@ -21,8 +21,8 @@ from kafkalog.server.protocol.parameters import (
 )
 from kafkalog.server.security.audit import note_subject
 
-ROUTES = Routes("console")
 _COMPACTION = "/console/compaction"
+ROUTES = Routes("console", _COMPACTION)
 
 _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _TOPIC = TextParameter("topic", "Only the logs of this topic.", "")
@@ -34,7 +34,7 @@ _FIELDS = ("topic", "partition")
 
 @page(
     ROUTES,
-    _COMPACTION,
+    "",
     "consoleCompaction",
     Access.DESCRIBE_CLUSTER,
     parameters=(_TOPIC, _PAGE, _HOURS, _OPERATION),
@@ -54,7 +54,7 @@ def compaction(request: web.Request, operations: Operations) -> CleanerView:
 
 @form(
     ROUTES,
-    f"{_COMPACTION}/try",
+    "/try",
     "consoleTryClean",
     Access.OPERATE_CLUSTER,
     _FIELDS,
@@ -74,7 +74,7 @@ async def try_clean(request: web.Request, fields: dict[str, str]) -> str:
 
 @form(
     ROUTES,
-    f"{_COMPACTION}/retry",
+    "/retry",
     "consoleRetryClean",
     Access.OPERATE_CLUSTER,
     _FIELDS,

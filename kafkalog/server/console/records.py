@@ -32,7 +32,7 @@ from kafkalog.server.protocol.parameters import (
 )
 from kafkalog.server.protocol.schemas import TIME_SCHEMA, DeleteRecordsEntry
 
-ROUTES = Routes("console")
+ROUTES = Routes("console", "/console/topics/{topic}/partitions/{partition}")
 
 
 _ABSENT = -1
@@ -58,7 +58,7 @@ _SHOW: ChoiceParameter[Show] = ChoiceParameter(
 
 @page(
     ROUTES,
-    "/console/topics/{topic}/partitions/{partition}/records",
+    "/records",
     "consoleRecords",
     Access.READ_TOPIC,
     parameters=(_FROM_OFFSET, _BEFORE, _FROM_TIMESTAMP, _SHOW, _COUNT),
@@ -114,13 +114,7 @@ def question_of(request: web.Request) -> Question:
     )
 
 
-@page(
-    ROUTES,
-    "/console/topics/{topic}/partitions/{partition}/offsets",
-    "consoleOffsets",
-    Access.DESCRIBE_TOPIC,
-    parameters=QUESTION,
-)
+@page(ROUTES, "/offsets", "consoleOffsets", Access.DESCRIBE_TOPIC, parameters=QUESTION)
 def offsets(request: web.Request, operations: Operations) -> OffsetsView:
     """Console: the segment, index entries and position of an offset, or of a time's first record.
 
@@ -130,13 +124,12 @@ def offsets(request: web.Request, operations: Operations) -> OffsetsView:
     return offsets_view(operations, topic_of(request), partition_of(request), question)
 
 
-_ADDRESS = "/console/topics/{topic}/partitions/{partition}/delete-records"
 _OFFSET_TEXT = re.compile(r"[0-9]{1,19}")
 
 
 @page(
     ROUTES,
-    _ADDRESS,
+    "/delete-records",
     "consoleDeleteRecords",
     Access.DESCRIBE_TOPIC,
     parameters=QUESTION,
@@ -153,7 +146,7 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
 
 @form(
     ROUTES,
-    _ADDRESS,
+    "/delete-records",
     "consoleDeleteRecordsNow",
     Access.DELETE_TOPIC,
     ("topic_id", "offset", "confirmation"),

@@ -27,7 +27,7 @@ from kafkalog.console.views.retention import RetentionView, retention_view
 from kafkalog.console.views.topics import TopicOrder, TopicsView, TopicView, topic_view, topics_view
 from kafkalog.server.api import api_of
 from kafkalog.server.console.pages import PAGE_HEADERS, REFRESH, form, page, prepared
-from kafkalog.server.protocol.endpoint import Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
@@ -39,11 +39,9 @@ from kafkalog.server.protocol.parameters import (
 )
 from kafkalog.server.protocol.replies import bytes_reply
 
-ROUTES = Routes("console")
+ROUTES = Routes("console", CONSOLE_PREFIX)
+ASSET_ROUTES = Routes("console", ASSETS_PATH)
 
-
-_CONSOLE = "/console"
-_TOPIC = f"{_CONSOLE}/topics/{{topic}}"
 
 _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _NAME_CONTAINS = TextParameter("name_contains", "Only topics whose name holds this.", "")
@@ -64,14 +62,14 @@ _KEPT_FOR_EVER = "public, max-age=31536000, immutable"
 _ENTITY_TAG = re.compile(r'"([^"]*)"')
 
 
-@page(ROUTES, _CONSOLE, "consoleOverview", Access.DESCRIBE_CLUSTER)
+@page(ROUTES, "", "consoleOverview", Access.DESCRIBE_CLUSTER)
 def overview(_: web.Request, operations: Operations) -> OverviewView:
     """Console: is the daemon well, in words; its log directories and largest topics."""
     return overview_view(operations)
 
 
 @ROUTES.endpoint(
-    f"GET {_CONSOLE}/",
+    "GET /",
     "consoleSlash",
     Access.DESCRIBE_CLUSTER,
     {301: Answer("The console's address has no slash.", headers=(hdrs.LOCATION,))},
@@ -82,13 +80,13 @@ async def with_slash(request: web.Request) -> web.Response:
     REFRESH.read(request)
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
     # Relative: a prefix that a proxy takes away in front stays.
-    headers = {hdrs.LOCATION: f"..{_CONSOLE}{query}", **PAGE_HEADERS}
+    headers = {hdrs.LOCATION: f"..{CONSOLE_PREFIX}{query}", **PAGE_HEADERS}
     return web.Response(status=301, headers=headers)
 
 
 @page(
     ROUTES,
-    f"{_CONSOLE}/topics",
+    "/topics",
     "consoleTopics",
     Access.DESCRIBE_TOPIC,
     parameters=(_NAME_CONTAINS, _SORT, _PAGE),
@@ -100,7 +98,9 @@ def topics(request: web.Request, operations: Operations) -> TopicsView:
     return topics_view(operations, name_contains, sort, number)
 
 
-@page(ROUTES, f"{_TOPIC}/partitions", "consoleTopic", Access.DESCRIBE_TOPIC, parameters=(_PAGE,))
+@page(
+    ROUTES, "/topics/{topic}/partitions", "consoleTopic", Access.DESCRIBE_TOPIC, parameters=(_PAGE,)
+)
 def topic(request: web.Request, operations: Operations) -> TopicView:
     """Console: a topic with its partitions, what retention takes next of each, and its configs."""
     return topic_view(operations, topic_of(request), _PAGE.read(request))
@@ -108,7 +108,7 @@ def topic(request: web.Request, operations: Operations) -> TopicView:
 
 @page(
     ROUTES,
-    f"{_TOPIC}/partitions/{{partition}}",
+    "/topics/{topic}/partitions/{partition}",
     "consolePartition",
     Access.DESCRIBE_TOPIC,
     parameters=(_PAGE,),
@@ -120,7 +120,7 @@ def partition(request: web.Request, operations: Operations) -> PartitionView:
 
 @page(
     ROUTES,
-    f"{_TOPIC}/retention",
+    "/topics/{topic}/retention",
     "consoleRetention",
     Access.DESCRIBE_TOPIC,
     parameters=(*_CONFIGS, _HORIZON_DAYS),
@@ -131,13 +131,13 @@ def retention(request: web.Request, operations: Operations) -> RetentionView:
     return retention_view(operations, topic_of(request), configs, _HORIZON_DAYS.read(request))
 
 
-@page(ROUTES, f"{_CONSOLE}/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER)
+@page(ROUTES, "/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER)
 def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
     """Console: the log directories, their space and largest partitions."""
     return log_dirs_view(operations)
 
 
-@page(ROUTES, f"{_CONSOLE}/tasks", "consoleTasks", Access.DESCRIBE_CLUSTER)
+@page(ROUTES, "/tasks", "consoleTasks", Access.DESCRIBE_CLUSTER)
 def tasks(_: web.Request, operations: Operations) -> TasksView:
     """Console: what the background tasks do and did."""
     return tasks_view(operations)
@@ -145,7 +145,7 @@ def tasks(_: web.Request, operations: Operations) -> TasksView:
 
 @form(
     ROUTES,
-    f"{_TOPIC}/partitions/{{partition}}/retain",
+    "/topics/{topic}/partitions/{partition}/retain",
     "consoleRetain",
     Access.DELETE_TOPIC,
     ("topic_id",),
@@ -162,14 +162,14 @@ async def retain(request: web.Request, fields: dict[str, str]) -> str:
     await api.blocking(
         api.operations.retention.retain, name, number, dry_run=False, topic_id=topic_id
     )
-    return f"{_CONSOLE}/topics/{quote(name, safe='')}/partitions/{number}"
+    return f"{CONSOLE_PREFIX}/topics/{quote(name, safe='')}/partitions/{number}"
 
 
 _FILE = {"type": "string", "format": "binary"}
 
 
-@ROUTES.endpoint(
-    f"GET {ASSETS_PATH}/{{digest}}/{{asset}}",
+@ASSET_ROUTES.endpoint(
+    "GET /{digest}/{asset}",
     "consoleAsset",
     Access.OPEN,
     {
@@ -200,7 +200,7 @@ _ALL = FlagParameter("all", "Those too that have their defaults.")
 
 @page(
     ROUTES,
-    "/console/configs",
+    "/configs",
     "consoleConfigs",
     Access.DESCRIBE_CLUSTER,
     parameters=(_CONFIG_CONTAINS, _ALL),
@@ -213,7 +213,7 @@ def configs(request: web.Request, operations: Operations) -> ConfigsView:
 
 @page(
     ROUTES,
-    "/console/topics/{topic}/configs",
+    "/topics/{topic}/configs",
     "consoleTopicConfigs",
     Access.DESCRIBE_TOPIC,
     parameters=(_CONFIG_CONTAINS, _ALL),
@@ -224,7 +224,7 @@ def topic_configs(request: web.Request, operations: Operations) -> ConfigsView:
     return configs_view(operations, topic_of(request), name_contains, is_all=_ALL.read(request))
 
 
-@page(ROUTES, "/console/about", "consoleAbout", Access.DESCRIBE_CLUSTER)
+@page(ROUTES, "/about", "consoleAbout", Access.DESCRIBE_CLUSTER)
 def about(_: web.Request, operations: Operations) -> AboutView:
     """Console: version, build, and the licences of what is delivered with it."""
     return about_view(operations)

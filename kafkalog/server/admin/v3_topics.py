@@ -35,14 +35,12 @@ from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
     ChoiceParameter,
-    TextParameter,
-    parse_timestamp,
+    TimeParameter,
     partition_of,
     topic_of,
 )
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import (
-    TIME_SCHEMA,
     DeleteRecordsEntry,
     DeleteUntil,
     PartitionsCount,
@@ -264,9 +262,7 @@ _OFFSET_TYPE = ChoiceParameter(
     {name: name for name in (_BOTH, *NAMED_OFFSETS, _AT_TIME)},
     _BOTH,
 )
-_TIMESTAMP = TextParameter(
-    _AT_TIME, "With offset_type=timestamp: ms since 1970 or ISO-8601.", schema=TIME_SCHEMA
-)
+_TIMESTAMP = TimeParameter(_AT_TIME, "With offset_type=timestamp: ms since 1970 or ISO-8601.")
 
 
 def _partition_in_path(request: web.Request) -> ListedPartition:
@@ -413,8 +409,7 @@ async def offset(request: web.Request) -> KafkaPartitionWithOffsets:
     api = cluster_of(request)
     key = ListedPartition(topic_of(request), partition_of(request), None)
     offset_type, isolation = _OFFSET_TYPE.read(request), ISOLATION.read(request)
-    text = _TIMESTAMP.read(request)
-    moment_ms = None if text is None else parse_timestamp(text)
+    moment_ms = _TIMESTAMP.read(request)
 
     async def at(timestamp_ms: int) -> OffsetAnswer:
         return await look_up(api, key.name, key.partition, timestamp_ms, isolation)

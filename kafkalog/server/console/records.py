@@ -24,13 +24,12 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
     IntegerParameter,
-    TextParameter,
-    parse_timestamp,
+    TimeParameter,
     partition_of,
     refuse_several,
     topic_of,
 )
-from kafkalog.server.protocol.schemas import TIME_SCHEMA, DeleteRecordsEntry
+from kafkalog.server.protocol.schemas import DeleteRecordsEntry
 
 ROUTES = Routes("console", "/console/topics/{topic}/partitions/{partition}")
 
@@ -41,10 +40,9 @@ _FROM_OFFSET = IntegerParameter(
     "offset", "The page begins with the first record from here on.", _ABSENT
 )
 _BEFORE = IntegerParameter("before", "The page ends with the last record before this.", _ABSENT)
-_FROM_TIMESTAMP = TextParameter(
+_FROM_TIMESTAMP = TimeParameter(
     "timestamp",
     "The page begins with the first record at or after this time: ms since 1970 or ISO-8601.",
-    schema=TIME_SCHEMA,
 )
 _COUNT = IntegerParameter("count", "Records a page.", 50, 1, 200)
 _SHOW: ChoiceParameter[Show] = ChoiceParameter(
@@ -85,20 +83,16 @@ def records(request: web.Request, operations: Operations) -> RecordsView:
 def _place_of(request: web.Request) -> Place:
     """ApiError 40005."""
     refuse_several(request, _FROM_OFFSET, _BEFORE, _FROM_TIMESTAMP)
-    offset, before = _FROM_OFFSET.read(request), _BEFORE.read(request)
-    timestamp = _FROM_TIMESTAMP.read(request)
     return Place(
-        None if offset == _ABSENT else offset,
-        None if before == _ABSENT else before,
-        None if timestamp is None else parse_timestamp(timestamp),
+        _FROM_OFFSET.read_or_none(request),
+        _BEFORE.read_or_none(request),
+        _FROM_TIMESTAMP.read(request),
     )
 
 
 _OFFSET = IntegerParameter("offset", "The offset that is asked about.", _ABSENT)
-_TIMESTAMP = TextParameter(
-    "timestamp",
-    "A time, for the first record at or after it: ms since 1970 or ISO-8601.",
-    schema=TIME_SCHEMA,
+_TIMESTAMP = TimeParameter(
+    "timestamp", "A time, for the first record at or after it: ms since 1970 or ISO-8601."
 )
 QUESTION = (_OFFSET, _TIMESTAMP)
 """Parameters of pages that are about an offset or a time."""
@@ -107,11 +101,7 @@ QUESTION = (_OFFSET, _TIMESTAMP)
 def question_of(request: web.Request) -> Question:
     """The parameters QUESTION: one of the two, or none. ApiError 40005."""
     refuse_several(request, *QUESTION)
-    offset, timestamp = _OFFSET.read(request), _TIMESTAMP.read(request)
-    return Question(
-        None if offset == _ABSENT else offset,
-        None if timestamp is None else parse_timestamp(timestamp),
-    )
+    return Question(_OFFSET.read_or_none(request), _TIMESTAMP.read(request))
 
 
 @page(ROUTES, "/offsets", "consoleOffsets", Access.DESCRIBE_TOPIC, parameters=QUESTION)

@@ -13,12 +13,13 @@ from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
     ISOLATION,
+    TIME_SCHEMA,
     TextParameter,
     parse_timestamp,
     partition_of,
     topic_of,
 )
-from kafkalog.server.protocol.schemas import TIME_SCHEMA, ListOffsetsRequest
+from kafkalog.server.protocol.schemas import ListOffsetsRequest
 
 if TYPE_CHECKING:
     from kafkalog.log.values import Isolation

@@ -19,10 +19,9 @@ from kafkalog.server.protocol.parameters import (
     ChoiceParameter,
     IntegerParameter,
     TextParameter,
-    parse_timestamp,
+    TimeParameter,
     wrong_parameter,
 )
-from kafkalog.server.protocol.schemas import TIME_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +48,9 @@ OFFSETS = TextParameter(
     "are read.",
     schema=_POSITIONS_SCHEMA,
 )
-TIMESTAMP = TextParameter(
+TIMESTAMP = TimeParameter(
     "timestamp",
     "Start: the first record at or after this time, else the end. ms since 1970 or ISO-8601.",
-    schema=TIME_SCHEMA,
 )
 TAIL = IntegerParameter("tail", "Start: so many offsets before the end of each partition.", ABSENT)
 FROM: ChoiceParameter[str] = ChoiceParameter(
@@ -64,10 +62,8 @@ UNTIL_OFFSETS = TextParameter(
     "End of a partition before this offset, <partition>:<offset>,...",
     schema=_POSITIONS_SCHEMA,
 )
-UNTIL_TIMESTAMP = TextParameter(
-    "until_timestamp",
-    "End of a partition before its first record at or after this time.",
-    schema=TIME_SCHEMA,
+UNTIL_TIMESTAMP = TimeParameter(
+    "until_timestamp", "End of a partition before its first record at or after this time."
 )
 MAX_RECORDS = IntegerParameter("max_records", "End after so many records.", _UNBOUNDED, least=1)
 MAX_BYTES = IntegerParameter(
@@ -143,18 +139,16 @@ class RecordQuery:
         starts = [name for name in _STARTS if name in request.query]
         if len(starts) != 1:
             raise wrong_parameter("offset", f"Give one of {', '.join(_STARTS)}.")
-        timestamp, until = TIMESTAMP.read(request), UNTIL_TIMESTAMP.read(request)
+        until_ms = UNTIL_TIMESTAMP.read(request)
         fields = SHOWN_FIELDS.read(request)
         if fields is not None and not _SHOWN_FIELDS.fullmatch(fields):
             raise wrong_parameter("fields", f"fields are some of {','.join(FIELDS)}.")
         return RecordQuery(
             start=starts[0],
-            timestamp_ms=0 if timestamp is None else parse_timestamp(timestamp),
+            timestamp_ms=TIMESTAMP.read(request) or 0,
             tail=TAIL.read(request),
             is_from_earliest=FROM.read(request) == "earliest",
-            until_timestamp_ms=_UNBOUNDED
-            if until is None
-            else parse_timestamp(until, UNTIL_TIMESTAMP.name),
+            until_timestamp_ms=_UNBOUNDED if until_ms is None else until_ms,
             max_records=MAX_RECORDS.read(request),
             max_bytes=MAX_BYTES.read(request),
             max_wait_ms=MAX_WAIT_MS.read(request),

@@ -341,11 +341,10 @@ def _seek_to_edge(request: web.Request, wanted: Partitions, *, is_end: bool) -> 
 
 
 _log = structlog.get_logger("kafkalog.server")
-_UNSAID = -1
 _TIMEOUT = IntegerParameter(
     "timeout",
     "How long to wait for records, in ms; absent: the consumer's consumer.request.timeout.ms.",
-    _UNSAID,
+    -1,
 )
 _MAX_BYTES = IntegerParameter(
     "max_bytes", "Bytes of keys and values, but at least one record.", 1 << 20
@@ -372,8 +371,8 @@ async def poll(request: web.Request) -> web.StreamResponse:
     api, consumer = api_of(request), consumer_of(request)
     embedded = EmbeddedFormat(consumer.config.embedded_format)
     content_type = consumer_type(request.headers.get("Accept", ""), embedded)
-    timeout_ms = _TIMEOUT.read(request)
-    if timeout_ms == _UNSAID:
+    timeout_ms = _TIMEOUT.read_or_none(request)
+    if timeout_ms is None:
         timeout_ms = consumer.config.request_timeout_ms
     max_bytes = min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes)
     consumer.take_back_lost_answer()

@@ -28,7 +28,6 @@ from kafkalog.server.protocol.parameters import (
     EXPECTED_OFFSET,
     FLUSH,
     acks_of,
-    expected_offset_of,
     partition_of,
     topic_of,
 )
@@ -125,7 +124,7 @@ async def append(request: web.Request) -> web.Response:
         raise ApiError(415, f"Send {RECORD_BATCHES} or {OCTET_STREAM}.")
     refuse_producer(request)
     topic, partition = topic_of(request), partition_of(request)
-    expected_offset, asked = expected_offset_of(request), acks_of(request)
+    expected_offset, asked = EXPECTED_OFFSET.read_or_none(request), acks_of(request)
     async with Body(request, api) as data:
         log = api.operations.partition_log(topic, partition)
         try:

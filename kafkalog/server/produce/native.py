@@ -70,7 +70,6 @@ from kafkalog.server.protocol.parameters import (
     FLUSH,
     ChoiceParameter,
     acks_of,
-    expected_offset_of,
     partition_of,
     topic_of,
 )
@@ -173,7 +172,7 @@ async def produce_to_partition(request: web.Request) -> web.StreamResponse:
     With the headers Kafka-Producer-Id, Kafka-Producer-Epoch and Kafka-Base-Sequence they are one
     batch of this partition that can be sent again without harm.
     """
-    return await _produce(request, partition_of(request), expected_offset_of(request))
+    return await _produce(request, partition_of(request), EXPECTED_OFFSET.read_or_none(request))
 
 
 async def _produce(

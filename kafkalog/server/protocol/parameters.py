@@ -32,6 +32,13 @@ T = TypeVar("T")
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _SHOWN_CHARACTERS = 80
+# A time as text: ms since 1970 or ISO-8601 with a zone.
+TIME_SCHEMA: dict[str, object] = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        {"type": "string", "format": "date-time"},
+    ]
+}
 NO_PARTITION = "A partition is a number from 0 to 2147483647."
 
 
@@ -156,6 +163,11 @@ class IntegerParameter(Parameter):
             )
         return int(text)
 
+    def read_or_none(self, request: web.Request) -> int | None:
+        """The number of the request; None if it is absent, of a default that nobody can send."""
+        number = self.read(request)
+        return None if number == self.default else number
+
 
 @dataclass(frozen=True, slots=True)
 class FlagParameter(Parameter):
@@ -217,6 +229,21 @@ class TextParameter(Parameter):
 
 
 @dataclass(frozen=True, slots=True)
+class TimeParameter(Parameter):
+    """A time: ms since 1970 or ISO-8601. ApiError 40005."""
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """See Parameter."""
+        return TIME_SCHEMA
+
+    def read(self, request: web.Request) -> int | None:
+        """In ms; None when it is absent."""
+        text = request.query.get(self.name)
+        return None if text is None else parse_timestamp(text, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class ListParameter(Parameter):
     """Texts with commas between them, or in a parameter each; empty ones do not count."""
 
@@ -267,9 +294,8 @@ ACKS: ChoiceParameter[Acks | None] = ChoiceParameter(
     None,
     header="Kafka-Acks",
 )
-_ANYWHERE = -1
 EXPECTED_OFFSET = IntegerParameter(
-    "expected_offset", "Append only when this is the log end offset.", _ANYWHERE
+    "expected_offset", "Append only when this is the log end offset.", -1
 )
 FLUSH = FlagParameter("flush", "As acks=all.")
 
@@ -278,12 +304,6 @@ def acks_of(request: web.Request) -> Acks | None:
     """The durability class of ACKS or FLUSH; None: the default. ApiError 40005."""
     acks = ACKS.read(request)
     return Acks.ALL if FLUSH.read(request) else acks
-
-
-def expected_offset_of(request: web.Request) -> int | None:
-    """EXPECTED_OFFSET, None when any will do. ApiError 40005."""
-    expected = EXPECTED_OFFSET.read(request)
-    return None if expected == _ANYWHERE else expected
 
 
 ISOLATION: ChoiceParameter[Isolation] = ChoiceParameter(

@@ -22,6 +22,7 @@ from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.parameters import TIME_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,13 +49,6 @@ TOPIC_NAME_SCHEMA: JsonSchemaValue = {
     ),
     "minLength": 1,
     "maxLength": 249,
-}
-# A time as text: ms since 1970 or ISO-8601 with a zone.
-TIME_SCHEMA: JsonSchemaValue = {
-    "anyOf": [
-        {"type": "string", "pattern": "^[0-9]{1,18}$"},
-        {"type": "string", "format": "date-time"},
-    ]
 }
 MAX_PARTITIONS = 10_000  # that one request may name
 

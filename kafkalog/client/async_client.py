@@ -78,16 +78,19 @@ class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
             sock_connect=self._timeout_seconds,
             sock_read=self._timeout_seconds + request.wait_seconds,
         )
+        body: bytes | io.BytesIO | None = request.body
+        if request.body is not None and len(request.body) > _WHOLE_BYTES:
+            body = io.BytesIO(request.body)  # which aiohttp writes in several steps of the loop
         try:
             async with self._open_session().request(
                 request.method,
                 URL(f"{self.address}{request.target}", encoded=True),
-                data=_payload(request.body),
+                data=body,
                 headers=self._headers_of(request),
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
-                body = await response.read()
+                answered = await response.read()
         except aiohttp.ClientConnectorCertificateError as error:
             reason = reason_of(error.certificate_error)
             return NoAnswer(reason, was_sent=False, is_hopeless=True)
@@ -98,7 +101,7 @@ class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
         except (aiohttp.ClientError, OSError) as error:
             return NoAnswer(reason_of(error), was_sent=True)
         named = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, named, body)
+        return Answer(response.status, named, answered)
 
     def _open_session(self) -> aiohttp.ClientSession:
         """Created at the first call, because it belongs to the event loop that runs then."""
@@ -108,11 +111,6 @@ class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), requote_redirect_url=False
             )
         return self._session
-
-
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Large bodies as a file, which aiohttp writes in several steps of the event loop."""
-    return body if body is None or len(body) <= _WHOLE_BYTES else io.BytesIO(body)
 
 
 class AsyncProducer(Appender):

@@ -266,7 +266,13 @@ class _Workers(Generic[TaskT, ResultT]):
     def __enter__(self) -> _Workers[TaskT, ResultT]:
         try:
             for _ in range(self._count):
-                self._start()
+                here, there = self._context.Pipe()
+                process = self._context.Process(
+                    target=_serve, args=(there, self._work), daemon=True
+                )
+                process.start()
+                there.close()  # so that the death of the process ends the connection
+                self._processes[here] = process
         except BaseException:
             self.__exit__()
             raise
@@ -278,13 +284,6 @@ class _Workers(Generic[TaskT, ResultT]):
             connection.close()
         for process in self._processes.values():
             process.join()
-
-    def _start(self) -> None:
-        here, there = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(there, self._work), daemon=True)
-        process.start()
-        there.close()  # so that the death of the process ends the connection
-        self._processes[here] = process
 
     def run(self, tasks: Sequence[TaskT], on_done: Callable[[TaskT], None]) -> list[ResultT]:
         """Give each idle process the next task until all are done."""

@@ -64,7 +64,10 @@ def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
         return Access(paths=tuple(once), read_committed=read_committed)
     addresses: dict[Address, str] = {}
     for url in urls:
-        addresses.setdefault(_address(url), url)
+        try:
+            addresses.setdefault(Address.of(url), url)
+        except ValueError as error:
+            raise wrong("url", url, "http://host:port or https://host:port") from error
     tls = Tls(values.text("caFile"), values.text("clientCert"), values.text("clientKey"))
     return Access(
         urls=tuple(addresses.values()),
@@ -89,13 +92,6 @@ def _absolute(path: str) -> str:
             "an object store",
         )
     return plain
-
-
-def _address(url: str) -> Address:
-    try:
-        return Address.of(url)
-    except ValueError as error:
-        raise wrong("url", url, "http://host:port or https://host:port") from error
 
 
 def _credentials(values: OptionValues) -> Basic | Bearer | None:

@@ -132,15 +132,6 @@ def _start(options: dict[str, Any], properties: dict[str, str]) -> tuple[int | s
     return int(text), reset
 
 
-def _formatter(options: dict[str, Any]) -> RecordFormatter:
-    file = options["formatter_config"]
-    properties = {} if file is None else read_properties(file)
-    for name in ("key_deserializer", "value_deserializer"):
-        if options[name]:
-            properties[name.replace("_", ".")] = options[name]
-    return RecordFormatter({**properties, **key_values(options["pairs"])})
-
-
 class _Consumer:
     """One run. ``positions``: of each partition the offset after the last printed record."""
 
@@ -171,7 +162,12 @@ class _Consumer:
         )
         self._group = group
         self._commits = is_true(properties, "enable.auto.commit", default=True)
-        self._formatter = _formatter(options)
+        file = options["formatter_config"]
+        shown = {} if file is None else read_properties(file)
+        for name in ("key_deserializer", "value_deserializer"):
+            if options[name]:
+                shown[name.replace("_", ".")] = options[name]
+        self._formatter = RecordFormatter({**shown, **key_values(options["pairs"])})
         # changed by the run
         self.count = 0
         self.positions: dict[Partition, int] = {}

@@ -163,21 +163,17 @@ class ParquetTable:
         """Number and position of the last commit, after the renames of its files."""
         generations = committed_generations(self._root, self._filesystem)
         if not generations:
-            self._check_unpublished()
+            for directory in self._topic_dirs():  # its files would be archived again
+                if any(not name.startswith(".") for name in self._filesystem.list_dir(directory)):
+                    raise UnusableTable(
+                        f"{self._commits} has no commit, but {directory} has files: the archive is "
+                        "damaged, restore the commits"
+                    )
             return 0, Position()
         document = read_commit(self._root, generations[-1], self._filesystem)
         self._publish(files_of(document))
         topics = document.get("topics", {})
         return generations[-1], position_of(document["offsets"], topics, self._commits)
-
-    def _check_unpublished(self) -> None:
-        """Raise UnusableTable for files without any commit: they would be archived again."""
-        for directory in self._topic_dirs():
-            if any(not name.startswith(".") for name in self._filesystem.list_dir(directory)):
-                raise UnusableTable(
-                    f"{self._commits} has no commit, but {directory} has files: the archive is "
-                    "damaged, restore the commits"
-                )
 
     def _publish(self, files: Sequence[ArchivedFile]) -> None:
         """Give the files of a commit their final names, durably."""

@@ -191,21 +191,17 @@ class Delivery:
     def _run(self, lane: SimpleQueue[_Parcel | None]) -> None:
         """The body of a lane: send until the end mark; after an error only empty the queue."""
         while (parcel := lane.get()) is not None:
+            at, data = parcel
             try:
                 if self._failure is None:
-                    self._deliver(*parcel)
+                    self._send(*at, data)
+            except ClientError as failure:
+                what = f"A batch of {len(data)} bytes could not be appended to {at[0]}-{at[1]}"
+                self._failure = sink_failed(failure, what)
+            except Exception as failure:  # noqa: BLE001 - in a thread: the task raises it
+                self._failure = failure
             finally:
                 self._slots.put(None)
-
-    def _deliver(self, at: TopicPartition, data: bytes) -> None:
-        try:
-            self._send(*at, data)
-        except ClientError as failure:
-            topic, partition = at
-            what = f"A batch of {len(data)} bytes could not be appended to {topic}-{partition}"
-            self._failure = sink_failed(failure, what)
-        except Exception as failure:  # noqa: BLE001 - in a thread: the task raises it
-            self._failure = failure
 
     def _fail(self, _: str, failure: BaseException) -> None:
         self._failure = failure

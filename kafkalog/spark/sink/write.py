@@ -131,10 +131,12 @@ class BatchPlanner:
         columns = decoded.piece(0, part.num_rows).columns
         sizes = decoded.sizes()
         chosen = self._chosen(topic, decoded, columns, sizes)
+        order = np.argsort(chosen, kind="stable").astype(np.int64)
+        numbers, starts = np.unique(chosen[order], return_index=True)
         # One batch of each partition in turn, so that batches of all of them are in flight at once.
         waiting = [
             (number, rows, cuts(sizes[rows], self.batch_bytes), 0)
-            for number, rows in _rows_of_each(chosen)
+            for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
         ]
         while waiting:
             further = []
@@ -174,13 +176,6 @@ class BatchPlanner:
         self._keyless_bytes[topic] = int(ends[-1])
         picked: Int64s = choice[(ends - sizes) // self.batch_bytes % len(choice)]
         return picked
-
-
-def _rows_of_each(chosen: Int64s) -> list[tuple[int, Int64s]]:
-    """The rows of each partition, in order."""
-    order = np.argsort(chosen, kind="stable").astype(np.int64)
-    numbers, starts = np.unique(chosen[order], return_index=True)
-    return list(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
 
 
 # ---- the task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,12 +35,8 @@ def kafka() -> Kafka:
 @pytest.fixture(scope="session")
 def broker(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One running broker for the session. Neither stop it nor share topics."""
-    shared = Broker(kafka, tmp_path_factory.mktemp("broker"))
-    try:
-        shared.start()
+    with Broker(kafka, tmp_path_factory.mktemp("broker")) as shared:
         yield shared
-    finally:
-        shared.close()
 
 
 @pytest.fixture
@@ -47,19 +44,13 @@ def new_broker(
     kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Broker]]:
     """Factory of brokers that this test may stop, kill and replant; all end with the test."""
-    made: list[Broker] = []
+    with ExitStack() as stack:
 
-    def make(*extra: str) -> Broker:
-        broker = Broker(kafka, tmp_path_factory.mktemp("broker"), extra)
-        made.append(broker)
-        broker.start()
-        return broker
+        def make(*extra: str) -> Broker:
+            directory = tmp_path_factory.mktemp("broker")
+            return stack.enter_context(Broker(kafka, directory, extra))
 
-    try:
         yield make
-    finally:
-        for broker in made:
-            broker.close()
 
 
 @pytest.fixture
@@ -75,8 +66,5 @@ def real_directories(
 ) -> Iterator[real.RealDirectories]:
     """What a broker of its own wrote. Copy before changing anything; leave the broker stopped."""
     home = tmp_path_factory.mktemp("real")
-    broker = Broker(kafka, home / "broker")
-    try:
+    with Broker(kafka, home / "broker") as broker:
         yield real.make(broker, home)
-    finally:
-        broker.close()

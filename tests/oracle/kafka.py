@@ -169,13 +169,23 @@ def free_port_pair() -> int:
 
 @dataclass
 class Broker:
-    """A single-node broker in its own directory. `close` ends it whatever happened before."""
+    """A single-node broker in its own directory: ``with Broker(...) as broker`` it is started, and
+    ended whatever happened before.
+    """
 
     kafka: Kafka
     directory: Path
     extra: tuple[str, ...] = ()  # lines for server.properties
     port: int = field(default_factory=free_port_pair)
     pid: int | None = None
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.pid is not None:
+            self.kill()
 
     @property
     def bootstrap(self) -> str:
@@ -203,10 +213,6 @@ class Broker:
         assert self.pid is not None
         self.kafka.run("kill", str(self.pid))
         self.pid = None
-
-    def close(self) -> None:
-        if self.pid is not None:
-            self.kill()
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str | int) -> None:
         """Create it; configs with underscores for dots. retention.ms=-1 unless given."""

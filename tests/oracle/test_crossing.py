@@ -30,17 +30,17 @@ from tests.integration.daemon import Daemon
 from tests.integration.http_world import end_offset, until
 from tests.integration.test_http_partition_moves import described, ended, move
 from tests.log_world import flush
-from tests.oracle.kafka import Broker, files_in, record
+from tests.oracle.kafka import files_in, record
 from tests.oracle.loads import LoadCase, comparable, differing_files, load_with_kafka
 from tests.partition_world import NOW_MS
 from tests.swap_world import CASES, LOG_END, SwapWorld
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from kafkalog.log.unified_log import UnifiedLog
-    from tests.oracle.kafka import Kafka
+    from tests.oracle.kafka import Broker, Kafka
     from tests.swap_world import Content
 
 
@@ -179,29 +179,18 @@ def test_kafka_finds_the_same_in_a_moved_partition(kafka: Kafka, tmp_path: Path)
     check_dump(kafka, moved)
 
 
-@pytest.fixture
-def two_dirs(kafka: Kafka, tmp_path: Path) -> Iterator[Broker]:
-    home = tmp_path / "broker"
-    broker = Broker(kafka, home, (f"log.dirs={home}/data,{home}/other",))
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.close()
-
-
 def names(directory: Path, prefix: str) -> list[str]:
     return sorted(each.name for each in directory.iterdir() if each.name.startswith(prefix))
 
 
-def test_kafka_goes_on_with_our_copy(two_dirs: Broker, tmp_path: Path) -> None:
+def test_kafka_goes_on_with_our_copy(new_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """A -future of ours is a future replica to Kafka, which fills it and takes it into use."""
-    broker = two_dirs
+    roots = [tmp_path / "data", tmp_path / "other"]
+    broker = new_broker(f"log.dirs={roots[0]},{roots[1]}")
     broker.create_topic("moving")
     broker.produce("moving", [record(b"k", b"v" * 1000) for _ in range(3000)])
     expected = broker.consume("moving")
     broker.stop()
-    roots = [broker.directory / "data", broker.directory / "other"]
     here = next(index for index, root in enumerate(roots) if names(root, "moving"))
     daemon = Daemon(
         tmp_path / "daemon", node_id="1", replica_alter_log_dirs_io_max_bytes_per_second="1000"

@@ -57,20 +57,15 @@ def write_everything(broker: Broker) -> None:
 def directories(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Copies of the partitions while the broker ran (padded indexes) and after it had stopped."""
     home = tmp_path_factory.mktemp("dump")
-    broker = Broker(kafka, home / "broker")
     copies: dict[str, Path] = {}
-    try:
-        broker.start()
+    with Broker(kafka, home / "broker") as broker:
         write_everything(broker)
-        for topic in ("dump", "late"):
-            copies[f"{topic} running"] = home / "running" / f"{topic}-0"
-            shutil.copytree(broker.data / f"{topic}-0", copies[f"{topic} running"])
-        broker.stop()
-        for topic in ("dump", "late"):
-            copies[f"{topic} stopped"] = home / "stopped" / f"{topic}-0"
-            shutil.copytree(broker.data / f"{topic}-0", copies[f"{topic} stopped"])
-    finally:
-        broker.close()
+        for state in ("running", "stopped"):
+            if state == "stopped":
+                broker.stop()
+            for topic in ("dump", "late"):
+                copies[f"{topic} {state}"] = home / state / f"{topic}-0"
+                shutil.copytree(broker.data / f"{topic}-0", copies[f"{topic} {state}"])
     kafka.compact(copies["dump stopped"], home / "compacted" / "dump-0", "--now", str(TIME + 10**9))
     copies["dump compacted"] = home / "compacted" / "dump-0"
     return copies

@@ -150,9 +150,8 @@ class GroupOffsets(NamedTuple):
 @pytest.fixture(scope="module")
 def written(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupOffsets]:
     """The broker's own cleaner is off: both others see every commit."""
-    broker = Broker(kafka, tmp_path_factory.mktemp("groups"), ("log.cleaner.enable=false",))
-    try:
-        broker.start()
+    directory = tmp_path_factory.mktemp("groups")
+    with Broker(kafka, directory, ("log.cleaner.enable=false",)) as broker:
         configs: dict[str, Any] = {key.replace(".", "_"): each for key, each in CONFIGS.items()}
         broker.create_topic(TOPIC, **configs)
         broker.create_topic(CONSUMED, PARTITIONS)
@@ -162,8 +161,6 @@ def written(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         lines = broker.consume(TOPIC, committed=True)
         broker.stop()
         yield GroupOffsets(broker, broker.data / PARTITION, committed, [*map(json.loads, lines)])
-    finally:
-        broker.close()
 
 
 def committed_in(broker: Broker) -> dict[str, dict[str, str]]:

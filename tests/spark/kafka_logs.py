@@ -50,8 +50,7 @@ MANY_COUNTS = {0: 40, 1: 3, 9: 17, 10: 25, 11: 1}
 
 def written_by_kafka(kafka: Kafka, home: Path) -> Path:
     """A log directory as a clean stop left it: the oracle's topics and one of many partitions."""
-    broker = Broker(kafka, home / "writing")
-    try:
+    with Broker(kafka, home / "writing") as broker:
         make(broker, home)
         broker.start()
         broker.create_topic("many", max(MANY_COUNTS) + 1)
@@ -59,8 +58,6 @@ def written_by_kafka(kafka: Kafka, home: Path) -> Path:
             lines = some_records(random.Random(partition), count)
             broker.produce("many", lines, "--codec", "lz4", partition=partition)
         broker.stop()
-    finally:
-        broker.close()
     # Its internal topics and its metadata are no topics of ours to read.
     ignored = shutil.ignore_patterns("__*", f"*{DELETED_SUFFIX}", LOCK, "bootstrap.checkpoint")
     return shutil.copytree(broker.data, home / "logs", ignore=ignored)
@@ -76,9 +73,7 @@ def under_a_broker(kafka: Kafka, logs: Path, directory: Path) -> Iterator[Broker
     """A broker of its own that serves these logs. It neither cleans nor retains them."""
     places = places_in(logs)
     starts = decode_offsets((logs / LOG_START_OFFSET_CHECKPOINT).read_bytes())
-    broker = Broker(kafka, directory)
-    try:
-        broker.start()
+    with Broker(kafka, directory) as broker:
         for topic in sorted({at.topic for at in places}):
             broker.create_topic(topic, sum(at.topic == topic for at in places))
         broker.stop()
@@ -86,8 +81,6 @@ def under_a_broker(kafka: Kafka, logs: Path, directory: Path) -> Iterator[Broker
             broker.plant(place.name, place, "clean", log_start=starts.get(at))
         broker.start()
         yield broker
-    finally:
-        broker.close()
 
 
 def shapes_in(logs: Path) -> set[str]:

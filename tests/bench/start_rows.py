@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from kafkalog.format.topic_names import TopicPartition
 from tests.bench import datasets
-from tests.bench.kafka_side import BenchBroker
 from tests.bench.machine_use import forget_cached, memory_mb, open_files, resident_mb
 from tests.bench.planting import forget_recovery, forget_snapshots, make_unclean, plant_clean
 from tests.bench.results import Goal, Result, Sample, answer_of
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.bench.bench import Bench
+    from tests.bench.kafka_side import BenchBroker
 
 _SEGMENTS = 10
 _PER_TOPIC = 1000
@@ -33,8 +33,7 @@ def clean_start(bench: Bench) -> Result:
     # partitions, and its time is scaled up.
     kafka_count = min(count, (bench.open_files - _SPARE_FILES) // _SEGMENTS)
     files, end = datasets.segment_files(_SEGMENTS), datasets.end_offset(_SEGMENTS)
-    daemon, broker = bench.daemon(), _stopped_broker(bench)
-    with daemon:
+    with bench.daemon() as daemon, bench.running_broker() as broker:
         for topic, partitions in topics_of(count):
             daemon.create_topic(topic, partitions)
         daemon.stop()
@@ -53,8 +52,7 @@ def clean_start(bench: Bench) -> Result:
             daemon.stop(120)
             return Sample(seconds, extra=extra)
 
-        def theirs() -> Sample:
-            assert broker is not None
+        def theirs(broker: BenchBroker) -> Sample:
             seconds = broker.start()
             loaded, milliseconds = broker.load_all_ms()
             extra = {
@@ -68,14 +66,11 @@ def clean_start(bench: Bench) -> Result:
             return Sample(seconds * count / kafka_count, extra=extra)
 
         if broker is not None:
-            with broker:
-                for topic, partitions in topics_of(kafka_count):
-                    broker.create_topic(topic, partitions)
-                broker.stop()
-                plant_clean(broker.data, files, partitions_of(kafka_count), end)
-                rounds = bench.alternate(ours, theirs)
-        else:
-            rounds = bench.alternate(ours, None)
+            for topic, partitions in topics_of(kafka_count):
+                broker.create_topic(topic, partitions)
+            broker.stop()
+            plant_clean(broker.data, files, partitions_of(kafka_count), end)
+        rounds = bench.alternate(ours, None if broker is None else partial(theirs, broker))
     scaled = f"Kafka with {kafka_count} partitions (limit of open files), time scaled to {count}"
     return Result(
         name=bench.name,
@@ -111,10 +106,6 @@ def partitions_of(count: int) -> list[TopicPartition]:
     ]
 
 
-def _stopped_broker(bench: Bench) -> BenchBroker | None:
-    return None if bench.jars is None else BenchBroker(bench.jars, bench.directory("kafka"))
-
-
 def _recovery(
     bench: Bench, what: str, batch_records: int, value_bytes: int, times: float
 ) -> Result:
@@ -124,7 +115,7 @@ def _recovery(
         source, total_bytes=total, batch_records=batch_records, value_bytes=value_bytes
     )
     size = log.stat().st_size
-    target, broker = bench.directory("crash-0"), _stopped_broker(bench)
+    target = bench.directory("crash-0")
     target.mkdir()
     (target / log.name).hardlink_to(log)
 
@@ -137,8 +128,7 @@ def _recovery(
         cpu -= before.children_user + before.children_system
         return Sample(size / loaded["milliseconds"] / 1e3, extra={"process_cpu_seconds": cpu})
 
-    def theirs() -> Sample:
-        assert broker is not None
+    def theirs(broker: BenchBroker) -> Sample:
         seconds = broker.start()
         milliseconds = broker.load_ms("crash-0")
         assert milliseconds, broker.log_text()[-3000:]
@@ -146,14 +136,12 @@ def _recovery(
         forget_recovery(broker.data, "crash")
         return Sample(size / milliseconds / 1e3, extra={"start_seconds": seconds})
 
-    if broker is not None:
-        with broker:
+    with bench.running_broker() as broker:
+        if broker is not None:
             broker.create_topic("crash")
             broker.stop()
             make_unclean(broker.data, "crash", [source])
-            rounds = bench.alternate(ours, theirs)
-    else:
-        rounds = bench.alternate(ours, None)
+        rounds = bench.alternate(ours, None if broker is None else partial(theirs, broker))
     return Result(
         name=bench.name,
         what=f"Recovery of one unclean log of {size / 2**30:.2g} GiB, {what}",
@@ -168,24 +156,22 @@ def _recovery(
 def idle_memory(bench: Bench) -> Result:
     """Resident memory some seconds after the start, one empty topic, no requests."""
     wait_seconds = bench.size(10.0, 1.0)
-    daemon, broker = bench.daemon(), _stopped_broker(bench)
-    with daemon:
+    with bench.daemon() as daemon, bench.running_broker() as broker:
         daemon.create_topic("idle")
         daemon.stop()
+        if broker is not None:
+            broker.stop()
 
         def ours() -> Sample:
             forget_cached(path for path in Path(sys.prefix).rglob("*.so*") if path.is_file())
             daemon.start_timed()
             return _idle(daemon.pid, wait_seconds, daemon.stop)
 
-        def theirs() -> Sample:
-            assert broker is not None
+        def theirs(broker: BenchBroker) -> Sample:
             broker.start()
             return _idle(broker.pid, wait_seconds, broker.stop)
 
-        if broker is not None:
-            broker.format()
-        rounds = bench.alternate(ours, theirs if broker is not None else None)
+        rounds = bench.alternate(ours, None if broker is None else partial(theirs, broker))
     return Result(
         name=bench.name,
         what="Idle memory",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from kafkalog.client import ConsumerRecord
 
@@ -115,18 +115,21 @@ class Files:
         made.write_text(lines)
         made.rename(self._directory / "input" / f"{self.count:08d}.txt")
 
-    def run(self, options: dict[str, Any]) -> None:
-        """A query over what is there, from its checkpoint on; two tasks a batch."""
+    def run(self, options: dict[str, Any], value: Column | str = "value") -> str:
+        """A query over what is there, from its checkpoint on; two tasks a batch. Its run's id."""
         rows = self._spark.readStream.option("maxFilesPerTrigger", 1)
-        rows = rows.text(str(self._directory / "input")).repartition(2)
         query = (
-            rows.writeStream.format("kafkalog")
+            rows.text(str(self._directory / "input"))
+            .repartition(2)
+            .select(value)
+            .writeStream.format("kafkalog")
             .options(**options)
             .option("checkpointLocation", str(self._directory / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
+        return str(query.runId)
 
 
 @pytest.mark.parametrize("exactly_once", ["false", "true"])
@@ -152,8 +155,8 @@ def test_the_tasks_of_a_stream_know_its_run(
 ) -> None:
     """By it the daemon tells the start of a query from what its former start left behind."""
     daemon.create_topic("runs")
-    (tmp_path / "input").mkdir()
-    name, runs = RUN_ID, []
+    files, name = Files(spark, tmp_path), RUN_ID
+    options = to(daemon, "runs", exactlyOnce="true")
 
     def run_of(_: str) -> str | None:
         from pyspark import TaskContext
@@ -161,19 +164,11 @@ def test_the_tasks_of_a_stream_know_its_run(
         found: str | None = TaskContext.get().getLocalProperty(name)
         return found
 
-    for number in range(2):
-        (tmp_path / "input" / f"{number}.txt").write_text("row\n")
-        rows = spark.readStream.text(str(tmp_path / "input"))
-        query = (
-            rows.select(f.udf(run_of, "string", useArrow=False)("value").alias("value"))
-            .writeStream.format("kafkalog")
-            .options(**to(daemon, "runs", exactlyOnce="true"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        runs.append(str(query.runId))
+    runs = []
+    for _ in range(2):
+        files.add(1)
+        value = f.udf(run_of, "string", useArrow=False)("value").alias("value")
+        runs.append(files.run(options, value))
     assert [(record.value or b"").decode() for record in committed(daemon, "runs")] == runs
     assert len(set(runs)) == 2
 

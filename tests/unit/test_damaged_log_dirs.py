@@ -124,10 +124,13 @@ def bits_of(disk: SimFilesystem, path: str, stride: int) -> range:
 @pytest.mark.parametrize("stride", [101, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("name", FILES)
-def test_one_bit_of_one_of_two_directories(name: str, clean: bool, stride: int) -> None:
+@pytest.mark.parametrize("victim", DIRS)
+def test_one_bit_of_one_of_two_directories(
+    victim: str, name: str, clean: bool, stride: int
+) -> None:
     """Some bits, or each; all were refusals but those of a comment and of white space."""
     base = stopped(*DIRS, clean=clean)
-    path = f"{A}/{name}"
+    path = f"{victim}/{name}"
     expected = served(started(copy_of(base), *DIRS))
     found = list(starts_of_a_bit(base, path, bits_of(base, path, stride), *DIRS))
     assert [each for each in found if each[1] != expected] == []

@@ -186,6 +186,8 @@ def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> 
     refused(one.call("GET", "/records"), 409, 40903)
     for edge in ("beginning", "end"):
         refused(one.call("POST", f"/positions/{edge}", at), 409, 40903)
+    place = {"topic": topic, "partition": 1, "offset": 1}
+    refused(one.call("POST", "/positions", {"offsets": [place]}), 409, 40903)
     both = {"topics": [topic], "topic_pattern": "x"}
     refused(one.call("POST", "/subscription", both), 409, 40903)
     refused(one.call("POST", "/subscription", {}), 422, 422)

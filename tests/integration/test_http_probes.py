@@ -42,7 +42,8 @@ def total(
 def test_probes(daemon: Daemon) -> None:
     """M01: alive and ready, under every alias, with the checks named."""
     assert daemon.request("GET", "/livez").json == {"status": "ok"}
-    for path in ("/readyz", "/healthz", "/ready", "/healthy", "/status/ready", "/startupz"):
+    aliases = ("/healthz", "/ready", "/healthy", "/status/ready", "/_health", "/startupz")
+    for path in ("/readyz", *aliases):
         answer = daemon.request("GET", path)
         assert answer.status == 200
         assert answer.json["status"] == "ready"

@@ -335,6 +335,7 @@ def test_content_types(daemon: Daemon) -> None:
     for wrong in (
         "application/x-www-form-urlencoded",
         "text/plain",
+        "application/octet-stream",
         "application/vnd.kafka.avro.v2+json",
         "application/vnd.kafka.protobuf.v2+json",
         "application/json; charset=latin-1",

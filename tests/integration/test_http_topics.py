@@ -100,9 +100,10 @@ def test_v2_metadata(daemon: Daemon) -> None:
 
 def test_unknown_topics_and_partitions(daemon: Daemon) -> None:
     daemon.create_topic("known")
-    for path in ("/topics/nope", "/topics/nope/partitions", "/topics/nope/partitions/0"):
-        refused(daemon.request("GET", path), 404, 40401)
-    refused(daemon.request("GET", "/topics/known/partitions/1"), 404, 40402)
+    for path in ("", "/partitions", "/partitions/0", "/partitions/0/offsets"):
+        refused(daemon.request("GET", f"/topics/nope{path}"), 404, 40401)
+    for path in ("/topics/known/partitions/1", "/topics/known/partitions/1/offsets"):
+        refused(daemon.request("GET", path), 404, 40402)
     refused(daemon.request("GET", "/topics/known/partitions/2147483647"), 404, 40402)
     for partition in ("-1", "x", "2147483648", "1e3", "0x0", "٣", "1.0", "9" * 400):
         refused(daemon.request("GET", f"/topics/known/partitions/{quote(partition)}"), 404, 404)

@@ -23,7 +23,7 @@ from tests.naive.cleaning_logs import TIME, MadeSegment, make_log
 from tests.naive.stored_batches import NOBODY, stored_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.naive.stored_batches import Producer
@@ -93,6 +93,16 @@ def flip_record(directory: Path) -> Path:
     data[70] ^= 1
     log.write_bytes(data)
     return log
+
+
+def gone(pattern: str) -> Callable[[Path], None]:
+    """Damage: the files of a partition whose names match are deleted."""
+
+    def delete(directory: Path) -> None:
+        for path in directory.glob(pattern):
+            path.unlink()
+
+    return delete
 
 
 @contextmanager

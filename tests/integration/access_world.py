@@ -43,7 +43,6 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def token_of(principal: str) -> str:
-    """The test token of a principal."""
     return f"token-of-{principal}"
 
 
@@ -79,7 +78,6 @@ def ask(
     body: object = None,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """One request of a principal."""
     return daemon.request(method, path, body, {**by(principal), **(headers or {})})
 
 
@@ -94,7 +92,6 @@ class Commands:
         }
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Whatever comes of it."""
         return subprocess.run(
             [sys.executable, "-m", "kafkalog", *arguments],
             capture_output=True,
@@ -106,7 +103,6 @@ class Commands:
         )
 
     def printed(self, *arguments: str) -> str:
-        """What a command that succeeds prints."""
         done = self.run(*arguments)
         assert done.returncode == 0, (arguments, done.stderr)
         return done.stdout

@@ -44,8 +44,6 @@ class ReservedPort:
 
 
 class Answer:
-    """Status, headers and body of one HTTP answer."""
-
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
@@ -53,7 +51,6 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The body as JSON."""
         return json.loads(self.body)
 
 
@@ -90,7 +87,6 @@ class Daemon:
             self.stop()
 
     def command(self) -> list[str]:
-        """The command line of the daemon."""
         values = {
             "log.dirs": ",".join(map(str, self.log_dirs)),
             "http.port": str(self.port),
@@ -102,7 +98,6 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
         assert self.process is not None
         return self.process.pid
 
@@ -166,20 +161,17 @@ class Daemon:
         return said
 
     def kill(self) -> None:
-        """SIGKILL and reap."""
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
 
     def rss_bytes(self) -> int:
-        """Resident memory of the process now."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
     def log_tail(self) -> str:
-        """The end of its log, for messages."""
         return self.log_path.read_text(errors="replace")[-3000:]
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:

@@ -64,7 +64,6 @@ def check_sealed(answer: Answer) -> None:
 
 
 def now_ms() -> int:
-    """Wall clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -79,7 +78,6 @@ def batch_of(
     base_offset: int = 0,
     is_transactional: bool = False,
 ) -> bytes:
-    """One batch as a client sends it."""
     columns = RecordColumns.of(
         list(keys) if keys is not None else [None] * len(values),
         list(values),
@@ -99,13 +97,11 @@ def batch_of(
 def append(
     daemon: Daemon, topic: str, data: bytes, *, partition: int = 0, query: str = ""
 ) -> Answer:
-    """Raw batches in."""
     path = f"/v1/topics/{topic}/partitions/{partition}/batches{query}"
     return daemon.request("POST", path, data, {"Content-Type": BATCHES})
 
 
 def read_batches(daemon: Daemon, topic: str, offset: int, query: str = "") -> Answer:
-    """Raw batches out."""
     path = f"/v1/topics/{topic}/partitions/0/batches?offset={offset}{query}"
     return daemon.request("GET", path)
 

@@ -20,12 +20,10 @@ class NumberTask:
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
         return f"number {self.number}"
 
     @property
     def size_bytes(self) -> int:
-        """Larger numbers are larger."""
         return self.number
 
 
@@ -48,5 +46,4 @@ def work(task: NumberTask) -> tuple[int, int]:
 
 
 def squares_in_process(tasks: list[NumberTask]) -> list[int]:
-    """What the runners should give."""
     return [square for square, _ in InProcess().run(tasks, work, lambda _: None)]

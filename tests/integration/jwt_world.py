@@ -49,7 +49,6 @@ def public_jwk(kid: str, /, **changes: object) -> dict[str, Any]:
 
 
 def key_set(*kids: str) -> str:
-    """The file's text."""
     return json.dumps({"keys": [public_jwk(kid) for kid in kids]})
 
 
@@ -88,8 +87,6 @@ def by_token(principal: str, **changes: object) -> dict[str, str]:
 def unsigned(
     header: Mapping[str, object], claims: Mapping[str, object], signature: str = ""
 ) -> str:
-    """A token made by hand."""
-
     def part(value: Mapping[str, object]) -> str:
         text = json.dumps(value).encode()
         return base64.urlsafe_b64encode(text).decode().rstrip("=")

@@ -58,7 +58,6 @@ def parse_event(block: str) -> Event | None:
 
 
 def parse_events(body: bytes) -> list[Event]:
-    """All events of a whole body."""
     events = [parse_event(block) for block in body.decode().split("\n\n")]
     return [event for event in events if event is not None]
 
@@ -86,7 +85,6 @@ class Stream:
         self._connection.close()
 
     def lines(self) -> Iterator[str]:
-        """Lines as they come, without their ends."""
         while line := self.response.readline():
             yield line.decode().rstrip("\n")
 
@@ -101,7 +99,6 @@ class Stream:
                 held = []
 
     def events(self) -> Iterator[Event]:
-        """Events as they come."""
         for block in self.blocks():
             event = parse_event(block)
             if event is not None:
@@ -123,7 +120,6 @@ class Stream:
 
 
 def lines(*records: object) -> bytes:
-    """NDJSON."""
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
@@ -162,7 +158,6 @@ class Duplex:
         return self._response
 
     def send(self, data: bytes) -> None:
-        """One chunk."""
         self.send_raw(b"%x\r\n%b\r\n" % (len(data), data))
 
     def send_raw(self, data: bytes) -> None:
@@ -170,7 +165,6 @@ class Duplex:
         self._wire.send(data)
 
     def finish(self) -> None:
-        """The last chunk."""
         self._wire.send(b"0\r\n\r\n")
 
     def reset(self) -> None:

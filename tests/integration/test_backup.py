@@ -32,7 +32,6 @@ SECONDS = 30
 
 
 def restore(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """``kafkalog restore ARGUMENTS``."""
     command = [sys.executable, "-m", "kafkalog", "restore", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, cwd=ROOT, check=False, timeout=60, text=True
@@ -139,16 +138,13 @@ class HeldDaemon(GatedDaemon):
         return self
 
     def begin(self, backup: Path | None = None) -> Any:
-        """The answer to a backup."""
         return self.request("POST", "/v1/backups", {"directory": str(backup or self.backup)})
 
     def wait_held(self) -> None:
-        """Until it stands still."""
         directories = [self.backup / f"log-dir-{number}" / "held-0" for number in (0, 1)]
         until(lambda: any(path.exists() for path in directories))
 
     def operation(self, operation_id: str) -> Any:
-        """Its state."""
         answer = self.request("GET", f"/v1/operations/{operation_id}")
         assert answer.status == 200
         return answer.json
@@ -156,7 +152,6 @@ class HeldDaemon(GatedDaemon):
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[HeldDaemon]:
-    """One that is ended whatever the test does."""
     daemon = HeldDaemon(tmp_path / "held").prepare()
     yield daemon
     if daemon.process is not None:
@@ -249,7 +244,6 @@ def test_a_target_that_goes_away(held: HeldDaemon) -> None:
 
 
 def test_what_is_refused(held: HeldDaemon, tmp_path: Path) -> None:
-    """Over HTTP and on the command line; nothing is written."""
     held.gate.unlink()
     full = tmp_path / "full"
     full.mkdir()

@@ -469,5 +469,4 @@ def test_installed_scripts_are_the_tools(daemon: Daemon, tmp_path: Path) -> None
 
 
 def run_install(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """``kafkalog compat install ARGUMENTS``."""
     return run_plain("compat", "install", *arguments)

@@ -17,10 +17,6 @@ SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.
 
 
 def test_the_life_of_a_group(daemon: Daemon) -> None:
-    """Goal: list, describe, reset and delete; a reset is only shown until it is told to happen.
-
-    Method: a group with a commit and, for a while, a member.
-    """
     daemon.create_topic("t", 2)
     daemon.produce_text("t", "a", "b", "c")
     end = sum(len(daemon.fetch_all("t", number)) for number in range(2))

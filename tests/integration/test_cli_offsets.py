@@ -24,7 +24,6 @@ MINUTE_MS = 60_000
 
 
 def run(daemon: Daemon, *words: str) -> Result:
-    """``kafkalog WORDS --url ...``."""
     where = ("--url", f"http://127.0.0.1:{daemon.port}")
     return CliRunner().invoke(make_cli(), [*words, *where])
 

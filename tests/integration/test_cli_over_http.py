@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 def run(
     daemon: Daemon | None, *arguments: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """``kafkalog ARGUMENTS --url ...``."""
     nobody = ReservedPort()
     port = nobody.number if daemon is None else daemon.port
     return run_plain(*arguments, "--url", f"http://127.0.0.1:{port}", stdin=stdin)
 
 
 def run_plain(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """``kafkalog ARGUMENTS``."""
     return subprocess.run(
         [sys.executable, "-m", "kafkalog", *arguments],
         input=stdin,
@@ -47,13 +45,11 @@ def run_plain(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProces
 
 
 def done(result: subprocess.CompletedProcess[bytes]) -> bytes:
-    """Its standard output; it must have succeeded."""
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
 def test_topics(daemon: Daemon) -> None:
-    """Create, list, describe, delete; Kafka's words."""
     made = run(
         daemon, "topics", "create", "orders", "--partitions", "2", "--config", "retention.ms=5"
     )
@@ -145,7 +141,6 @@ def test_configs_in_kafkas_words(daemon: Daemon) -> None:
 
 
 def test_produce_and_consume(daemon: Daemon) -> None:
-    """Lines in, lines out; keys; receipts; positions."""
     done(run(daemon, "topics", "create", "lines"))
     text = b"first\n\n\xff\xfe third\nlast"
     assert done(run(daemon, "produce", "lines", stdin=text)) == b""
@@ -365,7 +360,6 @@ def test_a_rotten_batch_is_named(daemon: Daemon) -> None:
 
 
 def completed(*words: str) -> list[str]:
-    """What stands to choose from for the last word."""
     finished = subprocess.run(
         [sys.executable, "-m", "kafkalog"],
         env={
@@ -385,7 +379,6 @@ def completed(*words: str) -> list[str]:
 
 
 def test_words_of_commands_topics_and_configs(daemon: Daemon) -> None:
-    """Each kind of word; hidden commands are none."""
     daemon.create_topic("shelf")
     daemon.create_topic("shell")
     url = ("--url", f"http://127.0.0.1:{daemon.port}")
@@ -401,7 +394,6 @@ def test_words_of_commands_topics_and_configs(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_scripts_of_shells(shell: str) -> None:
-    """A script for each shell, which bash takes."""
     result = CliRunner().invoke(make_cli(), ["completion", shell])
     assert result.exit_code == 0
     assert "_KAFKALOG_COMPLETE" in result.stdout

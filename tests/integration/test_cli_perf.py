@@ -27,7 +27,6 @@ READ = re.compile(rf"{TIME}, {TIME}, \d+\.\d{{4}}, \d+\.\d{{4}}, (\d+), \d+\.\d{
 
 
 def run(*words: str) -> Result:
-    """``kafkalog WORDS``."""
     return CliRunner().invoke(make_cli(), words)
 
 

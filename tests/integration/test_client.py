@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[Client]:
-    """Of either kind."""
     with client_of(request.param, f"http://127.0.0.1:{daemon.port}") as one:
         yield one
 
@@ -63,7 +62,6 @@ def topic(request: pytest.FixtureRequest, client: Client) -> str:
 
 
 def texts(*values: str) -> list[ProducerRecord]:
-    """Records without key."""
     return [ProducerRecord(value) for value in values]
 
 
@@ -136,7 +134,6 @@ def test_raw_batches(client: Client, topic: str) -> None:
 
 
 def test_what_was_appended_before_a_failure(client: Client, topic: str) -> None:
-    """A call that fails half way says how far it came."""
     large = "x" * 2_000_000
     with pytest.raises(TooLarge) as failure:
         client.produce(topic, texts("small", large), partition=0)
@@ -318,7 +315,6 @@ def test_groups(client: Client, topic: str) -> None:
 
 
 def test_logs_and_the_daemon(client: Client, topic: str) -> None:
-    """What an operator asks."""
     client.produce(topic, texts("a", "b"), partition=0)
     assert client.describe_log(topic, 0)["log_end_offset"] == 2
     client.roll_log(topic, 0)

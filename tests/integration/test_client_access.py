@@ -47,7 +47,6 @@ def authority(root: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def served(root: Path, authority: Authority) -> Iterator[TlsDaemon]:
-    """Passwords, tokens, certificates of one authority, and rules."""
     certificate, key = authority.issue("server", "IP:127.0.0.1")
     daemon = TlsDaemon(
         root / "served",
@@ -65,7 +64,6 @@ def served(root: Path, authority: Authority) -> Iterator[TlsDaemon]:
 
 
 def url_of(daemon: TlsDaemon) -> str:
-    """Its address."""
     return f"https://127.0.0.1:{daemon.port}"
 
 
@@ -126,7 +124,6 @@ def test_nobody_and_strangers(
 def run(
     *arguments: str, environment: dict[str, str] | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """``kafkalog ARGUMENTS``."""
     return subprocess.run(
         [sys.executable, "-m", "kafkalog", *arguments],
         input=stdin,

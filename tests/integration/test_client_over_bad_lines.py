@@ -35,14 +35,12 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
 
 
 def values(daemon: Daemon, topic: str) -> list[str]:
-    """All values of partition 0, in order."""
     with client_of("sync", f"http://127.0.0.1:{daemon.port}") as client:
         tail = client.tail(topic, 0, start="earliest", is_endless=False)
         return [(record.value or b"").decode() for record in tail]
 
 
 def is_append(request: bytes) -> bool:
-    """Whether a request to the proxy carries batches."""
     return request.startswith(b"POST") and b"/batches" in request.partition(b"\r\n")[0]
 
 

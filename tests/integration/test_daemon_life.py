@@ -31,14 +31,12 @@ BODY = b'{"records":[{"value":"half"}]}'
 
 
 def handles(pid: int, number: signal.Signals) -> bool:
-    """Whether the process has a handler for the signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
 def listing(root: Path) -> dict[str, tuple[int, int]]:
-    """Every path with size and modification time."""
     return {
         path.as_posix(): (path.stat().st_size, path.stat().st_mtime_ns) for path in root.rglob("*")
     }
@@ -226,13 +224,11 @@ class LoadedDaemon(GatedDaemon):
             time.sleep(0.02)  # the test's own pace between two looks
 
     def counts(self) -> list[int]:
-        """Records of each partition."""
         return [len(self.fetch_all("kept", partition)) for partition in range(3)]
 
 
 @pytest.fixture
 def gated(tmp_path: Path) -> Iterator[LoadedDaemon]:
-    """One that is ended whatever the test does."""
     daemon = LoadedDaemon(tmp_path / "gated").prepare()
     yield daemon
     if daemon.process is not None:
@@ -256,7 +252,6 @@ def wait_for(daemon: Daemon, wish: str) -> Any:
 
 
 def lines(daemon: Daemon) -> list[str]:
-    """Sentences of its log."""
     text = daemon.log_path.read_text().splitlines()
     return [json.loads(line)["event"] for line in text if line.startswith("{")]
 
@@ -428,7 +423,6 @@ class ImageDaemon(Daemon):
 
 
 def told(daemon: Daemon) -> dict[str, object]:
-    """The line of its log about its configuration."""
     events = [json.loads(line) for line in daemon.log_path.read_text().splitlines()]
     found = [one for one in events if one["event"].startswith("Configuration;")]
     assert len(found) == 1
@@ -531,13 +525,11 @@ class Manager:
                 return states
 
     def close(self) -> None:
-        """Nobody hears any more."""
         self._socket.close()
 
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
-    """One that hears until the test ends."""
     one = Manager(tmp_path / "notify")
     yield one
     one.close()

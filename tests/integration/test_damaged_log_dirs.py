@@ -224,7 +224,6 @@ def served(daemon: Daemon, topic: str) -> dict[int, bytes | None]:
 
 
 def verify(daemon: Daemon, topic: str) -> str:
-    """What ``kafkalog segments verify`` says."""
     directory = str(daemon.log_dirs[0] / f"{topic}-0")
     command = [sys.executable, "-m", "kafkalog", "segments", "verify", directory]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout

@@ -374,7 +374,6 @@ SIZE = 12 << 20
 
 
 def run(*command: object) -> bool:
-    """Whether the command succeeded."""
     return not subprocess.run([str(part) for part in command], capture_output=True).returncode
 
 

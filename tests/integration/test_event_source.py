@@ -35,7 +35,6 @@ def missing(reason: str) -> NoReturn:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The module's file."""
     home = tmp_path_factory.mktemp("npm")
     command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", PACKAGE]
     if shutil.which("npm") is None:
@@ -70,7 +69,6 @@ class Follower:
             yield json.loads(line)
 
     def until(self, kind: str) -> dict[str, Any]:
-        """The next thing of that kind."""
         return next(each for each in self.said() if each["kind"] == kind)
 
 

@@ -75,7 +75,6 @@ def audit_lines(daemon: Daemon) -> list[dict[str, Any]]:
     ],
 )
 def test_wrong_credentials(guarded: Daemon, headers: dict[str, str]) -> None:
-    """None of these comes in, and the answer says what would."""
     answer = guarded.request("GET", "/topics", None, headers)
     body = refused(answer, 401, 40101)
     assert answer.headers["WWW-Authenticate"] == (
@@ -265,7 +264,6 @@ def lines_of(daemon: Daemon, operation: str) -> list[dict[str, Any]]:
 
 
 def filled(daemon: Daemon, topic: str) -> str:
-    """A topic of one partition with ten records."""
     daemon.create_topic(topic, 1)
     assert append(daemon, topic, batch_of(*[b"x"] * 10)).status == 200
     return topic
@@ -366,7 +364,6 @@ def test_topics_and_their_configs(daemon: Daemon) -> None:
 
 
 def test_groups(daemon: Daemon) -> None:
-    """The offsets that were set and the group that was deleted are on record."""
     filled(daemon, "read")
     wanted = {"to": "latest", "topics": ["read"], "dry_run": True}
     path = "/v1/groups/readers/offsets:reset"
@@ -432,7 +429,6 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_nothing_without_configuration(daemon: Daemon) -> None:
-    """Off by default."""
     answer = daemon.request("GET", "/topics", None, ORIGIN)
     assert ALLOW not in answer.headers
     refused(daemon.request("OPTIONS", "/topics", None, PREFLIGHT), 405, 405)

@@ -33,7 +33,6 @@ END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def stream_of(*batches: pa.RecordBatch, codec: str | None = None) -> bytes:
-    """An IPC stream."""
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
@@ -55,7 +54,6 @@ def ask(daemon: Daemon, path: str) -> Answer:
 
 
 def table_of(answer: Answer) -> pa.Table:
-    """What pyarrow reads from an answer."""
     assert answer.status == 200, answer.body
     assert answer.headers["Content-Type"] == ARROW
     assert "Content-Encoding" not in answer.headers
@@ -199,7 +197,6 @@ def test_what_a_message_inflates_to_counts_as_held(tmp_path: Path) -> None:
 
 
 def test_receipts_while_the_stream_goes_on(daemon: Daemon) -> None:
-    """Each Arrow batch is told before the next one is sent."""
     daemon.create_topic("duplex")
     batch = pa.record_batch({"value": [b"a", b"b"]})
     whole = stream_of(batch, batch)
@@ -263,7 +260,6 @@ def test_nothing_is_appended_of_what_is_refused_at_once(daemon: Daemon) -> None:
 
 @pytest.fixture
 def bare_daemon(tmp_path: Path) -> Daemon:
-    """A daemon that finds no pyarrow."""
     hidden = tmp_path / "hidden" / "pyarrow"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text(
@@ -291,7 +287,6 @@ def test_without_pyarrow_everything_else_is_served(bare_daemon: Daemon) -> None:
 
 
 def test_the_examples_of_the_docs_run(daemon: Daemon) -> None:
-    """Read nothing, append, read it."""
     text = (ROOT / "docs" / "http-arrow.md").read_text(encoding="utf-8")
     read, write = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     daemon.create_topic("orders")

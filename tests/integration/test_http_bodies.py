@@ -116,7 +116,6 @@ def test_bombs_inside_batches(daemon: Daemon, topic: str, codec: Codec) -> None:
 
 
 def nested(depth: int) -> bytes:
-    """A value of so many arrays."""
     return b'{"records":[{"value":' + b"[" * depth + b"]" * depth + b"}]}"
 
 

@@ -84,12 +84,10 @@ def settled(daemon: Daemon) -> None:
 
 
 def order(daemon: Daemon, path: str, body: object) -> Answer:
-    """A POST to the cleaner."""
     return daemon.request("POST", path, body, timeout=60)
 
 
 def log_of(daemon: Daemon, topic: str) -> Any:
-    """Its entry in the cleaner's report."""
     report = daemon.request("GET", f"/v1/cleaner?topic={topic}").json
     convert(report, CleanerAnswer)
     (entry,) = report["logs"]
@@ -239,7 +237,6 @@ def begin_clean(daemon: Daemon, topic: str) -> str:
 
 
 def ended(daemon: Daemon, where: str) -> Any:
-    """The operation when it has ended."""
     deadline = time.monotonic() + SECONDS
     while (operation := daemon.request("GET", where).json)["state"] == "running":
         assert time.monotonic() < deadline, "the clean does not end"

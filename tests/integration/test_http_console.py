@@ -78,7 +78,6 @@ def test_a_slash_behind_the_address(filled: Daemon, query: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_and_its_twin(filled: Daemon, path: str) -> None:
-    """One view, two renderers."""
     for headers in (BROWSER, {}):
         page = filled.request("GET", path, None, headers)
         assert page.status == 200, page.body
@@ -138,7 +137,6 @@ def test_errors_are_pages_for_people(filled: Daemon) -> None:
 
 
 def test_a_topic_whose_name_ends_as_a_twin_does(filled: Daemon) -> None:
-    """No topic hides behind another's twin."""
     filled.create_topic("a", 1)
     filled.create_topic("a.json", 2)
     for topic, partitions in (("a", 1), ("a.json", 2)):
@@ -300,7 +298,6 @@ COMPACTION = "/console/compaction"
 
 
 def posted(daemon: Daemon, path: str, fields: dict[str, str]) -> Answer:
-    """A form as the page sends it."""
     return daemon.request("POST", path, urlencode(fields).encode(), FORM)
 
 

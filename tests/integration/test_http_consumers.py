@@ -33,8 +33,6 @@ HEADERS = {"Content-Type": V2}
 
 
 class Instance:
-    """One consumer instance of a daemon."""
-
     def __init__(self, daemon: Daemon, group: str, **config: object) -> None:
         self.daemon = daemon
         answer = daemon.request("POST", f"/consumers/{group}", config, HEADERS)
@@ -116,7 +114,6 @@ def test_a_consumer_reads_commits_and_comes_back(daemon: Daemon, config: dict[st
 
 
 def test_what_is_created_wrongly_is_refused(daemon: Daemon) -> None:
-    """A misspelt or impossible config is an error that names it."""
     for config, code in (
         ({"format": "avro"}, 42204),
         ({"auto.offset.reset": "sometime"}, 42204),

@@ -38,7 +38,6 @@ PATHS = (
 
 
 def files_of(bundle: bytes) -> dict[str, bytes]:
-    """The bundle's files by name, without its directory."""
     with tarfile.open(fileobj=io.BytesIO(bundle)) as archive:
         found = {}
         for member in archive.getmembers():
@@ -94,7 +93,6 @@ def test_log_levels_change_without_a_restart(daemon: Daemon) -> None:
 
 
 def test_cardinality_is_that_of_a_scrape(daemon: Daemon) -> None:
-    """Who has too many series sees which."""
     daemon.create_topic("wide", 20)
     found = daemon.request("GET", "/debug/metrics-cardinality").json
     page = daemon.request("GET", "/metrics").body.decode().splitlines()
@@ -212,7 +210,6 @@ def test_behind_the_admin_port(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_while_a_disk_hangs(tmp_path: Path) -> None:
-    """What hangs is what one wants to look into, also with a password."""
     settings = access_settings(tmp_path, rules=None)
     daemon = GatedDaemon(tmp_path, **settings)
     password = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
@@ -250,7 +247,6 @@ def test_one_bundle_at_a_time(daemon: Daemon) -> None:
 
 
 def test_while_it_recovers(tmp_path: Path) -> None:
-    """A start that hangs can be looked into."""
     daemon = LoadedDaemon(tmp_path / "gated").prepare()
     try:
         daemon.start_and_reach_the_gate()

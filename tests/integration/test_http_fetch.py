@@ -31,7 +31,6 @@ SETTINGS = {"http_max_wait_ms": "20000", "log_initial_task_delay_ms": "600000"}
 
 
 def records(daemon: Daemon, topic: str, query: str, accept: str = BINARY) -> Answer:
-    """A v2 fetch."""
     path = f"/topics/{topic}/partitions/0/records?{query}"
     return daemon.request("GET", path, headers={"Accept": accept})
 
@@ -52,7 +51,6 @@ class Waiting:
         self.seconds = time.monotonic() - started
 
     def join(self) -> Answer:
-        """Its answer."""
         self._thread.join(60)
         assert self.answer is not None
         return self.answer

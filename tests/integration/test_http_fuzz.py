@@ -96,7 +96,6 @@ def judge(answer: Answer) -> None:
 
 
 def ask_with_bodies(daemon: Daemon, name: str, count: int) -> None:
-    """Bodies that are nearly those of the operation."""
     method, path, operation = OPERATIONS[name]
     path = path_of(daemon, path)
     content = operation["requestBody"]["content"]
@@ -142,7 +141,6 @@ def queries(draw: st.DrawFn, names: list[str]) -> str:
 
 
 def ask_with_queries(daemon: Daemon, name: str, count: int) -> None:
-    """Queries that are nearly those of the operation; what it needs besides is there."""
     method, path, operation = OPERATIONS[name]
     path = path_of(daemon, path)
     names = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
@@ -176,8 +174,6 @@ FILES = hostile(FILE) | JSON_VALUES.map(lambda value: repr(value).encode("utf-8"
 
 
 def ask_with_files(daemon: Daemon, count: int) -> None:
-    """Over HTTP, with both kinds of answers."""
-
     @examples(count)
     @given(FILES, st.sampled_from(("application/json", "text/plain")))
     def ask(file: bytes, accept: str) -> None:

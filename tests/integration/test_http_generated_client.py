@@ -53,14 +53,12 @@ def made(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture
 def client(daemon: Daemon, made: Path) -> Iterator[Any]:
-    """The generated client, its connections closed after."""
     module = importlib.import_module(f"{PACKAGE}.client")
     with module.Client(base_url=f"http://127.0.0.1:{daemon.port}") as one:
         yield one
 
 
 def operation(tag: str, name: str) -> Any:
-    """The generated function of one operation."""
     return importlib.import_module(f"{PACKAGE}.api.{tag}.{name}").sync
 
 

@@ -51,7 +51,6 @@ def offsets(daemon: Daemon, group: str) -> dict[int, int]:
 
 
 def reset(daemon: Daemon, group: str, **body: object) -> list[Any]:
-    """Entries of a reset."""
     answer = daemon.request("POST", f"/v1/groups/{group}/offsets:reset", body)
     assert answer.status == 200, answer.body
     entries: list[Any] = answer.json["offsets"]
@@ -59,7 +58,6 @@ def reset(daemon: Daemon, group: str, **body: object) -> list[Any]:
 
 
 def member(daemon: Daemon, group: str, topic: str) -> str:
-    """Path of a new member that reads the topic."""
     config = {"name": "one", "auto.commit.enable": "false"}
     created = daemon.request("POST", f"/consumers/{group}", config, {"Content-Type": V2})
     assert created.status == 200
@@ -137,7 +135,6 @@ def test_resets(daemon: Daemon, topic: str) -> None:
 
 
 def test_what_a_reset_refuses(daemon: Daemon, topic: str) -> None:
-    """A reset that cannot be meant changes nothing."""
     path = "/v1/groups/unset/offsets:reset"
     for body, status, code in (
         ({"to": "shift"}, 422, 422),

@@ -31,7 +31,6 @@ def path_of(topic: str, rest: str, partition: int = 0) -> str:
 
 
 def finished(daemon: Daemon, location: str) -> Any:
-    """The operation once it has ended."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         operation = daemon.request("GET", location).json
@@ -124,13 +123,11 @@ def test_a_dump_is_the_commands(daemon: Daemon, query: str, flags: list[str]) ->
 
 
 def children(daemon: Daemon) -> list[str]:
-    """Processes of the daemon that run now."""
     pid = daemon.pid
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def wait_for_children(daemon: Daemon, count: int) -> None:
-    """Until it has that many."""
     until(lambda: len(children(daemon)) == count)
 
 

@@ -38,19 +38,16 @@ def produce(
     content_type: str = NDJSON,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """A body to a path below /v1/topics/."""
     return daemon.request(
         "POST", f"/v1/topics/{path}", data, {"Content-Type": content_type, **(headers or {})}
     )
 
 
 def stored(daemon: Daemon, topic: str) -> list[Record]:
-    """All records of partition 0."""
     return records_of(read_batches(daemon, topic, 0).body)
 
 
 def receipts_of(answer: Answer) -> list[Any]:
-    """The lines of an answer in receipts."""
     assert answer.status == 200, answer.body
     assert answer.headers["Content-Type"] == NDJSON
     check_sealed(answer)
@@ -270,7 +267,6 @@ def test_expected_offset(daemon: Daemon) -> None:
 
 
 def test_expected_offset_needs_a_partition(daemon: Daemon) -> None:
-    """The guard is refused where nobody would look at it."""
     answer = produce(daemon, "unguarded/records?expected_offset=3", lines({"value": 1}))
     assert (answer.status, answer.json["error_code"]) == (400, 40005)
     assert answer.json["details"] == {"parameter": "expected_offset"}

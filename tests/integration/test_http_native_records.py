@@ -56,7 +56,6 @@ def filled(daemon: Daemon) -> None:
 
 
 def expected(number: int, partition: int = 0) -> dict[str, Any]:
-    """A record as it is shown by default."""
     key, value = KEYS[number], VALUES[number]
     shown: dict[str, Any] = {
         "topic": "t",
@@ -200,7 +199,6 @@ def test_a_record_that_is_not_representable(daemon: Daemon) -> None:
 
 
 def test_headers_of_a_page(daemon: Daemon) -> None:
-    """Where it begins and where the next one does."""
     answer = ask(daemon, f"{ONE}?offset=2&max_records=2")
     assert answer.headers["Kafka-Base-Offset"] == "2"
     assert answer.headers["Kafka-Next-Offset"] == "4"

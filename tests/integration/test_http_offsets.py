@@ -30,12 +30,10 @@ def topic(daemon: Daemon) -> str:
 
 
 def spec(daemon: Daemon, topic: str, text: str) -> Answer:
-    """``?spec=``."""
     return daemon.request("GET", f"/v1/topics/{topic}/partitions/0/offsets?spec={text}")
 
 
 def found(answer: Answer) -> tuple[int, int]:
-    """(offset, timestamp)."""
     assert answer.status == 200, answer.body
     # The epoch of the record at the offset; none where there is no offset.
     assert answer.json["leader_epoch"] in ((0,) if answer.json["offset"] > 0 else (0, -1))
@@ -113,14 +111,12 @@ def test_unknown_topic_and_partition(daemon: Daemon, topic: str) -> None:
 
 
 def delete(daemon: Daemon, *entries: tuple[str, int, int], **extra: object) -> Answer:
-    """POST the file."""
     partitions = [{"topic": t, "partition": p, "offset": o} for t, p, o in entries]
     body = {"partitions": partitions, "version": 1, **extra}
     return daemon.request("POST", "/v1/records:delete", body)
 
 
 def filled(daemon: Daemon, topic: str, count: int = 10, **configs: str) -> str:
-    """A topic with records."""
     daemon.create_topic(topic, 1, **configs)
     values = [b"v%d" % i for i in range(count)]
     assert append(daemon, topic, batch_of(*values, keys=values)).status == 200
@@ -128,7 +124,6 @@ def filled(daemon: Daemon, topic: str, count: int = 10, **configs: str) -> str:
 
 
 def start_offset(daemon: Daemon, topic: str) -> int:
-    """Log start offset."""
     answer = daemon.request("GET", f"/topics/{topic}/partitions/0/offsets")
     return int(answer.json["beginning_offset"])
 
@@ -161,7 +156,6 @@ def test_json_answer(daemon: Daemon) -> None:
 
 
 def entries(answer: Answer) -> list[Any]:
-    """The entries of an answer."""
     assert answer.status == 200, answer.body
     result: list[Any] = answer.json["partitions"]
     return result

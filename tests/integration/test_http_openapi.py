@@ -92,7 +92,6 @@ def test_no_parameter_is_passed_by(daemon: Daemon, route: web.RouteDef) -> None:
     ],
 )
 def test_the_refusal_helps(daemon: Daemon, query: str, name: str, words: str) -> None:
-    """A slip of the pen costs one look."""
     if daemon.request("GET", "/topics/asked").status != 200:
         daemon.create_topic("asked")
     path = "/v1/topics/asked/partitions/0/records"

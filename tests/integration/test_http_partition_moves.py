@@ -27,7 +27,6 @@ PATIENCE_SECONDS = 60
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon over two directories."""
     with Daemon(tmp_path, log_dirs=2) as daemon:
         yield daemon
 
@@ -42,7 +41,6 @@ def move(daemon: Daemon, number: int, topic: str = "t", partition: int = 0) -> d
 
 
 def ended(daemon: Daemon) -> dict[str, Any]:
-    """The only move once it is over."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         (entry,) = daemon.request("GET", "/v1/partition-moves").json["moves"]
@@ -64,7 +62,6 @@ class Producer(threading.Thread):
         self.is_stopped = threading.Event()
 
     def run(self) -> None:
-        """One request after the other."""
         number = 0
         while not self.is_stopped.is_set():
             value = f"{self.prefix} {number} ".encode() + b"x" * 2000
@@ -175,7 +172,6 @@ def test_refusals_and_cancel(tmp_path: Path) -> None:
 
 
 def test_moves_on_the_command_line(two: Daemon) -> None:
-    """Dirs move, moves and cancel-move say what the daemon says."""
     two.create_topic("t", 2)
     there = str(two.log_dirs[1])
     (here,) = (each["partition"] for each in described(two)[0]["partitions"])
@@ -197,14 +193,12 @@ def test_moves_on_the_command_line(two: Daemon) -> None:
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A daemon over two directories, with partitions in both."""
     with Daemon(tmp_path_factory.mktemp("dirs"), log_dirs=2) as daemon:
         fill(daemon)
         yield daemon
 
 
 def fill(daemon: Daemon) -> None:
-    """Four partitions over the directories, two of them with records."""
     daemon.create_topic("orders", 3, internal_segment_bytes="1000")
     daemon.create_topic("other", 1)
     for partition in range(3):
@@ -214,7 +208,6 @@ def fill(daemon: Daemon) -> None:
 
 
 def described(daemon: Daemon, query: str = "") -> list[dict[str, Any]]:
-    """The entries of the one broker."""
     answer = daemon.request("GET", f"/v1/log-dirs{query}")
     assert answer.status == 200
     check_sealed(answer)
@@ -229,7 +222,6 @@ def described(daemon: Daemon, query: str = "") -> list[dict[str, Any]]:
 
 
 def names(entries: list[dict[str, Any]]) -> list[str]:
-    """Partitions of all directories."""
     return sorted(each["partition"] for entry in entries for each in entry["partitions"])
 
 

@@ -42,7 +42,6 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[ListenerRol
 
 
 def test_the_doors_ask_for_credentials(ports: dict[ListenerRole, Daemon]) -> None:
-    """Another port is no way around the gate."""
     refused(ask(ports[ListenerRole.METRICS], None, "GET", "/metrics"), 401, 40101)
     refused(ask(ports[ListenerRole.ADMIN], None, "POST", "/v1/backups", {}), 401, 40101)
     assert ask(ports[ListenerRole.METRICS], "admin", "GET", "/metrics").status == 200

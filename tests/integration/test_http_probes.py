@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def metrics(daemon: Daemon) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """All samples by name and labels."""
     answer = daemon.request("GET", "/metrics")
     assert answer.status == 200
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")

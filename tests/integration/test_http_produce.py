@@ -24,7 +24,6 @@ JSON = "application/vnd.kafka.json.v2+json"
 
 
 def b64(data: bytes) -> str:
-    """Base64 as Java's clients send it."""
     return base64.b64encode(data).decode()
 
 
@@ -36,7 +35,6 @@ def produce(
     path: str = "",
     **headers: str,
 ) -> Answer:
-    """POST records."""
     all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     return daemon.request(
         "POST",
@@ -183,7 +181,6 @@ def test_one_batch_a_partition_in_request_order(daemon: Daemon) -> None:
 
 
 def test_one_reason_for_all_is_the_status(daemon: Daemon) -> None:
-    """Nobody is told 200 while everything failed."""
     daemon.create_topic("allfail", 2)
     body = refused_produce(produce(daemon, "allfail", {"value": "x", "partition": 5}), 404, 40402)
     assert body["offsets"][0]["error_code"] == 40402

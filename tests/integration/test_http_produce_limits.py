@@ -44,12 +44,10 @@ TOLD = {"Content-Type": NDJSON, "Accept": NDJSON}
 
 
 def path_of(topic: str) -> str:
-    """Where lines go."""
     return f"/v1/topics/{topic}/partitions/0/records?acks=1"
 
 
 def last_of(wire: Duplex) -> Any:
-    """The last line of an answer that the daemon ended."""
     return wire.rest()[-1]
 
 

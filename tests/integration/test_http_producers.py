@@ -127,7 +127,6 @@ NDJSON, TEXT = "application/x-ndjson", "text/plain"
 
 
 def names(producer_id: object, epoch: object = 0, sequence: object = 0) -> dict[str, str]:
-    """The three headers."""
     return {
         "Kafka-Producer-Id": str(producer_id),
         "Kafka-Producer-Epoch": str(epoch),
@@ -185,7 +184,6 @@ def test_the_same_request_again(daemon: Daemon, kind: str, body: bytes, count: i
 
 
 def test_receipts_of_a_retry(daemon: Daemon) -> None:
-    """Who asks for lines gets the first offsets again."""
     daemon.create_topic("receipts-again")
     headers = names(new_producer(daemon)) | {"Accept": NDJSON}
     answers = [

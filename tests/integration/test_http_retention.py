@@ -36,7 +36,6 @@ def filled(daemon: Daemon, topic: str, ages_ms: list[int], **configs: str) -> st
 
 
 def segments(daemon: Daemon, topic: str) -> Any:
-    """The report of partition 0."""
     answer = daemon.request("GET", f"/v1/topics/{topic}/partitions/0/segments")
     assert answer.status == 200, answer.body
     return answer.json
@@ -48,12 +47,10 @@ def served(report: Any) -> list[Any]:
 
 
 def run(daemon: Daemon, **body: object) -> Answer:
-    """POST a pass."""
     return daemon.request("POST", "/v1/retention:run", body)
 
 
 def names(*topics: str) -> list[dict[str, object]]:
-    """Partition 0 of each."""
     return [{"topic": topic, "partition": 0} for topic in topics]
 
 
@@ -102,7 +99,6 @@ def test_one_partition(daemon: Daemon) -> None:
 
 
 def simulate(daemon: Daemon, topic: str, **body: object) -> Answer:
-    """POST a what-if of ten days."""
     body.setdefault("horizon_ms", 10 * DAY)
     return daemon.request("POST", "/v1/retention:simulate", {"topic": topic, **body})
 
@@ -199,17 +195,14 @@ MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def lines(daemon: Daemon, *arguments: str) -> list[str]:
-    """What ``kafkalog retention`` prints."""
     return done(kafkalog(daemon, "retention", *arguments)).decode().splitlines()
 
 
 def document(daemon: Daemon, *arguments: str) -> Any:
-    """The same as JSON."""
     return json.loads(done(kafkalog(daemon, "retention", *arguments, "--output", "json")))
 
 
 def columns(line: str) -> list[str]:
-    """Cells of a table's line."""
     return re.split(r" {2,}", line)
 
 
@@ -366,7 +359,6 @@ def test_an_archived_offset_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_the_client_and_the_command_line(daemon: Daemon) -> None:
-    """What a job calls and an operator types."""
     topic = filled(daemon, "typed", [9 * DAY, 8 * DAY, 0], **HELD)
     with Client(f"http://127.0.0.1:{daemon.port}") as client:
         assert client.raise_archived_offsets(topic, {0: 1}) == {0: 1}

@@ -100,7 +100,6 @@ def test_a_batch(client: Client, daemon: Daemon, request: pytest.FixtureRequest)
 
 
 def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -> None:
-    """The client's classes tell what happened."""
     topic = query = f"zombie-{request.node.callspec.id}"
     client.create_topic(topic)
     zombie = begun(client, query, 1)

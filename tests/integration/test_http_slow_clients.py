@@ -44,7 +44,6 @@ POLL = b"GET /topics/slow/partitions/0/records?offset=0&timeout=60000 HTTP/1.1\r
 
 @pytest.fixture(scope="module", autouse=True)
 def slow(daemon: Daemon) -> None:
-    """The topic of all."""
     daemon.create_topic("slow")
 
 

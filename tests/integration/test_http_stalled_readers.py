@@ -52,7 +52,6 @@ UNREAD = {
 
 
 def cut_count(daemon: Daemon) -> int:
-    """Connections that were cut since the start."""
     page = daemon.request("GET", "/metrics").body.decode()
     name = "kafkalog_http_stalled_readers_total "
     (line,) = [each for each in page.splitlines() if each.startswith(name)]

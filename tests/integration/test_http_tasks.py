@@ -40,7 +40,6 @@ NAMES = [
 
 
 def tasks(daemon: Daemon) -> dict[str, dict[str, Any]]:
-    """Entries by name."""
     answer = daemon.request("GET", "/v1/tasks")
     assert answer.status == 200
     check_sealed(answer)

@@ -159,7 +159,6 @@ def test_request_ids(daemon: Daemon) -> None:
 
 
 def follow(daemon: Daemon, url: str) -> Any:
-    """What an address of an answer leads to."""
     origin = f"http://127.0.0.1:{daemon.port}"
     assert url.startswith(origin)
     answer = daemon.request("GET", url.removeprefix(origin))
@@ -179,7 +178,6 @@ def pages(daemon: Daemon, path: str, size: int) -> Iterator[list[dict[str, Any]]
 
 
 def addresses(entity: dict[str, Any]) -> list[str]:
-    """Of an entity and its relations."""
     related = [
         each["related"] for each in entity.values() if isinstance(each, dict) and "related" in each
     ]
@@ -285,7 +283,6 @@ def test_pages(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("query", ["page_size=0", "page_size=x", "page_token=zz", "page_token=abc"])
 def test_wrong_pages(daemon: Daemon, query: str) -> None:
-    """A token is one of ours, a size is a number."""
     refused(daemon.request("GET", f"{daemon.cluster()}/topics?{query}"), 400, 40005)
 
 

@@ -24,12 +24,10 @@ JSON = {"Content-Type": "application/json"}
 
 @pytest.fixture(scope="module")
 def cluster(daemon: Daemon) -> str:
-    """The path of the cluster."""
     return daemon.cluster()
 
 
 def receipts_of(answer: Answer) -> list[Any]:
-    """Every document of an answer."""
     assert answer.status == 200, answer.body
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.body.endswith(b"\r\n")
@@ -38,12 +36,10 @@ def receipts_of(answer: Answer) -> list[Any]:
 
 
 def stored(daemon: Daemon, topic: str) -> list[Record]:
-    """All records of partition 0."""
     return records_of(read_batches(daemon, topic, 0).body)
 
 
 def b64(data: bytes) -> str:
-    """Base64 as Java's clients send it."""
     return base64.b64encode(data).decode()
 
 

@@ -34,7 +34,6 @@ class Terminal(io.StringIO):
 
 
 def test_a_pool_gives_what_one_process_gives_in_the_order_of_the_tasks() -> None:
-    """The order of the results does not depend on who was faster."""
     tasks = [NumberTask(number) for number in (3, 1, 4, 1, 5, 9, 2, 6)]
     done: list[NumberTask] = []
     results = ProcessPool(2).run(tasks, work, done.append)
@@ -84,13 +83,11 @@ def test_a_failure_names_its_task_and_the_job_is_abandoned(
 
 
 def test_a_process_that_dies_ends_the_job() -> None:
-    """A job whose process was killed says so instead of waiting for ever."""
     with pytest.raises(TaskFailed, match="number 2: its process ended with 9"):
         run_job("square", [NumberTask(1), NumberTask(2, "die")], work, list, ProcessPool(2))
 
 
 def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:
-    """What an aborted job takes back is not written again behind its back."""
     file = tmp_path / "made"
     left: list[int] = []
 
@@ -106,8 +103,6 @@ def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:
 
 
 def test_an_abandon_that_fails_is_a_note_on_the_reason() -> None:
-    """The first error is the one that is told."""
-
     def abandon() -> None:
         raise OSError(28, "No space left on device")
 

@@ -9,11 +9,11 @@ import json
 import shutil
 import struct
 from datetime import UTC, datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import structlog
@@ -35,7 +35,7 @@ from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
 from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position, UnusableTable
 from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable
-from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed
+from kafkalog.jobs.tasks import InProcess, TaskFailed
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.values import Access, AmbiguousPartition, DataLost
 from tests.archive_world import (
@@ -104,37 +104,21 @@ def test_a_run_that_ends_at_a_step(
     assert offsets_in(place) == logs.offsets
 
 
-class StoppingFilesystem(SystemFilesystem):
+def stopping_disk(stop_at: int) -> SystemFilesystem:
     """Ends the process before the n-th call that changes the disk."""
+    disk, calls = SystemFilesystem(), count(1)
 
-    def __init__(self, stop_at: int) -> None:
-        self.calls_left = stop_at
+    def stops(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            if next(calls) == stop_at:
+                raise Stopped
+            return call(*arguments, **named)
 
-    def _call(self) -> None:
-        self.calls_left -= 1
-        if self.calls_left == 0:
-            raise Stopped
+        return counted
 
-    def rename(self, source: str, target: str) -> None:
-        self._call()
-        super().rename(source, target)
-
-    def unlink(self, path: str) -> None:
-        self._call()
-        super().unlink(path)
-
-    def sync_dir(self, path: str) -> None:
-        self._call()
-        super().sync_dir(path)
-
-    def make_dir(self, path: str, *, parents: bool = True) -> None:
-        self._call()
-        super().make_dir(path, parents=parents)
-
-    def write_file_atomically(self, path: str, data: bytes) -> None:
-        self._call()
-        super().write_file_atomically(path, data)
-        self._call()
+    for name in ("rename", "unlink", "sync_dir", "make_dir", "write_file_atomically"):
+        setattr(disk, name, stops(getattr(disk, name)))
+    return disk
 
 
 def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: GrowingLogs) -> None:
@@ -144,8 +128,8 @@ def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: Growin
     for call in range(1, 100):
         logs.append(call % 3, 5)
         try:
-            table = ParquetTable(str(tmp_path / "table"), StoppingFilesystem(call))
-            logs.run(_Dying(table))
+            table = ParquetTable(str(tmp_path / "table"), stopping_disk(call))
+            logs.run(StoppingTable(table, "never"))
         except Stopped:
             stops += 1
         else:
@@ -158,13 +142,6 @@ def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: Growin
     assert offsets_in(place) == logs.offsets
     hidden = [path for path in (tmp_path / "table").rglob(".*") if path.is_file()]
     assert hidden == []
-
-
-class _Dying(StoppingTable):
-    """Of a process that ends somewhere else."""
-
-    def __init__(self, table: ParquetTable) -> None:
-        super().__init__(table, "never")
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -189,25 +166,6 @@ def test_a_task_that_fails_leaves_nothing(
     assert offsets_in(place) == before
     logs.run(place.open())
     assert offsets_in(place) == logs.offsets
-
-
-def test_processes_write_what_one_writes(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Two processes, small pieces: the same rows."""
-    place = PlainPlace(tmp_path)
-    logs.run(place.open(), ArchiveOptions(target_bytes=1), ProcessPool(2))
-    assert offsets_in(place) == logs.offsets
-
-
-def test_a_listing_sees_committed_files_alone(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Readers that know nothing of commits: pyarrow's dataset of the topic's directory."""
-    place = PlainPlace(tmp_path)
-    with pytest.raises(Stopped):
-        logs.run(StoppingTable(place.open(), "before commit"))
-    topic = tmp_path / "table" / "topic-orders"
-    assert len(list(topic.iterdir())) > 1
-    assert ds.dataset(topic, format="parquet").count_rows() == 0
-    logs.run(place.open())
-    assert ds.dataset(topic, format="parquet").count_rows() == len(logs.offsets)
 
 
 def test_how_a_file_is_written(tmp_path: Path, logs: GrowingLogs) -> None:
@@ -253,7 +211,6 @@ def test_records_that_are_too_new_wait(tmp_path: Path, logs: GrowingLogs) -> Non
 
 
 def test_only_the_topics_that_were_asked_for(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Others keep their place in the table."""
     place = PlainPlace(tmp_path)
     other = GrowingLogs(tmp_path / "logs", "users")
     other.append(0, 4)
@@ -508,7 +465,6 @@ def test_a_log_that_lost_its_end_and_grew(
 
 
 def test_a_position_that_is_damaged(tmp_path: Path, logs: GrowingLogs) -> None:
-    """No half of a position is believed."""
     logs.topic_id = ONE
     logs.append(0, 1)
     logs.run(PlainPlace(tmp_path).open())

@@ -61,14 +61,12 @@ def words(daemon: Daemon, table: Path) -> list[str]:
 
 
 def run(daemon: Daemon, table: Path) -> Any:
-    """One run of the command, as JSON."""
     result = run_plain(*words(daemon, table), "--output", "json")
     assert result.returncode == 0, result.stderr.decode()
     return json.loads(result.stdout)
 
 
 def numbers_in(table: Path) -> Counter[int]:
-    """How often each record is in the archive."""
     files = archived_files(str(table))
     found = [pq.read_table(each.path, columns=["value"]).column(0).to_pylist() for each in files]
     return Counter(int(each) for values in found for each in values)

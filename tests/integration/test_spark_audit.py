@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +33,7 @@ from kafkalog.log.state.leader_epoch_cache import LeaderEpochCache
 from tests.fleet_world import (
     contents,
     flip_record,
+    gone,
     kept_logging,
     keyed_segments,
     plant_mixed,
@@ -40,15 +43,14 @@ from tests.naive.cleaning_logs import TIME, MadeSegment
 from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.env.filesystem import FileStat
     from kafkalog.jobs.audit import Audit, AuditRow, AuditTask
     from kafkalog.jobs.fleet import FleetPartition
 
 LOG = "00000000000000000000.log"
-SECOND = "00000000000000000012"
+SECOND, LAST = "00000000000000000012", "00000000000000000024"
 PRODUCER = Producer(7, 2, 0)
 
 
@@ -79,7 +81,6 @@ def edit(path: Path, change: Callable[[bytearray], None]) -> None:
 
 
 def test_a_sound_directory_has_no_findings(tmp_path: Path) -> None:
-    """No false alarm; what was looked at is counted."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 4, producer=PRODUCER))
     before = contents(tmp_path)
     for target_bytes in (1, 128 << 20):
@@ -96,54 +97,28 @@ def test_a_sound_directory_has_no_findings(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-def magic_one(directory: Path) -> None:
-    edit(directory / LOG, lambda data: data.__setitem__(16, 1))
+Damage = Callable[[Path], object]
 
 
-def zero_length(directory: Path) -> None:
-    edit(directory / LOG, lambda data: data.__setitem__(slice(8, 12), bytes(4)))
+def edited(name: str, at: int, data: bytes) -> Damage:
+    """Other bytes from a place in a file on."""
+    return lambda directory: edit(
+        directory / name, lambda whole: whole.__setitem__(slice(at, at + len(data)), data)
+    )
+
+
+def written(name: str, data: bytes) -> Damage:
+    """A file with these bytes alone."""
+    return lambda directory: (directory / name).write_bytes(data)
 
 
 def torn_tail(directory: Path) -> None:
-    edit(sorted(directory.glob("*.log"))[-1], lambda data: data.__delitem__(slice(-7, None)))
-
-
-def lost_segment(directory: Path) -> None:
-    for path in directory.glob(f"{SECOND}.*"):
-        path.unlink()
-
-
-def lost_log(directory: Path) -> None:
-    (directory / f"{SECOND}.log").unlink()
-
-
-def lost_index(directory: Path) -> None:
-    (directory / f"{SECOND}.index").unlink()
-
-
-def wrong_index(directory: Path) -> None:
-    (directory / f"{SECOND}.index").write_bytes(b"\0\0\0\1\0\0\0\7")
-
-
-def wrong_time_index(directory: Path) -> None:
-    (directory / f"{SECOND}.timeindex").write_bytes(b"")
-
-
-def wrong_snapshot(directory: Path) -> None:
-    (directory / f"{SECOND}.snapshot").write_bytes(b"damage")
+    edit(directory / f"{LAST}.log", lambda data: data.__delitem__(slice(-7, None)))
 
 
 def missing_epochs(directory: Path) -> None:
-    (directory.parent / "log-start-offset-checkpoint").write_bytes(b"0\n0\n")
-    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 5\n")
-
-
-def wrong_epochs(directory: Path) -> None:
-    (directory / "leader-epoch-checkpoint").write_bytes(b"0\n1\n1 0\n")
-
-
-def damaged_epochs(directory: Path) -> None:
-    (directory / "leader-epoch-checkpoint").write_bytes(b"damage")
+    written("../log-start-offset-checkpoint", b"0\n0\n")(directory)
+    written("leader-epoch-checkpoint", b"0\n1\n0 5\n")(directory)
 
 
 def renamed(directory: Path) -> None:
@@ -151,45 +126,36 @@ def renamed(directory: Path) -> None:
         path.rename(path.with_name(path.name.replace(SECOND, "00000000000000000011")))
 
 
-def left_over(directory: Path) -> None:
-    (directory / f"{SECOND}.log.swap").write_bytes(b"")
+DAMAGE: tuple[tuple[Damage, str, str], ...] = (
+    (flip_record, "error", "batch_crc"),
+    (edited(LOG, 16, b"\1"), "error", "batch_magic"),
+    (edited(LOG, 8, bytes(4)), "error", "batch_size"),
+    (torn_tail, "error", "torn_tail"),
+    (gone(f"{SECOND}.*"), "error", "missing_offsets"),
+    (gone(f"{SECOND}.log"), "error", "missing_offsets"),
+    (gone(f"{SECOND}.index"), "error", "missing_file"),
+    (written(f"{SECOND}.index", b"\0\0\0\1\0\0\0\7"), "error", "offset_index"),
+    (written(f"{SECOND}.timeindex", b""), "error", "time_index"),
+    (written(f"{SECOND}.snapshot", b"damage"), "error", "snapshot"),
+    (missing_epochs, "warning", "epoch_checkpoint"),
+    (written("leader-epoch-checkpoint", b"0\n1\n1 0\n"), "warning", "epoch_checkpoint"),
+    (written("leader-epoch-checkpoint", b"damage"), "error", "epoch_checkpoint"),
+    (renamed, "error", "overlap"),
+    (written(f"{SECOND}.log.swap", b""), "error", "unfinished_replacement"),
+    (written("abc.log", b""), "error", "file_name"),
+)
 
 
-def no_offset(directory: Path) -> None:
-    (directory / "abc.log").write_bytes(b"")
-
-
-DAMAGE: dict[Callable[[Path], object], tuple[str, str]] = {
-    flip_record: ("error", "batch_crc"),
-    magic_one: ("error", "batch_magic"),
-    zero_length: ("error", "batch_size"),
-    torn_tail: ("error", "torn_tail"),
-    lost_segment: ("error", "missing_offsets"),
-    lost_log: ("error", "missing_offsets"),
-    lost_index: ("error", "missing_file"),
-    wrong_index: ("error", "offset_index"),
-    wrong_time_index: ("error", "time_index"),
-    wrong_snapshot: ("error", "snapshot"),
-    missing_epochs: ("warning", "epoch_checkpoint"),
-    wrong_epochs: ("warning", "epoch_checkpoint"),
-    damaged_epochs: ("error", "epoch_checkpoint"),
-    renamed: ("error", "overlap"),
-    left_over: ("error", "unfinished_replacement"),
-    no_offset: ("error", "file_name"),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("damage", "severity", "code"), DAMAGE)
 def test_each_damage_is_found_under_its_code(
-    damage: Callable[[Path], object], tmp_path: Path
+    damage: Damage, severity: str, code: str, tmp_path: Path
 ) -> None:
-    """Every kind of damage has a row with its code, file and place."""
     for partition in range(2):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4, producer=PRODUCER))
     assert audited(tmp_path / "a").rows == []
     damage(tmp_path / "a" / "t-1")
     found = audited(tmp_path / "a", target_bytes=1)
-    assert DAMAGE[damage] in codes(found.rows)
+    assert (severity, code) in codes(found.rows)
     assert {(row.topic, row.partition) for row in found.rows} == {("t", 1)}
     assert {row.directory for row in found.rows} == {str(tmp_path / "a" / "t-1")}
 
@@ -316,7 +282,6 @@ def test_compacted_logs_may_have_gaps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_byte_that_changes_is_found(seed: int, tmp_path: Path) -> None:
-    """No flipped bit of a log, wherever it lies, goes unnoticed."""
     chance = random.Random(seed)
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 6, producer=PRODUCER))
     path = chance.choice(sorted(directory.glob("*.log"))[:-1])
@@ -326,7 +291,6 @@ def test_a_byte_that_changes_is_found(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_partition_that_cannot_be_read_is_a_row(tmp_path: Path) -> None:
-    """One unreadable file hides nothing else."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     flip_record(directory)
     shutil.move(directory / f"{SECOND}.index", tmp_path / "moved")

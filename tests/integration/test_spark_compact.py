@@ -33,6 +33,7 @@ from tests.fleet_world import (
     contents,
     copy_of,
     flip_record,
+    gone,
     kept_logging,
     keyed_segments,
     plant_mixed,
@@ -268,21 +269,8 @@ def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path) -> None:
     assert contents(source) == before
 
 
-def no_first_log(directory: Path) -> None:
-    (directory / f"{0:020}.log").unlink()
-
-
-def no_middle_log(directory: Path) -> None:
-    (directory / f"{12:020}.log").unlink()
-
-
-def no_log_at_all(directory: Path) -> None:
-    for log in directory.glob("*.log"):
-        log.unlink()
-
-
 def linked_to_nothing(directory: Path) -> None:
-    no_first_log(directory)
+    gone(f"{0:020}.log")(directory)
     (directory / f"{0:020}.log").symlink_to(directory / "nowhere")
 
 
@@ -295,9 +283,9 @@ def ends_below_the_high_watermark(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "offsets", "base"),
     [
-        (no_first_log, "0 to 11", 0),
-        (no_middle_log, "12 to 23", 12),
-        (no_log_at_all, "0 to the log's end", 0),
+        (gone(f"{0:020}.log"), "0 to 11", 0),
+        (gone(f"{12:020}.log"), "12 to 23", 12),
+        (gone("*.log"), "0 to the log's end", 0),
         (linked_to_nothing, "0 to 11", 0),
         (ends_below_the_high_watermark, "33 to 35", 24),
     ],
@@ -335,39 +323,10 @@ def test_a_second_try_tells_the_bytes_of_the_first(tmp_path: Path) -> None:
     assert again == row._replace(bytes_after=row.bytes_after + 5)
 
 
-def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Ctrl-C takes back what was made."""
-
-    class Interrupted(InProcess):
-        def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
-            def interrupt(task: object) -> None:
-                raise KeyboardInterrupt(task)
-
-            assert len(tasks) == 2
-            return super().run(tasks, work, interrupt)
-
-    for partition in range(2):
-        plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
-    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
-    before = contents(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        compact_directories(partitions, str(tmp_path / "out"), Interrupted(), now_ms=NOW_MS)
-    assert contents(tmp_path) == before
-    assert not (tmp_path / "out.unfinished").exists()
-
-
-def test_empty_segments_are_nothing_to_clean(tmp_path: Path) -> None:
-    """A dirty range without a byte ends the rounds."""
-    segments = [MadeSegment(0, TIME), MadeSegment(5, TIME)]
+@pytest.mark.parametrize("segments", [[], [MadeSegment(0, TIME), MadeSegment(5, TIME)]])
+def test_empty_segments_are_nothing_to_clean(tmp_path: Path, segments: list[MadeSegment]) -> None:
+    """Neither a partition without any nor a dirty range without a byte."""
     source = plant_partition(tmp_path / "a" / "t-0", segments).parent
-    answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
-    assert answer["rows"][0]["rounds"] == 0
-    assert contents(tmp_path / "out" / "t-0") == offline(source / "t-0", tmp_path / "check" / "t-0")
-
-
-def test_an_empty_partition_stays_one(tmp_path: Path) -> None:
-    """Nothing to clean is no error."""
-    source = plant_partition(tmp_path / "a" / "t-0", []).parent
     answer = compacted("--dirs", source, "--out", tmp_path / "out", "--now", str(NOW_MS))
     assert answer["rows"][0]["rounds"] == 0
     assert contents(tmp_path / "out" / "t-0") == offline(source / "t-0", tmp_path / "check" / "t-0")

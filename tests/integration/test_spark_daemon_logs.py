@@ -60,7 +60,6 @@ BOTH = pytest.mark.parametrize("read_committed", [False, True], ids=["uncommitte
 
 
 def name_of(seed: int) -> str:
-    """Of the topic with the log of a seed."""
     return f"made.{seed}"
 
 
@@ -78,18 +77,15 @@ def adopted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def access_to(*daemons: Daemon, read_committed: bool = False) -> Access:
-    """Over HTTP."""
     urls = tuple(f"http://127.0.0.1:{daemon.port}" for daemon in daemons)
     return Access(urls=urls, read_committed=read_committed, retry_seconds=20)
 
 
 def in_files_of(daemon: Daemon) -> Access:
-    """The same logs in its directory."""
     return Access(paths=(str(daemon.log_dirs[0]),))
 
 
 def rows(access: Access, topic: str, wanted: tuple[int, int], chunk_bytes: int = 900) -> list[Row]:
-    """Of a range, by pieces."""
     logs = open_logs(access)
     found: list[Row] = []
     for piece in logs.pieces(OffsetRange(topic, 0, *wanted), 2_000):
@@ -174,7 +170,6 @@ def test_a_daemon_that_restarts_is_waited_for(tmp_path: Path) -> None:
 
 
 def first_rows(chunks: Iterator[Chunk], piece: Piece) -> list[Row]:
-    """Of the first chunk alone."""
     return rows_of(record_batches([next(chunks)], piece.range, SPARK_SCHEMA))
 
 

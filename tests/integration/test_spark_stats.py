@@ -34,7 +34,7 @@ from kafkalog.jobs.stats import (
     size_rows,
     time_rows,
 )
-from kafkalog.jobs.tasks import InProcess, ProcessPool
+from kafkalog.jobs.tasks import InProcess
 from kafkalog.jobs.whatif import forecast
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.inspect.offline_log import tool_environment
@@ -168,7 +168,6 @@ def test_many_keys_are_estimated_within_the_bound() -> None:
 
 
 def test_hashes_do_not_depend_on_where_an_array_begins() -> None:
-    """A slice of keys has the hashes of its keys."""
     keys = pa.array([b"", b"a", b"bc", b"", b"def"], pa.binary())
     hashes = stats.hashes_of(keys).tolist()
     assert stats.hashes_of(keys.slice(2, 2)).tolist() == hashes[2:4]
@@ -202,8 +201,8 @@ def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_and_a_pool(tmp_path: Path) -> None:
-    """Rows by partition, key, size and time; the same from a pool; damage names its task."""
+def test_the_command(tmp_path: Path) -> None:
+    """Rows by partition, key, size and time; damage names its task."""
     for partition in range(2):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(2, 4))
     words = ("spark", "stats", "--dirs", tmp_path / "a", "--output", "json")
@@ -215,9 +214,6 @@ def test_the_command_and_a_pool(tmp_path: Path) -> None:
     sizes = [(row["from_bytes"], row["to_bytes"], row["records"]) for row in by["size"]["rows"]]
     assert sizes == [(4, 7, 20), (8, 15, 28)]  # "value 9", "value 10"
     assert by["time"]["rows"][0]["start_ms"] == TIME // 3_600_000 * 3_600_000
-    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
-    pooled = count_records(partitions, ProcessPool(2), width_ms=3_600_000, target_bytes=300)
-    assert [row._asdict() for row in partition_rows(pooled)] == rows
     flip_record(tmp_path / "a" / "t-1")
     damaged = run(*words)
     assert damaged.exit_code == 1
@@ -278,7 +274,6 @@ def test_retention_is_forecast_as_it_happens(tmp_path: Path) -> None:
 
 
 def test_a_topics_own_configs_hold_unless_others_are_asked(tmp_path: Path) -> None:
-    """A fleet is judged by its registries."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(4, 5))
     own = replace(COMPACT, cleanup_policy=frozenset({"delete"}), retention_ms=1)
     partitions = find_partitions(
@@ -290,7 +285,7 @@ def test_a_topics_own_configs_hold_unless_others_are_asked(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
-    """The bytes that the cleaner leaves, without a change, also in a pool."""
+    """The bytes that the cleaner leaves, without a change."""
     plant_mixed(tmp_path / "a", "orders", 6)
     before = contents(tmp_path)
     now = ("--now", str(TIME + 1_000_000))
@@ -305,16 +300,6 @@ def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
     left = [row["compacted_bytes"] for row in answer["rows"]]
     assert left == [row["bytes_after"] for row in made["rows"]]
     assert answer["totals"]["compacted_bytes"] == made["totals"]["bytes_after"]
-    partitions = find_partitions([str(tmp_path / "a")], SystemFilesystem())
-    rows = forecast(
-        partitions,
-        ProcessPool(2),
-        now_ms=TIME + 1_000_000,
-        horizon_ms=0,
-        with_compaction=True,
-        map_bytes=100_000,
-    )
-    assert [row._asdict() for row in rows] == answer["rows"]
 
 
 def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:

@@ -5,12 +5,9 @@ principals.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.format.disk.credentials import PasswordHash, basic_line, bearer_line
-from tests.integration.daemon import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,28 +78,9 @@ def ask(
     return daemon.request(method, path, body, {**by(principal), **(headers or {})})
 
 
-class Commands:
-    """``kafkalog ARGUMENTS`` as one principal."""
-
-    def __init__(self, daemon: Daemon, root: Path, principal: str) -> None:
-        self._environment = {
-            **os.environ,
-            "KAFKALOG_URL": f"http://127.0.0.1:{daemon.port}",
-            "KAFKALOG_TOKEN_FILE": str(write(root / principal, f"{token_of(principal)}\n")),
-        }
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kafkalog", *arguments],
-            capture_output=True,
-            cwd=ROOT,
-            env=self._environment,
-            check=False,
-            timeout=60,
-            text=True,
-        )
-
-    def printed(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert done.returncode == 0, (arguments, done.stderr)
-        return done.stdout
+def commands_of(daemon: Daemon, root: Path, principal: str) -> dict[str, str]:
+    """The environment in which the command line is the principal."""
+    return {
+        "KAFKALOG_URL": f"http://127.0.0.1:{daemon.port}",
+        "KAFKALOG_TOKEN_FILE": str(write(root / principal, f"{token_of(principal)}\n")),
+    }

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record_batch import Codec
 from kafkalog.server.protocol.errors import REGISTER
 from tests.integration.daemon import Answer
+from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Daemon
 
 BATCHES = "application/vnd.kafkalog.record-batches"
@@ -106,6 +109,16 @@ def read_batches(daemon: Daemon, topic: str, offset: int, query: str = "") -> An
     return daemon.request("GET", path)
 
 
+def stored(daemon: Daemon, topic: str) -> list[Record]:
+    """All records of partition 0."""
+    return records_of(read_batches(daemon, topic, 0).body)
+
+
+def b64(data: bytes) -> str:
+    """Base64 as Java's clients send it."""
+    return base64.b64encode(data).decode()
+
+
 def until(
     is_so: Callable[[], object],
     complaint: str = "it never came",
@@ -125,6 +138,14 @@ def others_in_work(daemon: Daemon) -> int:
     page = daemon.request("GET", "/metrics").body.decode()
     (line,) = [each for each in page.splitlines() if each.startswith("kafkalog_http_in_flight ")]
     return int(float(line.split()[1])) - 1
+
+
+def delete_records(daemon: Daemon, *entries: tuple[str, int, int]) -> list[Any]:
+    """Up to the offset of each topic and partition; what became of each, failures too."""
+    partitions = [{"topic": t, "partition": p, "offset": o} for t, p, o in entries]
+    answer = daemon.request("POST", "/v1/records:delete", {"partitions": partitions})
+    assert answer.status == 200, answer.body
+    return list(answer.json["partitions"])
 
 
 def end_offset(daemon: Daemon, topic: str, partition: int = 0) -> int:

@@ -8,16 +8,23 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.__main__ import UNUSABLE_LOG_DIRS_EXIT
 from kafkalog.client import Client, InvalidRequest
-from tests.integration.daemon import BINARY, ROOT, START_SECONDS, Daemon
-from tests.integration.http_world import append, batch_of, end_offset, read_batches, refused, until
+from tests.integration.daemon import BINARY, START_SECONDS, Daemon
+from tests.integration.http_world import (
+    append,
+    batch_of,
+    delete_records,
+    end_offset,
+    read_batches,
+    refused,
+    until,
+)
+from tests.integration.test_cli_over_http import run_plain
 from tests.partition_world import records_of
 
 if TYPE_CHECKING:
@@ -42,9 +49,7 @@ def probe(daemon: Daemon) -> dict[str, str]:
 
 
 def test_bits_of_both_files(tmp_path: Path) -> None:
-    """Goal: repaired beside a whole directory; without one it ends, the doctor helps, it starts.
-    Method: a bit of each file of one of two directories, then of both registries.
-    """
+    """Repaired beside a whole directory; without one the daemon ends and the doctor helps."""
     daemon = Daemon(tmp_path, log_dirs=2)
     with daemon:
         daemon.create_topic("t", 2)
@@ -78,17 +83,11 @@ def test_bits_of_both_files(tmp_path: Path) -> None:
         r"Remedy: kafkalog (doctor --repair .*?) \. It", probe(daemon)["start_refused"]
     )
     assert told is not None
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalog", *shlex.split(told[1])],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_plain(*shlex.split(told[1]))
     assert daemon.stop() == UNUSABLE_LOG_DIRS_EXIT
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, b"")
     for each in registries:
-        assert f"info: {each}: one bit of it has flipped" in done.stdout
+        assert f"info: {each}: one bit of it has flipped" in done.stdout.decode()
         assert each.read_bytes() == whole
     with daemon:
         assert [len(daemon.fetch_all("t", partition)) for partition in range(2)] == [1, 1]
@@ -130,16 +129,6 @@ def first_offset(daemon: Daemon, topic: str) -> int:
     )
 
 
-def delete(daemon: Daemon, topic: str, offset: int) -> dict[str, Any]:
-    partitions = [{"topic": topic, "partition": 0, "offset": offset}]
-    body = json.dumps({"partitions": partitions, "version": 1}).encode()
-    answer = daemon.request(
-        "POST", "/v1/records:delete", body, {"Content-Type": "application/json"}
-    )
-    assert answer.status == 200, answer.body
-    return dict(answer.json)
-
-
 def told(daemon: Daemon) -> set[str]:
     """Topics of which the log says that their starts contradict; since the last call."""
     lines = [json.loads(line) for line in daemon.log_path.read_text().splitlines() if "{" in line]
@@ -164,7 +153,7 @@ def test_log_starts_that_rot_between_two_lives(tmp_path: Path) -> None:
     for topic in LINES:
         daemon.create_topic(topic)
         daemon.produce_text(topic, *(f"v{number}" for number in range(40)))
-        delete(daemon, topic, 9)
+        delete_records(daemon, (topic, 0, 9))
     told(daemon)
     daemon.kill()
     damage(daemon.log_dirs[0])
@@ -178,7 +167,7 @@ def test_log_starts_that_rot_between_two_lives(tmp_path: Path) -> None:
     daemon.start()
     assert {topic: first_offset(daemon, topic) for topic in LINES} == STARTS
     assert told(daemon) == TOLD
-    delete(daemon, "raised", 25)
+    delete_records(daemon, ("raised", 0, 25))
     daemon.kill()
     daemon.start()
     assert {topic: first_offset(daemon, topic) for topic in LINES} == STARTS
@@ -225,8 +214,7 @@ def served(daemon: Daemon, topic: str) -> dict[int, bytes | None]:
 
 def verify(daemon: Daemon, topic: str) -> str:
     directory = str(daemon.log_dirs[0] / f"{topic}-0")
-    command = [sys.executable, "-m", "kafkalog", "segments", "verify", directory]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return run_plain("segments", "verify", directory).stdout.decode()
 
 
 def test_rot_moves_no_record_and_gives_no_offset_twice(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import json
 import os
 import resource
 import subprocess
-import time
 import urllib.request
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -20,13 +19,24 @@ import pytest
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from tests.integration.daemon import Daemon, ReservedPort
-from tests.integration.http_world import Wire, append, batch_of, end_offset, read_batches, refused
+from tests.integration.http_world import (
+    Wire,
+    append,
+    batch_of,
+    delete_records,
+    end_offset,
+    read_batches,
+    refused,
+    until,
+)
 from tests.partition_world import records_of
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.integration.daemon import Answer
 
 FULL = 400_000
 
@@ -56,14 +66,16 @@ def fill(daemon: Daemon, topic: str, value: bytes = b"x" * 5000) -> int:
 
 def resumed(daemon: Daemon, topic: str) -> int:
     """Offset of the first append after room was made; the daemon looks four times a second."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer = append(daemon, topic, batch_of(b"after", b"after"))
-        if answer.status == 200:
-            return int(answer.json["base_offset"])
-        refused(answer, 507, 50701)
-        time.sleep(0.05)  # the test's own pace between two tries
-    raise AssertionError("appends did not resume")
+    answers: list[Answer] = []
+
+    def is_resumed() -> bool:
+        answers.append(append(daemon, topic, batch_of(b"after", b"after")))
+        if answers[-1].status != 200:
+            refused(answers[-1], 507, 50701)
+        return answers[-1].status == 200
+
+    until(is_resumed, "appends did not resume", pace_seconds=0.05)
+    return int(answers[-1].json["base_offset"])
 
 
 def check_full_disk(daemon: Daemon, topic: str, acknowledged: int) -> None:
@@ -163,9 +175,8 @@ def test_retention_on_a_file_system_without_a_byte(tmp_path: Path) -> None:
             assert (fault["log_dir"], fault["state"]) == (str(daemon.log_dirs[0]), "full")
             # The log start moves, and only that it is durable is refused: retention, which may
             # look at any moment, follows it and makes room.
-            file = {"partitions": [{"topic": "full", "partition": 0, "offset": acknowledged}]}
-            entries = daemon.request("POST", "/v1/records:delete", file).json["partitions"]
-            assert entries[0]["error_code"] == 50003
+            (entry,) = delete_records(daemon, ("full", 0, acknowledged))
+            assert entry["error_code"] == 50003
             assert resumed(daemon, "full") == 2 * acknowledged
             filler.unlink()
             daemon.kill()
@@ -188,8 +199,7 @@ def test_what_is_written_and_not_synced_is_not_refused(tmp_path: Path) -> None:
         daemon.create_topic("half")
         (partition,) = (path for log_dir in daemon.log_dirs for path in log_dir.glob("half-0"))
         assert append(daemon, "half", batch_of(b"old", b"old")).status == 200
-        file = {"partitions": [{"topic": "half", "partition": 0, "offset": 1}]}
-        assert daemon.request("POST", "/v1/records:delete", file).status == 200
+        delete_records(daemon, ("half", 0, 1))
         in_the_way = partition / "leader-epoch-checkpoint.tmp"
         in_the_way.mkdir()
         body = refused(append(daemon, "half", batch_of(b"a", b"b")), 500, 50003)
@@ -226,8 +236,7 @@ def test_one_of_two_directories_goes(tmp_path: Path) -> None:
         base = f"/v1/topics/spread/partitions/{where[1]}"
         refused(daemon.request("GET", f"{base}/batches?offset=0"), 503, 50303)
         refused(daemon.request("GET", f"{base}/offsets"), 503, 50303)
-        file = {"partitions": [{"topic": "spread", "partition": p, "offset": 1} for p in (0, 1)]}
-        entries = daemon.request("POST", "/v1/records:delete", file).json["partitions"]
+        entries = delete_records(daemon, ("spread", 0, 1), ("spread", 1, 1))
         assert entries[where[1]]["error_code"] == 50303
         assert entries[where[0]]["low_watermark"] == 1
         for _ in range(20):

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.daemon import ROOT
-from tests.integration.documented_session import (
-    Step,
-    outputs_of,
-    steps_of,
-    with_outputs,
-    without_variables,
-)
+from tests.integration.documented_session import outputs_of, steps_of, without_variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,33 +27,3 @@ def test_the_tutorial(tmp_path: Path) -> None:
     outputs = outputs_of(steps, tmp_path)
     for step, output in zip(steps, outputs, strict=True):
         assert without_variables(output) == without_variables(step.output), step.command
-
-
-PAGE = """# A page
-
-```console
-$ one
-first
-second
-$ two
-```
-
-```sh
-$ three
-```
-
-```console
-$ four
-2026-01-31T12:00:00.000Z 1769860800000 crc: 5 6.0  0.1
-```
-"""
-
-
-def test_how_a_page_is_read_and_written() -> None:
-    """Nothing but outputs changes."""
-    steps = steps_of(PAGE)
-    assert steps[:2] == [Step("one", "first\nsecond\n"), Step("two", "")]
-    assert [step.command for step in steps] == ["one", "two", "four"]
-    assert with_outputs(PAGE, [step.output for step in steps]) == PAGE
-    assert without_variables(steps[2].output) == "MOMENT MILLISECONDS crc: CHECKSUM 6.0  SECONDS\n"
-    assert "$ two\nnew\n```" in with_outputs(PAGE, ["", "new\n", ""])

@@ -110,23 +110,6 @@ def test_kill_and_come_back(tmp_path: Path, package: Path, path: str, partitions
         assert values == list(range(partition, 600, partitions))
 
 
-def test_a_stop_and_a_start(tmp_path: Path, package: Path) -> None:
-    """M13: told of the stop, it comes again by itself, while the daemon starts too."""
-    daemon = Daemon(tmp_path)
-    daemon.start()
-    daemon.create_topic("t")
-    with Follower(package, daemon, "/v1/topics/t/partitions/0/records?from=latest", 1) as one:
-        one.until("control")
-        daemon.stop()
-        end = one.until("end")["data"]
-        assert (end["error_code"], end["retriable"]) == (50304, True)
-        with daemon:
-            fill(daemon, "t", range(1), 1)
-            record = one.until("record")
-            assert (record["id"], record["data"]["value"]) == ("0:0", 0)
-            assert one.process.wait(60) == 0
-
-
 def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> None:
     """Behind a bound, and after an end that is final, the source is closed, by itself or by 204."""
     daemon.create_topic("bounded")

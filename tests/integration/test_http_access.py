@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +18,19 @@ import pytest
 from tests.integration.access_world import (
     PASSWORD,
     RULES,
-    Commands,
     access_settings,
     ask,
     by,
+    commands_of,
     credentials,
     token_of,
     write,
 )
 from tests.integration.daemon import TEXT, Daemon
-from tests.integration.http_world import append, batch_of, check_sealed, refused
+from tests.integration.http_world import check_sealed, delete_records, refused, until
+from tests.integration.test_cli_over_http import done, run_plain
 from tests.integration.test_http_console import posted
+from tests.integration.test_http_offsets import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,39 +189,31 @@ def test_too_many_wrong_credentials(tmp_path: Path) -> None:
 
 
 def test_changed_files_are_taken_and_broken_ones_are_not(tmp_path: Path) -> None:
-    """Goal: new rules and credentials are in force soon, or at SIGHUP; of a broken file never.
-    Method: replace both files under a running daemon and ask until it is seen, with a deadline.
-    """
+    """New rules and credentials are in force soon, or at SIGHUP; of a broken file never."""
 
-    def until(status: int, principal: str) -> None:
-        deadline = time.monotonic() + 60
-        while (answer := ask(daemon, principal, "GET", "/topics/t-9")).status != status:
-            assert time.monotonic() < deadline, (answer.status, daemon.log_tail())
-            time.sleep(0.05)  # another process reads the file
+    def until_told(status: int, principal: str) -> None:
+        until(lambda: ask(daemon, principal, "GET", "/topics/t-9").status == status)
 
     settings = access_settings(tmp_path)
     rules, secrets = Path(settings["http_acl_file"]), Path(settings["http_auth_file"])
     with Daemon(tmp_path, **settings, http_auth_tries_per_minute="100000") as daemon:
-        until(403, "denied")
+        until_told(403, "denied")
         write(rules, RULES + "allow denied describe topic t-9\n", 0o644)
-        until(404, "denied")
+        until_told(404, "denied")
         write(rules, "allow denied all cluster x\n", 0o644)
         os.kill(daemon.pid, signal.SIGHUP)
         kept = "\n".join(line for line in credentials().splitlines() if " reader " not in line)
         write(secrets, kept)
         os.kill(daemon.pid, signal.SIGHUP)
-        until(401, "reader")
-        until(404, "denied")
-        deadline = time.monotonic() + 60
-        while "line 1: 'cluster' takes no pattern" not in daemon.log_path.read_text():
-            assert time.monotonic() < deadline, daemon.log_tail()
-            time.sleep(0.05)  # another process reads the file
+        until_told(401, "reader")
+        until_told(404, "denied")
+        fault = "line 1: 'cluster' takes no pattern"
+        until(lambda: fault in daemon.log_path.read_text())
         write(rules, "", 0o644)
-        until(403, "denied")
-        text = daemon.log_path.read_text()
-        assert text.count("line 1: 'cluster' takes no pattern") == 1
+        until_told(403, "denied")
+        assert daemon.log_path.read_text().count(fault) == 1
         write(rules, RULES, 0o644)
-        until(404, "admin")
+        until_told(404, "admin")
         page = ask(daemon, "admin", "GET", "/metrics").body.decode()
         assert 'kafkalog_file_reloads_total{outcome="refused",setting="http.acl.file"} 1.0' in page
 
@@ -263,23 +256,10 @@ def lines_of(daemon: Daemon, operation: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["logger"] == "audit" and line["operation"] == operation]
 
 
-def filled(daemon: Daemon, topic: str) -> str:
-    daemon.create_topic(topic, 1)
-    assert append(daemon, topic, batch_of(*[b"x"] * 10)).status == 200
-    return topic
-
-
-def delete(daemon: Daemon, *entries: tuple[str, int, int]) -> None:
-    """The tool's file; 200 whatever becomes of its partitions."""
-    partitions = [{"topic": t, "partition": p, "offset": o} for t, p, o in entries]
-    answer = daemon.request("POST", "/v1/records:delete", {"partitions": partitions})
-    assert answer.status == 200, answer.body
-
-
 def test_deleted_records(daemon: Daemon) -> None:
     """Topic, partition, offset and the end of each, whichever way they were deleted."""
     filled(daemon, "gone")
-    delete(daemon, ("gone", 0, 3), ("gone", 7, 1))
+    delete_records(daemon, ("gone", 0, 3), ("gone", 7, 1))
     (line,) = lines_of(daemon, "deleteRecords")
     failed, done = line["subjects"]
     assert done == {"topic": "gone", "partition": 0, "offset": 3, "low_watermark": 3}
@@ -310,7 +290,7 @@ def test_deleted_records(daemon: Daemon) -> None:
 def test_a_line_is_bounded_and_one(daemon: Daemon) -> None:
     """Twenty subjects, what failed first, then a count; nobody's name forges a line."""
     filled(daemon, "bounded")
-    delete(daemon, ("bounded", 0, 1), *(("bounded\n{}", n, 1) for n in range(30)))
+    delete_records(daemon, ("bounded", 0, 1), *(("bounded\n{}", n, 1) for n in range(30)))
     line = lines_of(daemon, "deleteRecords")[-1]
     assert line["subject_count"] == 31
     assert len(line["subjects"]) == 20
@@ -324,9 +304,7 @@ def test_a_line_is_bounded_and_one(daemon: Daemon) -> None:
 
 
 def test_topics_and_their_configs(daemon: Daemon) -> None:
-    """Goal: the name of what was made, grown, altered and deleted; values of configs never.
-    Method: both ways of creation, then each order, the line of each.
-    """
+    """The name of what was made, grown, altered and deleted; values of configs never."""
     bridge = {"topic_name": "made", "partitions_count": 2, "configs": {"retention.ms": "77777777"}}
     assert daemon.request("POST", "/admin/topics", bridge).status == 201
     topics = f"{daemon.cluster()}/topics"
@@ -543,44 +521,32 @@ def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 def test_my_topic_from_its_creation_to_its_deletion(owned: Daemon, tmp_path: Path) -> None:
     """No right on the cluster is asked for where Kafka asks for none."""
-    alice = Commands(owned, tmp_path, "alice")
-    assert alice.printed("topics", "create", "mine-1") == "Created topic mine-1.\n"
-    described = json.loads(alice.printed("topics", "describe", "mine-1", "--output", "json"))
-    assert "mine-1" in json.dumps(described)
-    alice.printed("configs", "alter", "--topic", "mine-1", "--add-config", "retention.ms=1000")
-    assert "retention.ms=1000" in alice.printed("configs", "describe", "--topic", "mine-1")
-    assert alice.printed("offsets", "get", "mine-1") == "mine-1:0:0\n"
+    environment = commands_of(owned, tmp_path, "alice")
+
+    def printed(*arguments: str) -> str:
+        return done(run_plain(*arguments, environment=environment)).decode()
+
+    assert printed("topics", "create", "mine-1") == "Created topic mine-1.\n"
+    assert "mine-1" in printed("topics", "describe", "mine-1", "--output", "json")
+    printed("configs", "alter", "--topic", "mine-1", "--add-config", "retention.ms=1000")
+    assert "retention.ms=1000" in printed("configs", "describe", "--topic", "mine-1")
+    assert printed("offsets", "get", "mine-1") == "mine-1:0:0\n"
     where = ("--bootstrap-server", f"http://127.0.0.1:{owned.port}")
     for tool in (
         ("kafka-topics", "--describe", "--topic", "mine-1"),
         ("kafka-configs", "--describe", "--topic", "mine-1"),
         ("kafka-get-offsets", "--topic", "mine-1"),
     ):
-        assert "mine-1" in alice.printed("compat", *tool, *where)
-    alice.printed("topics", "delete", "mine-1")
-    assert "mine-1" not in alice.printed("topics", "list")
+        assert "mine-1" in printed("compat", *tool, *where)
+    printed("topics", "delete", "mine-1")
+    assert "mine-1" not in printed("topics", "list")
+    denied = run_plain("topics", "create", "theirs", environment=environment)
+    assert (denied.returncode, b"Not authorized" in denied.stderr) == (1, True)
 
 
-def test_topics_of_others(owned: Daemon, tmp_path: Path) -> None:
+def test_topics_of_others(owned: Daemon) -> None:
     """What opens is the cluster's id, and nothing behind it."""
-    alice = Commands(owned, tmp_path, "alice")
-    admin = Commands(owned, tmp_path, "admin")
-    admin.printed("topics", "create", "theirs")
-    for arguments in (
-        ("topics", "create", "theirs-2"),
-        ("topics", "describe", "theirs"),
-        ("configs", "alter", "--topic", "theirs", "--add-config", "retention.ms=1000"),
-        ("configs", "describe", "--topic", "theirs"),
-        ("offsets", "get", "theirs"),
-        ("topics", "delete", "theirs"),
-        ("configs", "describe", "--broker"),
-    ):
-        denied = alice.run(*arguments)
-        assert denied.returncode != 0, arguments
-        assert "Not authorized" in denied.stderr, arguments
-    assert alice.printed("topics", "list") == ""
-    assert admin.printed("topics", "list") == "theirs\n"
     cluster_id = ask(owned, "alice", "GET", "/v3/clusters").json["data"][0]["cluster_id"]
-    for path in ("brokers", "brokers/0/configs", "broker-configs"):
+    for path in ("brokers", "brokers/0/configs", "broker-configs", "topics/theirs"):
         refused(ask(owned, "alice", "GET", f"/v3/clusters/{cluster_id}/{path}"), 403, 40301)
     refused(ask(owned, None, "GET", "/v3/clusters"), 401, 40101)

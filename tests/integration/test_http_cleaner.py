@@ -15,7 +15,7 @@ import pytest
 from msgspec import convert
 
 from kafkalog.server.admin.cleaner import CleanerAnswer, CleaningRunAnswer, CleaningRunsAnswer
-from tests.integration.http_world import end_offset, refused, until
+from tests.integration.http_world import delete_records, end_offset, refused, until
 from tests.integration.test_cli_over_http import done, run as run_cli
 
 if TYPE_CHECKING:
@@ -74,13 +74,12 @@ def contents(daemon: Daemon, topic: str) -> list[tuple[int, str, str | None]]:
 
 def settled(daemon: Daemon) -> None:
     """Until every thread of the cleaner pauses: without an order nothing is looked at then."""
-    deadline = time.monotonic() + 60
-    while any(
-        each["next_turn_ms"] is None
-        for each in daemon.request("GET", "/v1/cleaner").json["threads"]
-    ):
-        assert time.monotonic() < deadline, daemon.log_tail()
-        time.sleep(0.02)  # threads of another process
+
+    def is_settled() -> bool:
+        threads = daemon.request("GET", "/v1/cleaner").json["threads"]
+        return all(each["next_turn_ms"] is not None for each in threads)
+
+    until(is_settled)
 
 
 def order(daemon: Daemon, path: str, body: object) -> Answer:
@@ -95,10 +94,7 @@ def log_of(daemon: Daemon, topic: str) -> Any:
 
 
 def test_the_last_value_of_each_key_is_left(daemon: Daemon) -> None:
-    """M17: a dry run foretells the clean, the clean keeps offsets, consumers see every final value.
-
-    Produce versions, ask for a dry run, then for the clean; fetch before and after.
-    """
+    """M17: a dry run foretells the clean, the clean keeps offsets, consumers see each last value."""
     last = filled(daemon, "compacted")
     before, end = contents(daemon, "compacted"), end_offset(daemon, "compacted")
     path = "/v1/topics/compacted/partitions/0/log:clean"
@@ -140,10 +136,7 @@ def test_refusals(daemon: Daemon) -> None:
 
 
 def test_the_command_line(daemon: Daemon) -> None:
-    """M28: plan, run, status and retry say what the daemon says.
-
-    The real command against it, as text and as JSON.
-    """
+    """M28: plan, run, status and retry say what the daemon says."""
     last = filled(daemon, "by-hand")
     planned = done(run_cli(daemon, "compact", "plan", "by-hand")).decode()
     head, row = planned.splitlines()
@@ -237,11 +230,8 @@ def begin_clean(daemon: Daemon, topic: str) -> str:
 
 
 def ended(daemon: Daemon, where: str) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while (operation := daemon.request("GET", where).json)["state"] == "running":
-        assert time.monotonic() < deadline, "the clean does not end"
-        time.sleep(0.02)
-    return operation
+    until(lambda: daemon.request("GET", where).json["state"] != "running")
+    return daemon.request("GET", where).json
 
 
 def cleaned(daemon: Daemon, topic: str) -> Any:
@@ -274,10 +264,9 @@ def test_records_are_deleted_in_the_middle_of_a_clean(crawling: Daemon) -> None:
     last = filled(daemon, "cut", ROUNDS, cleanup_policy="compact,delete")
     middle = end_offset(daemon, "cut") // 2
     where = begin_clean(daemon, "cut")
-    body = {"partitions": [{"topic": "cut", "partition": 0, "offset": middle}], "version": 1}
     began = time.monotonic()
-    answer = daemon.request("POST", "/v1/records:delete", body)
-    assert answer.json["partitions"][0]["low_watermark"] == middle
+    (entry,) = delete_records(daemon, ("cut", 0, middle))
+    assert entry["low_watermark"] == middle
     assert time.monotonic() - began < 15, "it waited for the clean"
     check_every_key(daemon, "cut", last, middle)
     path = "/v1/topics/cut/partitions/0/log:clean"

@@ -243,10 +243,7 @@ def test_latest_begins_at_the_subscription(daemon: Daemon) -> None:
 
 
 def test_a_waiting_poll_is_woken(daemon: Daemon) -> None:
-    """Goal: an append, a seek and the end of the instance end the wait; a newer poll takes over.
-
-    Method: polls of a minute on threads of their own.
-    """
+    """An append, a seek and the end of the instance end the wait; a newer poll takes over."""
     topic = topic_of(daemon, "waiting")
     one = Instance(daemon, "waiting", **CONFLUENT)
     one.subscribe(topic)

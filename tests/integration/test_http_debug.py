@@ -107,10 +107,7 @@ def test_cardinality_is_that_of_a_scrape(daemon: Daemon) -> None:
 
 
 def test_bundle_without_secrets(tmp_path: Path) -> None:
-    """Goal: one file for a report that can be sent on.
-    Method: canaries in every place that holds a secret: credentials, a value by a file, a key of
-    Kafka's; every file of the bundle, and every other answer.
-    """
+    """Canaries in credentials, a value by a file and a key of Kafka's are in no answer or log."""
     canary = write(tmp_path / "issuer", "canary-in-a-file\n")
     settings = access_settings(tmp_path)
     environment = {

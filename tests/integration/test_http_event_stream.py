@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import append, batch_of, refused
+from tests.integration.http_world import append, batch_of, delete_records, refused, until
 from tests.integration.stream_world import EVENTS, NDJSON, Stream, failed_stream, parse_events
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ def test_records_go_before_they_are_read(daemon: Daemon, accept: str) -> None:
         assert append(daemon, topic, batch_of(value)).status == 200
     with Stream(daemon, path_of(topic, "offset=0&fields=offset,value"), accept) as stream:
         (first,) = stream.records(1)
-        entry = {"topic": topic, "partition": 0, "offset": 39}
-        answer = daemon.request("POST", "/v1/records:delete", {"partitions": [entry]})
-        assert answer.status == 200
+        delete_records(daemon, (topic, 0, 39))
         seen = [first["offset"]]
         if accept == NDJSON:
             messages = [json.loads(line) for line in stream.lines()]
@@ -106,8 +104,7 @@ def test_records_behind_the_position_go(daemon: Daemon, accept: str) -> None:
     daemon.create_topic(topic)
     assert append(daemon, topic, batch_of(b"a", b"b")).status == 200
     with follow(daemon, topic, accept) as stream:
-        entry = {"topic": topic, "partition": 0, "offset": -1}
-        daemon.request("POST", "/v1/records:delete", {"partitions": [entry]})
+        delete_records(daemon, (topic, 0, -1))
         assert append(daemon, topic, batch_of(b"c")).status == 200
         assert [record["offset"] for record in stream.records(1)] == [2]
 
@@ -195,15 +192,8 @@ def test_streams_are_counted(daemon: Daemon) -> None:
     finally:
         for stream in streams:
             stream.__exit__()
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer = daemon.request(
-            "GET", path_of("counted", "from=latest"), headers={"Accept": NDJSON}
-        )
-        if answer.status == 200:
-            return
-        time.sleep(0.01)  # the daemon sees the closed connections a moment later
-    raise AssertionError("no place became free")
+    path, headers = path_of("counted", "from=latest"), {"Accept": NDJSON}
+    until(lambda: daemon.request("GET", path, headers=headers).status == 200)
 
 
 def test_last_event_id_goes_before_the_query(daemon: Daemon) -> None:
@@ -249,8 +239,7 @@ def test_partitions_that_came_while_the_client_was_away(daemon: Daemon, start: s
     assert answer.status == 200, answer.body
     for partition in (0, 2, 3):
         assert append(daemon, topic, batch_of(b"a", b"b"), partition=partition).status == 200
-    entry = {"topic": topic, "partition": 3, "offset": 1}
-    assert daemon.request("POST", "/v1/records:delete", {"partitions": [entry]}).status == 200
+    delete_records(daemon, (topic, 3, 1))
 
     def places(last_id: str, query: str = start) -> list[tuple[int, int]]:
         path = f"/v1/topics/{topic}/records?{query}&max_wait_ms=0&value_format=text"

@@ -17,6 +17,7 @@ from tests.integration.daemon import BINARY, Answer, Daemon
 from tests.integration.http_world import (
     append,
     batch_of,
+    delete_records,
     others_in_work,
     read_batches,
     refused,
@@ -125,8 +126,7 @@ def test_offsets_out_of_range(daemon: Daemon) -> None:
     """v2 says 400/40002 as the ecosystem, the native route 410/41001 and 416/41601."""
     daemon.create_topic("ranged")
     daemon.produce_text("ranged", "a", "b", "c")
-    file = {"partitions": [{"topic": "ranged", "partition": 0, "offset": 2}], "version": 1}
-    assert daemon.request("POST", "/v1/records:delete", file).status == 200
+    delete_records(daemon, ("ranged", 0, 2))
     assert records(daemon, "ranged", "offset=3").json == []
     assert read_batches(daemon, "ranged", 3).status == 204
     for offset, status, code in ((1, 410, 41001), (0, 410, 41001), (4, 416, 41601)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import TEXT, V2, Daemon
-from tests.integration.http_world import failed_entry, refused, until
+from tests.integration.http_world import delete_records, failed_entry, refused, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +28,7 @@ def topic(daemon: Daemon) -> str:
         path = f"/topics/t/partitions/{partition}"
         answer = daemon.request("POST", path, {"records": records}, {"Content-Type": TEXT})
         assert answer.status == 200
-    entry = {"topic": "t", "partition": 0, "offset": 3}
-    answer = daemon.request("POST", "/v1/records:delete", {"partitions": [entry]})
-    assert answer.status == 200, answer.body
+    delete_records(daemon, ("t", 0, 3))
     return "t"
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ SETTINGS = {
     "log_retention_ms": "1000",
     "log_initial_task_delay_ms": "86400000",  # only an order retains
 }
-PATIENCE_SECONDS = 60
 
 
 def path_of(topic: str, rest: str, partition: int = 0) -> str:
@@ -31,20 +29,12 @@ def path_of(topic: str, rest: str, partition: int = 0) -> str:
 
 
 def finished(daemon: Daemon, location: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        operation = daemon.request("GET", location).json
-        if operation["state"] != "running":
-            return operation
-        time.sleep(0.02)
-    raise AssertionError(f"still running: {operation}")
+    until(lambda: daemon.request("GET", location).json["state"] != "running")
+    return daemon.request("GET", location).json
 
 
 def test_how_a_log_stands(daemon: Daemon) -> None:
-    """N11: offsets, what is durable, sizes.
-
-    Three records that nobody synced, before and after a flush and a roll.
-    """
+    """Three records that nobody synced, before and after a flush and a roll."""
     daemon.create_topic("stands")
     daemon.produce_text("stands", "a", "b", "c")
     shown = daemon.request("GET", path_of("stands", "log")).json
@@ -132,10 +122,7 @@ def wait_for_children(daemon: Daemon, count: int) -> None:
 
 
 def test_dumps_that_nobody_reads(daemon: Daemon) -> None:
-    """Two at once, each held back by its reader; who goes away ends its process.
-
-    A dump of more lines than sockets and pipes can hold, and readers that read nothing.
-    """
+    """Two at once, each held back by its reader; who goes away ends its process."""
     daemon.create_topic("long", retention_ms="-1")
     for _ in range(3):
         daemon.produce_text("long", *["x"] * 30_000)
@@ -163,10 +150,7 @@ def test_unknown_logs_are_not_begun(daemon: Daemon) -> None:
 
 
 def test_answers_that_come_later(daemon: Daemon) -> None:
-    """Prefer: respond-async: 202, and the operation's result is what the answer would have been.
-
-    A roll, a flush and retention passes; the operation is listed, and its task is known.
-    """
+    """Prefer: respond-async: 202, and the operation's result is what the answer would have been."""
     daemon.create_topic("later", retention_ms="-1")
     daemon.produce_text("later", "a")
     wanted: list[tuple[str, object, str, dict[str, object]]] = [

@@ -18,14 +18,14 @@ from tests.integration.http_world import (
     now_ms,
     read_batches,
     refused,
+    stored,
 )
 from tests.integration.stream_world import NDJSON, Duplex, lines
-from tests.partition_world import records_of, split_batches
+from tests.partition_world import split_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Answer, Daemon
 
 SETTINGS = {"socket_request_max_bytes": str(2 << 20), "http_max_streams": "20"}
@@ -41,10 +41,6 @@ def produce(
     return daemon.request(
         "POST", f"/v1/topics/{path}", data, {"Content-Type": content_type, **(headers or {})}
     )
-
-
-def stored(daemon: Daemon, topic: str) -> list[Record]:
-    return records_of(read_batches(daemon, topic, 0).body)
 
 
 def receipts_of(answer: Answer) -> list[Any]:

@@ -5,12 +5,12 @@ Method: the daemon against a plain search over the same records, byte for byte, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import append, batch_of, failed_entry, refused
+from tests.integration.http_world import append, batch_of, delete_records, failed_entry, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,12 +155,6 @@ def test_json_answer(daemon: Daemon) -> None:
     assert daemon.fetch_all("json") == []
 
 
-def entries(answer: Answer) -> list[Any]:
-    assert answer.status == 200, answer.body
-    result: list[Any] = answer.json["partitions"]
-    return result
-
-
 def test_each_partition_fails_alone(daemon: Daemon) -> None:
     """M10: unknown, above the high watermark, compacted, negative; the good one is done."""
     filled(daemon, "good")
@@ -173,16 +167,16 @@ def test_each_partition_fails_alone(daemon: Daemon) -> None:
         ("../etc", 0, 1),
         ("__consumer_offsets", 0, 1),
     ]
-    got = entries(delete(daemon, *wanted))
+    got = delete_records(daemon, *wanted)
     failed_entry(got[0], 41602)
     failed_entry(got[1], 40402)
     failed_entry(got[2], 40401)
     failed_entry(got[3], 40907)
     failed_entry(got[4], 40401)
     assert got[5]["error_code"] in (40401, 40002)
-    (low,) = entries(delete(daemon, ("good", 0, -2)))
+    (low,) = delete_records(daemon, ("good", 0, -2))
     assert low["error_code"] in (41602, 40002)
-    mixed = entries(delete(daemon, ("good", 0, 4), ("nope", 0, 4)))
+    mixed = delete_records(daemon, ("good", 0, 4), ("nope", 0, 4))
     assert mixed[0]["low_watermark"] == 4
     assert mixed[1]["error_code"] == 40401
     lines = daemon.request(
@@ -237,7 +231,7 @@ def test_the_new_start_outlives_a_kill_right_after_the_answer(tmp_path: Path) ->
     daemon = Daemon(tmp_path)
     daemon.start()
     filled(daemon, "killed")
-    assert entries(delete(daemon, ("killed", 0, 6)))[0]["low_watermark"] == 6
+    assert delete_records(daemon, ("killed", 0, 6))[0]["low_watermark"] == 6
     daemon.kill()
     checkpoint = daemon.log_dirs[0] / "log-start-offset-checkpoint"
     assert "killed 0 6" in checkpoint.read_text()

@@ -32,10 +32,6 @@ def test_the_document_is_served(daemon: Daemon, path: str) -> None:
 
 
 def test_yaml_is_the_same_document(daemon: Daemon) -> None:
-    """For tools that ask for YAML.
-
-    A reader of YAML, not of JSON, reads it.
-    """
     answer = daemon.request("GET", "/openapi.yaml")
     assert answer.headers["Content-Type"] == "application/yaml"
     document = daemon.request("GET", "/openapi.json").json

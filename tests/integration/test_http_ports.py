@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.server.app import ListenerRole
-from tests.integration.access_world import Commands, access_settings, ask
+from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import TEXT, Daemon, ReservedPort
 from tests.integration.http_world import refused
 from tests.integration.stream_world import NDJSON, Duplex
@@ -49,19 +49,6 @@ def test_the_doors_ask_for_credentials(ports: dict[ListenerRole, Daemon]) -> Non
     refused(ask(ports[ListenerRole.HTTP], "admin", "POST", "/v1/backups", {}), 404, 404)
     for daemon in ports.values():
         assert ask(daemon, None, "GET", "/readyz").status == 200
-
-
-def test_the_command_line_changes_topics_at_the_admin_port(
-    ports: dict[ListenerRole, Daemon], tmp_path: Path
-) -> None:
-    """What can only be ordered there can be ordered with the client, too."""
-    ordering = Commands(ports[ListenerRole.ADMIN], tmp_path, "admin")
-    looking = Commands(ports[ListenerRole.HTTP], tmp_path, "admin")
-    ordering.printed("topics", "create", "ordered", "--partitions", "1")
-    ordering.printed("configs", "alter", "--topic", "ordered", "--add-config", "retention.ms=1001")
-    assert "retention.ms=1001" in looking.printed("configs", "describe", "--topic", "ordered")
-    ordering.printed("topics", "delete", "ordered")
-    refused(ask(ports[ListenerRole.HTTP], "admin", "GET", "/topics/ordered"), 404, 40401)
 
 
 def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[ListenerRole, Daemon]) -> None:

@@ -57,10 +57,6 @@ def ask(daemon: Daemon, *options: str) -> int:
 
 @pytest.mark.timeout(400)  # half a minute by itself; beside others it waits for its processor
 def test_a_few_requests_of_each_kind(asked: Daemon) -> None:
-    """What a developer breaks is mostly seen here.
-
-    Two examples an operation, always the same ones.
-    """
     assert ask(asked, "--phases", "fuzzing", "--max-examples", "2", "--seed", "1") > 100
 
 

@@ -62,9 +62,7 @@ def call(daemon: Daemon, query: str, action: str, **body: object) -> Answer:
 
 
 def test_a_batch(client: Client, daemon: Daemon, request: pytest.FixtureRequest) -> None:
-    """Goal: begin, append, commit; shown then, whole; every answer as documented.
-    Method: two tasks, one of them beaten by its second attempt; each call again.
-    """
+    """Shown at the commit, whole: two tasks, one beaten by its second attempt; each call again."""
     topic = query = f"sink-{request.node.callspec.id}"
     client.create_topic(topic, partitions=2)
     loser, other = begun(client, query, 4), begun(client, query, 4, 1)
@@ -119,9 +117,7 @@ def test_a_zombie_and_an_abort(client: Client, request: pytest.FixtureRequest) -
 
 
 def test_numbers(daemon: Daemon) -> None:
-    """Goal: each refusal has its number of the register, and changes nothing.
-    Method: every wrong call, raw.
-    """
+    """Each refusal has its number of the register, and changes nothing."""
     daemon.create_topic("numbers")
     refused(daemon.request("GET", "/v1/sinks/nobody"), 404, 40411)
     refused(call(daemon, "bad%20name", "begin", batch_id=1, partition_id=0), 400, 40002)

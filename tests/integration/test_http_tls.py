@@ -27,7 +27,6 @@ from tests.integration.jwt_world import (
     key_set,
     public_jwk,
     token,
-    unsigned,
 )
 from tests.integration.tls_world import Authority, TlsDaemon, client
 
@@ -214,6 +213,7 @@ def test_a_new_pair_serves_new_connections(
         ("no certificate", "No such file"),
         ("encrypted key", "is encrypted"),
         ("empty authorities", "holds no certificates"),
+        ("no key set", "http.jwt.jwks.file"),
     ],
 )
 def test_wrong_files_at_the_start(
@@ -232,6 +232,9 @@ def test_wrong_files_at_the_start(
         (tmp_path / "server.pem").unlink()
     elif what == "encrypted key":
         openssl("ec", "-in", str(key), "-aes128", "-passout", "pass:x", "-out", str(key))
+    elif what == "no key set":
+        settings |= settings_of(tmp_path)
+        write(tmp_path / "jwks.json", "{}", 0o644)
     else:
         empty = write(tmp_path / "empty", "", 0o644)
         settings |= {"http_auth": "mtls", "http_tls_client_ca_file": str(empty)}
@@ -292,31 +295,16 @@ def test_a_token_lets_in_whom_it_names(guarded: Daemon) -> None:
     assert {line["principal"] for line in denied} >= {"alice", "bob"}
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: token(claims_of("alice", exp=int(time.time()) - 60)), "it has expired"),
-        (
-            lambda: token(claims_of("alice"), "rsa-evil", headers={"kid": "rsa-1"}),
-            "it is malformed, or its signature is wrong",
-        ),
-        (
-            lambda: unsigned({"alg": "none", "kid": "rsa-1"}, claims_of("alice"), "AA"),
-            "its algorithm is not allowed",
-        ),
-    ],
-)
-def test_refusals(guarded: Daemon, make: Callable[[], str], reason: str) -> None:
+def test_a_refusal(guarded: Daemon) -> None:
     """401/40101 that says why as RFC 6750 has it, and not a word of the token anywhere."""
-    given = make()
+    given = token(claims_of("alice", exp=int(time.time()) - 60))
     answer = guarded.request("GET", "/topics", None, {"Authorization": f"Bearer {given}"})
     body = refused(answer, 401, 40101)
-    assert body["message"] == f"The token is not taken: {reason}."
-    expected = f'{BARE}, error="invalid_token", error_description="{reason}"'
+    assert body["message"] == "The token is not taken: it has expired."
+    expected = f'{BARE}, error="invalid_token", error_description="it has expired"'
     assert answer.headers["WWW-Authenticate"] == expected
-    if len(given) > 50:
-        for part in given.split("."):
-            assert len(part) < 20 or part not in guarded.log_path.read_text()
+    for part in given.split("."):
+        assert part not in guarded.log_path.read_text()
 
 
 def test_huge_tokens(guarded: Daemon) -> None:
@@ -336,12 +324,9 @@ def test_keys_change_under_the_daemon(tmp_path: Path) -> None:
     new = {"Authorization": f"Bearer {token(claims_of('alice'), 'rsa-2')}"}
     path = tmp_path / "jwks.json"
 
-    def until(seen: Callable[[], bool]) -> None:
+    def reloaded(seen: Callable[[], bool]) -> None:
         os.kill(daemon.pid, signal.SIGHUP)
-        deadline = time.monotonic() + 60
-        while not seen():
-            assert time.monotonic() < deadline, daemon.log_tail()
-            time.sleep(0.05)  # another process reads the file
+        until(seen)
 
     def answers(headers: dict[str, str], status: int) -> bool:
         return daemon.request("GET", "/topics/t-9", None, headers).status == status
@@ -351,20 +336,11 @@ def test_keys_change_under_the_daemon(tmp_path: Path) -> None:
         assert answers(old, 404)
         assert answers(new, 401)
         write(path, key_set("rsa-2"), 0o644)
-        until(lambda: answers(new, 404))
+        reloaded(lambda: answers(new, 404))
         assert answers(old, 401)
         write(path, json.dumps({"keys": [public_jwk("rsa-1", d="AQAB")]}), 0o644)
-        until(lambda: "key 0 is a secret one" in daemon.log_path.read_text())
+        reloaded(lambda: "key 0 is a secret one" in daemon.log_path.read_text())
         assert answers(new, 404)
         assert answers(old, 401)
         write(path, key_set("rsa-1"), 0o644)
-        until(lambda: answers(old, 404))
-
-
-def test_a_wrong_file_at_the_start(tmp_path: Path) -> None:
-    """The daemon does not come up with keys that nobody gave it."""
-    settings = settings_of(tmp_path)
-    write(tmp_path / "jwks.json", "{}", 0o644)
-    said = Daemon(tmp_path, **settings).refused_start()
-    assert "a key set is" in said
-    assert "http.jwt.jwks.file" in said
+        reloaded(lambda: answers(old, 404))

@@ -4,18 +4,15 @@ Method: requests to a real daemon, whole and in pieces, read back over HTTP.
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.http_world import check_sealed, end_offset, read_batches, refused
+from tests.integration.http_world import b64, check_sealed, end_offset, refused, stored
 from tests.integration.stream_world import Duplex
-from tests.partition_world import records_of
 
 if TYPE_CHECKING:
-    from kafkalog.format.records.record import Record
     from tests.integration.daemon import Answer, Daemon
 
 SETTINGS = {"http_max_batch_entries": "20"}
@@ -35,18 +32,8 @@ def receipts_of(answer: Answer) -> list[Any]:
     return [json.loads(line) for line in answer.body.split(b"\r\n")[:-1]]
 
 
-def stored(daemon: Daemon, topic: str) -> list[Record]:
-    return records_of(read_batches(daemon, topic, 0).body)
-
-
-def b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
 def test_types(daemon: Daemon, cluster: str) -> None:
-    """Goal: each type, none said, null and absent; nothing is guessed.
-    Method: good ones and bad ones in one stream; a bad one takes no other with it.
-    """
+    """Each type, none said, null and absent; a bad one in the stream takes no other with it."""
     daemon.create_topic("types")
     values: list[tuple[object, int, bytes | None]] = [
         ({"type": "STRING", "data": "grün"}, 200, "grün".encode()),

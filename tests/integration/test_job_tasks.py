@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +19,10 @@ import pytest
 
 from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed, run_job
 from tests.fleet_world import contents, keyed_segments, plant_mixed, plant_partition
+from tests.integration.http_world import until
 from tests.integration.job_work import NumberTask, squares_in_process, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kafkalog.jobs.tasks import Runner
 
 
@@ -152,8 +150,7 @@ def test_a_job_that_is_told_to_stop_leaves_nothing(tmp_path: Path) -> None:
     words = ("--dirs", tmp_path / "a", "--out", tmp_path / "out", "--processes", "2")
     job = program("-m", "kafkalog", "spark", "compact", *words, start_new_session=True)
     unfinished = tmp_path / "out.unfinished"
-    for _ in until(lambda: unfinished.exists() or job.poll() is not None):
-        pass
+    until(lambda: unfinished.exists() or job.poll() is not None)
     job.send_signal(signal.SIGTERM)
     out, err = job.communicate(timeout=TIMEOUT_SECONDS)
     assert job.returncode == 130, err
@@ -161,8 +158,7 @@ def test_a_job_that_is_told_to_stop_leaves_nothing(tmp_path: Path) -> None:
     assert not unfinished.exists()
     assert not (tmp_path / "out").exists()
     assert contents(tmp_path / "a") == before
-    for _ in until(lambda: not is_group_alive(job.pid)):
-        pass
+    until(lambda: not is_group_alive(job.pid))
 
 
 def is_group_alive(group: int) -> bool:
@@ -172,15 +168,6 @@ def is_group_alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def until(is_so: Any) -> Iterator[None]:
-    """Looks again and again for another process's doing, for TIMEOUT_SECONDS at most."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-        yield
 
 
 def test_without_pyspark_the_message_says_what_to_do(tmp_path: Path) -> None:

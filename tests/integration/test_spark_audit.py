@@ -161,9 +161,7 @@ def test_each_damage_is_found_under_its_code(
 
 
 def test_batches_that_do_not_follow_are_found(tmp_path: Path) -> None:
-    """Goal: offsets, epochs, sequences and counts of batches with a right CRC.
-    Method: logs made with them, each in one task and in one a segment.
-    """
+    """Offsets, epochs, sequences and counts of batches with a right CRC, in one task or many."""
     one, two = Producer(7, 2, 5), Producer(7, 1, 6)
     cases: dict[str, tuple[list[list[bytes]], list[tuple[str, str]]]] = {
         "gap": ([[batch(0), batch(2)]], [("warning", "offset_gap")]),

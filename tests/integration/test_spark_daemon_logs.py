@@ -38,7 +38,7 @@ from kafkalog.spark.logs.values import (
 from kafkalog.spark.reading import record_batches
 from tests.fleet_world import COMPACT
 from tests.integration.daemon import TEXT, Daemon
-from tests.integration.http_world import append, batch_of
+from tests.integration.http_world import append, batch_of, delete_records
 from tests.integration.live_topics import (
     COMPACTED,
     DAEMON_SETTINGS,
@@ -187,8 +187,7 @@ def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
         with pytest.raises(DataLost) as lost:
             list(read_piece(Piece(OffsetRange("t", 0, 8, 13), url, None, 0), access))
         assert lost.value.missing == OffsetRange("t", 0, 10, 13)
-        body = b'{"partitions": [{"topic": "t", "partition": 0, "offset": 4}]}'
-        assert daemon.request("POST", "/v1/records:delete", body).status == 200
+        delete_records(daemon, ("t", 0, 4))
         with pytest.raises(DataLost, match="starts at 4") as lost:
             list(read_piece(whole, access))
         assert lost.value.missing == OffsetRange("t", 0, 0, 4)

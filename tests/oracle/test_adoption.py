@@ -221,7 +221,7 @@ def test_kafka_takes_a_backup(
         daemon.kill()
     result = restore(backup, "--to", restored)
     assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
+    assert result.stderr == b""
     (log_dir,) = manifest_of(backup).log_dirs
     every = {each.topic_partition.topic: each for each in log_dir.partitions}
     partitions = {topic: every[topic] for topic in TOPICS}  # Kafka's own topics are there, too

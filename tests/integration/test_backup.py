@@ -245,7 +245,6 @@ def test_a_target_that_goes_away(held: HeldDaemon) -> None:
 
 
 def test_the_words_of_the_commands(held: HeldDaemon, tmp_path: Path) -> None:
-    """Text and JSON of both; some topics alone; what restore refuses."""
     held.gate.unlink()
     said = done(run(held, "backup", str(held.backup), "--topic", "held")).decode().splitlines()
     assert len(said) == 3

@@ -46,7 +46,6 @@ def create(daemon: Daemon, name: str, *options: str) -> None:
 
 
 def test_topics_live_from_create_to_delete(daemon: Daemon) -> None:
-    """Each action with its lines, the collision warning, the order of configs."""
     topics = "kafka-topics"
     settings = ("--config", "retention.ms=86400000", "--config", "segment.bytes=1048576")
     made = tool(
@@ -293,7 +292,6 @@ def test_a_refused_config_repeats_the_arguments(daemon: Daemon) -> None:
 
 
 def test_offsets_by_rule_and_by_time(daemon: Daemon) -> None:
-    """The filters of topics and partitions, the names of places, and what has no offset."""
     create(daemon, "placed", "--partitions", "12")
     daemon.produce_text("placed", "a", "b")
     offsets = "kafka-get-offsets"
@@ -312,7 +310,6 @@ def test_offsets_by_rule_and_by_time(daemon: Daemon) -> None:
 
 
 def test_log_dirs_end_with_json(daemon: Daemon) -> None:
-    """Two lines and a document; a broker that does not exist; no action."""
     create(daemon, "sized", "--partitions", "3")
     dirs = "kafka-log-dirs"
     lines = printed(tool(daemon, dirs, "--describe", "--topic-list", "sized,nope")).splitlines()
@@ -366,7 +363,6 @@ def test_the_console_producer_feeds_the_console_consumer(daemon: Daemon) -> None
 
 
 def test_the_console_consumer_stops_and_goes_on(daemon: Daemon) -> None:
-    """A partition from an offset; silence ends it; a group goes on where it was."""
     create(daemon, "resumed", "--partitions", "2")
     printed(tool(daemon, "kafka-console-producer", "--topic", "resumed", stdin="a\nb\nc\n"))
     consumer = "kafka-console-consumer"
@@ -423,7 +419,6 @@ def test_what_the_console_producer_cannot_append(daemon: Daemon) -> None:
 
 
 def test_properties_of_a_client(daemon: Daemon, tmp_path: Path) -> None:
-    """What a file says of the way to the daemon counts, is refused, or is named."""
     file = tmp_path / "client.properties"
     lists = ("--list", "--command-config", str(file))
     file.write_text("client.id=me\nsecurity.protocol=PLAINTEXT\n")

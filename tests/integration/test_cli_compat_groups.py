@@ -95,7 +95,6 @@ def test_refusals(daemon: Daemon) -> None:
 
 
 def test_what_is_not_there_is_named(daemon: Daemon) -> None:
-    """Neither a partition, nor an option, nor bytes that are no name end in silence."""
     wanted = ("--topic", "two.parts:0,7", "--to-earliest", "--execute")
     assert printed(tool(daemon, TOOL, *RESET, *wanted)) == (
         "\nError: Executing consumer group command failed due to"
@@ -116,21 +115,10 @@ def test_what_is_not_there_is_named(daemon: Daemon) -> None:
 
 
 def test_a_group_with_a_member_is_not_reset(daemon: Daemon) -> None:
-    """Nobody's reader is moved under its feet, and the member is shown."""
-    made = daemon.request(
-        "POST",
-        "/consumers/billing",
-        b'{"name": "reader", "format": "binary", "auto.offset.reset": "earliest"}',
-        {"Content-Type": "application/vnd.kafka.v2+json"},
-    )
-    assert made.status == 200
-    subscribed = daemon.request(
-        "POST",
-        "/consumers/billing/instances/reader/subscription",
-        b'{"topics": ["orders"]}',
-        {"Content-Type": "application/vnd.kafka.v2+json"},
-    )
-    assert subscribed.status == 204
+    config = {"name": "reader", "format": "binary", "auto.offset.reset": "earliest"}
+    assert daemon.request("POST", "/consumers/billing", config).status == 200
+    path = "/consumers/billing/instances/reader/subscription"
+    assert daemon.request("POST", path, {"topics": ["orders"]}).status == 204
     members = cells(printed(tool(daemon, TOOL, "--describe", "--group", "billing", "--members")))
     assert members[2][:2] == ["billing", "reader"]
     assert printed(tool(daemon, TOOL, *RESET, "--topic", "orders", "--to-latest", "--execute")) == (

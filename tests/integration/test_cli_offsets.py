@@ -36,7 +36,6 @@ def fill(daemon: Daemon, topic: str, *minutes: int, partition: int = 0) -> None:
 
 
 def test_offsets_by_place_and_by_moment(daemon: Daemon) -> None:
-    """Each place, moments in both forms, "none" behind the last record."""
     daemon.create_topic("placed", 2)
     fill(daemon, "placed", 1, 5, 3)
     for at, first in (

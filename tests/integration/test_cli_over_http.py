@@ -328,7 +328,6 @@ def test_health(daemon: Daemon) -> None:
 
 
 def test_no_daemon() -> None:
-    """A plain message and exit 1, never a traceback."""
     for arguments in (("health",), ("topics", "list"), ("consume", "x"), ("produce", "x")):
         result = run(None, *arguments, stdin=b"x\n")
         assert result.returncode == 1
@@ -337,7 +336,6 @@ def test_no_daemon() -> None:
 
 
 def test_a_rotten_batch_is_named(daemon: Daemon) -> None:
-    """Who meets damage learns where it is, where to read on, and what to do."""
     daemon.create_topic("rotten")
     for letter in "abc":
         daemon.produce_text("rotten", letter * 100)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -368,26 +369,17 @@ def test_any_route(client: Client, topic: str) -> None:
 def test_one_client_for_many_threads(daemon: Daemon) -> None:
     """M01: no thread gets another's answer."""
     daemon.create_topic("shared", 8)
-    problems: list[BaseException] = []
     with client_of("sync", f"http://127.0.0.1:{daemon.port}") as one:
 
         def work(partition: int) -> None:
-            try:
-                for number in range(25):
-                    (receipt,) = one.produce(
-                        "shared", texts(f"{partition}-{number}"), partition=partition, acks="1"
-                    )
-                    (record,) = one.fetch("shared", partition, receipt.base_offset).records
-                    assert record.value == f"{partition}-{number}".encode()
-            except BaseException as problem:  # noqa: BLE001 - told by the test's own thread
-                problems.append(problem)
+            for number in range(25):
+                value = f"{partition}-{number}"
+                (receipt,) = one.produce("shared", texts(value), partition=partition, acks="1")
+                (record,) = one.fetch("shared", partition, receipt.base_offset).records
+                assert record.value == value.encode()
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-    assert not problems
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(work, range(8))) == [None] * 8
 
 
 def test_a_connection_that_the_daemon_closed_is_not_used(tmp_path: Path) -> None:

@@ -66,7 +66,6 @@ def url_of(daemon: TlsDaemon) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_way_in(served: TlsDaemon, authority: Authority, kind: str) -> None:
-    """Password, token, certificate; each is the principal that the rules speak of."""
     topic, believed = f"t-{kind}", Tls(str(authority.path))
     with client_of(kind, url_of(served), credentials=Basic("alice", PASSWORD), tls=believed) as a:
         a.create_topic(topic)
@@ -119,7 +118,6 @@ def test_nobody_and_strangers(
 
 
 def test_the_command_line(served: TlsDaemon, root: Path, authority: Authority) -> None:
-    """Options and environment; what is missing or wrong is told without the secret."""
     password = str(write(root / "password", f"{PASSWORD}\n"))
     token = str(write(root / "token", f"{token_of('writer')}\n"))
     where = ("--url", url_of(served), "--ca-file", str(authority.path))

@@ -137,7 +137,6 @@ def test_somebody_else_answers(kind: str) -> None:
 
 
 def test_a_body_that_is_refused_before_it_came_whole(daemon: Daemon, kind: str) -> None:
-    """413 is told, although the daemon stopped reading."""
     daemon.create_topic(f"huge-{kind}")
     with client_of(kind, f"http://127.0.0.1:{daemon.port}") as one, pytest.raises(TooLarge):
         one.append_batches(f"huge-{kind}", 0, bytes(101 << 20))

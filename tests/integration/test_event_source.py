@@ -110,25 +110,7 @@ def test_kill_and_come_back(tmp_path: Path, package: Path, path: str, partitions
         assert values == list(range(partition, 600, partitions))
 
 
-def test_it_does_not_come_again_for_nothing(daemon: Daemon, package: Path) -> None:
-    """Behind a bound, and after an end that is final, the source is closed, by itself or by 204."""
-    daemon.create_topic("bounded")
-    fill(daemon, "bounded", range(5), 1)
-    path = "/v1/topics/bounded/partitions/0/records"
-    with Follower(package, daemon, f"{path}?offset=0&until_offset=3") as bounded:
-        said = [each for each in bounded.said() if each["kind"] != "error"]
-    assert [each["kind"] for each in said] == ["record"] * 3 + ["end"]
-    with Follower(package, daemon, f"{path}?tail=1") as doomed:
-        assert doomed.until("record")["id"] == "0:4"
-        assert daemon.request("DELETE", f"{daemon.cluster()}/topics/bounded").status == 204
-        assert doomed.until("end")["data"]["error_code"] == 40401
-        assert doomed.process.wait(60) == 0
-    with Follower(package, daemon, f"{path}?tail=1") as refused:
-        assert list(refused.said()) == [{"kind": "error", "code": 404, "state": 2}]
-
-
 def test_the_howto_works_as_it_is_printed(daemon: Daemon, package: Path, tmp_path: Path) -> None:
-    """Whoever copies the page sees the records, and is told when there are no more."""
     daemon.create_topic("orders")
     fill(daemon, "orders", range(12), 1)
     page = (ROOT / "docs/howto-server-sent-events.md").read_text(encoding="utf-8")

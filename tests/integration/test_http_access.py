@@ -111,7 +111,6 @@ def test_a_reader_reads_and_a_writer_writes(guarded: Daemon) -> None:
 
 @pytest.mark.gate
 def test_unknown_and_forbidden_look_the_same(guarded: Daemon) -> None:
-    """Whether a topic exists is told to those who may describe it."""
     for path in (
         "/topics/{}",
         "/v1/topics/{}/partitions/0/batches?offset=0",
@@ -138,14 +137,12 @@ def test_probes_are_open_and_metrics_are_not(guarded: Daemon) -> None:
 
 @pytest.mark.gate
 def test_an_unknown_path_tells_nothing_to_strangers(guarded: Daemon) -> None:
-    """Nobody maps the API without credentials."""
     refused(ask(guarded, None, "GET", "/v1/nothing"), 401, 40101)
     refused(ask(guarded, "denied", "GET", "/v1/nothing"), 404, 404)
     refused(ask(guarded, None, "PATCH", "/topics"), 401, 40101)
 
 
 def test_what_is_denied_or_done_is_on_the_record(guarded: Daemon) -> None:
-    """Who was refused what, and who administered, is in the log; no credentials are."""
     named = {"X-Request-Id": "audit-1"}
     refused(ask(guarded, "reader", "POST", "/topics/t-1", RECORDS, named), 403, 40301)
     refused(guarded.request("GET", "/topics", None, {"X-Request-Id": "audit-2"}), 401, 40101)
@@ -257,7 +254,6 @@ def lines_of(daemon: Daemon, operation: str) -> list[dict[str, Any]]:
 
 
 def test_deleted_records(daemon: Daemon) -> None:
-    """Topic, partition, offset and the end of each, whichever way they were deleted."""
     filled(daemon, "gone")
     delete_records(daemon, ("gone", 0, 3), ("gone", 7, 1))
     (line,) = lines_of(daemon, "deleteRecords")
@@ -362,7 +358,6 @@ def test_groups(daemon: Daemon) -> None:
 
 
 def test_orders_about_several_partitions(daemon: Daemon) -> None:
-    """Retention, cleaner and moves tell each partition's end, and that a run was dry."""
     filled(daemon, "kept")
     names = [{"topic": "kept", "partition": number} for number in (0, 9)]
     orders = (
@@ -457,7 +452,6 @@ def test_a_preflight_needs_no_credentials(opened: Daemon) -> None:
 
 
 def test_answers_and_errors_say_who_may_read_them(opened: Daemon) -> None:
-    """A page sees results and reasons; caches keep origins apart."""
     for headers, status in (({}, 401), (by("denied"), 403), (by("reader"), 404)):
         answer = opened.request("GET", "/topics/t-none", None, {**ORIGIN, **headers})
         assert answer.status == status
@@ -500,7 +494,6 @@ def test_a_page_of_another_origin_changes_nothing(daemon: Daemon, headers: dict[
 
 
 def test_a_page_that_is_named_may_ask(opened: Daemon) -> None:
-    """Whoever may read answers may send what they answer."""
     site = {"Sec-Fetch-Site": "cross-site"}
     for origin, status in (("https://other.example", 200), ("https://evil.example", 403)):
         headers = {**by("writer"), **site, "Origin": origin}

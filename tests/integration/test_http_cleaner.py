@@ -94,7 +94,7 @@ def log_of(daemon: Daemon, topic: str) -> Any:
 
 
 def test_the_last_value_of_each_key_is_left(daemon: Daemon) -> None:
-    """M17: a dry run foretells the clean, the clean keeps offsets, consumers see each last value."""
+    """M17: a dry run foretells the clean, it keeps offsets, consumers see each last value."""
     last = filled(daemon, "compacted")
     before, end = contents(daemon, "compacted"), end_offset(daemon, "compacted")
     path = "/v1/topics/compacted/partitions/0/log:clean"
@@ -168,20 +168,13 @@ def test_what_a_clean_leaves_in_metrics_and_log(daemon: Daemon) -> None:
     assert float(values[removed]) > 100
     thread = '{thread="kafka-log-cleaner-thread-0"}'
     assert float(values[f"kafkalog_cleaner_thread_up{thread}"]) == 1
-    phases = [
-        f'{{phase="{name}",thread="kafka-log-cleaner-thread-0"}}' for name in ("copy", "swap")
-    ]
-    assert all(float(values[f"kafkalog_cleaner_phase_seconds_total{each}"]) > 0 for each in phases)
     where = '{partition="0",topic="measured"}'
     assert float(values[f"kafkalog_cleaner_tombstone_batches{where}"]) > 0
     horizon = float(values[f"kafkalog_cleaner_next_horizon_timestamp_seconds{where}"])
     assert abs(horizon - time.time() - 86_400) < 600  # delete.retention.ms
-    assert float(values["kafka_log_logcleaner_deadthreadcount"]) == 0
     ratio = float(values[f"kafkalog_cleaner_map_utilization_ratio{thread}"])
     percent = float(values["kafka_log_logcleaner_max_buffer_utilization_percent"])
     assert percent == int(100 * ratio)
-    assert "kafka_log_logcleanermanager_time_since_last_run_ms" in values
-    assert f"kafkalog_thread_heartbeat_timestamp_seconds{thread}" in values
     log = daemon.log_path.read_text()
     for words in (
         "Log cleaner thread 0 cleaned log measured-0 (dirty section = [0, ",

@@ -52,16 +52,10 @@ def test_alter_sets_and_deletes_all_or_nothing(daemon: Daemon) -> None:
     assert overrides(daemon, "several") == {"flush.ms": "9"}
     done(daemon.request("POST", alter, {"data": steps}))
     assert overrides(daemon, "several") == {"retention.ms": "5", "retention.bytes": "7"}
-    shapes: list[dict[str, object]] = [
-        {},
-        {"data": {}},
-        {"data": [{"name": "x", "value": 5}]},
-        {"data": [{"value": ""}]},
-    ]
-    for shape in shapes:
-        refused(daemon.request("POST", alter, shape), 422, 422)
-    wrong_operation = {"data": [{"name": "flush.ms", "value": "1", "operation": "APPEND"}]}
-    refused(daemon.request("POST", alter, wrong_operation), 422, 422)
+    unknown = {"name": "flush.ms", "value": "1", "operation": "APPEND"}
+    shapes: list[object] = [{}, [{"value": ""}], [unknown]]
+    for data in shapes:
+        refused(daemon.request("POST", alter, {"data": data}), 422, 422)
 
 
 def test_what_is_not_there(daemon: Daemon) -> None:

@@ -50,7 +50,6 @@ def files_of(bundle: bytes) -> dict[str, bytes]:
 
 
 def test_stacks_and_tasks(daemon: Daemon) -> None:
-    """Every thread and every coroutine, with the line where it stands."""
     daemon.create_topic("awaited")
     waiting = daemon.connect(60)
     waiting.request("GET", "/topics/awaited/partitions/0/records?offset=0&timeout=30000")
@@ -195,7 +194,6 @@ def test_not_over_the_network(tmp_path: Path) -> None:
 
 
 def test_behind_the_admin_port(tmp_path: Path) -> None:
-    """With a port of its own it is there, for any address, and not on the data port."""
     admin = ReservedPort()
     through = {"X-Forwarded-For": "10.0.0.1"}
     with Daemon(tmp_path, admin_port=str(admin.number)) as daemon:
@@ -229,7 +227,6 @@ def test_while_a_disk_hangs(tmp_path: Path) -> None:
 
 
 def test_one_bundle_at_a_time(daemon: Daemon) -> None:
-    """Who asks for many bundles does not fill the memory with pages of metrics."""
     with ThreadPoolExecutor(8) as threads:
         deadline = time.monotonic() + 60
         found: list[Answer] = []

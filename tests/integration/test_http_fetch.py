@@ -146,20 +146,13 @@ def test_offsets_out_of_range(daemon: Daemon) -> None:
     "query",
     [
         "",
-        "offset=",
-        "offset=x",
         "offset=-1",
         "offset=9223372036854775808",
-        "offset=1e3",
-        "offset=0x10",
         "offset=%201",
         "offset=" + "9" * 5000,
         "offset=0&max_bytes=-1",
-        "offset=0&max_bytes=x",
         "offset=0&timeout=-5",
         "offset=0&isolation=dirty",
-        "offset=0&timeout=",
-        "offset=0&isolation=",
     ],
 )
 def test_parameters_out_of_range(daemon: Daemon, query: str) -> None:

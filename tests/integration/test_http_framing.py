@@ -464,22 +464,8 @@ WHOLE = (
     GET + b"\r\n" + GET + b"Connection: close\r\n\r\n",
 )
 SPLINTERS = (
-    *(
-        b"\r\n",
-        b"\n",
-        b"\r",
-        b"\0",
-        b" ",
-        b"\t",
-        b":",
-        b";",
-        b",",
-        b"\xff",
-        b"%00",
-        b"0",
-        b"-",
-        b"f",
-    ),
+    *(b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b";", b","),
+    *(b"\xff", b"%00", b"0", b"-", b"f"),
     *(b"\r\n\r\n", b"0\r\n\r\n", b"HTTP/1.1", b"Host: x\r\n", b"chunked", b"a" * 9000),
     *(b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n"),
     *(b"Connection: keep-alive\r\n", b"Content-Encoding: gzip\r\n", b"X: \xe9\r\n"),
@@ -498,8 +484,12 @@ def mutated(draw: st.DrawFn) -> bytes:
     return data
 
 
-def send_mutated(server: Daemon, count: int) -> None:
-    """Each on a connection of its own, of which nothing more comes."""
+LONG = (pytest.mark.slow, pytest.mark.timeout(3600))
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(2_000, marks=LONG)])
+def test_mutated_requests(server: Daemon, count: int) -> None:
+    """Requests that are nearly good: our answers or a close, soon, and the daemon lives."""
 
     @examples(count)
     @given(mutated())
@@ -516,15 +506,6 @@ def send_mutated(server: Daemon, count: int) -> None:
             assert answer.status < 500 or answer.status == 505, answer.body
 
     send()
-
-
-LONG = (pytest.mark.slow, pytest.mark.timeout(3600))
-
-
-@pytest.mark.parametrize("count", [150, pytest.param(2_000, marks=LONG)])
-def test_mutated_requests(server: Daemon, count: int) -> None:
-    """Requests that are nearly good: our answers or a close, soon, and the daemon lives."""
-    send_mutated(server, count)
 
 
 def test_a_path_is_resolved_the_same_way_each_time(daemon: Daemon) -> None:

@@ -95,9 +95,12 @@ def judge(answer: Answer) -> None:
         assert error["request_id"] == answer.headers["X-Request-Id"]
 
 
-def ask_with_bodies(daemon: Daemon, name: str, count: int) -> None:
+@pytest.mark.parametrize("count", [25, pytest.param(150, marks=LONG)])
+@pytest.mark.parametrize("name", WITH_JSON)
+def test_bodies(fuzzed: Daemon, name: str, count: int) -> None:
+    """Types, depths, numbers, NaN, members twice, surrogates, NUL, BOM, other encodings, cuts."""
     method, path, operation = OPERATIONS[name]
-    path = path_of(daemon, path)
+    path = path_of(fuzzed, path)
     content = operation["requestBody"]["content"]
     media = sorted(each for each in content if each.endswith("json"))
     document = example_of(content[media[0]]["schema"], COMPONENTS)
@@ -106,16 +109,9 @@ def ask_with_bodies(daemon: Daemon, name: str, count: int) -> None:
     @given(hostile(document), st.sampled_from(media))
     def ask(body: bytes, content_type: str) -> None:
         headers = {"Content-Type": content_type}
-        judge(daemon.request(method, path, body, headers, timeout=ANSWER_SECONDS))
+        judge(fuzzed.request(method, path, body, headers, timeout=ANSWER_SECONDS))
 
     ask()
-
-
-@pytest.mark.parametrize("count", [25, pytest.param(150, marks=LONG)])
-@pytest.mark.parametrize("name", WITH_JSON)
-def test_bodies(fuzzed: Daemon, name: str, count: int) -> None:
-    """Types, depths, numbers, NaN, members twice, surrogates, NUL, BOM, other encodings, cuts."""
-    ask_with_bodies(fuzzed, name, count)
 
 
 VALUES = (
@@ -140,9 +136,12 @@ def queries(draw: st.DrawFn, names: list[str]) -> str:
     return "?" + joined.replace(" ", "%20").replace("#", "%23")
 
 
-def ask_with_queries(daemon: Daemon, name: str, count: int) -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=LONG)])
+@pytest.mark.parametrize("name", WITH_QUERY)
+def test_queries(fuzzed: Daemon, name: str, count: int) -> None:
+    """Escapes, empties, repetitions, lengths."""
     method, path, operation = OPERATIONS[name]
-    path = path_of(daemon, path)
+    path = path_of(fuzzed, path)
     names = [each["name"] for each in operation["parameters"] if each["in"] == "query"]
     content = operation.get("requestBody", {}).get("content", {})
     headers, body = {}, None
@@ -153,16 +152,9 @@ def ask_with_queries(daemon: Daemon, name: str, count: int) -> None:
     @examples(count)
     @given(queries(names or ["page_size"]))
     def ask(query: str) -> None:
-        judge(daemon.request(method, path + query, body, headers, timeout=ANSWER_SECONDS))
+        judge(fuzzed.request(method, path + query, body, headers, timeout=ANSWER_SECONDS))
 
     ask()
-
-
-@pytest.mark.parametrize("count", [12, pytest.param(60, marks=LONG)])
-@pytest.mark.parametrize("name", WITH_QUERY)
-def test_queries(fuzzed: Daemon, name: str, count: int) -> None:
-    """Escapes, empties, repetitions, lengths."""
-    ask_with_queries(fuzzed, name, count)
 
 
 JSON_VALUES: SearchStrategy[Any] = st.recursive(

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.daemon import TEXT, V2, Daemon
-from tests.integration.http_world import delete_records, failed_entry, refused, until
+from tests.integration.http_world import delete_records, failed_entry, refused
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.daemon import Answer
 
 SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
@@ -168,38 +166,3 @@ def test_a_group_with_members_is_not_changed_behind_their_backs(daemon: Daemon, 
     put(daemon, "owned", p0=5)
     assert daemon.request("DELETE", base).status == 204
     assert offsets(daemon, "owned") == {}
-
-
-def test_compaction_keeps_the_last_commit_of_each_group(tmp_path: Path) -> None:
-    """M24. Goal: the topic stays as small as its groups, and no commit is lost by that.
-
-    Method: many commits in small segments, a group that is deleted, a clean, SIGKILL, and all read
-    back from what is left.
-    """
-    # No thread of the cleaner may have the log when it is cleaned by order.
-    settings = {"offsets_topic_num_partitions": "1", "log_cleaner_backoff_ms": "86400000"}
-    with Daemon(tmp_path, environment=None, log_dirs=1, **settings) as daemon:
-        daemon.create_topic("t", 2)
-        for partition in range(2):  # a kill sets what is ahead of its log to the log end
-            records = {"records": [{"value": "v"}] * 60}
-            path = f"/topics/t/partitions/{partition}"
-            assert daemon.request("POST", path, records, {"Content-Type": TEXT}).status == 200
-        put(daemon, "first", p0=0)
-        configs = f"{daemon.cluster()}/topics/__consumer_offsets/configs"
-        small = {"data": [{"name": "internal.segment.bytes", "value": "1500"}]}
-        assert daemon.request("POST", f"{configs}:alter", small).status == 204
-        for number in range(1, 60):
-            assert put(daemon, f"g{number % 3}", p0=number, p1=1).status == 204
-        assert daemon.request("DELETE", "/v1/groups/g0").status == 204
-        put(daemon, "last", p0=1)
-        answer = daemon.request("POST", "/v1/topics/__consumer_offsets/partitions/0/log:clean", {})
-        assert answer.status == 200, answer.body
-        left = len(daemon.fetch_all("__consumer_offsets"))
-        assert left < 60  # of 122 records: what the active segment holds is not cleaned
-        daemon.kill()
-        daemon.start()
-        until(lambda: daemon.request("GET", "/v1/groups").status != 503)
-        groups = [each["group"] for each in daemon.request("GET", "/v1/groups").json["groups"]]
-        assert groups == ["first", "g1", "g2", "last"]
-        assert offsets(daemon, "g1") == {0: 58, 1: 1}
-        assert offsets(daemon, "g2") == {0: 59, 1: 1}

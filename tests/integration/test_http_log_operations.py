@@ -73,7 +73,6 @@ def test_how_a_log_stands(daemon: Daemon) -> None:
 
 
 def test_one_segment(daemon: Daemon) -> None:
-    """The entry of the listing, by its base offset."""
     daemon.create_topic("single", retention_ms="-1")
     daemon.produce_text("single", "a")
     daemon.request("POST", path_of("single", "log:roll"))
@@ -143,7 +142,6 @@ def test_unknown_logs(daemon: Daemon, rest: str) -> None:
 
 
 def test_unknown_logs_are_not_begun(daemon: Daemon) -> None:
-    """What cannot be begun is said at once, also with respond-async."""
     later = {"Prefer": "respond-async"}
     for rest in ("log:roll", "log:flush", "log:retain"):
         refused(daemon.request("POST", path_of("nowhere", rest), {}, later), 404, 40401)

@@ -177,13 +177,6 @@ def test_keys_and_values_in_formats_of_their_own(
     assert pairs == [(key[1], value[1]), (None, None)] * 2 + [(None, value[1])]
 
 
-def test_defaults_are_text_keys_and_json_values(daemon: Daemon) -> None:
-    daemon.create_topic("defaults")
-    produce(daemon, "defaults/records", b'{"key":"k","value":"v"}')
-    (record,) = stored(daemon, "defaults")
-    assert (record.key, record.value) == (b"k", b'"v"')
-
-
 def test_an_array_is_taken_whole_or_not(daemon: Daemon) -> None:
     """One batch a partition; the wrong shape anywhere appends nothing."""
     daemon.create_topic("array", partitions=3)
@@ -270,7 +263,6 @@ def test_expected_offset_needs_a_partition(daemon: Daemon) -> None:
 
 
 def test_what_is_refused_before_a_record_is_read(daemon: Daemon) -> None:
-    """Media types, topics and parameters have their own status also where lines are wanted."""
     daemon.create_topic("refusing")
     told = {"Accept": NDJSON}
     wrong = produce(daemon, "refusing/records", b"{}", "application/x-www-form-urlencoded", told)
@@ -353,7 +345,6 @@ def test_compressed_lines(daemon: Daemon) -> None:
 
 
 def test_only_a_record_creates_a_topic(daemon: Daemon) -> None:
-    """What is refused leaves no topic behind, in lines, arrays and single records."""
     before = daemon.request("GET", "/topics").json
     path = "made-by-a-record/records"
     for kind, body, status in (

@@ -136,7 +136,6 @@ def test_starts_and_bounds(daemon: Daemon, query: str, numbers: range, accept: s
 
 @FORMATS
 def test_formats_of_key_and_value(daemon: Daemon, accept: str) -> None:
-    """Each of the three for either, and only the members that are asked for."""
     path = f"{ONE}?offset=1&max_records=3"
     texts = read(daemon, f"{path}&value_format=text", accept)
     assert [record["value"] for record in texts] == ['"two"', None, "4"]
@@ -213,10 +212,8 @@ def test_headers_of_a_page(daemon: Daemon) -> None:
     ("query", "zero", "two"),
     [
         ("from=earliest", range(8), range(6, 8)),
-        ("tail=1", range(7, 8), range(7, 8)),
         ("partitions=2,1&from=earliest", range(0), range(6, 8)),
         ("offset=2:1,0:6", range(6, 8), range(7, 8)),
-        ("timestamp=500", range(6, 8), range(6, 8)),
         ("from=earliest&until_offset=0:2", range(2), range(6, 8)),
         ("from=earliest&until_timestamp=500", range(6), range(0)),
     ],
@@ -253,7 +250,6 @@ def test_queries_that_are_refused(daemon: Daemon, path: str, queries: tuple[str,
 
 @pytest.mark.parametrize("accept", [NDJSON, EVENTS])
 def test_a_stream_has_no_min_bytes(daemon: Daemon, accept: str) -> None:
-    """What would mean nothing is refused."""
     refused(ask(daemon, f"{ONE}?offset=0&min_bytes=5", accept), 400, 40005)
 
 
@@ -277,14 +273,11 @@ def test_errors_come_with_their_status(daemon: Daemon, accept: str) -> None:
     ("accept", "chosen"),
     [
         ("", JSON),
-        ("*/*", JSON),
         ("application/*", JSON),
         ("text/*", EVENTS),
         (f"{EVENTS}, */*", EVENTS),
         (f"{NDJSON};q=0.5, {JSON};q=0.4", NDJSON),
         (f"{JSON};q=0, */*;q=0.1", NDJSON),
-        (f"{NDJSON}, {JSON}", NDJSON),
-        ("text/html, application/json;q=0.9", JSON),
     ],
 )
 def test_accept_chooses(daemon: Daemon, accept: str, chosen: str) -> None:
@@ -357,7 +350,6 @@ def test_head(daemon: Daemon, accept: str) -> None:
 
 
 def test_a_page_waits_for_the_append(daemon: Daemon) -> None:
-    """Woken by it, long before its time; and not before there is enough."""
     daemon.create_topic("later")
     path = "/v1/topics/later/partitions/0/records?from=earliest"
     answers: list[Answer] = []
@@ -382,7 +374,6 @@ def test_a_page_waits_for_the_append(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("accept", [NDJSON, EVENTS])
 def test_a_stream_follows_the_log(daemon: Daemon, accept: str) -> None:
-    """Record by record as they are appended, in one partition and over several."""
     topic = f"followed-{accept.rpartition('/')[2]}"
     daemon.create_topic(topic, 2)
     one = f"/v1/topics/{topic}/partitions/0/records?from=latest&max_wait_ms=15000"

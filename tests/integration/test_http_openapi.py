@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("path", ["/openapi.json", "/openapi", "/openapi/v3"])
 def test_the_document_is_served(daemon: Daemon, path: str) -> None:
-    """One document under the names that tools look for."""
     answer = daemon.request("GET", path)
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/json"

@@ -52,7 +52,6 @@ def test_the_doors_ask_for_credentials(ports: dict[ListenerRole, Daemon]) -> Non
 
 
 def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[ListenerRole, Daemon]) -> None:
-    """Who orders there is not sent to a page that this port does not have."""
     made = ask(
         ports[ListenerRole.ADMIN], "admin", "POST", "/admin/topics", {"topic_name": "formed"}
     )

@@ -60,7 +60,6 @@ def test_receipts_come_in_request_order(daemon: Daemon) -> None:
 
 
 def test_binary_text_and_json_round_trip(daemon: Daemon) -> None:
-    """Every byte value as base64, UTF-8 as text, any JSON as its own text."""
     daemon.create_topic("formats")
     every = bytes(range(256))
     produce(daemon, "formats", {"key": b64(every), "value": b64(every[::-1])}, content_type=BINARY)

@@ -75,7 +75,6 @@ def test_retries_gaps_and_stale_epochs(daemon: Daemon) -> None:
 
 
 def test_what_is_no_producer(daemon: Daemon) -> None:
-    """404 for ids that nobody has, in any spelling."""
     given = new_producer(daemon)
     for text in ("x", "-1", "+1", "1.0", "9" * 19, "9" * 30, "0", str(given + 1), "%00"):
         refused(daemon.request("POST", f"/v1/producers/{text}:bump"), 404, 404)
@@ -85,7 +84,6 @@ def test_what_is_no_producer(daemon: Daemon) -> None:
 @pytest.mark.gate
 @pytest.mark.parametrize("is_orderly", [True, False])
 def test_producers_survive_a_restart(tmp_path: Path, is_orderly: bool) -> None:
-    """No id twice, retries are still recognised, old epochs are still refused."""
     with Daemon(tmp_path) as daemon:
         daemon.create_topic("t", partitions=2)
         kept, bumped = new_producer(daemon), new_producer(daemon)
@@ -159,7 +157,6 @@ def lines(*values: object) -> bytes:
     ],
 )
 def test_the_same_request_again(daemon: Daemon, kind: str, body: bytes, count: int) -> None:
-    """One batch, stored once, answered alike."""
     topic = f"again-{count}-{kind.rpartition('/')[2]}"
     daemon.create_topic(topic)
     send_records(daemon, topic, array("before"), {})
@@ -270,7 +267,6 @@ def test_which_line_is_bad(daemon: Daemon, bad: bytes, status: int, words: str) 
 def test_routes_that_cannot_keep_the_promise_refuse_it(
     daemon: Daemon, path: str, kind: str, body: bytes
 ) -> None:
-    """Nobody takes an append for one that can be sent again, and so appends it twice."""
     topic = "unkept"
     if daemon.request("GET", f"/topics/{topic}").status != 200:
         daemon.create_topic(topic)
@@ -302,7 +298,6 @@ def lone(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def test_over_http(lone: Daemon) -> None:
-    """One call ends it durably, on record; wrong ones change nothing and say why."""
     refused(lone.request("POST", PATH, {"start_offset": 1}), 409, 40908)
     refused(lone.request("POST", PATH, {}), 422, 422)
     refused(lone.request("POST", PATH, {"start_offset": -1}), 422, 422)
@@ -334,7 +329,6 @@ def test_over_http(lone: Daemon) -> None:
 
 
 def test_by_the_command_line(lone: Daemon) -> None:
-    """Goal: list shows what abort wants to know; nothing is open afterwards."""
     listed: Any = json.loads(
         done(run_cli(lone, "transactions", "list", "adopted", "--output", "json"))
     )

@@ -315,7 +315,6 @@ def listed(daemon: Daemon, topic: str) -> Any:
 
 
 def test_what_is_refused(daemon: Daemon) -> None:
-    """Bounds, unknown names and wrong shapes; nothing of a refused request is done."""
     daemon.create_topic("bounds", 2)
     daemon.produce_text("bounds", "a", "b", query="?partition=0")
     above = raised(daemon, "bounds", {"partition": 0, "offset": 1}, {"partition": 1, "offset": 99})

@@ -165,7 +165,6 @@ def test_numbers(daemon: Daemon) -> None:
 
 
 def test_who_may_write_which_sink(tmp_path: Path) -> None:
-    """A query belongs to those who have the right to write it, and is seen by no others."""
     rules = (
         "allow writer write topic t\nallow writer write sink mine-*\n"
         "allow reader write topic t\nallow reader describe sink mine-1\n"

@@ -125,7 +125,6 @@ def test_certificates_name_principals(
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_versions(served: TlsDaemon, authority: Authority, version: ssl.TLSVersion) -> None:
-    """TLS 1.2 and 1.3, with the name indicated or not."""
     context = client(authority)
     context.minimum_version = context.maximum_version = version
     for name in ("127.0.0.1", "kafkalog.test"):
@@ -139,7 +138,6 @@ def test_versions(served: TlsDaemon, authority: Authority, version: ssl.TLSVersi
 
 
 def test_older_versions_and_plain_bytes(served: TlsDaemon, authority: Authority) -> None:
-    """Nothing below TLS 1.2, no HTTP on the port of TLS."""
     context = client(authority)
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -277,7 +275,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def test_a_token_lets_in_whom_it_names(guarded: Daemon) -> None:
-    """The principal of a token meets the rules like any other; other schemes go on."""
     records = {"records": [{"value": "x"}]}
     headers = by_token("alice") | {"Content-Type": TEXT}
     assert guarded.request("POST", "/topics/t-1", records, headers).status == 200

@@ -38,16 +38,6 @@ def test_admin_creates_a_topic_with_its_directories(daemon: Daemon) -> None:
     } <= files
 
 
-def test_admin_accepts_the_bridges_content_type(daemon: Daemon) -> None:
-    answer = daemon.request(
-        "POST",
-        "/admin/topics",
-        {"topic_name": "bridged"},
-        {"Content-Type": "application/vnd.kafka.json.v2+json"},
-    )
-    assert answer.status == 201
-
-
 def test_an_existing_topic_is_refused(daemon: Daemon) -> None:
     daemon.create_topic("twice")
     refused(daemon.request("POST", "/admin/topics", {"topic_name": "twice"}), 409, 40904)
@@ -278,19 +268,10 @@ def test_wrong_pages(daemon: Daemon, query: str) -> None:
     refused(daemon.request("GET", f"{daemon.cluster()}/topics?{query}"), 400, 40005)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "acls"),
-        ("POST", "acls"),
-        ("POST", "acls:batch"),
-        ("DELETE", "acls"),
-        ("GET", "topics/-/partitions/-/reassignment"),
-        ("GET", "topics/t/partitions/-/reassignment"),
-        ("GET", "topics/t/partitions/0/reassignment"),
-    ],
-)
-def test_what_one_node_does_not_have(daemon: Daemon, method: str, path: str) -> None:
+def test_what_one_node_does_not_have(daemon: Daemon) -> None:
     """Kafka ACLs and reassignments are known, and not offered."""
-    refused(daemon.request(method, f"{daemon.cluster()}/{path}"), 501, 501)
-    refused(daemon.request(method, f"/v3/clusters/another/{path}"), 404, 40403)
+    reassigned = [f"topics/{of}/reassignment" for of in ("-/partitions/-", "t/partitions/0")]
+    asked = [("GET", "acls"), ("POST", "acls"), ("POST", "acls:batch"), ("DELETE", "acls")]
+    for method, path in (*asked, *(("GET", path) for path in reassigned)):
+        refused(daemon.request(method, f"{daemon.cluster()}/{path}"), 501, 501)
+        refused(daemon.request(method, f"/v3/clusters/another/{path}"), 404, 40403)

@@ -85,32 +85,19 @@ def test_full_duplex(daemon: Daemon, cluster: str) -> None:
     assert len(stored(daemon, "duplex")) == 23
 
 
-@pytest.mark.parametrize(
-    ("tail", "codes"),
-    [
-        (b"{]{}", [400]),
-        (b"]{}", [400]),
-        (b",{}", [400]),
-        (b'{"value":tru}{}', [400]),
-        (b'{"value":', [400]),
-        (b"5{}", [400]),
-    ],
-)
-def test_what_is_no_json_ends_the_stream(
-    daemon: Daemon, cluster: str, tail: bytes, codes: list[int]
-) -> None:
+@pytest.mark.parametrize("tail", [b"{]{}", b",{}", b'{"value":tru}{}', b'{"value":', b"5{}"])
+def test_what_is_no_json_ends_the_stream(daemon: Daemon, cluster: str, tail: bytes) -> None:
     """What came before is appended and told of, then one error, then the end."""
     topic = f"ends{tail.hex()}"
     daemon.create_topic(topic)
     path = f"{cluster}/topics/{topic}/records"
     told = receipts_of(daemon.request("POST", path, b"{}{}" + tail))
-    assert [each["error_code"] for each in told] == [200, 200, *codes]
+    assert [each["error_code"] for each in told] == [200, 200, 400]
     assert end_offset(daemon, topic) == 2
     assert daemon.request("POST", path, b"{}").status == 200
 
 
 def test_what_is_refused_before_the_first_receipt(daemon: Daemon, cluster: str) -> None:
-    """Such a request has a status of its own."""
     daemon.create_topic("refusing")
     path = f"{cluster}/topics/refusing/records"
     for empty in (b"", b" \r\n "):
@@ -126,7 +113,6 @@ def test_what_is_refused_before_the_first_receipt(daemon: Daemon, cluster: str) 
 
 
 def test_times_beyond_any_calendar(daemon: Daemon, cluster: str) -> None:
-    """A timestamp that the log takes has a receipt."""
     daemon.create_topic("late")
     body = b'{"timestamp":9223372036854775807}{"timestamp":-1}'
     told = receipts_of(daemon.request("POST", f"{cluster}/topics/late/records", body))

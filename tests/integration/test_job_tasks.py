@@ -63,7 +63,6 @@ def test_a_terminal_shows_the_progress_of_a_job(monkeypatch: pytest.MonkeyPatch)
 def test_a_failure_names_its_task_and_the_job_is_abandoned(
     runner: Runner, deed: str, said: str
 ) -> None:
-    """Whatever a task raises ends the job with the task's name, and takes back its work."""
     abandoned: list[int] = []
     with pytest.raises(TaskFailed) as failed:
         run_job(
@@ -171,7 +170,6 @@ def is_group_alive(group: int) -> bool:
 
 
 def test_without_pyspark_the_message_says_what_to_do(tmp_path: Path) -> None:
-    """A machine without Spark is told what to install, and that Spark is not needed."""
     plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1))
     (tmp_path / "hidden" / "pyspark").mkdir(parents=True)
     (tmp_path / "hidden" / "pyspark" / "__init__.py").write_text("raise ImportError('hidden')\n")

@@ -256,7 +256,6 @@ def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_what_is_no_archive_is_left_alone(tmp_path: Path, logs: GrowingLogs) -> None:
-    """A directory with other files, a table that is in use, damage, a newer format."""
     root = tmp_path / "table"
     root.mkdir()
     (root / "mine.txt").write_text("mine")
@@ -284,7 +283,6 @@ def test_what_is_no_archive_is_left_alone(tmp_path: Path, logs: GrowingLogs) -> 
 
 
 def test_an_archive_has_a_place_of_its_own(tmp_path: Path, logs: GrowingLogs) -> None:
-    """A file, a link to nothing, a log directory that a daemon would look through."""
     root = tmp_path / "table"
     root.write_text("mine")
     with pytest.raises(UnusableTable, match="is not a directory: give another"):
@@ -408,7 +406,6 @@ ONE, ANOTHER = UUID(int=1 << 100), UUID(int=2 << 100)
 
 
 def test_a_log_that_ends_before_the_table(tmp_path: Path, logs: GrowingLogs) -> None:
-    """A topic made anew, or a log that was cut: refused, and nothing is written."""
     place = PlainPlace(tmp_path)
     logs.run(place.open())
     other = GrowingLogs(tmp_path / "other")
@@ -419,7 +416,6 @@ def test_a_log_that_ends_before_the_table(tmp_path: Path, logs: GrowingLogs) -> 
 
 @pytest.mark.parametrize("kind", PLACES)
 def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: type[Place]) -> None:
-    """Records of another topic are never taken for the rest of the archived one's."""
     place, anew = kind(tmp_path), GrowingLogs(tmp_path / "anew", topic_id=ANOTHER)
     logs.topic_id = ONE
     logs.append(0, 1)
@@ -448,7 +444,6 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: typ
 def test_a_log_that_lost_its_end_and_grew(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place]
 ) -> None:
-    """What came at offsets that the table has is noticed, however long the log is by now."""
     place = kind(tmp_path)
     logs.run(place.open())
     before = list(logs.offsets)
@@ -539,7 +534,6 @@ def test_a_table_of_an_older_version(tmp_path: Path, logs: GrowingLogs, kind: ty
 
 
 def test_a_directory_of_two_topics(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Partitions with different ids under one name, and a file of ids that is damaged: told."""
     other = GrowingLogs(tmp_path / "logs", topic_id=ANOTHER, ends={3: 0})
     other.append(3, 2)
     logs.topic_id = ONE

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.client import Client, ProducerRecord
-from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.jobs.archive.archive import report
-from kafkalog.jobs.archive.parquet_table import ParquetTable
-from kafkalog.spark.logs.open import open_logs
-from kafkalog.spark.logs.values import Access
 from tests.archive_world import archived_files
 from tests.integration.daemon import ROOT, Daemon
 from tests.integration.test_cli_over_http import run_plain
@@ -73,7 +67,6 @@ def numbers_in(table: Path) -> Counter[int]:
 
 
 def test_retention_follows_the_archive(archived: Daemon, tmp_path: Path) -> None:
-    """What is due stays until the command has it, then it goes; the next run goes on."""
     table = tmp_path / "table"
     produce(archived, 60)
     with client_of(archived) as client:
@@ -92,31 +85,7 @@ def test_retention_follows_the_archive(archived: Daemon, tmp_path: Path) -> None
     assert numbers_in(table) == Counter(range(100))
 
 
-def test_a_topic_that_was_made_anew(archived: Daemon, tmp_path: Path) -> None:
-    """Its first records are not passed over, and retention does not get them."""
-    table = tmp_path / "table"
-    produce(archived, 60)
-    run(archived, table)
-    with client_of(archived) as client:
-        client.delete_topic("orders")
-        client.create_topic("orders", partitions=3, configs=HELD)
-    produce(archived, 200)
-    result = run_plain(*words(archived, table))
-    assert result.returncode == 1
-    assert b"holds topic orders with the id" in result.stderr
-    assert b"another table" in result.stderr
-    opened = ParquetTable(str(table), SystemFilesystem())
-    with closing(open_logs(Access(urls=(f"http://127.0.0.1:{archived.port}",)))) as logs:
-        report(logs, opened.position, {"orders"})
-    opened.close()
-    with client_of(archived) as client:
-        assert [each["archived_offset"] for each in client.archived_offsets("orders")] == [0] * 3
-        assert client.run_retention()["segments"] == 0
-    assert run(archived, tmp_path / "other")["totals"]["rows"] == 200
-
-
 def test_a_daemon_that_cannot_be_reached(archived: Daemon, tmp_path: Path) -> None:
-    """A message that says what to do, and a table that goes on later."""
     produce(archived, 3)
     archived.kill()
     result = run_plain(*words(archived, tmp_path / "table"))
@@ -141,7 +110,6 @@ def test_a_daemon_that_cannot_be_reached(archived: Daemon, tmp_path: Path) -> No
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str]) -> None:
-    """Told as usage; no table is made."""
     result = run_plain("spark", "archive", *arguments)
     assert result.returncode == 2, result.stderr
     assert not Path(ROOT, "t").exists()

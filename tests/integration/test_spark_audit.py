@@ -263,7 +263,6 @@ def test_epochs_are_held_against_the_checkpoint_from_the_log_start_on(
 
 
 def test_compacted_logs_may_have_gaps(tmp_path: Path) -> None:
-    """What compaction leaves is no finding where it is known."""
     plant_mixed(tmp_path / "a", "orders", 6)
     assert {row.severity for row in audited(tmp_path / "a").rows} >= {"warning"}
     result = run(
@@ -355,7 +354,6 @@ class ChangingDisk(SystemFilesystem):
 
 
 def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
-    """A directory that is served may change under the audit."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     last = sorted(directory.glob("*.log"))[-1]
@@ -376,7 +374,6 @@ def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_is_being_written_is_no_finding(tmp_path: Path) -> None:
-    """A daemon that is held up between making a file and writing it has no damage."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4, producer=PRODUCER))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())
     served = replace(partition, is_served=True)

@@ -148,7 +148,6 @@ def test_the_checkpoints_say_where_the_logs_begin_and_how_far_they_are_clean(
 
 
 def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Whole or not at all; the error names the file."""
     source = tmp_path / "a"
     for partition in range(3):
         plant_partition(source / f"t-{partition}", keyed_segments(3, 4))
@@ -163,7 +162,6 @@ def test_a_damaged_source_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_targets_that_cannot_be(tmp_path: Path) -> None:
-    """Nothing is written into a log directory or over anything; the error says what to do."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1)).parent
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.properties").write_text("version=1\n")
@@ -185,7 +183,6 @@ def test_targets_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_sources_that_cannot_be(tmp_path: Path) -> None:
-    """A directory that is missing, empty, of another name, twice or in use is told."""
     source = plant_partition(tmp_path / "a" / "t-0", keyed_segments(1, 1)).parent
     copy_of(source / "t-0", tmp_path / "b" / "t-0")
     copy_of(source / "t-0", tmp_path / "c" / "segments")
@@ -254,7 +251,6 @@ def test_a_task_makes_no_directory_of_a_run_anew(tmp_path: Path) -> None:
 
 
 def test_a_torn_end_is_cut_in_the_result_alone(tmp_path: Path) -> None:
-    """The log of a daemon that was killed is compacted up to its last whole batch."""
     source = tmp_path / "a"
     for number in range(2):
         plant_partition(source / f"t-{number}", keyed_segments(3, 4))
@@ -346,7 +342,6 @@ def test_empty_segments_are_nothing_to_clean(tmp_path: Path, segments: list[Made
     ],
 )
 def test_wrong_usage_is_named(words: tuple[str, ...], told: str) -> None:
-    """Nobody reads that a path is missing which he never named."""
     result = run("spark", "compact", *words)
     assert result.exit_code == 2
     assert told in result.stderr

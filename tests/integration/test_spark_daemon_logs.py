@@ -5,7 +5,6 @@ Method: logs by chance, read from the directory, by a plain loop and through dae
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 from contextlib import closing
@@ -37,7 +36,7 @@ from kafkalog.spark.logs.values import (
 )
 from kafkalog.spark.reading import record_batches
 from tests.fleet_world import COMPACT
-from tests.integration.daemon import TEXT, Daemon
+from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, delete_records
 from tests.integration.live_topics import (
     COMPACTED,
@@ -291,56 +290,30 @@ def test_scans_beside_a_daemon_at_work(by_path: bool, tmp_path: Path) -> None:
 
 
 ROUNDS = 8
-APPENDS = 40
 ROUNDS_MAX = 400
-
-
-def append_until(daemon: Daemon, is_over: threading.Event, sent: list[int]) -> None:
-    """Batches of keyed records to both topics, until somebody says so."""
-    while not is_over.is_set():
-        records = [
-            {"key": f"k{each % 5}", "value": f"value {len(sent)} {each}" * 20} for each in range(20)
-        ]
-        body = json.dumps({"records": records}).encode()
-        for topic in ("kept", "changing"):
-            answer = daemon.request("POST", f"/topics/{topic}", body, {"Content-Type": TEXT})
-            assert answer.status == 200
-        sent.append(len(sent))
 
 
 def config_of(_log_dir: str, topic: str) -> LogConfig:
     """As the command line reads it in the registry."""
-    return COMPACT if topic == "changing" else LogConfig()
+    return COMPACT if topic == COMPACTED else LogConfig()
 
 
 def test_jobs_over_a_daemon_at_work(tmp_path: Path) -> None:
-    """No false finding and no failed job while segments are written, rolled and cleaned."""
-    with Daemon(tmp_path, log_cleaner_backoff_ms="50") as daemon:
-        small = {"internal_segment_bytes": "16384", "file_delete_delay_ms": "0"}
-        daemon.create_topic("kept", 1, **small)
-        compacted = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
-        daemon.create_topic("changing", 1, **small, **compacted)
-        is_over, sent = threading.Event(), list[int]()
-        writer = threading.Thread(target=append_until, args=(daemon, is_over, sent))
-        writer.start()
-        try:
-            log_dir = str(daemon.log_dirs[0])
-            rounds, was_cleaned = 0, False
-            while rounds < ROUNDS or len(sent) < APPENDS or not was_cleaned:
+    """No false finding and no failed job while segments are written, rolled, cleaned, deleted."""
+    with Daemon(tmp_path, environment=None, log_dirs=1, **DAEMON_SETTINGS) as daemon:
+        create_topics(daemon)
+        log_dir, rounds, was_cleaned = str(daemon.log_dirs[0]), 0, False
+        with Producer(daemon, pause_seconds=0.01):
+            while rounds < ROUNDS or not was_cleaned:
                 assert rounds < ROUNDS_MAX, "the cleaner does nothing"
                 rounds += 1
                 partitions = find_partitions([log_dir], SystemFilesystem(), config_of=config_of)
                 was_cleaned |= any(each.was_cleaned for each in partitions)
                 found = audit_directories(partitions, InProcess(), target_bytes=1 << 16)
                 assert [row for row in found.rows if row.severity == "error"] == []
-                kept = [row for row in found.rows if row.topic == "kept"]
-                assert kept == []
                 rows = forecast(partitions, InProcess(), now_ms=0, horizon_ms=0)
-                assert {row.topic for row in rows} == {"kept", "changing"}
+                assert {row.topic for row in rows} == set(TOPICS)
                 count_records(partitions, InProcess(), width_ms=1_000)
-        finally:
-            is_over.set()
-            writer.join()
         partitions = find_partitions([log_dir], SystemFilesystem())
         with pytest.raises(UnusableDirectory, match="is served by a daemon"):
             compact_directories(partitions, str(tmp_path / "out"), InProcess(), now_ms=0)

@@ -146,7 +146,6 @@ def test_a_lost_answer_appends_nothing_twice(daemon: Daemon) -> None:
 
 @pytest.mark.gate
 def test_a_daemon_that_is_away_is_waited_for_and_then_named() -> None:
-    """Not for ever, and the error says where to look."""
     rows = pa.record_batch({"value": pa.array(["a"])})
     began = time.monotonic()
     with pytest.raises(SinkFailed) as caught:
@@ -157,7 +156,6 @@ def test_a_daemon_that_is_away_is_waited_for_and_then_named() -> None:
 
 
 def test_what_the_daemon_refuses_fails_the_task(daemon: Daemon) -> None:
-    """A topic that is not there, a null key for a compacted one, a batch above its bound."""
     daemon.create_topic("compacted", cleanup_policy="compact")
     daemon.create_topic("narrow", max_message_bytes="2000")
     rows = pa.record_batch({"value": pa.array(["x" * 100] * 40)})

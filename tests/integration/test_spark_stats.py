@@ -140,7 +140,6 @@ def records_of(keys: list[int], first: int = 0) -> tuple[pa.Array, pa.Array, pa.
 
 
 def test_many_keys_are_estimated_within_the_bound() -> None:
-    """Memory is bounded, heavy keys are found, estimates lie within what is told."""
     chance = random.Random(3)
     keys = [each for each in range(60_000) for _ in range(20 if each < 50 else 1)]
     chance.shuffle(keys)
@@ -177,7 +176,6 @@ def test_hashes_do_not_depend_on_where_an_array_begins() -> None:
 
 
 def test_spans_become_wider_when_there_are_too_many() -> None:
-    """Times of any spread take bounded memory, and nothing is lost."""
     wide, narrow = Counts(1), Counts(1)
     count = TIMES_MAX + 10
     wide._add_times(pa.array(range(count)).to_numpy() * 1_000, pa.array([2] * count).to_numpy())
@@ -190,7 +188,6 @@ def test_spans_become_wider_when_there_are_too_many() -> None:
 
 
 def test_what_goes_while_it_is_read_is_missing(tmp_path: Path) -> None:
-    """Retention under the job costs the records that went, not the job."""
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     access = Access(paths=(str(tmp_path / "a"),))
     (piece,) = open_logs(access).pieces(OffsetRange("t", 0, 0, 36), 1 << 30)
@@ -228,7 +225,6 @@ def asked(*words: str | Path) -> Any:
 
 
 def test_facts_of_a_directory_are_those_of_its_log(tmp_path: Path) -> None:
-    """The planner is told what it would be told of the open log."""
     plant_mixed(tmp_path / "a", "orders", 8)
     plant_partition(tmp_path / "a" / "plain-0", keyed_segments(4, 5))
     for path in sorted((tmp_path / "a").iterdir()):
@@ -303,7 +299,6 @@ def test_compaction_is_forecast_as_it_happens(tmp_path: Path) -> None:
 
 
 def test_damage_is_a_problem_of_its_partition(tmp_path: Path) -> None:
-    """A batch that stops the cleaner is told, and the fleet's other figures are there."""
     for partition in range(4):
         plant_partition(tmp_path / "a" / f"t-{partition}", keyed_segments(3, 4))
     log = flip_record(tmp_path / "a" / "t-1")

@@ -44,7 +44,8 @@ def plant_partition(
     environment = tool_environment(FixedWallClock(TIME))
     with capture_logs():  # that the indexes were missing
         log = load_log(str(directory), config, environment, clean=False, may_have_gaps=True)
-    assert [each.base_offset for each in log.segments] == [each.base for each in segments]
+    bases = [each.base for each in segments] or [0]  # a log without files gets an empty one
+    assert [each.base_offset for each in log.segments] == bases
     flush(log)
     log.close()
     for segment in segments:

@@ -130,8 +130,8 @@ class LocalLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all ``.log`` files."""
-        return self.segments.size_in_bytes()
+        """Bytes of all ``.log`` files; indexes do not count."""
+        return sum(segment.size_bytes for segment in self.segments.values)
 
     # ---- append and roll
 
@@ -442,10 +442,6 @@ class LocalLog:
         """Drop descriptors without writing (the directory failed)."""
         self.segments.close_handles()
 
-    def delete_empty_dir(self) -> None:
-        """Remove the directory with what is left in it, after ``delete_all_segments``."""
-        self._environment.filesystem.remove_tree(self.directory.path)
-
 
 def _delete_files(segments: Sequence[LogSegment]) -> None:
     """Delete the files of segments that no reader finds any more."""
@@ -551,10 +547,6 @@ class LogSegments:
         """All with a base above offset."""
         bases, segments = self._view
         return segments[bisect_right(bases, offset) :]
-
-    def size_in_bytes(self) -> int:
-        """Bytes of all ``.log`` files; indexes do not count."""
-        return sum(segment.size_bytes for segment in self._view[1])
 
     def __len__(self) -> int:
         return len(self._view[1])

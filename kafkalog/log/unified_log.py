@@ -724,4 +724,4 @@ class UnifiedLog:
         """Remove every file and the directory; the log must not be used any more."""
         self._broken = "deleted"
         self.local.delete_all_segments()
-        self.local.delete_empty_dir()
+        self.environment.filesystem.remove_tree(self.local.directory.path)

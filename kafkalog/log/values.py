@@ -85,7 +85,6 @@ class BatchFacts(NamedTuple):
     data: bytes | memoryview
     record_count: int
     last_offset_delta: int
-    base_timestamp_ms: int
     max_timestamp_ms: int
     attributes: int
     producer_id: int

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     Table = npt.NDArray[np.int64]
 
-OFFSET_ENTRY = struct.Struct(">ii")
-TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY = struct.Struct(">ii")  # relative offset, position: 31 bits (the index checked)
+TIME_ENTRY = struct.Struct(">qi")  # timestamp in ms, relative offset
 ABORTED_ENTRY = struct.Struct(">hqqqq")
 ABORTED_VERSION = 0
 
@@ -47,16 +47,6 @@ _ABORTED_DTYPE = np.dtype(
 assert OFFSET_ENTRY.size == _OFFSET_DTYPE.itemsize == 8
 assert TIME_ENTRY.size == _TIME_DTYPE.itemsize == 12
 assert ABORTED_ENTRY.size == _ABORTED_DTYPE.itemsize == 34
-
-
-def pack_offset_entry(relative_offset: int, position: int) -> bytes:
-    """One offset index entry; both numbers fit 31 bits (the index checked)."""
-    return OFFSET_ENTRY.pack(relative_offset, position)
-
-
-def pack_time_entry(timestamp_ms: int, relative_offset: int) -> bytes:
-    """One time index entry."""
-    return TIME_ENTRY.pack(timestamp_ms, relative_offset)
 
 
 def pack_aborted_entry(

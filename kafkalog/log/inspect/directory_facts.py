@@ -61,13 +61,6 @@ T = TypeVar("T")
 CHUNK_BYTES = 8 << 20
 
 
-class _Headers(NamedTuple):
-    """What batch headers say: after the last batch, and the largest timestamp, -1 for none."""
-
-    next_offset: int
-    largest_timestamp_ms: int
-
-
 def directory_facts(
     path: str, filesystem: ReadFilesystem, log_start_offset: int, high_watermark: int | None
 ) -> LogFacts | None:
@@ -77,7 +70,7 @@ def directory_facts(
     known, or lies above the log end, is the log end.
     """
     files = {each.name: each for each in filesystem.list_dir_stats(path)}
-    bases = sorted(name.offset for name in map(_log_name, files) if name and not name.stage)
+    bases = segment_bases(files)
     if not bases:
         return None
     segments: list[SegmentFacts] = []
@@ -87,9 +80,10 @@ def directory_facts(
         stat = files[segment_file_name(base, LOG_SUFFIX)]
         largest = _last_timestamp(path, filesystem, base, files)
         if is_last or largest < 0:
-            headers = _read_headers(path, filesystem, base, is_tail=is_last and largest >= 0)
-            largest = max(largest, headers.largest_timestamp_ms)
-            end_offset = max(end_offset, headers.next_offset)
+            next_offset, newest = _read_headers(
+                path, filesystem, base, is_tail=is_last and largest >= 0
+            )
+            largest, end_offset = max(largest, newest), max(end_offset, next_offset)
         shown = largest if largest >= 0 else stat.mtime_ms
         segments.append(SegmentFacts(base, stat.size, shown))
     known = end_offset if high_watermark is None else min(high_watermark, end_offset)
@@ -100,6 +94,11 @@ def directory_facts(
         high_watermark=known,
         log_end_offset=end_offset,
     )
+
+
+def segment_bases(file_names: Iterable[str]) -> list[int]:
+    """Base offsets of the segments that are in place, rising."""
+    return sorted(name.offset for name in map(_log_name, file_names) if name and not name.stage)
 
 
 def _log_name(file_name: str) -> SegmentFileName | None:
@@ -123,8 +122,13 @@ def _last_timestamp(
     return int(timestamps[used[-1]]) if len(used) else -1
 
 
-def _read_headers(path: str, filesystem: ReadFilesystem, base: int, *, is_tail: bool) -> _Headers:
-    """Walk the batches, with is_tail only those from the last entry of the offset index on."""
+def _read_headers(
+    path: str, filesystem: ReadFilesystem, base: int, *, is_tail: bool
+) -> tuple[int, int]:
+    """The offset after the last batch, and the largest timestamp, -1 for none.
+
+    Walks the batches, with is_tail only those from the last entry of the offset index on.
+    """
     position = _last_position(path, filesystem, base) if is_tail else 0
     file = filesystem.open_read(f"{path}/{segment_file_name(base, LOG_SUFFIX)}")
     next_offset, largest = base, -1
@@ -135,7 +139,7 @@ def _read_headers(path: str, filesystem: ReadFilesystem, base: int, *, is_tail: 
             next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
             largest = max(largest, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
     file.close()
-    return _Headers(next_offset, largest)
+    return next_offset, largest
 
 
 def _last_position(path: str, filesystem: ReadFilesystem, base: int) -> int:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def check_invariants(log: UnifiedLog) -> None:
     """I5 to I8, I10 and I11 as far as one log alone can show them."""
-    _check_offsets(log)
+    start, end = log.log_start_offset, log.log_end_offset
+    assert start <= log.recovery_point <= end, f"I6: {start} <= {log.recovery_point} <= {end}"
+    assert start <= log.high_watermark <= end, f"I6: {start} <= {log.high_watermark} <= {end}"
+    assert start <= log.last_stable_offset <= log.high_watermark, "I6: stable outside of the log"
+    assert log.segments.first.base_offset <= start, "I6: the start lies below the first segment"
     segments = log.segments.values
     assert segments, "I7: a log has at least one segment"
     assert segments[-1].is_active, "I7: the highest segment is active"
@@ -28,24 +32,15 @@ def check_invariants(log: UnifiedLog) -> None:
     following = segments[0].base_offset
     for segment in segments:
         assert segment.base_offset >= following, f"I7: {segment} overlaps the one before"
-        if not log.config.is_compacted and segment.base_offset > log.log_start_offset:
+        if not log.config.is_compacted and segment.base_offset > start:
             assert segment.base_offset == following, f"I5: a gap in front of {segment}"
         following = _check_segment(segment, is_contiguous=not log.config.is_compacted)
-    assert following == log.log_end_offset, f"I1: ends at {following}, not {log.log_end_offset}"
+    assert following == end, f"I1: ends at {following}, not {end}"
     starts = [entry.start_offset for entry in log.epochs.entries]
     epochs = [entry.epoch for entry in log.epochs.entries]
     assert starts == sorted(set(starts)), "epoch start offsets rise"
     assert epochs == sorted(set(epochs)), "epochs rise"
     assert log.producers.end_offset == log.log_end_offset, "I25: producers are at the log end"
-
-
-def _check_offsets(log: UnifiedLog) -> None:
-    """I6 and the watermarks."""
-    start, end = log.log_start_offset, log.log_end_offset
-    assert start <= log.recovery_point <= end, f"I6: {start} <= {log.recovery_point} <= {end}"
-    assert start <= log.high_watermark <= end, f"I6: {start} <= {log.high_watermark} <= {end}"
-    assert start <= log.last_stable_offset <= log.high_watermark, "I6: stable outside of the log"
-    assert log.segments.first.base_offset <= start, "I6: the start lies below the first segment"
 
 
 def _check_segment(segment: LogSegment, *, is_contiguous: bool) -> int:
@@ -71,12 +66,7 @@ def _check_segment(segment: LogSegment, *, is_contiguous: bool) -> int:
         end = chunk.position + rows.consumed_bytes
     assert end == segment.size_bytes, f"I8: {segment} ends in the middle of a batch"
     assert next_offset - 1 - segment.base_offset <= MAX_RELATIVE_OFFSET, "I7: offset too far"
-    _check_indexes(segment, last_offsets, max_timestamp)
-    return next_offset
-
-
-def _check_indexes(segment: LogSegment, last_offsets: dict[int, int], max_timestamp: int) -> None:
-    """I10 and I11: every entry points at a batch, entries rise, the largest timestamp is true."""
+    # I10 and I11: every entry points at a batch, entries rise, the largest timestamp is true.
     floor_entry(segment, segment.base_offset)  # entries of a damaged index are found again
     for last_offset in last_offsets.values():
         found = segment.offset_index.lookup(last_offset)
@@ -85,3 +75,4 @@ def _check_indexes(segment: LogSegment, last_offsets: dict[int, int], max_timest
             assert last_offsets.get(found.position) == found.offset, "I10: no batch at an entry"
     largest = segment.max_timestamp_so_far()
     assert largest.timestamp_ms == max_timestamp, f"I11: largest timestamp {largest}"
+    return next_offset

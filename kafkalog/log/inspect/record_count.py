@@ -76,17 +76,18 @@ class _Counted:
 
     def walk(self, start: int, most_bytes: int) -> tuple[int, bool]:
         """Go on, unless that is too far: bytes that were read, and whether all is counted now."""
-        size_bytes = self.segment.size_bytes
-        read_bytes = _walk(self, size_bytes, most_bytes)
-        is_whole = self.position == size_bytes
+        size_bytes, first = self.segment.size_bytes, self.position
+        if most_bytes > 0:
+            for chunk in _scan(self.segment, first, size_bytes, most_bytes):
+                self.records += records_in(chunk.rows, chunk.rows.count)
+                self.position = chunk.position + chunk.rows.consumed_bytes
+                if self.position - first >= most_bytes:
+                    break
+        read_bytes, is_whole = self.position - first, self.position == size_bytes
         if self.is_divided_by(start):
             read_bytes += _walk_to_start(self, size_bytes, start, most_bytes - read_bytes)
             is_whole = is_whole and self.start_offset == start
         return read_bytes, is_whole
-
-
-def _no_rest() -> None:
-    """No caller waits."""
 
 
 class RecordCount:
@@ -103,7 +104,9 @@ class RecordCount:
         self.walked_bytes = 0
         """Of the segments that were there at the last look, but for what has to be walked again."""
 
-    def look(self, log: UnifiedLog, most_bytes: int, rest: Callable[[], None] = _no_rest) -> int:
+    def look(
+        self, log: UnifiedLog, most_bytes: int, rest: Callable[[], None] = lambda: None
+    ) -> int:
         """Walk what was not walked yet, about ``most_bytes`` of it; the bytes that were read.
 
         As long as segments and log start are the same, it begins where the last look ended.
@@ -157,18 +160,6 @@ def _scan(segment: LogSegment, position: int, end: int, most_bytes: int) -> Iter
         yield from scan_chunks(
             segment.log_file, position, end, check_crc=False, chunk_bytes=chunk_bytes, file=file
         )
-
-
-def _walk(known: _Counted, end: int, most_bytes: int) -> int:
-    """Go on to ``end``, unless that is too far; bytes that were read."""
-    first = known.position
-    if most_bytes > 0:
-        for chunk in _scan(known.segment, first, end, most_bytes):
-            known.records += records_in(chunk.rows, chunk.rows.count)
-            known.position = chunk.position + chunk.rows.consumed_bytes
-            if known.position - first >= most_bytes:
-                break
-    return known.position - first
 
 
 def _walk_to_start(known: _Counted, end: int, start: int, most_bytes: int) -> int:

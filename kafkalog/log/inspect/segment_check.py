@@ -54,7 +54,7 @@ _STOP_CODES = {
 
 
 class ProducerSpan(NamedTuple):
-    """What a segment has of one producer: its first batch, its first data batch, its last state.
+    """What a segment has of one producer: its first batch, its last state, its first data batch.
 
     first_data_*   epoch None: markers only
     last_sequence  of last_epoch; NO_SEQUENCE: markers only
@@ -62,11 +62,11 @@ class ProducerSpan(NamedTuple):
 
     first_epoch: int
     first_position: int
-    first_data_epoch: int | None
-    first_data_sequence: int
-    first_data_position: int
     last_epoch: int
-    last_sequence: int
+    last_sequence: int = NO_SEQUENCE
+    first_data_epoch: int | None = None
+    first_data_sequence: int = NO_SEQUENCE
+    first_data_position: int = 0
 
 
 class EpochRun(NamedTuple):
@@ -289,18 +289,10 @@ class _SegmentCheck:
             np.flatnonzero(np.diff(epochs) < 0) + 1,
             lambda row: f"epoch {epochs[row]} of producer {producer_id} behind {epochs[row - 1]}",
         )
+        span = ProducerSpan(int(epochs[0]), int(own[0, _POSITION]), int(epochs[-1]))
         data = own[own[:, BatchColumn.BASE_SEQUENCE] >= 0]  # markers have none
-        first_row = own[0]
         if not len(data):
-            return ProducerSpan(
-                int(epochs[0]),
-                int(first_row[_POSITION]),
-                None,
-                NO_SEQUENCE,
-                0,
-                int(epochs[-1]),
-                NO_SEQUENCE,
-            )
+            return span
         firsts = data[:, BatchColumn.BASE_SEQUENCE]
         data_epochs = data[:, BatchColumn.PRODUCER_EPOCH]
         # add_to_sequence, of columns: what follows the last sequence of each batch
@@ -313,16 +305,12 @@ class _SegmentCheck:
                 np.flatnonzero((firsts[1:] != expected) & (np.diff(data_epochs) >= 0)),
                 lambda row: sequence_problem(producer_id, int(firsts[row + 1]), int(expected[row])),
             )
-        last_epoch = int(epochs[-1])
-        has_data = int(data_epochs[-1]) == last_epoch
-        return ProducerSpan(
-            int(epochs[0]),
-            int(first_row[_POSITION]),
-            int(data_epochs[0]),
-            int(firsts[0]),
-            int(data[0, _POSITION]),
-            last_epoch,
-            (int(nexts[-1]) - 1) & INT32_MAX if has_data else NO_SEQUENCE,
+        has_data = data_epochs[-1] == epochs[-1]
+        return span._replace(
+            last_sequence=(int(nexts[-1]) - 1) & INT32_MAX if has_data else NO_SEQUENCE,
+            first_data_epoch=int(data_epochs[0]),
+            first_data_sequence=int(firsts[0]),
+            first_data_position=int(data[0, _POSITION]),
         )
 
     # ---- the indexes

@@ -146,7 +146,18 @@ def locate(log: UnifiedLog, offset: int) -> OffsetPlace:
     segment, is_active = segments[number], number == len(segments) - 1
     end = log.log_end_offset if is_active else segments[number + 1].base_offset
     try:
-        return _place(log, segment, offset, end, is_active=is_active)
+        floor_timestamp(segment, INT64_MAX)  # finds the entries of a damaged index again
+        return OffsetPlace(
+            base_offset=segment.base_offset,
+            next_offset=end,
+            is_active=is_active,
+            segment_bytes=segment.size_bytes,
+            leader_epoch=log.epochs.epoch_for(offset),
+            index_entry=floor_entry(segment, offset),
+            time_entry=segment.time_index.floor_offset(offset),
+            position=position_of(segment, offset),
+            largest_timestamp_ms=segment.largest_timestamp_ms(),
+        )
     except FileNotFoundError:
         if log.segments.get(segment.base_offset) is segment:
             raise
@@ -154,20 +165,3 @@ def locate(log: UnifiedLog, offset: int) -> OffsetPlace:
             "The segment of the offset went while it was looked at; ask again.",
             base_offset=segment.base_offset,
         ) from None
-
-
-def _place(
-    log: UnifiedLog, segment: LogSegment, offset: int, end: int, *, is_active: bool
-) -> OffsetPlace:
-    floor_timestamp(segment, INT64_MAX)  # finds the entries of a damaged index again
-    return OffsetPlace(
-        base_offset=segment.base_offset,
-        next_offset=end,
-        is_active=is_active,
-        segment_bytes=segment.size_bytes,
-        leader_epoch=log.epochs.epoch_for(offset),
-        index_entry=floor_entry(segment, offset),
-        time_entry=segment.time_index.floor_offset(offset),
-        position=position_of(segment, offset),
-        largest_timestamp_ms=segment.largest_timestamp_ms(),
-    )

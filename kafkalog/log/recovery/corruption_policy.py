@@ -21,6 +21,7 @@ what is ``.deleted``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
@@ -93,11 +94,7 @@ def judge(
     """
     is_last = end_offset == INT64_MAX
     if corruption == "kafka":
-
-        def cut(bad: BadSpot) -> None:
-            refuse_legacy(segment, bad)
-
-        return Judge(cut, end_offset, keeps_rot=False)
+        return Judge(partial(refuse_legacy, segment), end_offset, keeps_rot=False)
 
     def keep(bad: BadSpot) -> StepOver | None:
         if try_repair(filesystem, segment, bad, end_offset, known):
@@ -110,7 +107,10 @@ def judge(
         if over is None and is_durable:
             over = _bridge(filesystem, segment, bad, end_offset, last_end)
         if over is None:
-            keep_torn_bytes(filesystem, segment, bad)
+            file = segment.log_file.acquire()
+            data = read_chunk(file, bad.position, file.size() - bad.position, may_block=True)
+            path = _keep_bytes(filesystem, segment, bad.position, data)
+            _log.error("torn_tail_kept", path=path, bytes=len(data))
             return None
         _log.error(
             "rotten_batch_kept",
@@ -196,23 +196,17 @@ def refuse_legacy_start(
     With 'keep' a magic that only rotted is repaired; ``end_of`` a base offset is where the next
     segment begins.
     """
-    legacy = _legacy_start(segment)
-    if legacy is None:
+    if segment.size_bytes <= MAGIC_AT:
         return
+    head = segment.log_file.acquire().pread(MAGIC_AT + 1, 0)
+    length = int.from_bytes(head[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True)
+    if len(head) <= MAGIC_AT or head[MAGIC_AT] >= MAGIC_V2 or length < LEGACY_LENGTH_MIN:
+        return
+    legacy = BadSpot(0, BadBatch.LEGACY, segment.base_offset)
     if corruption == "kafka":
         refuse_legacy(segment, legacy)
     elif not try_repair(filesystem, segment, legacy, end_of(segment.base_offset)):
         refuse_message_set(segment, legacy)
-
-
-def _legacy_start(segment: LogSegment) -> BadSpot | None:
-    """The first batch, if it is a legacy message set."""
-    if segment.size_bytes <= MAGIC_AT:
-        return None
-    head = segment.log_file.acquire().pread(MAGIC_AT + 1, 0)
-    length = int.from_bytes(head[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True)
-    is_legacy = len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC_V2 and length >= LEGACY_LENGTH_MIN
-    return BadSpot(0, BadBatch.LEGACY, segment.base_offset) if is_legacy else None
 
 
 def try_repair(
@@ -384,15 +378,6 @@ def _verified_base_at(file: File, position: int, end_offset: int) -> int | None:
     if size > file.size() - position:
         return None
     return verified_base(memoryview(file.pread(size, position)), 0, end_offset)
-
-
-def keep_torn_bytes(filesystem: Filesystem, segment: LogSegment, bad: BadSpot) -> str:
-    """Copy what will be cut to a file beside the segment, synced; its path."""
-    file = segment.log_file.acquire()
-    data = read_chunk(file, bad.position, file.size() - bad.position, may_block=True)
-    path = _keep_bytes(filesystem, segment, bad.position, data)
-    _log.error("torn_tail_kept", path=path, bytes=len(data))
-    return path
 
 
 def _keep_bytes(

@@ -155,7 +155,7 @@ class LoaderFiles:
 
         One that does not may be what a withdrawn roll left: it ends nothing.
         """
-        for base in self._bases_after(base_offset):
+        for base in self.bases_after(base_offset):
             file = self._environment.filesystem.open_read(
                 self.path(segment_file_name(base, LOG_SUFFIX))
             )
@@ -165,11 +165,8 @@ class LoaderFiles:
                 return base
         return INT64_MAX
 
-    def base_after(self, base_offset: int) -> int:
-        """Base offset of the next segment, be it empty; 0 without one."""
-        return min(self._bases_after(base_offset), default=0)
-
-    def _bases_after(self, base_offset: int) -> list[int]:
+    def bases_after(self, base_offset: int) -> list[int]:
+        """Base offsets of the segments that follow, be they empty; rising."""
         if self._bases is None:
             self._bases = self.offsets_of(LOG_SUFFIX)
         return self._bases[bisect_right(self._bases, base_offset) :]

@@ -190,7 +190,6 @@ class _Loader:
         # Not known to be durable: a name may have come back whose records another life lost.
         self._producers.delete_snapshots(each for each in snapshots if each >= self._durable_end)
         epoch_damage = load_epochs(self._epochs, self._corruption)
-        self._trust_proof()
         self._judge_start()
         self._note_known_ends(snapshots)
         self._load_segments()
@@ -237,20 +236,23 @@ class _Loader:
         else:
             self._recover_from_point()
         maybe_rebuild_epochs(self._epochs, self._segments, epoch_damage, self._note_epochs)
-        self._reconcile_epochs()
+        if self._corruption == "keep":  # rot in the batches is written back
+            rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
+            corruption_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
+        self._found_epochs.adopt(self._epochs)
         self._drop_when_below_start()
 
-    def _trust_proof(self) -> None:
-        """Whether the log is still gapless."""
+    def _judge_start(self) -> None:
+        """Whether the log is still gapless, and which of two log starts counts.
+
+        As far as names and epochs show it.
+        """
         is_gapless = stays_gapless(
             self._proof.is_gapless,
             was_cleaned=self._may_have_gaps,
             epochs=[entry.epoch for entry in self._epochs.entries],
         )
         self._proof = replace(self._proof, is_gapless=is_gapless)
-
-    def _judge_start(self) -> None:
-        """Which of two log starts counts, as far as names and epochs show."""
         first_epoch = self._epochs.entries[0] if self._epochs.entries else None
         self._log_start = log_start(
             self._log_start.offset,
@@ -410,11 +412,8 @@ class _Loader:
                 self._files.complete_indexes(
                     segment, is_trimmed=self._is_clean or base == bases[-1]
                 )
-        self._find_lost()
-
-    def _find_lost(self) -> None:
-        """Holes that names prove, or that the log is gapless."""
         epochs = self._epochs.entries
+        # Holes that names prove, or that the log is gapless.
         self._lost = find_lost(
             self._segments.values,
             self._files.orphans,
@@ -622,7 +621,7 @@ class _Loader:
             durable_end=self._durable_end,
             known=self._known,
             last_end=self._last_end if is_proof else 0,
-            next_base=self._files.base_after(base) if is_proof else 0,
+            next_base=min(self._files.bases_after(base), default=0) if is_proof else 0,
         )
         return judge, is_proof
 
@@ -684,13 +683,6 @@ class _Loader:
             self._found_epochs.note(rows)
             return
         adopt_as_kafka(self._epochs, rows)
-
-    def _reconcile_epochs(self) -> None:
-        """What the batches say of epochs: to the cache, and rot in the batches back."""
-        if self._corruption == "keep":
-            rotten = self._found_epochs.correct(self._epochs, is_gapless=self._proof.is_gapless)
-            corruption_policy.repair_epochs(self._environment.filesystem, self._segments, rotten)
-        self._found_epochs.adopt(self._epochs)
 
     def _drop_when_below_start(self) -> None:
         """Step 8: a log that ends below its start has lost what the start promised to hold."""

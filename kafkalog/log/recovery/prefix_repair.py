@@ -104,7 +104,7 @@ def true_prefix(
     """
     if len(window) < HEADER_BYTES:
         return None
-    delta = _int(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
+    delta = signed_at(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
     if delta < 0:
         return None
     for size, follower in _ends(window, expected_offset, end_offset, is_whole=is_whole):
@@ -122,15 +122,15 @@ def _true_base(
     window: memoryview, size: int, expected_offset: int, follower: int | None, known: KnownEnds
 ) -> int:
     """What the base offset of the sound batch of this size is proven to have been; else its own."""
-    base = _int(window, 0, LENGTH_AT)
-    delta = _int(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
+    base = signed_at(window, 0, LENGTH_AT)
+    delta = signed_at(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
     true_end = expected_offset + delta + 1
     if follower is not None and follower < INT64_MAX:
         is_sound = expected_offset <= base and base + delta < follower
         is_proven = follower == true_end
     else:
         if len(window) > size + MAGIC_AT and window[size + MAGIC_AT] == MAGIC_V2:
-            torn = _int(window, size, size + LENGTH_AT)  # a follower that a crash cut off
+            torn = signed_at(window, size, size + LENGTH_AT)  # a follower that a crash cut off
             known = replace(known, ends=known.ends | {torn})
         is_sound = base == expected_offset or (
             base > expected_offset and not known.contradict(expected_offset, base, base + delta + 1)
@@ -152,7 +152,7 @@ def _ends(
         at_end = is_whole and size == len(window)
         return end_offset if at_end else verified_base(window, size, end_offset)
 
-    declared = _int(window, LENGTH_AT, LEADER_EPOCH_AT) + LOG_OVERHEAD
+    declared = signed_at(window, LENGTH_AT, LEADER_EPOCH_AT) + LOG_OVERHEAD
     if HEADER_BYTES <= declared <= len(window):
         follower = follower_at(declared)
         is_right = is_crc_valid(window[:declared])
@@ -172,7 +172,7 @@ def later_batches(
     magic_at = HEADER_BYTES + MAGIC_AT
     found = np.flatnonzero(np.frombuffer(window, dtype=np.uint8)[magic_at:] == MAGIC_V2)
     for position in (found + HEADER_BYTES).tolist():
-        base = _int(window, position, position + LENGTH_AT)
+        base = signed_at(window, position, position + LENGTH_AT)
         is_near = 0 < base - expected_offset <= INT32_MAX
         if is_near and verified_base(window, position, end_offset) is not None:
             yield position, base
@@ -202,5 +202,6 @@ def verified_base(window: memoryview, position: int, end_offset: int) -> int | N
     return header.base_offset
 
 
-def _int(window: memoryview, start: int, end: int) -> int:
+def signed_at(window: bytes | memoryview, start: int, end: int) -> int:
+    """A signed field."""
     return int.from_bytes(window[start:end], "big", signed=True)

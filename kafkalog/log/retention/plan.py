@@ -112,11 +112,16 @@ class RetentionPlan(NamedTuple):
 def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan:
     """What a pass at ``now_ms`` deletes."""
     walk = _Walk(facts)
-    walk.take(Rule.START_OFFSET, lambda _, following: _is_below(following, facts.log_start_offset))
+    walk.take(  # the active segment never goes by it
+        Rule.START_OFFSET,
+        lambda _, following: following is not None and following <= facts.log_start_offset,
+    )
     if policy.is_deleted:
-        excess = walk.size_bytes - policy.retention_bytes
-        if policy.retention_bytes >= 0 and excess >= 0:
-            walk.take(Rule.SIZE, _while_above(excess))
+        if 0 <= policy.retention_bytes <= walk.size_bytes:  # the log never falls below its limit
+            walk.take(
+                Rule.SIZE,
+                lambda each, _: walk.size_bytes - each.size_bytes >= policy.retention_bytes,
+            )
         if policy.retention_ms >= 0:
             walk.take(
                 Rule.TIME, lambda each, _: now_ms - each.largest_timestamp_ms > policy.retention_ms
@@ -219,22 +224,3 @@ def _upper_offset(facts: LogFacts, index: int) -> int:
     """The offset after the segment: all below it must be visible before it may go."""
     is_active = index == len(facts.segments) - 1
     return facts.log_end_offset if is_active else facts.segments[index + 1].base_offset
-
-
-def _is_below(following: int | None, log_start_offset: int) -> bool:
-    """The start-offset rule; the active segment never goes by it."""
-    return following is not None and following <= log_start_offset
-
-
-def _while_above(excess_bytes: int) -> Callable[[SegmentFacts, int | None], bool]:
-    """The size rule: the log never falls below its limit."""
-    left_bytes = excess_bytes
-
-    def goes(segment: SegmentFacts, _: int | None) -> bool:
-        nonlocal left_bytes
-        if left_bytes - segment.size_bytes < 0:
-            return False
-        left_bytes -= segment.size_bytes
-        return True
-
-    return goes

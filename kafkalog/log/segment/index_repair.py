@@ -42,7 +42,7 @@ from kafkalog.format.records.record_batch import (
     MAGIC_V2,
     is_crc_valid,
 )
-from kafkalog.log.recovery.prefix_repair import FOLLOWERS_TRIED, later_batches
+from kafkalog.log.recovery.prefix_repair import FOLLOWERS_TRIED, later_batches, signed_at
 from kafkalog.log.segment.segment_file import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
@@ -176,7 +176,9 @@ def place_past(
         return BatchPlace(floor.position, -1, segment.base_offset - 1)
     start = _verified_before(segment, file, floor, end)
     place = _walk(segment, file, start.position, floor, offset, end, end_offset)
-    if place is None or (place.position == end and _may_grow(segment, end)):
+    # Of a segment that grows entries may be there a moment before their batches.
+    grows = segment.offset_index.is_active or segment.size_bytes != end
+    if place is None or (place.position == end and grows):
         return place
     if segment.offset_index.doubt():
         _log.warning(
@@ -187,11 +189,6 @@ def place_past(
             action=WHAT_TO_DO,
         )
     return place
-
-
-def _may_grow(segment: SegmentFiles, end: int) -> bool:
-    """Whether entries may be there a moment before their batches."""
-    return segment.offset_index.is_active or segment.size_bytes != end
 
 
 def verified_last(file: File, entry: OffsetPosition, end: int) -> int | None:
@@ -295,7 +292,7 @@ def next_verified_batch(
     window = read_chunk(
         file, position, min(reach - position, LARGEST_UNDOUBTED_BYTES), may_block=True
     )
-    told_end = first_offset + 1 + _int(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
+    told_end = first_offset + 1 + signed_at(window, LAST_OFFSET_DELTA_AT, BASE_TIMESTAMP_AT)
     later = later_batches(window, first_offset, end_offset)
     for size, base_offset in islice(later, FOLLOWERS_TRIED):
         if base_offset == told_end or is_crc_valid(window[:size]):
@@ -317,10 +314,6 @@ def _next_known(
             return None
         position = entry.position
         if verified_last(file, entry, end) is not None:
-            base_offset = _int(file.pread(LENGTH_AT, position), 0, LENGTH_AT)
+            base_offset = signed_at(file.pread(LENGTH_AT, position), 0, LENGTH_AT)
             if first_offset < base_offset <= entry.offset:
                 return BatchStart(position, base_offset)
-
-
-def _int(window: bytes | memoryview, start: int, end: int) -> int:
-    return int.from_bytes(window[start:end], "big", signed=True)

@@ -44,9 +44,7 @@ from kafkalog.format.disk.index_entries import (
     TIME_ENTRY,
     pack_aborted_entry,
     pack_offset_entries,
-    pack_offset_entry,
     pack_time_entries,
-    pack_time_entry,
     unpack_aborted_entries,
     unpack_offset_entries,
     unpack_time_entries,
@@ -375,7 +373,7 @@ class OffsetIndex(AbstractIndex[OffsetPosition]):
         assert store.count < self.max_entries, "append to a full offset index"
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or relative > store.relative[store.count - 1], "offsets must rise"
-        self._append(pack_offset_entry(relative, position), relative, position)
+        self._append(OFFSET_ENTRY.pack(relative, position), relative, position)
 
     def lookup(self, target_offset: int, *, may_block: bool = True) -> OffsetPosition:
         """Greatest entry at or below target_offset, else (base offset, 0)."""
@@ -462,7 +460,7 @@ class TimeIndex(AbstractIndex[TimestampOffset]):
         relative = offset - self.base_offset
         assert 0 <= relative <= MAX_RELATIVE_OFFSET, "offset outside the segment's range"
         assert not store.count or offset >= last.offset, "offsets must not fall"
-        self._append(pack_time_entry(timestamp_ms, relative), relative, timestamp_ms)
+        self._append(TIME_ENTRY.pack(timestamp_ms, relative), relative, timestamp_ms)
 
     def lookup(self, timestamp_ms: int, *, may_block: bool = True) -> TimestampOffset:
         """Greatest entry at or below timestamp_ms, else (-1, base offset)."""

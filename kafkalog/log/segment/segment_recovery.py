@@ -97,8 +97,7 @@ class RecoveryResult:
 
     valid_bytes: int
     truncated_bytes: int
-    bad_position: int | None  # where the first bad batch starts; None when all were good
-    bad_batch: BadBatch | None
+    bad_batch: BadBatch | None  # the first one, where the valid bytes end; None: all were good
     next_offset: int  # last good offset + 1; the base offset when none is left
     largest: TimestampOffset  # and the last offset of its batch; (-1, base offset) without any
     offset_entries: IndexEntries
@@ -188,7 +187,6 @@ def _walk(
     return RecoveryResult(
         valid_bytes=steps.position,
         truncated_bytes=size_bytes - steps.position,
-        bad_position=None if bad is None else steps.position,
         bad_batch=None if bad is None else bad.why,
         next_offset=steps.next_offset,
         largest=steps.cadence.largest or TimestampOffset(NO_TIMESTAMP, segment.base_offset),

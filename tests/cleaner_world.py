@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalog.cleaner.cleaner import Cleaner
 from kafkalog.cleaner.config import CleanerConfig
 from kafkalog.cleaner.plan import LogToClean
+from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
+from kafkalog.format.records.batch_scan import scan
 from kafkalog.format.records.record import Record
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.recovery.log_loader import load_log
@@ -40,6 +42,16 @@ COMPACT = LogConfig(
     index_interval_bytes=100,
     delete_retention_ms=1_000,
 )
+
+
+def batches_in(
+    data: bytes, max_decompressed_bytes: int = 1 << 20, position: int = 0
+) -> RecordBatches:
+    """As read from a file."""
+    rows = scan(data, check_crc=False)
+    batches = RecordBatches(data, "a.log", position, rows, max_decompressed_bytes)
+    batches.check_order(-1)
+    return batches
 
 
 def record(offset: int, key: bytes | None, value: bytes | None, stamp: int = NOW_MS) -> Record:

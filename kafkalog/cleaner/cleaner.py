@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.record_batches import Flags, RecordBatches
     from kafkalog.cleaner.record_filter import FilteredChunk
     from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
-    from kafkalog.format.records.control_record import ControlRecordType
     from kafkalog.kernels.compile import Int64s
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
@@ -110,7 +109,11 @@ def needless_batches(batches: RecordBatches, transactions: CleanedTransactionMet
     table = rows.table[concerned][:, _TRANSACTION_COLUMNS].tolist()
     for row, (bits, producer_id, last_offset) in zip(concerned.tolist(), table, strict=True):
         if bits & _CONTROL:
-            control_type = _control_type(batches, row)
+            batches.verify(row)
+            try:
+                control_type = read_batch_control_type(batches.batch(row))
+            except (FormatError, DecompressedTooLarge, UnsupportedCompression) as error:
+                raise batches.corrupt(row, str(error)) from error
             needless[row] = transactions.on_control_batch(producer_id, last_offset, control_type)
         else:
             needless[row] = transactions.on_batch(producer_id, last_offset)
@@ -124,14 +127,6 @@ _TRANSACTION_COLUMNS = [
     int(BatchColumn.PRODUCER_ID),
     int(BatchColumn.LAST_OFFSET),
 ]
-
-
-def _control_type(batches: RecordBatches, row: int) -> ControlRecordType | None:
-    batches.verify(row)
-    try:
-        return read_batch_control_type(batches.batch(row))
-    except (FormatError, DecompressedTooLarge, UnsupportedCompression) as error:
-        raise batches.corrupt(row, str(error)) from error
 
 
 class LastBatches:

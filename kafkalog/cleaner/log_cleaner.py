@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 import structlog
 
 from kafkalog.cleaner.cleaner import Cleaner
-from kafkalog.cleaner.log_cleaner_manager import ServedLogs
+from kafkalog.cleaner.log_cleaner_manager import CleaningPhase, ServedLogs
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.cleaner.stats import CleaningRun
 from kafkalog.errors import (
@@ -291,11 +291,7 @@ class CleanerThread:
         """Whether the clean in work is to end."""
         if self._is_stopping or self._topic_partition is None:
             return True
-        try:
-            self._states.check_cleaning_aborted(self._topic_partition)
-        except LogCleaningAborted:
-            return True
-        return False
+        return self._states.state_of(self._topic_partition).phase is CleaningPhase.ABORTED
 
     def _check_done(self, topic_partition: TopicPartition) -> None:
         """Between two chunks: LogCleaningAborted when the clean is to end."""
@@ -384,7 +380,7 @@ class CleanerThread:
         if run.stats is None or run.is_dry:
             self._states.release(log)
         else:
-            self._states.note_success(run.topic_partition)
+            self._states.retry(run.topic_partition)  # what failed before is over
             try:
                 self._states.done_cleaning(log, run.end_offset)
             except KafkalogError as error:

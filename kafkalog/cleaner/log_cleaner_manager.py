@@ -18,6 +18,7 @@ makes it so for good; a paused log may be inspected, which leaves its pauses as 
 from __future__ import annotations
 
 import enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
@@ -289,7 +290,7 @@ class LogCleanerManager:
         statuses = self.inspect_all(now_ms)
         self.statuses, self.last_inspected_ms = tuple(statuses), now_ms
         candidates = filter(self.is_candidate, statuses)
-        for status in sorted(candidates, key=_ratio, reverse=True):
+        for status in sorted(candidates, key=attrgetter("ratio"), reverse=True):
             if self.try_acquire(status.log):
                 again = self._inspect_acquired(status.log, now_ms)
                 if again.to_clean is not None and again.to_clean.is_eligible:
@@ -452,17 +453,15 @@ class LogCleanerManager:
                 doublings = min(attempts - 1, _BACKOFF_DOUBLINGS_MAX)
                 pause_ms = max(self.backoff_ms, 1_000) << doublings
                 retry_ns = self._clock.monotonic_ns() + pause_ms * 1_000_000
-            failure = CleaningFailure(_reason_of(error), type(error).__name__, attempts, retry_ns)
+            name = type(error).__name__
+            # A defect of ours has no message that says enough.
+            reason = error.message if isinstance(error, KafkalogError) else f"{name}: {error}"
+            failure = CleaningFailure(reason, name, attempts, retry_ns)
             self._failures[key] = failure
         return failure
 
-    def note_success(self, topic_partition: TopicPartition) -> None:
-        """A clean ended: what failed before is over."""
-        with self._mutex:
-            self._failures.pop(topic_partition, None)
-
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Forget what failed, so that the log is tried at once; whether something had."""
+        """Forget what failed: the log is tried at once, or a clean ended; whether something had."""
         with self._mutex:
             return self._failures.pop(topic_partition, None) is not None
 
@@ -473,14 +472,3 @@ class LogCleanerManager:
     def failures(self) -> dict[TopicPartition, CleaningFailure]:
         """All of them."""
         return self._failures.copy()
-
-
-def _ratio(status: CleaningStatus) -> float:
-    return status.ratio
-
-
-def _reason_of(error: Exception) -> str:
-    """For people: a defect of ours has no message that says enough."""
-    if isinstance(error, KafkalogError):
-        return error.message
-    return f"{type(error).__name__}: {error}"

@@ -105,11 +105,6 @@ class CleaningPlan:
         return self.cleanable_bytes / total_bytes if total_bytes else 0.0
 
     @property
-    def needs_compaction_now(self) -> bool:
-        """Whether the oldest dirty record is older than max.compaction.lag.ms."""
-        return self.overdue_ms > 0
-
-    @property
     def is_eligible(self) -> bool:
         """Whether the log may be picked."""
         return self.obstacle is None
@@ -134,7 +129,10 @@ def plan_cleaning(facts: CleaningFacts, config: LogConfig, now_ms: int) -> Clean
     young = _first_young(dirty_closed, config, now_ms)
     if young is not None:
         uncleanable = min(uncleanable, young)
-    uncleanable = _base_below(closed, active, max(dirty, uncleanable))
+    end = max(dirty, uncleanable)
+    uncleanable = active.base_offset  # where the segment begins that holds the end
+    if closed and end < active.base_offset:
+        uncleanable = _from(closed, end)[0].base_offset
     clean_bytes = sum(each.size_bytes for each in facts.segments if each.base_offset < dirty)
     cleanable_bytes = 0
     if dirty < uncleanable:
@@ -148,15 +146,10 @@ def plan_cleaning(facts: CleaningFacts, config: LogConfig, now_ms: int) -> Clean
         overdue_ms=_overdue_ms(dirty_closed, config, now_ms),
         obstacle=NotCleanable.NOTHING_CLEANABLE,
     )
-    return _judged(plan, config)
-
-
-def _judged(plan: CleaningPlan, config: LogConfig) -> CleaningPlan:
-    """The plan with what stands against it."""
     if not plan.cleanable_bytes:
         return plan
     is_dirty = plan.cleanable_ratio > config.min_cleanable_dirty_ratio
-    obstacle = None if is_dirty or plan.needs_compaction_now else NotCleanable.BELOW_RATIO
+    obstacle = None if is_dirty or plan.overdue_ms > 0 else NotCleanable.BELOW_RATIO
     return replace(plan, obstacle=obstacle)
 
 
@@ -167,13 +160,6 @@ def _base_offset(segment: SegmentFacts) -> int:
 def _from(segments: tuple[SegmentFacts, ...], offset: int) -> tuple[SegmentFacts, ...]:
     """From the segment that would hold offset on."""
     return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0) :]
-
-
-def _base_below(closed: tuple[SegmentFacts, ...], active: SegmentFacts, offset: int) -> int:
-    """Base of the segment that holds offset, at most the active one's."""
-    if not closed or offset >= active.base_offset:
-        return active.base_offset
-    return _from(closed, offset)[0].base_offset
 
 
 def _first_young(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalog.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
-from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop, scan
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop
 from kafkalog.format.records.compression import decompress_into
 from kafkalog.format.records.record import MalformedRecord
 from kafkalog.format.records.record_batch import (
@@ -59,29 +59,12 @@ class RecordBatches:
     rows: BatchRows
     max_decompressed_bytes: int
 
-    @classmethod
-    def of(
-        cls,
-        chunk: Buffer,
-        *,
-        file: str,
-        position: int,
-        max_decompressed_bytes: int,
-        previous_last_offset: int = -1,
-    ) -> RecordBatches:
-        """The batches at the beginning of the chunk; `rows.consumed_bytes` tells how far they go.
-
-        Raises CorruptBatch for bytes that are no batch and for offsets that do not rise above
-        previous_last_offset: that of the batch whose base offset is wrong, as far as the batches
-        beside it tell. CRCs are checked by the passes, where it matters.
-        """
-        rows = scan(chunk, check_crc=False)
-        batches = cls(chunk, file, position, rows, max_decompressed_bytes)
-        batches.check_order(previous_last_offset)
-        return batches
-
     def check_order(self, previous_last_offset: int) -> None:
-        """See ``of``."""
+        """CorruptBatch for bytes that are no batch, and for offsets that do not rise.
+
+        They have to rise above previous_last_offset: that of the batch whose base offset is wrong,
+        as far as the batches beside it tell. CRCs are checked by the passes, where it matters.
+        """
         rows = self.rows
         disorder = rows.first_disorder(
             previous_last_offset,

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import BatchRetention, RecordFilter
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch
@@ -30,6 +29,7 @@ from kafkalog.format.records.record_batch import (
 )
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
+from tests.cleaner_world import batches_in
 from tests.naive.cleaning_logs import make_log
 from tests.partition_world import DIRECTORY, NOW_MS, PartitionWorld, batch, records_of
 
@@ -147,9 +147,7 @@ def run(
     """Both passes, and a reading of what they leave; the bound is small, as a bent stream may
     inflate to anything.
     """
-    batches = RecordBatches.of(
-        b"".join(parts), file="a.log", position=0, max_decompressed_bytes=1 << 16
-    )
+    batches = batches_in(b"".join(parts), 1 << 16)
     retention, discards, marks = (np.array(column) for column in zip(*orders, strict=True))
     offset_map.index(batches, discards, 0)
     filtered = RecordFilter(offset_map).filter(

@@ -55,6 +55,7 @@ from kafkalog.kernels.records.record_scan import (
     validate_records,
 )
 from kafkalog.log.values import AppendedBatch
+from tests.cleaner_world import batches_in
 from tests.naive.batch_walk import walk
 from tests.naive.index_entries_due import entries_due
 from tests.naive.records import partition_of
@@ -516,9 +517,7 @@ def batches_of(codecs: list[Codec], value_bytes: list[int]) -> list[bytes]:
 
 
 def of(*parts: bytes, max_decompressed_bytes: int = 1 << 26) -> RecordBatches:
-    return RecordBatches.of(
-        b"".join(parts), file="a.log", position=0, max_decompressed_bytes=max_decompressed_bytes
-    )
+    return batches_in(b"".join(parts), max_decompressed_bytes)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -10,7 +10,6 @@ import hashlib
 import numpy as np
 import pytest
 
-from kafkalog.cleaner.record_batches import RecordBatches
 from kafkalog.cleaner.record_filter import BatchRetention, FilteredChunk, RecordFilter
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import CorruptBatch, InvalidConfig
@@ -24,6 +23,7 @@ from kafkalog.kernels.compaction.key_hash import (
     hash_keys,
 )
 from kafkalog.kernels.processor import LEVEL, ProcessorLevel
+from tests.cleaner_world import batches_in
 from tests.naive.cleaner import split_batches
 from tests.naive.stored_batches import stored_batch
 
@@ -45,12 +45,6 @@ def batch_of(
     return stored_batch(records_of(base_offset, *pairs), codec=codec)
 
 
-def of(data: bytes, max_decompressed_bytes: int = 1 << 20, position: int = 0) -> RecordBatches:
-    return RecordBatches.of(
-        data, file="a.log", position=position, max_decompressed_bytes=max_decompressed_bytes
-    )
-
-
 def mapped(*batches: bytes, has_bits: bool = True) -> SkimpyOffsetMap:
     data = b"".join(batches)
     headers = [each.header for each in split_batches(data)]
@@ -62,7 +56,7 @@ def mapped(*batches: bytes, has_bits: bool = True) -> SkimpyOffsetMap:
 
 
 def index(offset_map: SkimpyOffsetMap, data: bytes, start_offset: int = 0) -> bool:
-    batches = of(data, position=100)
+    batches = batches_in(data, position=100)
     return offset_map.index(batches, np.zeros(batches.rows.count, np.bool_), start_offset)
 
 
@@ -76,7 +70,7 @@ def filtered(
 ) -> FilteredChunk:
     """Pass 2 with the same orders for every batch."""
     record_filter = offset_map if isinstance(offset_map, RecordFilter) else RecordFilter(offset_map)
-    batches = of(data)
+    batches = batches_in(data)
     count = batches.rows.count
     return record_filter.filter(
         batches,
@@ -100,7 +94,7 @@ def test_a_batch_that_stays_keeps_its_bytes(codec: Codec, has_bits: bool) -> Non
     batch = batch_of(0, (b"a", b"1"), (b"b", b"2"), codec=codec)
     chunk = filtered(mapped(batch, has_bits=has_bits), batch)
     assert bytes(chunk.data) == batch
-    assert chunk.table.tolist() == of(batch).rows.table.tolist()
+    assert chunk.table.tolist() == batches_in(batch).rows.table.tolist()
     assert chunk.statistics.messages_written == chunk.statistics.messages_read == 2
 
 
@@ -231,6 +225,6 @@ def test_offsets_that_do_not_rise_in_a_batch_are_refused() -> None:
 
 
 def test_a_bomb_is_refused() -> None:
-    bomb = of(batch_of(0, (b"a", b"\0" * 100_000), codec=Codec.ZSTD), 50_000)
+    bomb = batches_in(batch_of(0, (b"a", b"\0" * 100_000), codec=Codec.ZSTD), 50_000)
     with pytest.raises(CorruptBatch, match="inflates to more than 50000 bytes"):
         SkimpyOffsetMap(4800, 0.9).index(bomb, np.zeros(1, np.bool_), 0)

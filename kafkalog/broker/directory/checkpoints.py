@@ -82,7 +82,10 @@ class Checkpoints:
             (HIGH_WATERMARKS, log_dir.read_checkpoint(HIGH_WATERMARKS)),
             (CLEANER_OFFSETS, _checked(cleaned, proofs, lambda entry: entry.first_dirty_offset)),
         ):
-            self.keep_found(log_dir, name, offsets)
+            self._found[log_dir.path, name] = offsets  # for partitions that cannot be loaded, too
+        cleaned = self._found[log_dir.path, CLEANER_OFFSETS]
+        self._first_dirty.update(cleaned)
+        self._cleaner_files[log_dir.path] = cleaned
 
     def proof_of(self, log_dir: LogDir, partition: TopicPartition, *, was_clean: bool) -> LogProof:
         """What is proven of a log that is about to be loaded; its end after a clean stop only."""
@@ -95,13 +98,6 @@ class Checkpoints:
             entry.is_gapless,
             entry.accepted_losses,
         )
-
-    def keep_found(self, log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Remember what the file held at the start, for partitions that cannot be loaded."""
-        self._found[log_dir.path, name] = offsets
-        if name == CLEANER_OFFSETS:
-            self._first_dirty.update(offsets)
-            self._cleaner_files[log_dir.path] = offsets
 
     def found(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         """What counted of the file at the start, to be read only."""

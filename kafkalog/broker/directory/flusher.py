@@ -74,17 +74,14 @@ class ThreadMetrics:
                     done.append(seconds)
                 else:
                     failed.append(seconds)
-                    self._count_failed(command, command.error)
+                    # A deleted topic's counters are forgotten, for good.
+                    if not isinstance(command.error, UnknownTopic):
+                        topic = command.log.topic_partition.topic
+                        self._metrics.traffic.observe_failed_append(topic, command.error)
         if done:
             observe_many(self._ok_seconds, done)
         if failed:
             observe_many(self._error_seconds, failed)
-
-    def _count_failed(self, command: AppendCommand, error: KafkalogError) -> None:
-        """Not of a topic that was deleted meanwhile: its counters are forgotten, for good."""
-        if not isinstance(error, UnknownTopic):
-            topic = command.log.topic_partition.topic
-            self._metrics.traffic.observe_failed_append(topic, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,11 @@ class FreeSpace:
             if free_bytes > self._resume_above_bytes:
                 self._tight_reason = None
             if self.full_reason is not None:
-                self._resume_appends(free_bytes)
+                now_ns = self._clock.monotonic_ns()
+                self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
+                if free_bytes > self._resume_above_bytes and now_ns >= self._retry_ns:
+                    self.full_reason, self._resumed_ns = None, now_ns
+                    _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
             elif free_bytes < self._min_free_bytes:
                 self._refuse_appends(
                     f"Log directory {self._path} has {free_bytes} bytes free, fewer than "
@@ -109,25 +113,15 @@ class FreeSpace:
         with self._mutex:
             now_ns = self._clock.monotonic_ns()
             if self.full_reason is None:
-                self._wait_longer(now_ns)
+                # One that was full, had space and is full again soon lacks what it does not report.
+                resumed_ns = self._resumed_ns
+                if resumed_ns is None or now_ns - resumed_ns > _TRIAL_NS:
+                    self._wait_ns = 0  # the next measurement may find space
+                else:
+                    self._wait_ns = min(max(2 * self._wait_ns, _LOOK_INTERVAL_NS), _WAIT_MAX_NS)
                 self._retry_ns = now_ns + self._wait_ns
                 self._refuse_appends(reason)
             self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
-
-    def _wait_longer(self, now_ns: int) -> None:
-        """A disk that was full, had space and is full again soon lacks what it does not report."""
-        resumed_ns = self._resumed_ns
-        if resumed_ns is None or now_ns - resumed_ns > _TRIAL_NS:
-            self._wait_ns = 0  # the next measurement may find space
-        else:
-            self._wait_ns = min(max(2 * self._wait_ns, _LOOK_INTERVAL_NS), _WAIT_MAX_NS)
-
-    def _resume_appends(self, free_bytes: int) -> None:
-        now_ns = self._clock.monotonic_ns()
-        self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
-        if free_bytes > self._resume_above_bytes and now_ns >= self._retry_ns:
-            self.full_reason, self._resumed_ns = None, now_ns
-            _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
 
     def _refuse_appends(self, reason: str) -> None:
         self.full_reason = reason
@@ -138,14 +132,10 @@ class FreeSpace:
             reason=reason,
             consequence="appends are refused with 507 until there is space again; reads and "
             "retention go on, changes of topics need room on two directories, or on the only one",
-            remedy=self._remedy,
+            remedy=f"Free space until more than {self._resume_above_bytes} bytes are free."
+            if self._min_free_bytes
+            else "Free space on its disk: appends begin again by themselves.",
         )
-
-    @property
-    def _remedy(self) -> str:
-        if not self._min_free_bytes:
-            return "Free space on its disk: appends begin again by themselves."
-        return f"Free space until more than {self._resume_above_bytes} bytes are free."
 
     def _look(self, size_bytes: int) -> None:
         """The careful way of ``take``."""

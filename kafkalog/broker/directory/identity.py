@@ -69,52 +69,6 @@ def plan_identities(
 
     ``unknown_partitions`` in the directory at a path: those that a state does not explain.
     """
-    _refuse_copies(found)
-    plan = IdentityPlan(_cluster_id(found))
-    for each in found:
-        _plan_meta(each, found, node_id, plan)
-    whole = {
-        each.path: each.registry
-        for each in found
-        if each.registry is not None and each.path not in plan.unproven
-    }
-    damaged = [each for each in found if each.registry_damage is not None]
-    if not damaged:
-        return plan
-    if not whole:
-        for each in damaged:
-            plan.refuse(each.path, f"{_told_copy(each)}, and no log directory has a whole copy")
-        return plan
-    newest = newest_of(whole)
-    present = {_id_of(each, plan) for each in found if each.path not in plan.unproven}
-    absent = [path for each, path in newest.log_dirs.items() if each not in present]
-    for each in damaged:
-        assert each.registry_damage is not None
-        own_id = _id_of(each, plan)
-        unknown = unknown_partitions(each.path, newest)
-        doubt = doubt_of(each.registry_damage.data, newest, absent, unknown)
-        if doubt is None and own_id not in newest.log_dirs and newest.log_dirs:
-            doubt = "no whole copy knows this log directory"
-        if doubt is None:
-            plan.registry.append(each.path)
-        else:
-            plan.refuse(each.path, f"{_told_copy(each)}, and {doubt}")
-    return plan
-
-
-def _told_copy(each: IdentityFiles) -> str:
-    assert each.registry_damage is not None
-    return f"{each.path}/{REGISTRY_FILE} is damaged ({each.registry_damage.reason})"
-
-
-def _id_of(each: IdentityFiles, plan: IdentityPlan) -> UUID | None:
-    """The directory.id that it has or gets."""
-    meta = plan.meta[each.path][0] if each.path in plan.meta else each.meta
-    return None if meta is None else meta.directory_id
-
-
-def _refuse_copies(found: Iterable[IdentityFiles]) -> None:
-    """UnusableLogDirs when one directory is a copy of another."""
     known: dict[UUID, str] = {}
     for each in found:
         directory_id = None if each.meta is None else each.meta.directory_id
@@ -124,6 +78,45 @@ def _refuse_copies(found: Iterable[IdentityFiles]) -> None:
                 "copy of the other",
                 log_dir=each.path,
             )
+    plan = IdentityPlan(_cluster_id(found))
+    for each in found:
+        _plan_meta(each, found, node_id, plan)
+    whole = {
+        each.path: each.registry
+        for each in found
+        if each.registry is not None and each.path not in plan.unproven
+    }
+    damaged = [(each, each.registry_damage) for each in found if each.registry_damage is not None]
+    if not damaged:
+        return plan
+    told = {
+        each.path: f"{each.path}/{REGISTRY_FILE} is damaged ({damage.reason})"
+        for each, damage in damaged
+    }
+    if not whole:
+        for path, reason in told.items():
+            plan.refuse(path, f"{reason}, and no log directory has a whole copy")
+        return plan
+    newest = newest_of(whole)
+    present = {_id_of(each, plan) for each in found if each.path not in plan.unproven}
+    absent = [path for each, path in newest.log_dirs.items() if each not in present]
+    for each, damage in damaged:
+        own_id = _id_of(each, plan)
+        unknown = unknown_partitions(each.path, newest)
+        doubt = doubt_of(damage.data, newest, absent, unknown)
+        if doubt is None and own_id not in newest.log_dirs and newest.log_dirs:
+            doubt = "no whole copy knows this log directory"
+        if doubt is None:
+            plan.registry.append(each.path)
+        else:
+            plan.refuse(each.path, f"{told[each.path]}, and {doubt}")
+    return plan
+
+
+def _id_of(each: IdentityFiles, plan: IdentityPlan) -> UUID | None:
+    """The directory.id that it has or gets."""
+    meta = plan.meta[each.path][0] if each.path in plan.meta else each.meta
+    return None if meta is None else meta.directory_id
 
 
 def _cluster_id(found: Sequence[IdentityFiles]) -> str | None:

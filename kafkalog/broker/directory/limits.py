@@ -81,7 +81,16 @@ class TopicQuotas:
             self._metrics.quota_refusals.labels(topic).inc()
             used_bytes = quota_bytes - usage.left_bytes
             if size_bytes > quota_bytes:
-                self._note_outsized(topic, usage, size_bytes)
+                if not usage.has_outsized:
+                    usage.has_outsized = True
+                    _log.warning(
+                        "append_larger_than_quota",
+                        topic=topic,
+                        quota_bytes=quota_bytes,
+                        size_bytes=size_bytes,
+                        consequence="appends larger than the quota are refused with 413",
+                        remedy="Raise quota.bytes, or send smaller batches.",
+                    )
                 raise LargerThanQuota(
                     f"The append of {size_bytes} bytes is larger than the quota.bytes of topic "
                     f"{topic} ({quota_bytes}): it never fits",
@@ -89,7 +98,16 @@ class TopicQuotas:
                     quota_bytes=quota_bytes,
                     used_bytes=used_bytes,
                 )
-            self._note_refusal(topic, usage)
+            if not usage.is_reached:
+                usage.is_reached = True
+                _log.warning(
+                    "topic_quota_reached",
+                    topic=topic,
+                    quota_bytes=quota_bytes,
+                    used_bytes=usage.used_bytes,
+                    consequence="appends that do not fit are refused with 507 until something goes",
+                    remedy="Raise quota.bytes, lower a retention limit, or delete records.",
+                )
         raise QuotaExceeded(
             f"Topic {topic} holds {used_bytes} bytes; {size_bytes} more would pass its "
             f"quota.bytes ({quota_bytes})",
@@ -114,32 +132,6 @@ class TopicQuotas:
         if usage.is_reached and usage.used_bytes < before:
             usage.is_reached = False
             _log.info("topic_has_room_again", topic=topic, used_bytes=usage.used_bytes)
-
-    def _note_refusal(self, topic: str, usage: _Usage) -> None:
-        if usage.is_reached:
-            return
-        usage.is_reached = True
-        _log.warning(
-            "topic_quota_reached",
-            topic=topic,
-            quota_bytes=usage.quota_bytes,
-            used_bytes=usage.used_bytes,
-            consequence="appends that do not fit are refused with 507 until something goes",
-            remedy="Raise quota.bytes, lower a retention limit, or delete records.",
-        )
-
-    def _note_outsized(self, topic: str, usage: _Usage, size_bytes: int) -> None:
-        if usage.has_outsized:
-            return
-        usage.has_outsized = True
-        _log.warning(
-            "append_larger_than_quota",
-            topic=topic,
-            quota_bytes=usage.quota_bytes,
-            size_bytes=size_bytes,
-            consequence="appends larger than the quota are refused with 413",
-            remedy="Raise quota.bytes, or send smaller batches.",
-        )
 
 
 class QueueBudget:

@@ -13,7 +13,7 @@ Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFail
 from __future__ import annotations
 
 import itertools
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,7 +24,7 @@ from kafkalog.broker.values import LogDirFault
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
 from kafkalog.format.disk.checkpoints import DamagedLine, decode_offsets, salvage_offsets
-from kafkalog.format.disk.file_names import LOG_PROOFS, TEMPORARY_SUFFIX, encode_clean_shutdown
+from kafkalog.format.disk.file_names import CLEAN_SHUTDOWN_CONTENT, LOG_PROOFS, TEMPORARY_SUFFIX
 from kafkalog.format.disk.log_proofs import NewerProofsFormat, decode_proofs
 from kafkalog.format.disk.properties import (
     MetaProperties,
@@ -119,16 +119,10 @@ def _keep_aside(filesystem: Filesystem, path: str) -> str | None:
         if not filesystem.exists(target):
             filesystem.write_file_atomically(target, data)
             return target
-        if _has(filesystem, target, data):
-            return target  # kept by a start that a crash ended
+        with suppress(FormatError):
+            if read_root_file(filesystem, target) == data:
+                return target  # kept by a start that a crash ended
     raise AssertionError("the names do not end")
-
-
-def _has(filesystem: Filesystem, path: str, data: bytes) -> bool:
-    try:
-        return read_root_file(filesystem, path) == data
-    except FormatError:
-        return False
 
 
 class LogDir:
@@ -281,8 +275,18 @@ class LogDir:
                     "kafkalog process is already using this directory.",
                     log_dir=self.path,
                 ) from error
-            self._refuse_half_restored()
-            self.meta = self._read_meta()
+            if filesystem.exists(self._file(RESTORE_MARKER)):
+                # Some of its partitions may be missing, and would be made again, empty.
+                raise InvalidConfig(
+                    f"A restore to {self.path} has not ended ({RESTORE_MARKER} is there). Wait for "
+                    "it; if none runs, empty the directory and restore again.",
+                    log_dir=self.path,
+                )
+            try:
+                data = read_root_file(filesystem, self._file(META_PROPERTIES))
+                self.meta = None if data is None else decode_meta_properties(data)
+            except FormatError as error:
+                self.meta_damage = error
             self.is_fresh = self.meta is None and self.meta_damage is None
 
     def prove(self, meta: MetaProperties, reason: str) -> None:
@@ -296,7 +300,13 @@ class LogDir:
         rewritten from what ``prove`` was given; its bytes are kept.
         """
         if self._proven is not None:
-            self._write_proven(*self._proven)
+            proven, reason = self._proven
+            path = self._file(META_PROPERTIES)
+            with self.guard():
+                data = encode_meta_properties(proven, self._clock.wall_ms())
+                kept = replace_damaged(self._filesystem, path, data)
+            self.meta = proven
+            _log.error("meta_properties_repaired", file=path, reason=reason, kept_as=kept)
             return True
         meta = self.meta
         if meta is not None and meta.directory_id is not None and meta.cluster_id is not None:
@@ -311,14 +321,6 @@ class LogDir:
             data = encode_meta_properties(self.meta, self._clock.wall_ms())
             self._filesystem.write_file_atomically(self._file(META_PROPERTIES), data)
         return False
-
-    def _write_proven(self, meta: MetaProperties, reason: str) -> None:
-        path = self._file(META_PROPERTIES)
-        with self.guard():
-            data = encode_meta_properties(meta, self._clock.wall_ms())
-            kept = replace_damaged(self._filesystem, path, data)
-        self.meta = meta
-        _log.error("meta_properties_repaired", file=path, reason=reason, kept_as=kept)
 
     def take_clean_shutdown_marker(self) -> bool:
         """Whether the last shutdown was clean; the marker is gone durably on return. Guarded.
@@ -335,25 +337,21 @@ class LogDir:
             for name in _TEMPORARY_FILES:  # a process ended in the middle of replacing the file
                 if self._filesystem.exists(self._file(name)):
                     self._filesystem.unlink(self._file(name))
-            self._put_directories_aside()
+            for entry in self._filesystem.list_dir_stats(self.path):
+                if entry.is_dir and entry.name in _WITHOUT_ENTRY:  # no checkpoint could be written
+                    path = self._file(entry.name)
+                    target = free_name_aside(self._filesystem, path)
+                    self._log_damage(entry.name, _NO_FILE)
+                    self._filesystem.rename(path, target)
+                    _log.warning("directory_put_aside", directory=path, moved_to=target)
             self._filesystem.sync_dir(self.path)
         return self.was_clean
-
-    def _put_directories_aside(self) -> None:
-        """Rename what is a directory and has a checkpoint's name: none could be written there."""
-        for entry in self._filesystem.list_dir_stats(self.path):
-            if entry.is_dir and entry.name in _WITHOUT_ENTRY:
-                path = self._file(entry.name)
-                target = free_name_aside(self._filesystem, path)
-                self._log_damage(entry.name, _NO_FILE)
-                self._filesystem.rename(path, target)
-                _log.warning("directory_put_aside", directory=path, moved_to=target)
 
     def write_clean_shutdown_marker(self) -> None:
         """The last write of an orderly shutdown; guarded."""
         with self.guard():
             self._filesystem.write_file_atomically(
-                self._file(CLEAN_SHUTDOWN_MARKER), encode_clean_shutdown()
+                self._file(CLEAN_SHUTDOWN_MARKER), CLEAN_SHUTDOWN_CONTENT
             )
 
     def release(self) -> None:
@@ -361,15 +359,6 @@ class LogDir:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def _refuse_half_restored(self) -> None:
-        """InvalidConfig: some of its partitions may be missing, and would be recreated empty."""
-        if self._filesystem.exists(self._file(RESTORE_MARKER)):
-            raise InvalidConfig(
-                f"A restore to {self.path} has not ended ({RESTORE_MARKER} is there). Wait for it; "
-                "if none runs, empty the directory and restore again.",
-                log_dir=self.path,
-            )
 
     def _make_durably(self, path: str) -> None:
         """Create a directory with its missing parents, each name durable on return."""
@@ -379,14 +368,6 @@ class LogDir:
         self._make_durably(parent)
         self._filesystem.make_dir(path)
         self._filesystem.sync_dir(parent)
-
-    def _read_meta(self) -> MetaProperties | None:
-        try:
-            data = read_root_file(self._filesystem, self._file(META_PROPERTIES))
-            return None if data is None else decode_meta_properties(data)
-        except FormatError as error:
-            self.meta_damage = error
-            return None
 
     # ---- checkpoints
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.identity import IdentityFiles, plan_identities, read_identity_files
 from kafkalog.broker.directory.log_dir import (
@@ -34,10 +34,11 @@ from kafkalog.broker.topics.registry_copies import corrected_registry, doubt_of,
 from kafkalog.broker.transactions.producer_ids import past_backup
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.format.disk.checkpoints import decode_leader_epochs, encode_offsets
-from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT, LOG_SUFFIX, parse_segment_file
+from kafkalog.format.disk.file_names import LEADER_EPOCH_CHECKPOINT
 from kafkalog.format.disk.properties import MetaProperties, encode_meta_properties
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import TopicPartition, decode_id, encode_id, is_reserved, new_id
+from kafkalog.log.inspect.directory_facts import segment_bases
 from kafkalog.log.state.start_offsets import LogStart, log_start
 
 if TYPE_CHECKING:
@@ -273,9 +274,10 @@ def _accepted_identity(repair: LogDirRepair, path: str, cluster_id: str | None) 
             "it is damaged, and nothing proves which cluster.id it had. To accept one, add "
             f"--cluster-id {known or 'ID'}" + (f" ({hint})" if known else ""),
         )
-    directory_id = _shown_directory_id(text)
+    shown_id = _SHOWN_DIRECTORY.search(text)
+    directory_id = None if shown_id is None else decode_id(shown_id[1])
     message = f"it is damaged: rewritten with the cluster.id that you gave, {accepted}, and "
-    if directory_id is None:
+    if directory_id is None or is_reserved(directory_id):
         directory_id = repair.new_id()
         message += "a new directory.id, which a Kafka that gets the directory back does not know"
     else:
@@ -284,30 +286,24 @@ def _accepted_identity(repair: LogDirRepair, path: str, cluster_id: str | None) 
     return RepairStep(file, message, encode_meta_properties(meta, repair.clock.wall_ms()))
 
 
-def _shown_directory_id(text: str) -> UUID | None:
-    shown = _SHOWN_DIRECTORY.search(text)
-    if shown is None:
-        return None
-    found = decode_id(shown[1])
-    return None if is_reserved(found) else found
-
-
 def repair_log_starts(repair: LogDirRepair) -> Iterator[RepairStep]:
     """Log starts that Kafka's file and the checked one dispute: the checked one is believed."""
     if repair.state is None:
         return
     for log_dir in repair.log_dirs:
-        planned = plan_start_repair(log_dir, repair.filesystem, repair.state.topics)
-        if planned is not None:
-            file = f"{log_dir.path}/{LOG_START_OFFSETS}"
-            yield RepairStep(file, "; ".join(planned.messages), planned.data)
-
-
-class StartRepair(NamedTuple):
-    """What ends all disputes of a directory: a new checkpoint of log starts, its messages."""
-
-    data: bytes
-    messages: tuple[str, ...]
+        disputed = disputed_starts(log_dir, repair.filesystem, repair.state.topics)
+        if not disputed:
+            continue
+        lines, messages = log_dir.read_checkpoint(LOG_START_OFFSETS), []
+        for partition, start in sorted(disputed.items()):
+            assert start.other is not None, "a disputed start has another one"
+            lines[partition] = start.other
+            messages.append(
+                f"{partition} starts at {start.other} again, as kafkalog.checkpoint says: the line "
+                f"with {start.offset} has rotted"
+            )
+        file = f"{log_dir.path}/{LOG_START_OFFSETS}"
+        yield RepairStep(file, "; ".join(messages), encode_offsets(lines))
 
 
 def disputed_starts(
@@ -330,45 +326,12 @@ def disputed_starts(
         with log_dir.guard():
             if not filesystem.exists(directory):
                 continue
-            bases, epoch = _bases_in(directory, filesystem), _first_epoch_in(directory, filesystem)
+            bases = segment_bases(filesystem.list_dir(directory))
+            epoch = _first_epoch_in(directory, filesystem)
         start = log_start(kafkas, entry.log_start_offset, bases, epoch, clean=False)
         if start.is_disputed:
             disputed[partition] = start
     return disputed
-
-
-def plan_start_repair(
-    log_dir: LogDir, filesystem: Filesystem, topics: Mapping[str, RegisteredTopic]
-) -> StartRepair | None:
-    """How to end them; None: there are none. Writes nothing. Guarded."""
-    disputed = disputed_starts(log_dir, filesystem, topics)
-    if not disputed:
-        return None
-    lines = log_dir.read_checkpoint(LOG_START_OFFSETS)
-    for partition, start in disputed.items():
-        assert start.other is not None, "a disputed start has another one"
-        lines[partition] = start.other
-    return StartRepair(
-        encode_offsets(lines),
-        tuple(
-            f"{partition} starts at {start.other} again, as kafkalog.checkpoint says: the line "
-            f"with {start.offset} has rotted"
-            for partition, start in sorted(disputed.items())
-        ),
-    )
-
-
-def _bases_in(directory: str, filesystem: Filesystem) -> list[int]:
-    """Base offsets of the segments, rising."""
-    bases = []
-    for name in filesystem.list_dir(directory):
-        try:
-            parsed = parse_segment_file(name)
-        except FormatError:
-            continue  # nothing's name
-        if parsed is not None and parsed.suffix == LOG_SUFFIX and not parsed.stage:
-            bases.append(parsed.offset)
-    return sorted(bases)
 
 
 def _first_epoch_in(directory: str, filesystem: Filesystem) -> int | None:

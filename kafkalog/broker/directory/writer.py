@@ -183,10 +183,6 @@ _START_OFFSETS = "log-start-offsets"
 _PROOFS = "proofs"
 
 
-def _deleted(topic: str) -> UnknownTopic:
-    return UnknownTopic(f"Topic {topic} was deleted", topic=topic)
-
-
 class LogDirWriter:
     """See the module."""
 
@@ -305,7 +301,8 @@ class LogDirWriter:
     def retire(self, logs: Sequence[UnifiedLog]) -> None:
         """The logs' topic is deleted: commands that are queued after that are refused."""
         for log in logs:
-            log.refusal = partial(_deleted, log.topic_partition.topic)
+            topic = log.topic_partition.topic
+            log.refusal = partial(UnknownTopic, f"Topic {topic} was deleted", topic=topic)
             self.note_advanced(log)  # who waits for its records learns it now
 
     def refuse_retired(self, log: UnifiedLog) -> None:

@@ -111,7 +111,14 @@ class ArchivedOffsets:
         registered = self._logs.registered(name, archived_id)
         logs = {number: self._logs.log_of(name, number) for number in offsets}
         for number, offset in offsets.items():
-            _check_bounds(logs[number], offset)
+            log = logs[number]
+            if offset > log.high_watermark:  # no archive can have what readers do not see yet
+                raise OffsetAboveHighWatermark(
+                    f"The archived offset {offset} of {log.topic_partition} is above the high "
+                    f"watermark {log.high_watermark}",
+                    partition=number,
+                    high_watermark=log.high_watermark,
+                )
         for number, offset in offsets.items():
             if offset > logs[number].recovery_point:
                 self._logs.unit_of(logs[number]).writer.run(FlushCommand(logs[number]))
@@ -123,8 +130,8 @@ class ArchivedOffsets:
             risen = {number: max(at, offsets[number]) for number, at in known.items()}
             if risen != known:
                 self._change(topic, risen)
-                partitions = [log.topic_partition for log in logs.values()]
-                self._forget_lowered(partitions)
+                raised = {log.topic_partition for log in logs.values()}
+                self._lowered = {at: end for at, end in self._lowered.items() if at not in raised}
         return risen
 
     def lower_to_ends(self, topics: Iterable[RegisteredTopic]) -> None:
@@ -169,17 +176,3 @@ class ArchivedOffsets:
         told = {number: at for number, at in merged.items() if at > 0}
         archived = replace(topic, archived_offsets=told)
         self._registry.change(self._registry.state.with_topics([archived]))
-
-    def _forget_lowered(self, partitions: Iterable[TopicPartition]) -> None:
-        self._lowered = {at: end for at, end in self._lowered.items() if at not in set(partitions)}
-
-
-def _check_bounds(log: UnifiedLog, offset: int) -> None:
-    """No archive can have what readers do not see yet; OffsetAboveHighWatermark."""
-    if offset > log.high_watermark:
-        raise OffsetAboveHighWatermark(
-            f"The archived offset {offset} of {log.topic_partition} is above the high watermark "
-            f"{log.high_watermark}",
-            partition=log.topic_partition.partition,
-            high_watermark=log.high_watermark,
-        )

@@ -19,8 +19,6 @@ from kafkalog.format.offset_ranges import LostRange
 from kafkalog.log.inspect import segment_listing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.log_stats import LogStats
@@ -174,7 +172,12 @@ class LogOperations:
         if lost in known.accepted:
             return known
         if lost not in known.lost:
-            raise InvalidRequest(_no_such_loss(log, lost, known.lost))
+            named = ", ".join(f"{first} to {last}" for first, last in known.lost)
+            raise InvalidRequest(
+                f"Offsets {lost.first_offset} to {lost.last_offset} are no lost range of partition "
+                f"{log.topic_partition}; "
+                + (f"lost and not accepted: {named}." if named else "nothing of it is lost.")
+            )
         if lost.last_offset >= log.segments.active.base_offset:
             raise InvalidRequest(
                 f"The file of the active segment of {log.topic_partition} is gone: restart the "
@@ -196,13 +199,3 @@ class LogOperations:
             last_offset=lost.last_offset,
         )
         return self._losses(log)
-
-
-def _no_such_loss(log: UnifiedLog, wanted: LostRange, lost: Sequence[LostRange]) -> str:
-    """What is lost instead."""
-    named = ", ".join(f"{first} to {last}" for first, last in lost)
-    told = f"lost and not accepted: {named}" if lost else "nothing of it is lost"
-    return (
-        f"Offsets {wanted.first_offset} to {wanted.last_offset} are no lost range of partition "
-        f"{log.topic_partition}; {told}."
-    )

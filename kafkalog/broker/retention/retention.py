@@ -254,9 +254,7 @@ class Retention:
             time_slice.maybe_yield()
             if self._background.is_stopping:
                 return count
-            if log.config.is_compacted:
-                continue
-            if self.is_guarded(log, jump_ms):
+            if log.config.is_compacted or self.is_guarded(log, jump_ms):
                 continue
             try:
                 count += self._retain_paused(log)
@@ -284,9 +282,8 @@ class Retention:
 
     def is_guarded(self, log: UnifiedLog, jump_ms: int) -> bool:
         """Whether the clock guard keeps the log out of a check that saw the clock jump."""
-        if not self._config.log_retention_clock_guard:
-            return False
-        if not 0 <= log.config.retention_ms < jump_ms:
+        is_off = not self._config.log_retention_clock_guard
+        if is_off or not 0 <= log.config.retention_ms < jump_ms:
             return False
         self._metrics.retention_clock_jumps.inc()
         _log.warning(

@@ -14,7 +14,7 @@ where such a start takes the directory offline.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -85,6 +85,7 @@ class DirectoryLoading:
         self._filesystem = runtime.filesystem
         self._threads = runtime.threads
         self._clock = runtime.clock
+        self._metrics = runtime.metrics
         self._checkpoints = checkpoints
         self._progress = progress
         self._check_producer = check_producer
@@ -219,7 +220,7 @@ class DirectoryLoading:
 
     def _note_start(self, log_dir: LogDir) -> None:
         """Two files say different things of a log's start. Any recovery thread."""
-        self._progress.start_contradicted(log_dir.path)
+        self._metrics.log_start_contradictions.labels(log_dir.path).inc()
         self._contradicted.add(log_dir.path)
 
     def _check_stop(self) -> None:
@@ -522,7 +523,7 @@ class LoadProgress:
         self._metrics = metrics
         self._mutex = threads.mutex()
         # changed under the mutex
-        self._dirs: dict[str, _DirProgress] = {}
+        self._dirs = defaultdict[str, _DirProgress](_DirProgress)
         # set by the starting thread
         self._started_ns = 0
         self._is_over = False
@@ -546,17 +547,13 @@ class LoadProgress:
         one = self._dirs.get(path)
         return (0, 0) if one is None else (max(one.logs - one.done, 0), one.segments_left)
 
-    def start_contradicted(self, path: str) -> None:
-        """A directory's files say different things of a log's start. Any recovery thread."""
-        self._metrics.log_start_contradictions.labels(path).inc()
-
     def begin(self, logs: dict[LogDir, int]) -> None:
         """Partitions to load per directory are known; a directory that was not clean is named."""
         self._started_ns = now_ns = self._clock.monotonic_ns()
         for log_dir, count in logs.items():
             path = log_dir.path
             with self._mutex:
-                one = self._of(path)
+                one = self._dirs[path]
                 one.logs, one.next_line_ns = count, now_ns + _LINE_PERIOD_NS
             self._metrics.recovery_remaining_logs.labels(path).set(count)
             if log_dir.was_clean:
@@ -575,7 +572,7 @@ class LoadProgress:
         """A partition was loaded, or put out of service (None)."""
         path, now_ns = log_dir.path, self._clock.monotonic_ns()
         with self._mutex:
-            one = self._of(path)
+            one = self._dirs[path]
             one.done += 1
             done, count, has_line = one.done, one.logs, self._takes_line(one, now_ns)
         self._metrics.recovery_remaining_logs.labels(path).dec()
@@ -592,7 +589,7 @@ class LoadProgress:
         """So many more or, negative, fewer segments and bytes of the directory wait for it."""
         now_ns = self._clock.monotonic_ns()
         with self._mutex:
-            one = self._of(path)
+            one = self._dirs[path]
             one.segments_left += segments
             one.bytes_left += size_bytes
             one.bytes_recovered += max(0, -size_bytes)
@@ -614,9 +611,6 @@ class LoadProgress:
         loading = self.loading
         if loading.partitions_loaded == loading.partitions:
             _log.info(f"Loaded {loading.partitions} logs in {took_ms}ms")
-
-    def _of(self, path: str) -> _DirProgress:
-        return self._dirs.setdefault(path, _DirProgress())
 
     @staticmethod
     def _takes_line(one: _DirProgress, now_ns: int) -> bool:

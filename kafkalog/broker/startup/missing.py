@@ -95,7 +95,15 @@ class MissingPartitions:
         for directory_id, path in absent.items():
             _log.warning("log_dir_missing", directory_id=encode_id(directory_id), last_path=path)
         if len(self._logs.online_units) < len(self._logs.units):
-            log_partitions_offline(self._offline())
+            told = self._logs.table.faults()  # which have a line of their own
+            log_partitions_offline(
+                [
+                    TopicPartition(topic.name, number)
+                    for topic in self._registry.state.topics.values()
+                    for number in self._logs.faults_of(topic)
+                    if (topic.name, number) not in told
+                ]
+            )
             return
         for orphan in plan.orphans:
             self._loading.refuse_orphan(orphan)
@@ -110,18 +118,16 @@ class MissingPartitions:
             else:
                 self._refuse(topic_partition, absent)
                 is_settled = False
-        if is_settled and (absent or in_making):
-            self._note_all_made(absent)
-
-    def _offline(self) -> list[TopicPartition]:
-        """Partitions that no directory serves, but for those with a line of their own."""
-        told = self._logs.table.faults()
-        return [
-            TopicPartition(topic.name, number)
-            for topic in self._registry.state.topics.values()
-            for number in self._logs.faults_of(topic)
-            if (topic.name, number) not in told
-        ]
+        if not is_settled or not (absent or in_making):
+            return
+        state = self._registry.state.with_all_partitions_made().without_log_dirs(absent)
+        try:
+            self._registry.change(state)
+        except StorageFault as fault:
+            _log.warning("registry_not_settled", reason=fault.message)
+            return
+        for directory_id, path in absent.items():
+            _log.warning("log_dir_forgotten", directory_id=encode_id(directory_id), last_path=path)
 
     def _absent_log_dirs(self) -> dict[UUID, str]:
         """Last paths of the remembered directories that are not among those of this start.
@@ -191,14 +197,3 @@ class MissingPartitions:
             f"{where}/{topic_partition}",
             remedy,
         )
-
-    def _note_all_made(self, absent: Mapping[UUID, str]) -> None:
-        """Forget the directories that hold nothing; no topic is in making any more."""
-        state = self._registry.state.with_all_partitions_made().without_log_dirs(absent)
-        try:
-            self._registry.change(state)
-        except StorageFault as fault:
-            _log.warning("registry_not_settled", reason=fault.message)
-            return
-        for directory_id, path in absent.items():
-            _log.warning("log_dir_forgotten", directory_id=encode_id(directory_id), last_path=path)

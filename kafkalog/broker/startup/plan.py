@@ -147,7 +147,11 @@ def plan_startup(
         for partition in found
         if partition.state is DirectoryState.LIVE
     }
-    loaded = _loaded_from(registry, found)
+    loaded = {
+        partition.topic_partition
+        for partition in found
+        if partition.state is DirectoryState.LIVE and _topic_of(registry, partition) is not None
+    }
     for partition in found:
         if partition.state in _OF_MOVES:
             continue
@@ -252,15 +256,6 @@ def contradicted_topic(
     topic, topic_id = registry.topics.get(name), partition.topic_id
     is_same = topic is None or number >= topic.partition_count or topic_id == topic.topic_id
     return None if is_same or topic_id is None or topic_id in registry.deleted else topic
-
-
-def _loaded_from(registry: RegistryState, found: Iterable[FoundPartition]) -> set[TopicPartition]:
-    """The partitions that some directory holds for their topic."""
-    return {
-        partition.topic_partition
-        for partition in found
-        if partition.state is DirectoryState.LIVE and _topic_of(registry, partition) is not None
-    }
 
 
 def unexplained(registry: RegistryState, found: Iterable[FoundPartition]) -> Iterator[str]:

@@ -73,8 +73,9 @@ class SystemThreads:
 
         def run() -> None:
             try:
-                if background:
-                    _lower_priority()
+                # Never raised: a process with a lower priority may not.
+                if background and os.getpriority(os.PRIO_PROCESS, 0) < _BACKGROUND_NICE:
+                    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
                 body()
             except BaseException as error:
                 self._on_failure(name, error)
@@ -91,12 +92,6 @@ class SystemThreads:
     def mutex(self) -> Mutex:
         """A new lock."""
         return threading.Lock()
-
-
-def _lower_priority() -> None:
-    """Of the calling thread. Never raises it: a process with a lower one may not."""
-    if os.getpriority(os.PRIO_PROCESS, 0) < _BACKGROUND_NICE:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
 
 
 def thread_pool(name: str, threads: int) -> ThreadPoolExecutor:

@@ -25,7 +25,10 @@ class ServiceManager:
     def __init__(self, address: str | None, watchdog_seconds: float | None) -> None:
         """address: of the socket; None: no service manager. watchdog_seconds: None: no watchdog."""
         # constant after construction
-        self._address = None if address is None else _socket_address(address)
+        if address is not None and address.startswith("@"):
+            # In the abstract name space, whose names begin with a zero byte.
+            address = f"\0{address[1:]}"
+        self._address = address
         self._socket: socket.socket | None = None
         self.watchdog_seconds = watchdog_seconds
         if address is not None:
@@ -76,8 +79,3 @@ def usec(seconds: float) -> str:
 def monotonic_usec() -> str:
     """Now, as a reload is stamped."""
     return str(time.monotonic_ns() // _NS_PER_USEC)
-
-
-def _socket_address(address: str) -> str | bytes:
-    """``@name`` is in the abstract name space, whose names begin with a zero byte."""
-    return b"\0" + address[1:].encode() if address.startswith("@") else address

@@ -94,10 +94,5 @@ def sibling(name: str, suffix: str) -> str:
     return f"{directory}{slash}{file_name.partition('.')[0]}{suffix}"
 
 
-VERSION = 0
-NO_BROKER_EPOCH = -1
-
-
-def encode_clean_shutdown() -> bytes:
-    """The file's JSON, byte for byte as Kafka writes it where no epoch is known."""
-    return f'{{"version":{VERSION},"brokerEpoch":{NO_BROKER_EPOCH}}}'.encode()
+CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+"""The mark of a clean stop, byte for byte as Kafka writes it where no epoch is known."""

@@ -110,7 +110,9 @@ def decode_value(data: Buffer) -> CommittedOffset:
 
 def partition_of_group(group: str, partition_count: int) -> int:
     """The partition of a group: Java's ``hashCode`` of its id, absolute, modulo the count."""
-    return _java_absolute(_java_hash(group)) % partition_count
+    number = _java_hash(group)
+    # Kafka's ``Utils.abs``: the smallest integer, which has no absolute, gives 0.
+    return 0 if number == _JAVA_INT_MIN else abs(number) % partition_count
 
 
 def text_fault(text: str) -> str | None:
@@ -128,8 +130,3 @@ def _java_hash(text: str) -> int:
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")):
         value = (31 * value + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value
-
-
-def _java_absolute(number: int) -> int:
-    """Kafka's ``Utils.abs``: the smallest integer, which has no absolute, gives 0."""
-    return 0 if number == _JAVA_INT_MIN else abs(number)

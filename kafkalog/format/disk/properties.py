@@ -27,6 +27,7 @@ _BLANKS = " \t\f"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {"\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"}
+_ESCAPED_BLANK = "\\ "
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -48,7 +49,10 @@ def encode_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) ->
     for comment in comments:
         assert not _LINE_END.search(comment)
         lines.append("#" + "".join(map(_escape_unprintable, comment)))
-    lines += [f"{_escape_key(key)}={_escape_value(value)}" for key, value in pairs.items()]
+    for key, value in pairs.items():
+        # Of a value's blanks only leading ones would be lost; as Java, escape the first one.
+        escaped, mark = _escape(value), "\\" if value.startswith(" ") else ""
+        lines.append(f"{_escape(key).replace(' ', _ESCAPED_BLANK)}={mark}{escaped}")
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
@@ -122,16 +126,6 @@ def _unescape(text: str) -> str:
     parts.append(text[position:])
     # Two escapes of a surrogate pair are one character; a lone surrogate is kept.
     return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-
-def _escape_key(key: str) -> str:
-    return _escape(key).replace(" ", "\\ ")
-
-
-def _escape_value(value: str) -> str:
-    """Only leading blanks would be lost; as Java, escape the first one."""
-    escaped = _escape(value)
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def _escape(text: str) -> str:

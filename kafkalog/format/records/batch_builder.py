@@ -120,7 +120,10 @@ class RecordColumns:
         if count == 1 and headers is None and len(keys) == 1 and isinstance(timestamps, int):
             return cls._of_one(keys, values, timestamps)
         if headers is not None and not isinstance(headers, FlatHeaders):
-            headers = _flat(headers)
+            counts = np.fromiter(map(len, headers), np.int64, len(headers))
+            names_and_values = list(chain.from_iterable(headers))
+            names = list(map(itemgetter(0), names_and_values))
+            headers = FlatHeaders(counts, names, list(map(itemgetter(1), names_and_values)))
         if len(keys) != count or (headers is not None and len(headers.counts) != count):
             raise ValueError("keys, values and headers differ in length")
         header_blobs = None if headers is None else _header_blobs(headers)
@@ -216,12 +219,6 @@ def _as_bytes(column: Sequence[bytes | str | None]) -> Sequence[bytes]:
     if column and isinstance(column[0], str):
         return list(map(str.encode, column))  # type: ignore[arg-type] # all of one kind
     return column  # type: ignore[return-value] # likewise
-
-
-def _flat(headers: Sequence[Headers]) -> FlatHeaders:
-    counts = np.fromiter(map(len, headers), np.int64, len(headers))
-    flat = list(chain.from_iterable(headers))
-    return FlatHeaders(counts, list(map(itemgetter(0), flat)), list(map(itemgetter(1), flat)))
 
 
 def _header_blobs(headers: FlatHeaders) -> HeaderBlobs:

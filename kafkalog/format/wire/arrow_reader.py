@@ -67,43 +67,25 @@ class ArrowReader:
         the records before are good all the same.
         """
         kind = kind_of(message)
-        if kind is MessageKind.SCHEMA:
-            self._schema = _read_schema(message)
-            return
         if kind is MessageKind.DICTIONARY_BATCH:
             raise MalformedArrow("the Arrow stream holds a dictionary for no column")
-        batch = _read_batch(message, self._schema)
+        try:
+            if kind is MessageKind.SCHEMA:
+                schema = pa.ipc.read_schema(pa.py_buffer(message))
+                check_columns(schema)
+                self._schema = schema
+                return
+            batch = pa.ipc.read_record_batch(pa.py_buffer(message), self._schema)
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names may be no UTF-8
+            said = " ".join(str(error).split())
+            raise MalformedArrow(f"the Arrow stream is damaged: {said}") from error
         for first in range(0, batch.num_rows, _BLOCK_RECORDS):
             block = record_block(batch.slice(first, _BLOCK_RECORDS), now_ms, self._max_bytes)
             start = 0
             for end in cuts(block.sizes(), self._piece_bytes):
                 yield block.piece(start, end)
                 start = end
-
-
-def _read_schema(message: bytes) -> pa.Schema:
-    """The schema, when every column is one that is taken."""
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(message))
-        check_columns(schema)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # names may be no UTF-8
-        raise _malformed(error) from error
-    return schema
-
-
-def _read_batch(message: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch, validated."""
-    try:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-        batch.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise _malformed(error) from error
-    return batch
-
-
-def _malformed(error: Exception) -> MalformedArrow:
-    """What pyarrow says, on one line."""
-    return MalformedArrow(f"the Arrow stream is damaged: {' '.join(str(error).split())}")
 
 
 class ArrowRecords(NamedTuple):

@@ -347,12 +347,11 @@ class LocalLog:
         self._mark_deleted(segments)
         self.delete_later(segments)
 
-    def delete_all_segments(self) -> tuple[LogSegment, ...]:
+    def delete_all_segments(self) -> None:
         """Delete the files of the whole log at once (topic deletion); the log is dead then."""
         segments = self.segments.values
         self.segments.remove(segments)
         _delete_files(segments)
-        return segments
 
     def truncate_to(self, offset: int) -> tuple[LogSegment, ...]:
         """Drop everything at or above offset; returns the segments that went as a whole.
@@ -402,18 +401,16 @@ class LocalLog:
             for segment in segments:
                 self._deleting.pop(segment, None)
 
-        self._schedule(self._environment.guarded(delete_files))
+        self._environment.scheduler.schedule_once(
+            DELETE_FILE_TASK,
+            self._environment.guarded(delete_files),
+            self.config.file_delete_delay_ms,
+        )
 
     @property
     def deleting(self) -> list[DeletingSegment]:
         """What waits for its ``delete-file`` task, in the order in which it was given up."""
         return list(self._deleting.values())
-
-    def _schedule(self, task: Callable[[], None]) -> None:
-        """One ``delete-file`` task."""
-        self._environment.scheduler.schedule_once(
-            DELETE_FILE_TASK, task, self.config.file_delete_delay_ms
-        )
 
     # ---- life
 

@@ -205,7 +205,9 @@ def _validate_batch(batch: memoryview, topic: _Topic) -> BatchFacts:
     max_timestamp = topic.now_ms
     if topic.timestamp_type is TimestampType.CREATE_TIME:
         max_timestamp = max(NO_TIMESTAMP, _max_record_timestamp(header, facts))
-    target = _target_codec(source, header, topic)
+    # What to store: a control batch's own codec, the topic's, or with "producer" the producer's.
+    is_own = is_control(header.attributes)
+    target = source if is_own else _CODECS.get(topic.config.compression_type, source)
     is_numbered = facts[RecordFact.FIRST_MISNUMBERED_INDEX] < 0
     if source is Codec.NONE and not is_numbered:
         raise InvalidRecord("Inner offset deltas of the record batch do not count up from 0")
@@ -260,15 +262,10 @@ def _refuse_client_header(header: BatchHeader) -> None:
         )
 
 
-def _bytes_array(data: bytes | memoryview) -> npt.NDArray[np.uint8]:
-    """A view for the kernels."""
-    return np.frombuffer(data, dtype=np.uint8)
-
-
 def _walk(inflated: bytes | memoryview, header: BatchHeader) -> npt.NDArray[np.int64]:
     """RecordFact values of the records; InvalidRecord when they are malformed."""
     facts = np.empty(RECORD_FACT_COUNT, dtype=np.int64)
-    status = validate_records(_bytes_array(inflated), header.record_count, facts)
+    status = validate_records(np.frombuffer(inflated, np.uint8), header.record_count, facts)
     if status < 0:
         fault, index = fault_of(status)
         raise InvalidRecord(
@@ -332,7 +329,7 @@ def is_suspect(
 def _raise_record_errors(inflated: bytes | memoryview, header: BatchHeader, topic: _Topic) -> None:
     """Name every bad record, as the produce answer does; returns when only -1 looked too old."""
     table = np.empty((header.record_count, RECORD_COLUMN_COUNT), dtype=np.int64)
-    status = scan_records(_bytes_array(inflated), header.record_count, table)
+    status = scan_records(np.frombuffer(inflated, np.uint8), header.record_count, table)
     assert status == 0, "the records were valid a moment ago"
     deltas = table[:, RecordColumn.TIMESTAMP_DELTA].tolist()
     key_lengths = table[:, RecordColumn.KEY_LENGTH].tolist()
@@ -388,13 +385,6 @@ def _timestamp_complaint(timestamp: int, is_stamped: bool, topic: _Topic) -> str
     return None
 
 
-def _target_codec(source: Codec, header: BatchHeader, topic: _Topic) -> Codec:
-    """Codec to store: the topic's, the producer's, and always a control batch's own."""
-    if is_control(header.attributes):
-        return source
-    return _CODECS.get(topic.config.compression_type, source)  # "producer" is not in the table
-
-
 def _patched(
     batch: memoryview, header: BatchHeader, max_timestamp: int, topic: _Topic
 ) -> bytes | memoryview:
@@ -407,16 +397,6 @@ def _patched(
     return with_max_timestamp(batch, max_timestamp)
 
 
-def _level_of(codec: Codec, config: LogConfig) -> int | None:
-    """The topic's level for a codec."""
-    levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
-    }
-    return levels.get(codec)
-
-
 def _rebuilt(
     inflated: bytes | memoryview,
     header: BatchHeader,
@@ -425,7 +405,12 @@ def _rebuilt(
     topic: _Topic,
 ) -> bytes:
     """A new batch of the same records with another codec; producer fields survive."""
-    payload = compress(target, inflated, _level_of(target, topic.config))
+    levels = {
+        Codec.GZIP: topic.config.compression_gzip_level,
+        Codec.LZ4: topic.config.compression_lz4_level,
+        Codec.ZSTD: topic.config.compression_zstd_level,
+    }
+    payload = compress(target, inflated, levels.get(target))
     attributes = header.attributes & ~(_CODEC_BITS | _TIMESTAMP_TYPE_BIT)
     attributes |= target | topic.timestamp_type << 3
     new_header = header._replace(

@@ -417,8 +417,8 @@ class LogSegment(SegmentFiles):
                 file.datasync()
             self.mark_flushed(self.version)
 
-    def truncate_to(self, offset: int) -> int:
-        """Drop every batch that holds an offset >= ``offset``; returns the bytes removed.
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch that holds an offset >= ``offset``.
 
         The segment becomes active: indexes are cut and at their maximum size again.
         """
@@ -427,9 +427,7 @@ class LogSegment(SegmentFiles):
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        removed = 0
         if position is not None:
-            removed = self.size_bytes - position
             self.size_bytes = position  # first: readers must not see bytes that are going
             self.log_file.pin_for_write().truncate(position)
         if self.size_bytes == 0:
@@ -439,7 +437,6 @@ class LogSegment(SegmentFiles):
         self.max_timestamp = self.time_index.last_entry()
         self.last_modified_ms = self._environment.clock.wall_ms()
         self.mark_unflushed()
-        return removed
 
     def restore(self, size_bytes: int, largest: TimestampOffset) -> None:
         """Take over what recovery found: the valid size and the largest timestamp."""

@@ -144,7 +144,7 @@ def test_delete_logs_is_due_when_the_head_of_its_queue_is() -> None:
     task = task_of(sim, "kafka-delete-logs")
     assert (task.runs, task.next_run_ms) == (2, start_ms + 92_000)
     sim.clock.advance_ms(12_000)
-    assert len(sim.manager.deletion) == 0
+    assert not sim.manager.deletion._queue
     task = task_of(sim, "kafka-delete-logs")
     assert (task.runs, task.failures, task.next_run_ms) == (3, 0, start_ms + 142_000)
 

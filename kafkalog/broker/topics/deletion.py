@@ -52,9 +52,6 @@ class LogDeletion:
         self._task: ScheduledTask | None = None
         self._is_stopped = False
 
-    def __len__(self) -> int:
-        return len(self._queue)
-
     def bytes_in(self, log_dir: LogDir) -> int:
         """Of the ``.log`` files that wait in a directory; what the start found counts nothing."""
         waiting = self._queue.copy()

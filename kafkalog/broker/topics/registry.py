@@ -360,10 +360,19 @@ class TopicRegistry:
         offline; the rest decides.
         """
         for log_dir in self._online():
+            data = b""
             try:
-                self._read(log_dir)
+                with log_dir.guard():
+                    found = read_root_file(self._filesystem, _path_in(log_dir))
+                if found is not None:
+                    data = found
+                    self.copies[log_dir] = decode_registry(found)
             except StorageFault as fault:
                 _log.error("registry_unreadable", log_dir=log_dir.path, reason=fault.message)
+            except NewerRegistryFormat as error:
+                raise of_newer_version(_path_in(log_dir), error) from error
+            except FormatError as error:
+                self.damaged[log_dir] = DamagedCopy(str(error), data)
 
     def choose(self) -> None:
         """Take the highest generation of the whole copies; writes nothing: ``spread`` does.
@@ -469,21 +478,6 @@ class TopicRegistry:
                 _tell(log_dir, fault)
                 faults.append(fault)
         return faults
-
-    def _read(self, log_dir: LogDir) -> None:
-        """Note the copy of one directory, whole or damaged, if it has one; guarded."""
-        data = b""
-        try:
-            with log_dir.guard():
-                found = read_root_file(self._filesystem, _path_in(log_dir))
-            if found is None:
-                return
-            data = found
-            self.copies[log_dir] = decode_registry(data)
-        except NewerRegistryFormat as error:
-            raise of_newer_version(_path_in(log_dir), error) from error
-        except FormatError as error:
-            self.damaged[log_dir] = DamagedCopy(str(error), data)
 
 
 def of_newer_version(path: str, error: NewerRegistryFormat) -> UnusableLogDirs:

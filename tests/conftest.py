@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.sim.disk_memory import disposing_of_disks
+from tests.sim.simulation_memory import ending_simulations
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -72,8 +72,8 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, None, None]:
-    """Simulated disks end with the test that made them."""
-    with disposing_of_disks():
+    """Simulations end with the test that made them."""
+    with ending_simulations():
         return (yield)
 
 

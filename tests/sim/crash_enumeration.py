@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tests.sim.disk_memory import disposing_of_disks
 from tests.sim.sim_crash import ALL_MODES, CrashMode
 from tests.sim.sim_faults import SimulatedCrash
 from tests.sim.sim_filesystem import SimFilesystem
+from tests.sim.simulation_memory import ending_simulations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ def enumerate_crashes(
     for call in range(first, len(calls) + 1, stride):
         is_write = call < len(calls) and calls[call] == "write"
         for is_partial in (False, True) if is_write else (False,):
-            with disposing_of_disks():
+            with ending_simulations():
                 disk, state = new_disk(), new_state()
                 disk.stop_at(before + call, is_partial=is_partial)
                 try:
@@ -69,7 +69,7 @@ def enumerate_crashes(
                 for mode in modes:
                     for seed in range(seeds if mode in _SEEDED else 1):
                         point = CrashPoint(call, is_partial, mode, seed)
-                        with disposing_of_disks():
+                        with ending_simulations():
                             _check(check, disk.crash(mode, seed), state, point)
                         checked += 1
                 _check(check, disk.kill(), state, CrashPoint(call, is_partial, None, 0))

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from kafkalog.env.filesystem import FileStat
 from kafkalog.env.system_filesystem import WholeFiles
-from tests.sim.disk_memory import note_disk
 from tests.sim.sim_crash import CrashMode, Survivor
 from tests.sim.sim_faults import FaultPlan, Operation
 from tests.sim.sim_file import SimFile
 from tests.sim.sim_inode import PAGE_BYTES, Directory, Inode, Link, NameChange, NameStep, Node
+from tests.sim.simulation_memory import note_made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ class SimFilesystem(WholeFiles):
         self._dirty: dict[int, Inode] = {}
         self._used_pages = 0
         self._locked: set[str] = set()
-        note_disk(self)
+        note_made(self)
 
     def dispose(self) -> None:
         directories = [self._root]

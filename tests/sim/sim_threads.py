@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from tests.sim.sim_faults import SimulatedCrash
+from tests.sim.simulation_memory import note_made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,8 @@ class SimMutex:
 class SimThreads:
     """See Threads. Without ``on_failure`` what a thread raises leaves the hub's next run."""
 
+    is_kept = False  # see simulation_memory
+
     def __init__(
         self,
         clock: SimClock,
@@ -131,6 +134,7 @@ class SimThreads:
         self._on_failure = on_failure
         self._threads: list[SimThread] = []
         self._current: SimThread | None = None
+        note_made(self)
         clock.add_waker(self)
         clock.set_sleeper(self._sleep)
 
@@ -181,6 +185,8 @@ class SimThreads:
                 thread.greenlet.throw(GreenletExit)
                 thread.is_finished = True
         self._threads.clear()
+
+    dispose = kill_all
 
     # -- waiting
 

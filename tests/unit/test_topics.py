@@ -16,6 +16,7 @@ from kafkalog.broker.directory.log_dir import REGISTRY_FILE
 from kafkalog.broker.topics.registry import decode_registry, encode_registry
 from kafkalog.broker.values import ConfigChange
 from kafkalog.errors import (
+    DescriptorsShort,
     DiskFull,
     InvalidConfig,
     InvalidPartitions,
@@ -515,6 +516,26 @@ def test_a_full_disk_holds_up_no_change_that_two_others_took(lost: str) -> None:
     again = managed(disk)
     assert len({again.disk.read_file(f"{path}/{REGISTRY_FILE}") for path in THREE}) == 1
     assert all(again.manager.logs.log_of("u", number).log_end_offset == 1 for number in range(4))
+
+
+def test_a_change_that_is_refused_for_want_of_descriptors_reaches_no_other_directory() -> None:
+    """M15: what a directory took of it could come into force at the next start."""
+    sim = managed()
+    sim.operations.topics.create("t", 1)
+    for number, path in enumerate(THREE):  # the first takes nothing, the others one file each
+        place, nth = f"{path}/{REGISTRY_FILE}", min(number, 1) + 1
+        sim.disk.faults.add(
+            Fault(
+                error=errno.EMFILE,
+                kinds=frozenset({"create"}),
+                path_contains=place,
+                nth=nth,
+                times=99,
+            )
+        )
+    with pytest.raises(DescriptorsShort):
+        sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "7")])
+    assert [retention_in(sim, path) for path in THREE] == [None, None, None]
 
 
 def test_one_directory_with_room_is_too_few() -> None:

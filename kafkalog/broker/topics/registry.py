@@ -448,7 +448,7 @@ class TopicRegistry:
         """
         assert state.generation == self.state.generation + 1
         online = self._online()
-        faults = self._write(state, online)
+        faults = self._write(state, online, tolerated=(LogDirOffline, DiskFull))
         written = len(online) - len(faults)
         for fault in faults:
             is_behind = isinstance(fault, DiskFull) and written >= _COPIES_MIN
@@ -467,8 +467,16 @@ class TopicRegistry:
         self._write(self.state, online)
         return fault
 
-    def _write(self, state: RegistryState, log_dirs: Sequence[LogDir]) -> list[StorageFault]:
-        """Where a directory takes it; why the others do not, which is logged."""
+    def _write(
+        self,
+        state: RegistryState,
+        log_dirs: Sequence[LogDir],
+        *,
+        tolerated: tuple[type[StorageFault], ...] = (StorageFault,),
+    ) -> list[StorageFault]:
+        """Where a directory takes it; why others do not, which is logged. A fault that is not
+        tolerated ends it: what is refused shall come to few directories, a start could find it.
+        """
         data, faults = encode_registry(state), list[StorageFault]()
         for log_dir in log_dirs:
             try:
@@ -477,6 +485,8 @@ class TopicRegistry:
             except StorageFault as fault:
                 _tell(log_dir, fault)
                 faults.append(fault)
+                if not isinstance(fault, tolerated):
+                    break
         return faults
 
 

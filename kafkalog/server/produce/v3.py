@@ -216,7 +216,8 @@ def _iso_stamps(stamps: npt.NDArray[np.int64]) -> list[bytes]:
     is_one = bool((stamps == stamps[0]).all())
     written = stamps[:1] if is_one else stamps
     texts = np.datetime_as_string(written.astype("datetime64[ms]"), timezone="UTC").tolist()
-    return list(map(str.encode, texts * len(stamps) if is_one else texts))
+    encoded = list(map(str.encode, texts))
+    return encoded * len(stamps) if is_one else encoded
 
 
 def _sizes(name: bytes, types: list[str | None], lengths: npt.NDArray[np.int64]) -> list[bytes]:

@@ -158,18 +158,19 @@ def _out_of_range(failure: Refused, offset: int) -> ClientError:
 
 
 def _page_record(entry: dict[str, Any]) -> ConsumerRecord:
-    def decoded(text: str | None) -> bytes | None:
-        return None if text is None else base64.b64decode(text)
-
     return ConsumerRecord(
         entry["topic"],
         entry["partition"],
         entry["offset"],
         entry["timestamp"],
-        decoded(entry["key"]),
-        decoded(entry["value"]),
-        tuple((each["key"], decoded(each["value"])) for each in entry.get("headers") or ()),
+        _decoded(entry["key"]),
+        _decoded(entry["value"]),
+        tuple((each["key"], _decoded(each["value"])) for each in entry.get("headers") or ()),
     )
+
+
+def _decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
 
 
 # ---- offsets

@@ -94,10 +94,6 @@ class SparkRunner:
             return done_pack(shipped[pack], work)
 
         functions = importlib.import_module("pyspark.sql.functions")
-        faults = (
-            importlib.import_module("pyspark.errors").PySparkException,
-            importlib.import_module("py4j.protocol").Py4JError,
-        )
         # Nondeterministic, so that the optimizer does not evaluate it twice.
         do_pack = functions.udf(body, "binary", useArrow=False).asNondeterministic()
         tag = f"kafkalog-{SystemRandom().uuid_bytes().hex()}"
@@ -105,7 +101,7 @@ class SparkRunner:
         try:
             frame = self._spark.range(0, len(packs), 1, len(packs))
             rows = frame.select("id", do_pack("id").alias("done")).collect()
-        except faults as error:
+        except self._faults() as error:
             self._spark.interruptTag(tag)
             raise TaskFailed(
                 f"The job failed on Spark: {_first_line(error)}. Its workers need kafkalog and "
@@ -124,6 +120,12 @@ class SparkRunner:
             results.append(result_of(done[number], task))
             on_done(task)
         return results
+
+    def _faults(self) -> tuple[type[Exception], ...]:
+        """The errors that Spark raises for a failed job; a client of Spark Connect has no py4j."""
+        errors = importlib.import_module("pyspark.errors")
+        protocol = importlib.import_module("py4j.protocol")
+        return errors.PySparkException, protocol.Py4JError
 
 
 def done_pack(tasks: Sequence[TaskT], work: Callable[[TaskT], ResultT]) -> bytes:

@@ -154,8 +154,8 @@ def test_the_way_to_an_instance(daemon: Daemon) -> None:
 def test_an_instance_that_is_not_there(daemon: Daemon) -> None:
     """Every route says 404/40403, which clients know how to heal."""
     path = "/consumers/nobody/instances/none"
-    partitions: dict[str, object] = {"partitions": []}
-    for method, tail, body in (
+    partitions = {"partitions": list[object]()}
+    requests: tuple[tuple[str, str, object], ...] = (
         ("DELETE", "", None),
         ("GET", "/subscription", None),
         ("POST", "/subscription", {"topics": []}),
@@ -168,7 +168,12 @@ def test_an_instance_that_is_not_there(daemon: Daemon) -> None:
         ("POST", "/positions", {}),
         ("POST", "/positions/beginning", partitions),
         ("POST", "/positions/end", partitions),
-    ):
+        # A client that begins anew on 40403 gets it whatever its body is.
+        ("POST", "/subscription", "no object"),
+        ("POST", "/assignments", None),
+        ("POST", "/offsets", "no object"),
+    )
+    for method, tail, body in requests:
         refused(daemon.request(method, path + tail, body), 404, 40403)
     one = Instance(daemon, "twice")
     one.done("DELETE")

@@ -251,6 +251,7 @@ def test_expected_offset(daemon: Daemon) -> None:
     assert error["count"] == 0
     mixed = produce(daemon, f"{path}1500", lines({"value": 1, "partition": 1}, {"value": 2})).json
     assert (mixed["count"], mixed["errors"][0]["error_code"]) == (1, 422)
+    assert list(mixed["errors"][0])[:2] == ["index", "error_code"]
     assert (end_offset(daemon, "expected"), end_offset(daemon, "expected", 1)) == (1501, 0)
     refused(produce(daemon, f"{path}-1", b"{}"), 400, 40005)
 

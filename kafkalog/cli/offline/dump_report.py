@@ -203,8 +203,10 @@ class DumpedBatch:
         """Its records. Raises CorruptBatch when they are malformed or cannot be inflated."""
         try:
             return iterate_records(self.data, max_bytes=INFLATED_BATCH_MAX)
-        except (FormatError, InvalidRequest) as error:
-            raise self.corrupt(str(error)) from error
+        except FormatError as error:
+            raise self.corrupt(error.reason) from error
+        except InvalidRequest as error:
+            raise self.corrupt(error.message) from error
 
     def corrupt(self, reason: str) -> CorruptBatch:
         """The error that names this batch."""

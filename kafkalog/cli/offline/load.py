@@ -90,7 +90,7 @@ def checked_target(source: str, target: str) -> str:
     if os.path.lexists(path):
         raise click.BadParameter(f"{target} exists", param_hint="OUT")
     if live_partition(os.path.basename(path)) is None:
-        raise click.BadParameter("must be named TOPIC-PARTITION", param_hint="OUT")
+        raise click.BadParameter("must be named TOPIC-PARTITION, no more", param_hint="OUT")
     real_source = os.path.realpath(source)
     if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
         raise click.BadParameter("must not be inside SRC, which is only read", param_hint="OUT")

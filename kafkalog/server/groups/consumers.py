@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 
 ROUTES = Routes("consumers", is_v2=True)
-INSTANCE_ROUTES = Routes(
-    "consumers", "/consumers/{group}/instances/{instance}", errors=(40403,), is_v2=True
-)
 _MIN_BYTES_MAX = 10_000_000
 _FORMATS = [each.value for each in EmbeddedFormat]
 _ISOLATIONS = {
@@ -111,6 +108,15 @@ def consumer_of(request: web.Request) -> Consumer:
     consumer = members.find(group_of(request), request.match_info["instance"])
     consumer.confirm(request.protocol)
     return consumer
+
+
+INSTANCE_ROUTES = Routes(
+    "consumers",
+    "/consumers/{group}/instances/{instance}",
+    errors=(40403,),
+    is_v2=True,
+    look_up=consumer_of,
+)
 
 
 def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:

@@ -38,7 +38,7 @@ from kafkalog.server.produce.append import (
 )
 from kafkalog.server.produce.json_body import DecodedGroup, Dialect, decode_each, decode_together
 from kafkalog.server.protocol.bodies import BodyStream, DocumentStream, NotJson
-from kafkalog.server.protocol.errors import ApiError, RequestError, entry_of, error_of
+from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.replies import (
     REQUEST_ID,
@@ -221,11 +221,21 @@ class ProducedRange(AnswerBody):
     last_offset: int
 
 
-class FailedRecord(RequestError, kw_only=True):
-    """A record that was not appended, by its number in the body; null: the stream was cut short."""
+class FailedRecord(AnswerBody, kw_only=True):
+    """A record that was not appended, by its number in the body; null: the stream was cut short.
+
+    The members of a RequestError, after those that say which record it is.
+    """
 
     index: int | None
     end_of_stream: bool | None = None
+    error_code: int
+    message: str
+    kafka_error: str
+    retriable: bool
+    details: dict[str, object] | None = None
+    validation_errors: list[str] | None = None
+    record_errors: list[dict[str, object]] | None = None
 
 
 class ProduceSummary(AnswerBody, kw_only=True):

@@ -174,16 +174,24 @@ class Routes:
     description is given. A coroutine function runs on the event loop. A plain one may wait for a
     lock or the disk: it runs on the control pool, and also gets the operations of its principal.
     ``path`` is before that of each route, ``errors`` are of all; ``is_v2``: of the proxies, whose
-    media type bodies and answers may have.
+    media type bodies and answers may have; ``look_up`` fails when what the path names is not there,
+    which is said before the body is read.
     """
 
     def __init__(
-        self, tag: str, path: str = "", *, errors: tuple[int, ...] = (), is_v2: bool = False
+        self,
+        tag: str,
+        path: str = "",
+        *,
+        errors: tuple[int, ...] = (),
+        is_v2: bool = False,
+        look_up: Callable[[web.Request], object] | None = None,
     ) -> None:
         self._tag = tag
         self._path = path
         self._errors = errors
         self._is_v2 = is_v2
+        self._look_up = look_up
         self._routes: list[web.RouteDef] = []
 
     def __iter__(self) -> Iterator[web.RouteDef]:
@@ -230,7 +238,7 @@ class Routes:
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
                 access.value if isinstance(access.value, Right) else None,
             )
-            handler = _handler_of(make, spec, model, on_sink_pool=on_sink_pool)
+            handler = _handler_of(make, spec, model, self._look_up, on_sink_pool=on_sink_pool)
             setattr(handler, _ATTRIBUTE, spec)
             self._routes += [web.RouteDef(method, each, handler, {}) for each in paths]
             return make
@@ -257,13 +265,20 @@ def annotated(make: Callable[..., object], name: str) -> type[Any] | None:
 
 
 def _handler_of(
-    make: Callable[..., Any], spec: Endpoint, model: type[Schema] | None, *, on_sink_pool: bool
+    make: Callable[..., Any],
+    spec: Endpoint,
+    model: type[Schema] | None,
+    look_up: Callable[[web.Request], object] | None,
+    *,
+    on_sink_pool: bool,
 ) -> Handler:
     """The handler of aiohttp that a function above is, or that answers with what it returns."""
 
     async def body_of(request: web.Request, api: Api) -> tuple[Schema, ...]:
         if model is None:
             return ()
+        if look_up is not None:
+            look_up(request)
         return (await read_body(model, request, api, is_required=spec.is_body_required),)
 
     if inspect.iscoroutinefunction(make):

@@ -266,7 +266,8 @@ def partitions_in(filesystem: ReadFilesystem, path: str) -> dict[TopicPartition,
     for stat in stats:
         partition = None if stat.is_file else live_partition(stat.name)
         if partition is not None and not is_internal(partition.topic):
-            found[partition] = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
+            problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
+            found[partition] = found.get(partition) or problem  # "t-00" is t-0 as well
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.broker_config import BrokerConfig
@@ -43,8 +44,15 @@ if TYPE_CHECKING:
     from kafkalog.log.values import ValidatedRecords
 
 DIRS = ("/data/a", "/data/b")
-# The default reserves 20 MB a partition for its indexes, which a simulated disk keeps in memory.
-SMALL_INDEXES = LogConfig(segment_index_bytes=65_536)
+
+
+def small_indexes(defaults: LogConfig) -> LogConfig:
+    """Kafka's default reserves 20 MB a partition, which a simulated disk keeps in memory."""
+    is_default = defaults.segment_index_bytes == LogConfig().segment_index_bytes
+    return replace(defaults, segment_index_bytes=65_536) if is_default else defaults
+
+
+SMALL_INDEXES = small_indexes(LogConfig())
 
 
 class SimRules:
@@ -106,7 +114,7 @@ class SimManager:
         topic_defaults: LogConfig | None = None,
         make_cleaner: CleanerMaker = make_cleaner,
     ) -> None:
-        """``topic_defaults``: what topic overrides lie over, else those of the config."""
+        """``topic_defaults``: what topic overrides lie over, else the config's, indexes small."""
         self.clock = SimClock()
         self.disk = disk if disk is not None else SimFilesystem()
         self.disk.clock = self.clock
@@ -127,7 +135,7 @@ class SimManager:
             self.config,
         )
         self.manager = LogManager(
-            SimRules(topic_defaults or self.config.topic_defaults, self.config),
+            SimRules(topic_defaults or small_indexes(self.config.topic_defaults), self.config),
             runtime,
             self.sink,
             self._note_death,

@@ -4,7 +4,8 @@ Each round runs each benchmark (--quick, kafkalog alone) in the older tree, in t
 one again, one after the other; the order turns from round to round. The second run of this tree
 shows what the machine alone does to a ratio. A row is slower when its median ratio is below 0.97
 and below every ratio of this tree to itself. Both trees need `make setup`. Prints a table; writes
-all rounds to results/alternating.json, or where --out says.
+all rounds to alternating.json beside this file (in results/ each file is a row), or where --out
+says.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--older", type=Path, required=True, help="a checkout of its commit")
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULTS / "alternating.json")
+    parser.add_argument("--out", type=Path, default=RESULTS.parent / "alternating.json")
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     names = options.names or list(BENCHMARKS)

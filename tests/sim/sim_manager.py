@@ -52,16 +52,13 @@ def small_indexes(defaults: LogConfig) -> LogConfig:
     return replace(defaults, segment_index_bytes=65_536) if is_default else defaults
 
 
-SMALL_INDEXES = small_indexes(LogConfig())
-
-
 class SimRules:
     """ConfigRules over any defaults, which no key has to be able to say."""
 
     def __init__(
         self, defaults: LogConfig | None = None, broker: BrokerConfig | None = None
     ) -> None:
-        self.defaults = defaults if defaults is not None else SMALL_INDEXES
+        self.defaults = defaults if defaults is not None else small_indexes(LogConfig())
         self.broker = broker if broker is not None else BrokerConfig()
 
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:

@@ -134,7 +134,9 @@ def marker_before_flush(patch: pytest.MonkeyPatch) -> None:
 def registry_in_one_directory(patch: pytest.MonkeyPatch) -> None:
     real = TopicRegistry._write
     patch.setattr(
-        TopicRegistry, "_write", lambda self, state, dirs: real(self, state, list(dirs)[:1])
+        TopicRegistry,
+        "_write",
+        lambda self, state, dirs, **others: real(self, state, list(dirs)[:1], **others),
     )
 
 

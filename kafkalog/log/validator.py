@@ -56,6 +56,7 @@ from kafkalog.format.records.record_batch import (
     is_crc_valid,
     read_header,
     timestamp_type_of,
+    unpack_header,
     with_log_append_time,
     with_max_timestamp,
 )
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
 SHOWN_ERRORS = 3
 _NO_KEY = "Compacted topic cannot accept message without key."
 _CODEC_BITS, _TIMESTAMP_TYPE_BIT = 0x07, 0x08
+_KEEPS_PLAIN = ("producer", "uncompressed")
 _CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -119,6 +121,10 @@ def validate(
     Raises BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, RecordBatchTooLarge,
     DecompressedTooLarge, UnsupportedCompression; then nothing of the set may be appended.
     """
+    if origin is AppendOrigin.CLIENT:
+        usual = _validate_usual(records, config, now_ms)
+        if usual is not None:
+            return usual
     is_log_append_time = config.message_timestamp_type == "LogAppendTime"
     topic = _Topic(
         config,
@@ -149,6 +155,48 @@ def validate(
         log_append_time_ms=now_ms if is_stamped else NO_TIMESTAMP,
         origin=origin,
     )
+
+
+def _validate_usual(
+    data: bytes | memoryview, config: LogConfig, now_ms: int
+) -> ValidatedRecords | None:
+    """A client's one uncompressed batch that keeps every rule as it is: most of all requests.
+
+    None of any other, which ``validate`` judges and, if it has to, changes.
+    """
+    size = len(data)
+    if (
+        not HEADER_BYTES < size <= config.max_message_bytes
+        or data[MAGIC_AT] != MAGIC_V2
+        or config.message_timestamp_type == "LogAppendTime"
+        or config.compression_type not in _KEEPS_PLAIN
+        or not is_crc_valid(data)
+    ):
+        return None
+    base_offset, length, _, _, _, attributes, delta, base_ms, max_ms, *producer, count = (
+        unpack_header(data)
+    )
+    producer_id, epoch, sequence = producer
+    facts = np.empty(RECORD_FACT_COUNT, dtype=np.int64)
+    if (
+        length + LOG_OVERHEAD != size
+        or base_offset != 0
+        or attributes != 0
+        or not 0 < count == delta + 1
+        or sequence < 0 <= producer_id
+        or validate_records(np.frombuffer(data, np.uint8, -1, HEADER_BYTES), count, facts) < 0
+    ):
+        return None
+    most, _, least, _, null_keys, _, _, first_misnumbered, *_ = facts.tolist()
+    if (
+        first_misnumbered >= 0
+        or not NO_TIMESTAMP <= base_ms + most == max_ms
+        or base_ms + least < INT64_MIN
+        or is_suspect(config, now_ms, null_keys > 0, base_ms + least, max_ms, is_stamped=False)
+    ):
+        return None
+    batch = BatchFacts(data, count, delta, max_ms, 0, producer_id, epoch, sequence)
+    return ValidatedRecords((batch,), size, count, max_ms, NO_TIMESTAMP, AppendOrigin.CLIENT)
 
 
 def _split(records: memoryview, origin: AppendOrigin) -> Iterator[memoryview]:
@@ -450,9 +498,6 @@ def _facts(
         control_type=control_type,
         coordinator_epoch=coordinator_epoch,
     )
-
-
-_KEEPS_PLAIN = ("producer", "uncompressed")
 
 
 def validate_built(

@@ -12,7 +12,7 @@ import enum
 import functools
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
 from aiohttp import web
 
@@ -43,15 +43,29 @@ if TYPE_CHECKING:
     from kafkalog.server.protocol.bodies import InFlightBytes
     from kafkalog.settings import ServerConfig, Settings
 
-    _Append = tuple[
-        Operations, UnifiedLog, ValidatedRecords, Acks, int | None, asyncio.Future[LogAppendInfo]
-    ]
+    _Append = tuple[Operations, UnifiedLog, ValidatedRecords, Acks, int | None, "AppendOutcome"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 # Bytes of appends that wait for the end of the loop's iteration: no other budget counts them.
 _PENDING_BYTES = 1 << 20
+
+
+class AppendOutcome(Protocol):
+    """Who waits for an append: a future, or what the fast path has in work."""
+
+    def done(self) -> bool:
+        """Whether nobody waits for the result any more."""
+
+    def set_result(self, result: LogAppendInfo, /) -> None:
+        """It was appended, as the acks want it."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """It was not."""
+
+    def exception(self) -> BaseException | None:
+        """The error; asked once it was set, so that a future does not report it."""
 
 
 class Phase(enum.Enum):
@@ -185,28 +199,38 @@ class Api:
         acks: Acks,
         expected_offset: int | None = None,
     ) -> asyncio.Future[LogAppendInfo]:
-        """Submit records to the writer; the future is done when ``acks`` is fulfilled.
+        """Submit records to the writer; the future is done when ``acks`` is fulfilled."""
+        future: asyncio.Future[LogAppendInfo] = asyncio.get_running_loop().create_future()
+        self.append_to(future, log, records, acks, expected_offset)
+        return future
+
+    def append_to(
+        self,
+        outcome: AppendOutcome,
+        log: UnifiedLog,
+        records: ValidatedRecords,
+        acks: Acks,
+        expected_offset: int | None = None,
+    ) -> None:
+        """Submit records to the writer; ``outcome`` gets the result when ``acks`` is fulfilled.
 
         Appends of one iteration of the loop are submitted together at its end: a writer that the
         first of them wakes would take the interpreter from the requests that follow.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[LogAppendInfo] = loop.create_future()
         state = self.state
         if not state.pending:
-            loop.call_soon(self._submit_pending)
-        state.pending.append((self.operations, log, records, acks, expected_offset, future))
+            asyncio.get_running_loop().call_soon(self._submit_pending)
+        state.pending.append((self.operations, log, records, acks, expected_offset, outcome))
         state.pending_bytes += records.size_bytes
         if state.pending_bytes > _PENDING_BYTES:
             self._submit_pending()
-        return future
 
     def _submit_pending(self) -> None:
-        """Submit the appends of this iteration in order; a refusal is the result of its future."""
+        """Submit the appends of this iteration in order; a refusal is the result of its outcome."""
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
-        for operations, log, records, acks, expected_offset, future in pending:
-            on_done = functools.partial(finish, future)
+        for operations, log, records, acks, expected_offset, outcome in pending:
+            on_done = functools.partial(_finish_append, outcome)
             try:
                 operations.submit_produce(
                     log, records, acks, expected_offset=expected_offset, on_done=on_done
@@ -214,13 +238,23 @@ class Api:
             except KafkalogError as error:
                 topic = log.topic_partition.topic
                 self.metrics.traffic.observe_failed_append(topic, error)
-                if not future.done():
-                    _fail(future, error)
+                if not outcome.done():
+                    _fail(outcome, error)
+
+
+def _finish_append(outcome: AppendOutcome, command: Command) -> None:
+    """The result of a finished append becomes that of its outcome."""
+    if outcome.done():  # the client went away; the append is whole all the same
+        return
+    if command.error is not None:
+        _fail(outcome, command.error)
+    else:
+        outcome.set_result(cast("LogAppendInfo", command.result))
 
 
 def finish(future: asyncio.Future[T], command: Command) -> None:
     """The result of a finished command becomes that of its future."""
-    if future.done():  # the client went away; the append is whole all the same
+    if future.done():  # the client went away; what the command did is whole all the same
         return
     if command.error is not None:
         _fail(future, command.error)
@@ -228,10 +262,10 @@ def finish(future: asyncio.Future[T], command: Command) -> None:
         future.set_result(cast("T", command.result))
 
 
-def _fail(future: asyncio.Future[T], error: BaseException) -> None:
+def _fail(outcome: AppendOutcome | asyncio.Future[T], error: BaseException) -> None:
     """Set the error; it is not reported when nothing awaits it: the client left, or acks=0."""
-    future.set_exception(error)
-    future.exception()  # seen
+    outcome.set_exception(error)
+    outcome.exception()  # seen
 
 
 def _in_context(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:

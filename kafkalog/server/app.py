@@ -20,6 +20,7 @@ from aiohttp import hdrs, web
 from kafkalog import __version__
 from kafkalog.env.process_facts import connection_descriptors, soft_descriptor_limit
 from kafkalog.server.api import API_KEY
+from kafkalog.server.fast_path.front import FastPath
 from kafkalog.server.protocol.connection import ConnectionServer
 from kafkalog.server.protocol.endpoint import ADMINISTRATIVE, METRICS_PATH, Access, endpoint_of
 from kafkalog.server.protocol.errors import ApiError
@@ -247,6 +248,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
             if port is None:
                 continue
             app = make_app(api, ids, filters, role)
+            is_fast = role is ListenerRole.HTTP and filters.are_none
             server = ConnectionServer(
                 app,
                 loop=loop,
@@ -256,9 +258,10 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
                     limit, is_for_operators=role is not ListenerRole.HTTP
                 ),
                 stalled_readers=api.metrics.http_stalled_readers,
+                front_of=FastPath(api, ids, filters.hosts).front_of if is_fast else None,
             )
             sockets = await loop.create_server(
-                server,
+                server.new_protocol,
                 host,
                 port,
                 backlog=_BACKLOG,

@@ -49,7 +49,7 @@ FEATURES = {
 # ... and what only one of the rings has.
 OWN_FOLDERS = {
     "broker": {"directory", "startup"},
-    "server": {"admin", "console", "protocol", "security"},
+    "server": {"admin", "console", "fast_path", "protocol", "security"},
     "console": {"views"},
     "cli": {"jobs", "kafka_tools", "offline"},
 }

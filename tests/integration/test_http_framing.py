@@ -68,10 +68,11 @@ def is_pure(daemon: Daemon) -> bool:
     return bool(daemon.environment)
 
 
-def answers(daemon: Daemon, data: bytes) -> list[Answer]:
+def answers(daemon: Daemon, *packets: bytes) -> list[Answer]:
     """Everything the daemon says until it closes, none of it ours."""
     with Wire(daemon) as wire:
-        wire.send(data)
+        for packet in packets:
+            wire.send(packet)
         said = wire.read_to_close()
     assert SECRET not in said, said
     assert b"aiohttp" not in said
@@ -146,7 +147,11 @@ ODD_LINES = [
 @pytest.mark.parametrize("name", sorted(BROKEN))
 def test_broken_framing(server: Daemon, name: str) -> None:
     """400/40000 and a close; whatever follows on the connection is never a request."""
-    (answer,) = answers(server, BROKEN[name] + b"POST /topics/smuggled HTTP/1.1\r\n\r\n")
+    follower = b"POST /topics/smuggled HTTP/1.1\r\n\r\n"
+    (answer,) = answers(server, BROKEN[name] + follower)
+    refused(answer, 400, 40000)
+    head, end, rest = BROKEN[name].partition(b"\r\n\r\n")
+    (answer,) = answers(server, head + end, rest + follower)  # as two packets
     refused(answer, 400, 40000)
     assert answer.headers["Connection"] == "close"
 

@@ -164,6 +164,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
+def unpack_header(batch: Buffer) -> tuple[int, ...]:
+    """The fields of BatchHeader, unchecked; at least HEADER_BYTES are needed."""
+    return _HEADER.unpack_from(batch)
+
+
 def iterate_batches(batches: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Header and bytes of each batch, of whole ones as they lie in a log."""
     data, position = memoryview(batches), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -35,7 +36,7 @@ from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import ValidatedRecords
+    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
 
 ROUTES = Routes("produce")
 # Checking a compressed or long body blocks the event loop for too long.
@@ -61,7 +62,20 @@ class AppendAnswer(PartitionAnswer):
     duplicate: bool
 
 
-def _is_quick(data: bytes) -> bool:
+def answer_to(topic: str, partition: int, info: LogAppendInfo) -> AppendAnswer:
+    """What the client is told of an append."""
+    return AppendAnswer(
+        topic=topic,
+        partition=partition,
+        base_offset=info.first_offset,
+        last_offset=info.last_offset,
+        log_append_time=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+        duplicate=info.duplicate,
+    )
+
+
+def _is_quick(data: bytes | memoryview) -> bool:
     """Whether the check may run on the event loop: one batch, of moderate size, not compressed."""
     if not HEADER_BYTES <= len(data) <= _INLINE_BYTES:
         return len(data) < HEADER_BYTES  # refused at a glance
@@ -69,18 +83,32 @@ def _is_quick(data: bytes) -> bool:
     return is_one and not data[ATTRIBUTES_AT + 1] & 7
 
 
+def _checked(api: Api, log: UnifiedLog, data: bytes | memoryview) -> ValidatedRecords:
+    """The body as batches that keep every rule."""
+    return validate(
+        data,
+        log.config,
+        api.operations.now_ms(),
+        AppendOrigin.CLIENT,
+        max_decompressed_bytes=api.operations.max_decompressed_bytes,
+    )
+
+
+def quick_records(api: Api, log: UnifiedLog, data: bytes | memoryview) -> ValidatedRecords | None:
+    """The body as batches; None when the check takes long or more than it decides.
+
+    Raises what is wrong with them.
+    """
+    if len(data) < HEADER_BYTES or not _is_quick(data):
+        return None
+    records = _checked(api, log, data)
+    is_open = any(is_transactional(batch.attributes) for batch in records.batches)
+    return None if is_open else records
+
+
 async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords:
     """The body as batches that keep every rule."""
-
-    def check() -> ValidatedRecords:
-        return validate(
-            data,
-            log.config,
-            api.operations.now_ms(),
-            AppendOrigin.CLIENT,
-            max_decompressed_bytes=api.operations.max_decompressed_bytes,
-        )
-
+    check = functools.partial(_checked, api, log, data)
     records = check() if _is_quick(data) else await api.blocking(check)
     if not records.batches:
         raise ApiError(42210, "The body holds no record batch.")
@@ -138,13 +166,4 @@ async def append(request: web.Request) -> web.Response:
         if acks is Acks.NONE:
             return web.Response(status=202, headers=durability_header(acks))
         info = await future
-    answer = AppendAnswer(
-        topic=topic,
-        partition=partition,
-        base_offset=info.first_offset,
-        last_offset=info.last_offset,
-        log_append_time=info.log_append_time_ms,
-        log_start_offset=info.log_start_offset,
-        duplicate=info.duplicate,
-    )
-    return json_reply(answer, headers=durability_header(acks))
+    return json_reply(answer_to(topic, partition, info), headers=durability_header(acks))

@@ -23,7 +23,7 @@ import asyncio
 import re
 import socket
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
@@ -39,6 +39,7 @@ from kafkalog.server.protocol.replies import (
     add_standard_headers,
     error_reply,
     framework_error,
+    serialized,
 )
 
 if TYPE_CHECKING:
@@ -158,6 +159,14 @@ _READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 _HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
 
 
+class Front(Protocol):
+    """What answers common requests before they come to the connection."""
+
+    @property
+    def in_work_count(self) -> int:
+        """Requests that it has not answered yet."""
+
+
 class Connection(RequestHandler):
     """One client connection."""
 
@@ -167,10 +176,12 @@ class Connection(RequestHandler):
         "_header_timeout_seconds",
         "_header_timer",
         "_is_fresh",
+        "_is_refused",
         "_reader_watch",
         "_sends_no_more",
         "_server",
         "_stall_seconds",
+        "front",
         "was_cut",
     )
 
@@ -205,12 +216,14 @@ class Connection(RequestHandler):
         # The newest request that was parsed, and its body; None: everything is answered.
         self._asked: _MsgType | None = None
         self._is_fresh = True  # no byte has come yet
+        self._is_refused = False  # the parser found what is no HTTP
         self._sends_no_more = False  # its client has closed its half
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_timeout_seconds = config.http_header_timeout_ms / 1000
         self._reader_watch: ReaderWatch | None = None  # once there was something to wait for
         self._stall_seconds = config.stall_ms / 1000
         self.was_cut = False  # it ended before its client had taken everything
+        self.front: Front | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Refuse beyond the bounds of connections by closing at once; start the header timer."""
@@ -238,7 +251,12 @@ class Connection(RequestHandler):
     # ---- a header that drips
 
     def data_received(self, data: bytes) -> None:
-        """A whole header stops the timer; the first bytes of the next one start it again."""
+        """A whole header stops the timer; the first bytes of the next one start it again.
+
+        What follows bytes that are no HTTP is not parsed: it would be refused once more.
+        """
+        if self._is_refused:
+            return
         if self._is_fresh and data:
             self._is_fresh = False
             if data[0] == _TLS_HANDSHAKE:  # aiohttp's pure parser would wait for a line end
@@ -262,7 +280,8 @@ class Connection(RequestHandler):
         second time: the reader is closed after its answer.
         """
         newest = self._messages[-1]
-        if isinstance(newest[0], _ErrInfo) and self._end_body("broken framing"):
+        self._is_refused = isinstance(newest[0], _ErrInfo)
+        if self._is_refused and self._end_body("broken framing"):
             self._messages.pop()
             self._request_count -= 1
             self.close()
@@ -317,7 +336,57 @@ class Connection(RequestHandler):
     @property
     def is_busy(self) -> bool:
         """Whether a request is in work and its client is connected."""
-        return self._request_count != self._answered_count and self.transport is not None
+        if self.transport is None:
+            return False
+        has_front_work = self.front is not None and self.front.in_work_count > 0
+        return has_front_work or self._request_count != self._answered_count
+
+    # ---- behind a front
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its next request and takes one."""
+        waiter = self._waiter
+        return waiter is not None and not waiter.done() and not (self._close or self._force_close)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the daemon stops."""
+        return self._server.is_finishing
+
+    @property
+    def is_reading_paused(self) -> bool:
+        """Whether it wants no bytes now."""
+        return self._reading_paused or self._buffer_paused
+
+    def take_head(self, head: bytes) -> RawRequestMessage | None:
+        """Receive a whole head; the request that it is, None when that is not one sound request."""
+        before = self._request_count
+        self.data_received(head)
+        if self._request_count != before + 1:
+            return None
+        message = self._messages[-1][0]
+        return None if isinstance(message, _ErrInfo) else message
+
+    def begin_header_timer(self) -> None:
+        """A head has begun that the front keeps until it is whole."""
+        if self._header_timer is None:
+            self._start_header_timer()
+
+    def note_front_request(self) -> None:
+        """The front has begun one."""
+        self._stop_header_timer()
+
+    def note_front_answer(self) -> None:
+        """It has answered: the time that the connection may be idle begins again."""
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        self._server.note_idle()
+
+    def _process_keepalive(self) -> None:
+        """Close an idle connection; one whose front is at work is not."""
+        if self.is_busy:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
 
     def _start_header_timer(self) -> None:
         self._header_timer = self._loop.call_later(self._header_timeout_seconds, self._too_slow)
@@ -338,7 +407,7 @@ class Connection(RequestHandler):
             request_id = self._server.request_ids.next()
             reply = error_reply(ApiError(code, text), request_id)
             add_standard_headers(reply, request_id)
-            self.transport.write(_raw(reply))
+            self.transport.write(serialized(reply, closes=True))
         self.force_close()
 
     # ---- a reader that stalls
@@ -426,8 +495,12 @@ class ConnectionServer(web.Server):
         request_ids: RequestIds,
         descriptors: int,
         stalled_readers: Counter,
+        front_of: Callable[[Connection], asyncio.BaseProtocol] | None,
     ) -> None:
-        """``descriptors``: a connection whose own number is as high is refused."""
+        """``descriptors``: a connection whose own number is as high is refused.
+
+        ``front_of``: the protocol of a connection's transport, in front of it.
+        """
         # The same two hooks that aiohttp's own AppRunner takes from an application. A client that
         # leaves ends its handler: a waiting fetch releases its slot at once.
         super().__init__(
@@ -443,6 +516,7 @@ class ConnectionServer(web.Server):
         self.is_finishing = False
         self._all_idle = asyncio.Event()
         self._stalled_readers = stalled_readers
+        self._front_of = front_of
         self._refusals = _Told(loop)
         self._cuts = _Told(loop)
 
@@ -487,9 +561,10 @@ class ConnectionServer(web.Server):
         if self.is_finishing and not self._busy():
             self._all_idle.set()
 
-    def __call__(self) -> RequestHandler:
-        """A handler for a new connection."""
-        return Connection(self, loop=self._loop, config=self._config)
+    def new_protocol(self) -> asyncio.BaseProtocol:
+        """That of a new connection's transport."""
+        connection = Connection(self, loop=self._loop, config=self._config)
+        return connection if self._front_of is None else self._front_of(connection)
 
 
 def _one_version(make: _RequestFactory) -> _RequestFactory:
@@ -573,13 +648,3 @@ def _classify(status: int, exc: BaseException | None) -> ApiError:
     if status >= 500:
         return ApiError(50000, "Internal error; quote the request id.")
     return ApiError(40000, "The request is not valid HTTP/1.1.")
-
-
-def _raw(reply: web.Response) -> bytes:
-    """A whole answer as bytes, for writing without a request."""
-    body = reply.body
-    assert isinstance(body, bytes)
-    head = [f"HTTP/1.1 {reply.status} {reply.reason}"]
-    head += [f"{name}: {value}" for name, value in reply.headers.items()]
-    head += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
-    return "\r\n".join(head).encode() + body

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from aiohttp.http_exceptions import BadHttpMethod, TransferEncodingError
+from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod, TransferEncodingError
 from aiohttp.http_parser import ChunkState, HttpRequestParserPy, ParseState
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class PureRequestParser(HttpRequestParserPy):
         if method != method.upper():
             raise BadHttpMethod(method.decode("latin-1"))
         return super().parse_message(lines)
+
+    def _is_chunked_te(self, te: str) -> bool:
+        """Refuse what is not chunked alone: aiohttp looks at the last coding of a list."""
+        if te.strip(" \t").lower() != "chunked":
+            raise BadHttpMessage("Transfer-Encoding is not chunked alone")
+        return super()._is_chunked_te(te)
 
     def feed_data(
         self, data: bytes, *args: object, **kwargs: object

@@ -62,6 +62,11 @@ def add_standard_headers(response: web.StreamResponse, request_id: str) -> None:
     headers["X-Request-Id"] = request_id
 
 
+def encode_json(value: object) -> bytes:
+    """One JSON document."""
+    return _ENCODER.encode(value)
+
+
 def json_reply(
     value: object,
     *,
@@ -162,6 +167,17 @@ def error_reply(
     return json_reply(
         body, content_type=V2_JSON if is_v2 else JSON, status=entry.status, headers=headers
     )
+
+
+def serialized(reply: web.Response, *, closes: bool) -> bytes:
+    """A whole answer as bytes, for writing without a request."""
+    body = reply.body
+    assert isinstance(body, bytes)
+    head = [f"HTTP/1.1 {reply.status} {reply.reason}"]
+    head += [f"{name}: {value}" for name, value in reply.headers.items()]
+    head += [f"Content-Length: {len(body)}", f"Date: {rfc822_formatted_time()}"]
+    head += ["Connection: close"] if closes else []
+    return "\r\n".join((*head, "", "")).encode() + body
 
 
 def retry_stream() -> web.Response:

@@ -218,6 +218,11 @@ class Filters:
     rates: RateLimits | None
     hosts: Hosts
 
+    @property
+    def are_none(self) -> bool:
+        """Whether only the host of a request is looked at."""
+        return self.gate is None and self.cors is None and self.rates is None
+
     @classmethod
     def of(cls, api: Api, files: AccessFiles) -> Filters:
         """Those that the configuration needs."""

@@ -71,11 +71,15 @@ class Hosts:
         forwards for its clients is not checked: the names of a proxy are its own.
         """
         host = request.headers.get(hdrs.HOST)
-        fault = ALLOWED if host is None else self._fault_of(host)  # HTTP/1.0 may leave it out
+        fault = ALLOWED if host is None else self.fault_of_name(host)  # HTTP/1.0 may leave it out
         if request.raw_path[:1] != "/" and "://" in request.raw_path and fault != MALFORMED:
             named = URL(request.raw_path, encoded=True).host_subcomponent
-            return fault if named is None else self._fault_of(named)
+            return fault if named is None else self.fault_of_name(named)
         return fault
+
+    def fault_of_name(self, host: str) -> int:
+        """ALLOWED, MALFORMED or FOREIGN: a host as the header names it."""
+        return self._fault_of(host)
 
     def _find_fault(self, host: str) -> int:
         if not HOST.fullmatch(host):

@@ -1,0 +1,1 @@
+"""Requests of the common shape, answered from the connection itself."""

@@ -1,0 +1,364 @@
+"""The front of a connection: requests of the common shape are answered here, all others behind it.
+
+aiohttp parses a request, starts a task and makes a request and a response for it: most of what a
+small append costs. Where the whole head is one that ``heads.py`` knows, nothing of this is needed.
+Anything else, and any append that is not certain to be accepted, is given to aiohttp's connection
+untouched, byte for byte, so that there is one place for each refusal.
+
+The front knows where each request ends, for it gives a head and its body on separately. A
+connection whose bytes it cannot count (a chunked body, a head in pieces as its first bytes, a
+refusal) belongs to aiohttp from then on. Answers keep the order of requests: while appends of the
+fast path are in work, a request for aiohttp waits with all bytes after it, and the other way round.
+Nothing is begun while the client does not take what was written.
+
+Bytes are received into one buffer of all connections, for they are used or copied before the next
+ones come; a body that is not there whole is received straight into its own memory.
+Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from aiohttp import hdrs
+
+from kafkalog.server.fast_path.append import begin_append
+from kafkalog.server.fast_path.heads import KnownHeads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.server.api import Api
+    from kafkalog.server.fast_path.append import Append
+    from kafkalog.server.fast_path.heads import AskedAppend
+    from kafkalog.server.protocol.connection import Connection
+    from kafkalog.server.protocol.replies import RequestIds
+    from kafkalog.server.security.hosts import Hosts
+
+_BUFFER_BYTES = 256 << 10
+# The largest body that is checked on the event loop.
+_BODY_BYTES = 256 << 10
+_HEAD_END = b"\r\n\r\n"
+# Of one connection: so many requests are in work at once, and more wait in the socket.
+_IN_WORK = 128
+# A body that stops for so long is aiohttp's to wait for.
+_BODY_SECONDS = 1.0
+
+
+class FastPath:
+    """What the fronts of a listener share."""
+
+    def __init__(self, api: Api, request_ids: RequestIds, hosts: Hosts) -> None:
+        # constant after construction
+        self.api = api
+        self.request_ids = request_ids
+        self.buffer = bytearray(_BUFFER_BYTES)
+        self.view = memoryview(self.buffer)
+        self.heads = KnownHeads(hosts)
+        self._loop = asyncio.get_running_loop()
+        # owned by the event loop
+        self._answered: list[Front] = []
+
+    def front_of(self, connection: Connection) -> Front:
+        """The front of a new connection."""
+        return Front(connection, self)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        """As the loop's."""
+        return self._loop.call_later(seconds, call)
+
+    def answer_soon(self, front: Front) -> None:
+        """At the end of this turn of the loop: one write a connection."""
+        if not self._answered:
+            self._loop.call_soon(self._answer)
+        self._answered.append(front)
+
+    def _answer(self) -> None:
+        answered, self._answered = self._answered, []
+        for front in answered:
+            front.send_answers()
+
+
+class Front(asyncio.BufferedProtocol):
+    """The protocol of a transport; see the module."""
+
+    __slots__ = (
+        "_asked",
+        "_body",
+        "_body_timer",
+        "_connection",
+        "_filled",
+        "_has_ended",
+        "_head",
+        "_in_work",
+        "_is_counted",
+        "_is_ordinary",
+        "_is_paused",
+        "_is_to_be_answered",
+        "_is_waiting",
+        "_last_head",
+        "_left",
+        "_path",
+        "_transport",
+        "_waiting",
+    )
+
+    def __init__(self, connection: Connection, path: FastPath) -> None:
+        self._connection = connection
+        self._path = path
+        self._transport: asyncio.Transport | None = None
+        self._is_counted = True  # it is known where requests begin
+        self._left = 0  # bytes of a body that is aiohttp's
+        self._in_work: deque[Append] = deque()
+        self._is_to_be_answered = False
+        self._is_paused = False  # the client takes nothing
+        self._has_ended = False  # it sends nothing more
+        self._last_head = b""  # of the newest request of the fast path
+        self._waiting = b""  # the beginning of a head; with ``_is_waiting`` all that came
+        self._is_waiting = False
+        self._is_ordinary = False  # the next request is aiohttp's, even if its head is known
+        # a body that is being received
+        self._body: bytearray | None = None
+        self._filled = 0
+        self._head = b""
+        self._asked: AskedAppend | None = None
+        self._body_timer: asyncio.TimerHandle | None = None
+
+    # ---- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Behind this front the connection has the same transport."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._connection.front = self
+        self._connection.connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """What is in work is appended all the same, and its answer dropped."""
+        self._stop_body_timer()
+        self._transport = self._body = None
+        self._waiting = b""
+        self._in_work.clear()
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not take everything: no answer more is written, no request begun."""
+        self._is_paused = True
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has everything."""
+        self._is_paused = False
+        self._connection.resume_writing()
+        self.send_answers()
+
+    def eof_received(self) -> bool | None:
+        """Appends that are in work are answered before the connection closes."""
+        self._has_ended = True
+        if self._body is not None:
+            self._give_up_body()
+        if self._in_work or self._waiting:
+            return self._transport is not None and self._connection.ssl_context is None
+        return self._connection.eof_received()
+
+    @property
+    def in_work_count(self) -> int:
+        """Requests of the fast path that are not answered yet."""
+        return len(self._in_work)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the daemon stops: an answer closes its connection."""
+        return self._connection.is_finishing
+
+    def next_request_id(self) -> str:
+        """For an answer."""
+        return self._path.request_ids.next()
+
+    # ---- what comes
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The rest of the body that is received, else the buffer of all connections."""
+        if self._body is not None:
+            return memoryview(self._body)[self._filled :]
+        return self._path.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes came."""
+        path = self._path
+        if self._body is not None:
+            self._filled += nbytes
+            if self._filled == len(self._body):
+                self._end_body()
+        elif not self._is_counted:
+            self._connection.data_received(bytes(path.view[:nbytes]))
+        elif self._waiting:
+            data = self._waiting + path.view[:nbytes]
+            self._waiting = b""
+            self._take(data, len(data))
+        else:
+            self._take(path.buffer, nbytes)
+
+    def _take(self, data: bytes | bytearray, end: int) -> None:
+        """Requests, and pieces of them, up to ``end``."""
+        view, position = memoryview(data), 0
+        while position < end:
+            if self._left or not self._is_counted:
+                size = end - position
+                if self._is_counted:
+                    size = min(size, self._left)
+                    self._left -= size
+                self._connection.data_received(bytes(view[position : position + size]))
+                position += size
+                continue
+            found = data.find(_HEAD_END, position, end)
+            if found < 0:
+                self._take_piece(bytes(view[position:end]))
+                return
+            body_at = found + len(_HEAD_END)
+            head = bytes(view[position:body_at])
+            is_open = self._connection.is_idle and not self._is_ordinary
+            known = self._path.heads.find(head) if is_open else None
+            if known is not None and known[1] <= _BODY_BYTES:
+                if self._is_paused or len(self._in_work) >= _IN_WORK:
+                    self._wait(bytes(view[position:end]))
+                    return
+                asked, length = known
+                position_after = body_at + length
+                if position_after > end:
+                    self._receive(head, asked, length, view[body_at:end])
+                    return
+                if self._begin(head, asked, bytes(view[body_at:position_after])):
+                    position = position_after
+                    continue
+            if self._in_work:
+                self._wait(bytes(view[position:end]))
+                return
+            self._give_head(head)
+            position = body_at
+
+    def _begin(self, head: bytes, asked: AskedAppend, data: bytes | memoryview) -> bool:
+        """Whether the append is in work now."""
+        path = self._path
+        if self.is_finishing:
+            return False
+        append = begin_append(self, path.api, asked, data)
+        if append is None:
+            return False
+        self._in_work.append(append)
+        self._last_head = head
+        self._connection.note_front_request()
+        return True
+
+    def _give_head(self, head: bytes) -> None:
+        """To aiohttp; what it says of the body tells where the request ends."""
+        self._is_ordinary = False
+        message = self._connection.take_head(head)
+        if message is None or message.chunked or message.upgrade or message.method == "CONNECT":
+            self._is_counted = False
+            return
+        self._left = int(message.headers.get(hdrs.CONTENT_LENGTH, "0"))
+        self._path.heads.learn(head, message)
+
+    def _take_piece(self, piece: bytes) -> None:
+        """The beginning of a head: it is kept if it is that of one like the last."""
+        if self._last_head and KnownHeads.is_beginning(piece, self._last_head):
+            self._waiting = piece
+            if not self._in_work:
+                self._connection.begin_header_timer()
+        elif self._in_work:
+            self._wait(piece)
+        else:
+            self._is_counted = False
+            self._connection.data_received(piece)
+
+    # ---- what has to wait
+
+    def _wait(self, data: bytes) -> None:
+        """Until what is in work was answered and taken; the rest stays in the socket."""
+        self._waiting = data
+        self._is_waiting = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def _proceed(self) -> None:
+        self._is_waiting = False
+        data, self._waiting = self._waiting, b""
+        self._take(data, len(data))
+        transport = self._transport
+        if self._is_waiting or transport is None:
+            return
+        if self._has_ended:
+            if not self._in_work and not self._connection.eof_received():
+                transport.close()
+        elif not self._connection.is_reading_paused:
+            transport.resume_reading()
+
+    # ---- a body that comes in pieces
+
+    def _receive(self, head: bytes, asked: AskedAppend, length: int, piece: memoryview) -> None:
+        """Straight into its own memory, from now on."""
+        self._head, self._asked = head, asked
+        self._body = bytearray(length)
+        self._filled = len(piece)
+        self._body[: self._filled] = piece
+        self._body_timer = self._path.call_later(_BODY_SECONDS, self._give_up_body)
+
+    def _end_body(self) -> None:
+        body, asked, head = self._body, self._asked, self._head
+        assert body is not None
+        assert asked is not None
+        self._stop_body_timer()
+        self._body = None
+        if not self._begin(head, asked, memoryview(body).toreadonly()):
+            self._give(head, body)
+
+    def _give_up_body(self) -> None:
+        """It stopped: the ordinary way waits for the rest, as long as it may take."""
+        assert self._body is not None
+        self._stop_body_timer()
+        body, self._body = self._body[: self._filled], None
+        self._give(self._head, body)
+
+    def _give(self, head: bytes, body: bytearray) -> None:
+        """A request that is aiohttp's, with its body or a part of it."""
+        self._is_ordinary = True
+        if self._in_work:
+            self._wait(head + body)
+            return
+        self._give_head(head)
+        self._take(body, len(body))
+
+    def _stop_body_timer(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+
+    # ---- answers
+
+    def note_ended(self) -> None:
+        """A request in work has its answer."""
+        if not self._is_to_be_answered:
+            self._is_to_be_answered = True
+            self._path.answer_soon(self)
+
+    def send_answers(self) -> None:
+        """Those whose turn it is, in one write."""
+        self._is_to_be_answered = False
+        transport, in_work = self._transport, self._in_work
+        if transport is None or self._is_paused:
+            return
+        answers = []
+        while in_work and in_work[0].answer:
+            answers.append(in_work.popleft().answer)
+        if answers:
+            self._connection.note_front_answer()
+            transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
+        if self._is_waiting:
+            if not self._is_paused:
+                self._proceed()
+        elif not in_work and self._has_ended:
+            transport.close()
+        elif self._waiting and not in_work:
+            self._connection.begin_header_timer()

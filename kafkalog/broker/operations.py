@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import ConfigEntry
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import FetchDataInfo, Isolation, TimestampOffset, ValidatedRecords
+    from kafkalog.log.values import (
+        FetchDataInfo,
+        FetchSpan,
+        Isolation,
+        TimestampOffset,
+        ValidatedRecords,
+    )
     from kafkalog.observe.partition_metrics import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
@@ -120,16 +126,39 @@ class Operations:
         unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
 
     @requires(Action.READ, Resource.TOPIC, "log")
+    def fetch_checked(self, log: UnifiedLog, offset: int, max_bytes: int) -> FetchSpan | None:
+        """Where the batches lie that ``fetch`` would read; None: it has to (``read_checked``)."""
+        started_ns = self._runtime.clock.monotonic_ns()
+        with self._logs.unit_of(log).log_dir.guard():
+            found = log.read_checked(offset, max_bytes)
+        if found is not None:
+            self._fetch_seconds.observe((self._runtime.clock.monotonic_ns() - started_ns) / 1e9)
+            self._traffic.observe_read(log.topic_partition.topic)
+        return found
+
+    @requires(Action.READ, Resource.TOPIC, "log")
     def fetch(
-        self, log: UnifiedLog, offset: int, max_bytes: int, isolation: Isolation, *, may_block: bool
+        self,
+        log: UnifiedLog,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        may_block: bool,
+        remembers: bool = False,
     ) -> FetchDataInfo:
-        """Read batches; WouldBlock when pages are cold and ``may_block`` is False."""
+        """Read batches; WouldBlock when pages are cold and ``may_block`` is False.
+
+        ``remembers``: for ``fetch_checked``.
+        """
         topic = log.topic_partition.topic
         monotonic_ns = self._runtime.clock.monotonic_ns
         started_ns = monotonic_ns()
         try:
             with self._logs.unit_of(log).log_dir.guard():
-                found = log.read(offset, max_bytes, isolation, may_block=may_block)
+                found = log.read(
+                    offset, max_bytes, isolation, may_block=may_block, remembers=remembers
+                )
         except KafkalogError as error:
             self._fetch_error_seconds.observe((monotonic_ns() - started_ns) / 1e9)
             self._traffic.observe_read(topic, error)

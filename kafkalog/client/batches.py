@@ -104,8 +104,8 @@ def consumer_records(
 ) -> list[ConsumerRecord]:
     """The records of whole batches from an offset on, without control records.
 
-    Raises BadAnswer for corrupt bytes. The network or a proxy damaged them, because the daemon
-    checks each batch before it sends it.
+    Raises BadAnswer for corrupt bytes: the network, a proxy or the daemon's disk damaged them
+    (``fetch.raw.verify``).
     """
     view = memoryview(data)
     records: list[ConsumerRecord] = []

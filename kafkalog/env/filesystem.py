@@ -46,6 +46,12 @@ class File(ReadableFile, Protocol):
     def try_pread_into(self, buffer: bytearray | memoryview, position: int) -> int | None:
         """Like pread_into from the page cache alone (RWF_NOWAIT); None when that would block."""
 
+    def cached_descriptor(self, position: int, size_bytes: int) -> int | None:
+        """The descriptor, for sendfile, if all of these bytes are in the page cache now.
+
+        None: they are not, or nobody knows.
+        """
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of data at position."""
 

@@ -18,6 +18,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kafkalog.env.filesystem import FileStat
+from kafkalog.env.page_cache import is_cached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +86,7 @@ _FLOCK = struct.Struct("@hhqqi0q")
 class SystemFile:
     """An open descriptor."""
 
-    __slots__ = ("_device", "_fd", "is_writable", "path")
+    __slots__ = ("__weakref__", "_device", "_fd", "is_writable", "path")
 
     def __init__(self, fd: int, path: str, *, is_writable: bool) -> None:
         self._fd = fd
@@ -139,6 +140,10 @@ class SystemFile:
         if count < len(view) and position + count < self.size():
             return None
         return count
+
+    def cached_descriptor(self, position: int, size_bytes: int) -> int | None:
+        """See File."""
+        return self._fd if is_cached(self._fd, position, size_bytes) else None
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """See File."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import structlog
 
 from kafkalog.errors import StorageFault
+from kafkalog.log.segment.checked_batches import CheckedBatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +170,7 @@ class LogEnvironment:
     random: Random
     index_cache: IndexCache
     open_files: OwnedCache[File]
+    checked_batches: CheckedBatches
     io_guard: Callable[[], AbstractContextManager[object]] = nullcontext
     check_producer: ProducerCheck = _any_batch
 
@@ -207,4 +209,5 @@ class LogEnvironment:
             random=random,
             index_cache=IndexCache(threads.mutex(), index_cache_bytes),
             open_files=OwnedCache(threads.mutex(), open_file_count),
+            checked_batches=CheckedBatches(threads.mutex()),
         )

@@ -25,13 +25,15 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.log import kafka_messages
 from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.log_segment import LogSegment
+from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog.env.filesystem import Buffer, Filesystem
+    from kafkalog.env.filesystem import Buffer, File, Filesystem
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.segment.checked_batches import CheckedSpan
     from kafkalog.log.segment.segment_file import MovableDirectory, SegmentFile
     from kafkalog.log.segment.segment_reader import SegmentRead
     from kafkalog.log.values import AbortedTransaction, AppendedBatch
@@ -232,15 +234,18 @@ class LocalLog:
         max_offset: int = INT64_MAX,
         min_one_batch: bool = True,
         may_block: bool = True,
+        remembers: bool = False,
     ) -> SegmentRead | None:
         """Whole batches of one segment, from the first batch that ends at or after start_offset.
 
         No batch that starts at or after max_offset (a watermark). None when there is none; bounds
-        against log start and end are the caller's. Errors as of ``segment_reader.read``.
+        against log start and end are the caller's. ``remembers``: that these were checked. Errors
+        as of ``segment_reader.read``.
         """
         segment = self.segments.floor(start_offset)
         if segment is None and len(self.segments):
             segment = self.segments.first
+        checked = self._environment.checked_batches
         while segment is not None and segment.base_offset < max_offset:
             following = self.segments.higher(segment.base_offset)
             found = segment_reader.read(
@@ -251,11 +256,36 @@ class LocalLog:
                 end_offset=self._end_of(segment) if following is None else following.base_offset,
                 min_one_batch=min_one_batch,
                 may_block=may_block,
+                checked=checked if remembers else None,
             )
             if found is not None:
                 return found
             segment = following
         return None
+
+    def read_checked(
+        self, start_offset: int, max_bytes: int, *, max_offset: int
+    ) -> tuple[File, int, CheckedSpan] | None:
+        """Handle, descriptor and place of what ``read`` would answer.
+
+        None unless all of it was checked and is in the page cache.
+        """
+        segment = self.segments.floor(start_offset)
+        if segment is None:
+            return None
+        checked = self._environment.checked_batches
+        try:
+            file = segment.log_file.acquire(may_block=False)
+        except WouldBlock:
+            return None
+        span = checked.find(file, start_offset, max_bytes, max_offset, segment.size_bytes)
+        if span is None:
+            return None
+        descriptor = file.cached_descriptor(span.position, span.size_bytes)
+        if descriptor is None:
+            checked.forget(file)
+            return None
+        return file, descriptor, span
 
     def _end_of(self, active: LogSegment) -> int:
         """What no offset in the active segment may reach, for a reader of offsets below the end.

@@ -45,6 +45,7 @@ from kafkalog.log.values import (
     NO_PROOF,
     NO_TIMESTAMP,
     FetchDataInfo,
+    FetchSpan,
     Isolation,
     LogProof,
     TimestampOffset,
@@ -186,12 +187,13 @@ class UnifiedLog:
         *,
         min_one_batch: bool = True,
         may_block: bool = True,
+        remembers: bool = False,
     ) -> FetchDataInfo:
         """Whole batches of one segment, from the one that holds the least live offset >= offset.
 
-        Empty at and after the limit of the isolation. Raises OffsetBelowLogStart,
-        OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies after a lost range,
-        and WouldBlock when may_block is False.
+        Empty at and after the limit of the isolation. ``remembers``: see ``read_checked``. Raises
+        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies
+        after a lost range, and WouldBlock when may_block is False.
         """
         assert max_bytes >= 0
 
@@ -206,6 +208,7 @@ class UnifiedLog:
                 max_offset=limit,
                 min_one_batch=min_one_batch,
                 may_block=may_block,
+                remembers=remembers,
             )
             if found is None or found.base_offset > offset:
                 end_offset = limit if found is None else found.base_offset
@@ -224,6 +227,30 @@ class UnifiedLog:
             return len(info.data) > 0 and info.base_offset <= offset and not is_committed
 
         return self._undisturbed(look, is_whole)
+
+    def read_checked(self, offset: int, max_bytes: int) -> FetchSpan | None:
+        """Where the file has what ``read`` answers; None: ``read`` has to look.
+
+        Only batches whose CRC was checked, by a ``read`` that remembers or before they were
+        written, since the file was opened; and only from the page cache.
+        """
+        limit = self.limit_of(Isolation.HIGH_WATERMARK)
+        if not self.log_start_offset <= offset < limit:
+            return None
+        found = self.local.read_checked(offset, max_bytes, max_offset=limit)
+        if found is None:
+            return None
+        file, descriptor, (position, size_bytes, base_offset, next_offset) = found
+        return FetchSpan(
+            file,
+            descriptor,
+            position,
+            size_bytes,
+            base_offset,
+            next_offset,
+            self.high_watermark,
+            self.log_start_offset,
+        )
 
     def _undisturbed(self, look: Callable[[], Found], is_whole: Callable[[Found], bool]) -> Found:
         """What ``look`` finds; it looks again where a segment was taken away while it did.

@@ -14,6 +14,8 @@ from kafkalog.format.integers import INT32_MAX
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.env.filesystem import File
+
 
 Offset = NewType("Offset", int)  # number of a record in its partition
 Position = NewType("Position", int)  # byte in a .log file
@@ -130,6 +132,23 @@ class LogAppendInfo(NamedTuple):
     record_count: int
     size_bytes: int
     duplicate: bool = False
+
+
+class FetchSpan(NamedTuple):
+    """Whole batches where they lie in a ``.log`` file, to be sent from there.
+
+    The handle is kept until they are sent: they stay the same when the segment is deleted, cut or
+    replaced meanwhile.
+    """
+
+    file: File
+    descriptor: int
+    position: int
+    size_bytes: int
+    base_offset: int
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
 
 
 class FetchDataInfo(NamedTuple):

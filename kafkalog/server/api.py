@@ -124,6 +124,14 @@ class Api:
         return self.state.phase is Phase.STOPPING
 
     @property
+    def is_open(self) -> bool:
+        """Whether one more request is let in; if not, the middleware says why."""
+        state = self.state
+        in_work = state.requests_in_work + 1 - self.delayed_fetches.waiting_count
+        is_full = in_work > self.config.http_max_inflight_requests
+        return state.phase is Phase.SERVING and not is_full
+
+    @property
     def cluster_id(self) -> str:
         """Of the log directories; empty before they are loaded."""
         return self.operations.cluster_id
@@ -175,13 +183,22 @@ class Api:
             return await loop.run_in_executor(self.pools.readers(log.directory), read, True)
 
     async def fetch(
-        self, log: UnifiedLog, offset: int, max_bytes: int, isolation: Isolation
+        self,
+        log: UnifiedLog,
+        offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        remembers: bool = False,
     ) -> FetchDataInfo:
-        """Read batches from an offset; errors as of ``Operations.fetch``."""
-        fetch = self.operations.fetch
-        return await self.reading(
-            log, lambda may_block: fetch(log, offset, max_bytes, isolation, may_block=may_block)
-        )
+        """Read batches from an offset; ``remembers`` and errors as of ``Operations.fetch``."""
+
+        def fetch(may_block: bool) -> FetchDataInfo:
+            return self.operations.fetch(
+                log, offset, max_bytes, isolation, may_block=may_block, remembers=remembers
+            )
+
+        return await self.reading(log, fetch)
 
     async def offset_at(
         self, log: UnifiedLog, timestamp_ms: int, isolation: Isolation

@@ -78,6 +78,7 @@ class ServerConfig:
     http_max_batch_entries: int = 1_000
     http_max_wait_ms: int = 60_000
     http_max_fetch_bytes: int = 67_108_864
+    fetch_raw_verify: str = "first"  # or always
     http_v2_dialect: str = "auto"  # auto, confluent or strimzi
     http_trusted_proxies: tuple[str, ...] = ()
     http_body_timeout_ms: int = 30_000
@@ -105,6 +106,11 @@ class ServerConfig:
             has_kafka_aliases=self.metrics_kafka_aliases,
             has_kafka_exporter_names=self.metrics_kafka_exporter_names,
         )
+
+    @property
+    def remembers_checked_batches(self) -> bool:
+        """Whether a raw fetch need not check what was checked before: ``fetch.raw.verify``."""
+        return self.fetch_raw_verify == "first"
 
     @property
     def keep_alive_seconds(self) -> float:

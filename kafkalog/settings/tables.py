@@ -258,6 +258,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("http.v2.dialect", _S, "auto", "", Valid(words=("auto", "confluent", "strimzi")), "Dialect of the v2 consumer API: Confluent's REST Proxy, the Strimzi Bridge, or, with auto, the one that the creation of each instance suggests."),
     _server("http.trusted.proxies", _LIST, (), "", ANY, "Addresses or networks (10.0.0.0/8) of proxies whose Forwarded and X-Forwarded-* headers are trusted."),
     _server("http.max.fetch.bytes", _I, 67_108_864, "bytes", _POSITIVE, "Maximum bytes of a fetch answer. Larger values in requests are reduced to it."),
+    _server("fetch.raw.verify", _S, "first", "", Valid(words=("first", "always")), "When the CRC of batches is checked that a fetch of raw batches returns: first is once for an open file, as long as its bytes stay in the page cache; always is at each fetch, also of clients that check it themselves."),
     _server("http.body.timeout.ms", _I, 30_000, "ms", _POSITIVE, "Maximum time for a request body to arrive, plus one second for each MiB of its declared length."),
     _server("http.header.timeout.ms", _I, 10_000, "ms", _POSITIVE, "Maximum time for a request's header to arrive."),
     _server("http.write.stall.ms", _I, 90_000, "ms", _POSITIVE, "A client whose kernel acknowledges no byte of its answer for this time is disconnected; a slow client is not. Kernels may acknowledge only every 64 KiB: on one machine, a smaller value disconnects a client that reads 1 KB/s."),

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 class SimFile:
     """See File. Handles of a killed process answer EBADF."""
 
-    __slots__ = ("_disk", "_generation", "_inode", "_is_open", "_is_scan", "_path", "is_writable")
+    __slots__ = (
+        "__weakref__",
+        "_disk",
+        "_generation",
+        "_inode",
+        "_is_open",
+        "_is_scan",
+        "_path",
+        "is_writable",
+    )
 
     def __init__(
         self,
@@ -61,6 +70,9 @@ class SimFile:
         data = self.pread(len(view), position)
         view[: len(data)] = data
         return len(data)
+
+    def cached_descriptor(self, position: int, size_bytes: int) -> None:
+        """See File: nothing is sent from here."""
 
     def try_pread_into(self, buffer: bytearray | memoryview, position: int) -> int | None:
         self._check()

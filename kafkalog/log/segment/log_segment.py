@@ -213,7 +213,8 @@ class LogSegment(SegmentFiles):
         offset_entries = self.offset_index.entry_count()
         time_entries = self.time_index.entry_count()
         try:
-            self.log_file.pin_for_write().pwritev(buffers, position)
+            file = self.log_file.pin_for_write()
+            file.pwritev(buffers, position)
             since, largest = self._write_index_entries(batches)
         except OSError as error:
             self.offset_index.rollback_to_count(offset_entries)
@@ -226,6 +227,7 @@ class LogSegment(SegmentFiles):
         self.max_timestamp = largest
         self.last_modified_ms = self._environment.clock.wall_ms()
         self.mark_unflushed()
+        self._environment.checked_batches.note_appended(file, position, batches)
         self.size_bytes = position + size  # last: readers look no further than this
 
     def _write_index_entries(self, batches: Sequence[AppendedBatch]) -> tuple[int, TimestampOffset]:
@@ -251,10 +253,16 @@ class LogSegment(SegmentFiles):
     def _cut_back(self, size_bytes: int, cause: OSError) -> None:
         """Remove what a failed append left after the last whole batch."""
         try:
-            self.log_file.pin_for_write().truncate(size_bytes)
+            self._cut(size_bytes)
         except OSError as error:
             self.is_broken = True
             cause.add_note(f"cutting {self.log_file.path} back to {size_bytes} failed: {error}")
+
+    def _cut(self, size_bytes: int) -> None:
+        """Make the ``.log`` so long; other bytes may come after these."""
+        file = self.log_file.pin_for_write()
+        self._environment.checked_batches.forget(file)
+        file.truncate(size_bytes)
 
     def update_transaction_index(
         self, completed: CompletedTransaction, last_stable_offset: int
@@ -429,7 +437,7 @@ class LogSegment(SegmentFiles):
         self.transaction_index.truncate_to(offset)
         if position is not None:
             self.size_bytes = position  # first: readers must not see bytes that are going
-            self.log_file.pin_for_write().truncate(position)
+            self._cut(position)
         if self.size_bytes == 0:
             self._created_ms = self._environment.clock.wall_ms()
             self._first_timestamp_ms = None

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.filesystem import File
     from kafkalog.format.records.batch_scan import ScannedChunk
+    from kafkalog.log.segment.checked_batches import CheckedBatches
     from kafkalog.log.segment.indexes import SegmentFiles
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -219,6 +220,7 @@ def read(
     end_offset: int = INT64_MAX,
     min_one_batch: bool = True,
     may_block: bool = True,
+    checked: CheckedBatches | None = None,
 ) -> SegmentRead | None:
     """Whole batches from the first one whose last offset is >= start_offset.
 
@@ -228,6 +230,7 @@ def read(
     holds and their offsets are in order and below end_offset, where the next segment begins:
     CorruptBatch when the first one is bad or cannot be found for bad bytes before it, a later bad
     one ends the answer before it. WouldBlock when may_block is False and the disk would be needed.
+    ``checked`` learns of the answer's batches.
     """
     end = segment.size_bytes
     if end <= 0:
@@ -240,7 +243,12 @@ def read(
     is_round = False
     while True:  # ends: after rot the walk has come further
         try:
-            return _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
+            if checked is not None and may_block:
+                checked.forget(walk.file)  # what comes from the disk now, or is read ahead, is new
+            found = _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
+            if checked is not None and found is not None:
+                checked.note_read(walk.file, found.data, found.position)
+            return found
         except CorruptBatch as error:
             is_first, is_round = not is_round, True
             if not (is_first and walk.goes_round_floor(start_offset)):

@@ -13,7 +13,6 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import KafkalogError
-from kafkalog.server.api import Phase
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
 from kafkalog.server.protocol.endpoint import PARTITION
@@ -109,10 +108,7 @@ def begin_append(
 ) -> Append | None:
     """Hand the body to the log's writer; None, and nothing is changed: the ordinary way decides."""
     state, operations = api.state, api.operations
-    if state.phase is not Phase.SERVING:
-        return None
-    in_work = state.requests_in_work + 1 - api.delayed_fetches.waiting_count
-    if in_work > api.config.http_max_inflight_requests:
+    if not api.is_open:
         return None
     try:
         log = operations.partition_log(asked.topic, asked.partition)

@@ -19,13 +19,16 @@ Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import hdrs
 
 from kafkalog.server.fast_path.append import begin_append
-from kafkalog.server.fast_path.heads import KnownHeads
+from kafkalog.server.fast_path.fetch import Sending, begin_fetch
+from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +72,20 @@ class FastPath:
         """As the loop's."""
         return self._loop.call_later(seconds, call)
 
+    @staticmethod
+    def second_socket(transport: asyncio.Transport) -> socket.socket:
+        """Of the same connection: the loop does not let others use a descriptor of its own."""
+        first: socket.socket = transport.get_extra_info("socket")
+        return socket.socket(fileno=os.dup(first.fileno()))
+
+    def wait_until_writable(self, waiting: socket.socket, call: Callable[[], None]) -> None:
+        """Call it as often as the socket takes more, until ``stop_waiting``."""
+        self._loop.add_writer(waiting.fileno(), call)
+
+    def stop_waiting(self, waiting: socket.socket) -> None:
+        """No call more; also where none was asked for."""
+        self._loop.remove_writer(waiting.fileno())
+
     def answer_soon(self, front: Front) -> None:
         """At the end of this turn of the loop: one write a connection."""
         if not self._answered:
@@ -101,6 +118,8 @@ class Front(asyncio.BufferedProtocol):
         "_last_head",
         "_left",
         "_path",
+        "_sending",
+        "_socket",
         "_transport",
         "_waiting",
     )
@@ -118,6 +137,8 @@ class Front(asyncio.BufferedProtocol):
         self._last_head = b""  # of the newest request of the fast path
         self._waiting = b""  # the beginning of a head; with ``_is_waiting`` all that came
         self._is_waiting = False
+        self._sending: Sending | None = None
+        self._socket: socket.socket | None = None  # of the same connection, for files
         self._is_ordinary = False  # the next request is aiohttp's, even if its head is known
         # a body that is being received
         self._body: bytearray | None = None
@@ -137,6 +158,7 @@ class Front(asyncio.BufferedProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """What is in work is appended all the same, and its answer dropped."""
         self._stop_body_timer()
+        self._drop_socket()
         self._transport = self._body = None
         self._waiting = b""
         self._in_work.clear()
@@ -165,7 +187,7 @@ class Front(asyncio.BufferedProtocol):
     @property
     def in_work_count(self) -> int:
         """Requests of the fast path that are not answered yet."""
-        return len(self._in_work)
+        return len(self._in_work) + (self._sending is not None)
 
     @property
     def is_finishing(self) -> bool:
@@ -220,19 +242,23 @@ class Front(asyncio.BufferedProtocol):
             head = bytes(view[position:body_at])
             is_open = self._connection.is_idle and not self._is_ordinary
             known = self._path.heads.find(head) if is_open else None
-            if known is not None and known[1] <= _BODY_BYTES:
-                if self._is_paused or len(self._in_work) >= _IN_WORK:
-                    self._wait(bytes(view[position:end]))
-                    return
-                asked, length = known
-                position_after = body_at + length
+            if known is not None and (self._is_paused or self.in_work_count >= _IN_WORK):
+                self._wait(bytes(view[position:end]))
+                return
+            asked, number = known or (None, 0)
+            if isinstance(asked, AskedFetch):
+                if not self._in_work and self._begin_fetch(head, asked, number):
+                    position = body_at
+                    continue
+            elif asked is not None and number <= _BODY_BYTES:
+                position_after = body_at + number
                 if position_after > end:
-                    self._receive(head, asked, length, view[body_at:end])
+                    self._receive(head, asked, number, view[body_at:end])
                     return
                 if self._begin(head, asked, bytes(view[body_at:position_after])):
                     position = position_after
                     continue
-            if self._in_work:
+            if self.in_work_count:
                 self._wait(bytes(view[position:end]))
                 return
             self._give_head(head)
@@ -251,6 +277,24 @@ class Front(asyncio.BufferedProtocol):
         self._connection.note_front_request()
         return True
 
+    def _begin_fetch(self, head: bytes, asked: AskedFetch, offset: int) -> bool:
+        """Whether the answer was sent, or is on its way."""
+        path, transport = self._path, self._transport
+        if self.is_finishing or transport is None or self._connection.ssl_context is not None:
+            return False
+        if transport.get_write_buffer_size():  # it would be overtaken
+            return False
+        sending = begin_fetch(path.api, asked, offset, self.next_request_id)
+        if sending is None:
+            return False
+        if self._socket is None:
+            self._socket = path.second_socket(transport)
+        self._sending = sending
+        self._last_head = head
+        self._connection.note_front_request()
+        self._send()
+        return True
+
     def _give_head(self, head: bytes) -> None:
         """To aiohttp; what it says of the body tells where the request ends."""
         self._is_ordinary = False
@@ -265,13 +309,49 @@ class Front(asyncio.BufferedProtocol):
         """The beginning of a head: it is kept if it is that of one like the last."""
         if self._last_head and KnownHeads.is_beginning(piece, self._last_head):
             self._waiting = piece
-            if not self._in_work:
+            if not self.in_work_count:
                 self._connection.begin_header_timer()
-        elif self._in_work:
+        elif self.in_work_count:
             self._wait(piece)
         else:
             self._is_counted = False
             self._connection.data_received(piece)
+
+    # ---- an answer from a file
+
+    def _send(self) -> None:
+        """As much as the socket takes; the rest when it takes more."""
+        assert self._sending is not None
+        assert self._socket is not None
+        was_waiting = self._is_paused
+        try:
+            is_whole = self._sending.send(self._socket)
+        except (OSError, EOFError):  # the client is gone, or cannot be told of the rest otherwise
+            self._drop_socket()
+            if self._transport is not None:
+                self._transport.abort()
+            return
+        if is_whole:
+            self._sending = None
+            if was_waiting:
+                self._path.stop_waiting(self._socket)
+                self._is_paused = False
+                self._connection.end_reader_watch()
+            self._connection.note_front_answer()
+            if was_waiting and self._is_waiting:
+                self._proceed()
+        elif not was_waiting:
+            self._is_paused = True
+            self._connection.begin_reader_watch()
+            self._path.wait_until_writable(self._socket, self._send)
+
+    def _drop_socket(self) -> None:
+        """Close the second descriptor: the connection ends with its last one."""
+        self._sending = None
+        if self._socket is not None:
+            self._path.stop_waiting(self._socket)
+            self._socket.close()
+            self._socket = None
 
     # ---- what has to wait
 
@@ -324,7 +404,7 @@ class Front(asyncio.BufferedProtocol):
     def _give(self, head: bytes, body: bytearray) -> None:
         """A request that is aiohttp's, with its body or a part of it."""
         self._is_ordinary = True
-        if self._in_work:
+        if self.in_work_count:
             self._wait(head + body)
             return
         self._give_head(head)

@@ -2,9 +2,9 @@
 
 aiohttp's parser reads a head when it comes for the first time. If it asks for something common in a
 common way, its bytes are remembered without the one number that changes from request to request:
-the length of the body. A later head with the same bytes around another number asks for the same. So
-there is no second parser here that could understand a request otherwise than the first. Owned by
-the event loop.
+the length of the body, or the offset of a fetch. A later head with the same bytes around another
+number asks for the same. So there is no second parser here that could understand a request
+otherwise than the first. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from aiohttp import HttpVersion11, hdrs
 
 from kafkalog.format.topic_names import topic_name_fault
+from kafkalog.server.fetch.fetch import MAX_BYTES, MAX_WAIT_MS, MIN_BYTES, OFFSET
 from kafkalog.server.protocol.media_types import OCTET_STREAM, RECORD_BATCHES, bare_type
-from kafkalog.server.protocol.parameters import ACKS, partition_number
+from kafkalog.server.protocol.parameters import ACKS, ISOLATION, partition_number
 from kafkalog.server.security.hosts import ALLOWED
 
 if TYPE_CHECKING:
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from kafkalog.server.security.hosts import Hosts
 
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
+_OFFSET = re.compile(rb"GET /[^ ?]*\?(?:[a-z_]+=[0-9a-z_]+&)*offset=([0-9]{1,18})[& ]")
 _APPEND = re.compile(
     r"/v1/topics/([A-Za-z0-9._-]+)/partitions/([0-9]+)/batches(?:\?acks=(all|-1|1))?"
+)
+_FETCH = re.compile(
+    r"/v1/topics/([A-Za-z0-9._-]+)/partitions/([0-9]+)/batches"
+    r"\?([a-z_]+=(?:[0-9]{1,18}|read_uncommitted)(?:&[a-z_]+=(?:[0-9]{1,18}|read_uncommitted))*)"
 )
 # What these say is looked at here, or means nothing to the routes of the fast path.
 _COMMON_HEADERS = frozenset(
@@ -37,6 +43,7 @@ _COMMON_HEADERS = frozenset(
     )
 )
 _BODY_TYPES = frozenset((RECORD_BATCHES, OCTET_STREAM))
+_QUERY = {each.name: each.default or 0 for each in (OFFSET, MAX_BYTES, MIN_BYTES, MAX_WAIT_MS)}
 # Heads that are remembered, and the longest: a megabyte. Beyond, all are dropped.
 _HEADS = 2048
 _HEAD_BYTES = 512
@@ -52,16 +59,26 @@ class AskedAppend(NamedTuple):
     acks: Acks | None
 
 
+class AskedFetch(NamedTuple):
+    """What a head asks for, from the offset on that is its number."""
+
+    topic: str
+    partition: int
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+
+
 class KnownHeads:
     """See the module."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
-        self._known: dict[bytes, AskedAppend] = {}
+        self._known: dict[bytes, AskedAppend | AskedFetch] = {}
 
-    def find(self, head: bytes) -> tuple[AskedAppend, int] | None:
-        """What a whole head asks for, and the length of the body that follows; None: not known."""
-        found = _LENGTH.search(head)
+    def find(self, head: bytes) -> tuple[AskedAppend | AskedFetch, int] | None:
+        """What a whole head asks for, and its number; None: it is not known."""
+        found = _number_in(head)
         if found is None:
             return None
         start, end = found.span(1)
@@ -71,7 +88,7 @@ class KnownHeads:
     @staticmethod
     def is_beginning(piece: bytes, head: bytes) -> bool:
         """Whether the piece is the beginning of a head like this known one."""
-        found = _LENGTH.search(head)
+        found = _number_in(head)
         assert found is not None
         start, end = found.span(1)
         if len(piece) <= start:
@@ -81,38 +98,62 @@ class KnownHeads:
 
     def learn(self, head: bytes, message: RawRequestMessage) -> None:
         """Remember the head of a request that was parsed, if it is of the common shape."""
-        found = _LENGTH.search(head)
-        if found is None or len(head) > _HEAD_BYTES:
+        found = _number_in(head)
+        if found is None or len(head) > _HEAD_BYTES or not self._is_common(message):
             return
-        asked = self._asked_by(message)
-        if asked is None:
+        asked = _append_by(message) if message.method == hdrs.METH_POST else _fetch_by(message)
+        if asked is None or topic_name_fault(asked.topic) is not None:
             return
         if len(self._known) >= _HEADS:
             self._known.clear()
         start, end = found.span(1)
-        assert message.headers[hdrs.CONTENT_LENGTH].encode() == head[start:end]
         self._known[head[:start] + _NUMBER + head[end:]] = asked
 
-    def _asked_by(self, message: RawRequestMessage) -> AskedAppend | None:
+    def _is_common(self, message: RawRequestMessage) -> bool:
+        """Whether nothing but method, path and type of the body decides what is done."""
         headers = message.headers
         names = {name.title() for name in headers}
-        if (
-            message.method != hdrs.METH_POST
-            or message.version != HttpVersion11
-            or message.should_close
-            or message.upgrade
-            or message.chunked
-            or len(names) != len(headers)
-            or not names <= _COMMON_HEADERS
-            or headers.get(hdrs.CONNECTION, "keep-alive").lower() != "keep-alive"
-        ):
-            return None
-        path = _APPEND.fullmatch(message.path)
-        if path is None or bare_type(headers.get(hdrs.CONTENT_TYPE, "")) not in _BODY_TYPES:
-            return None
-        host, partition = headers.get(hdrs.HOST), partition_number(path[2])
-        if host is None or self._hosts.fault_of_name(host) != ALLOWED:
-            return None
-        if partition is None or topic_name_fault(path[1]) is not None:
-            return None
-        return AskedAppend(path[1], partition, None if path[3] is None else ACKS.choices[path[3]])
+        host = headers.get(hdrs.HOST)
+        return (
+            message.version == HttpVersion11
+            and not (message.should_close or message.upgrade or message.chunked)
+            and len(names) == len(headers)
+            and names <= _COMMON_HEADERS
+            and headers.get(hdrs.CONNECTION, "keep-alive").lower() == "keep-alive"
+            and host is not None
+            and self._hosts.fault_of_name(host) == ALLOWED
+        )
+
+
+def _number_in(head: bytes) -> re.Match[bytes] | None:
+    """Its number: the offset of a GET, the length of another's body."""
+    return _OFFSET.match(head) if head.startswith(b"GET ") else _LENGTH.search(head)
+
+
+def _append_by(message: RawRequestMessage) -> AskedAppend | None:
+    path = _APPEND.fullmatch(message.path)
+    if path is None or bare_type(message.headers.get(hdrs.CONTENT_TYPE, "")) not in _BODY_TYPES:
+        return None
+    partition = partition_number(path[2])
+    if partition is None:
+        return None
+    return AskedAppend(path[1], partition, None if path[3] is None else ACKS.choices[path[3]])
+
+
+def _fetch_by(message: RawRequestMessage) -> AskedFetch | None:
+    path = _FETCH.fullmatch(message.path)
+    if path is None or message.method != hdrs.METH_GET or hdrs.CONTENT_LENGTH in message.headers:
+        return None
+    partition = partition_number(path[2])
+    pairs = [pair.partition("=") for pair in path[3].split("&")]
+    query = {name: value for name, _, value in pairs}
+    isolation = query.pop(ISOLATION.name, "read_uncommitted")
+    is_usual = len(query) + (ISOLATION.name in path[3]) == len(pairs) and not isolation.isdigit()
+    if partition is None or not is_usual or not query.keys() <= _QUERY.keys():
+        return None
+    if not all(map(str.isdigit, query.values())):
+        return None
+    max_bytes, min_bytes, max_wait_ms = (
+        int(query.get(name, default)) for name, default in list(_QUERY.items())[1:]
+    )
+    return AskedFetch(path[1], partition, max_bytes, min_bytes, max_wait_ms)

@@ -17,7 +17,7 @@ from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import FetchDataInfo
+    from kafkalog.log.values import FetchDataInfo, FetchSpan
     from kafkalog.server.api import Api
 
 ROUTES = Routes("fetch")
@@ -29,10 +29,10 @@ _FETCH_HEADERS = (
     "Kafka-Log-Start-Offset",
     "Kafka-Up-To-Date",
 )
-_OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
-_MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
-_MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
-_MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)
+OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
+MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
+MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
+MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)
 
 
 async def fetch(
@@ -53,7 +53,9 @@ async def fetch(
     deadline = loop.time() + max_wait_ms / 1000
     tp = log.topic_partition
     while True:
-        info = await api.fetch(log, offset, max_bytes, isolation)
+        info = await api.fetch(
+            log, offset, max_bytes, isolation, remembers=api.config.remembers_checked_batches
+        )
         left = deadline - loop.time()
         if len(info.data) >= min(min_bytes, max_bytes) or left <= 0 or api.stopping:
             break
@@ -67,7 +69,7 @@ async def fetch(
     return info
 
 
-def fetch_headers(info: FetchDataInfo) -> dict[str, str]:
+def fetch_headers(info: FetchDataInfo | FetchSpan) -> dict[str, str]:
     """Headers of every native fetch answer."""
     headers = {
         "Kafka-Base-Offset": str(info.base_offset),
@@ -89,7 +91,7 @@ def fetch_headers(info: FetchDataInfo) -> dict[str, str]:
         200: Answer("Whole batches.", {RECORD_BATCHES: _ANY_BYTES}, _FETCH_HEADERS),
         204: Answer("The wait ended empty, or all was aborted.", headers=_FETCH_HEADERS),
     },
-    parameters=(_OFFSET, _MAX_BYTES, _MIN_BYTES, _MAX_WAIT_MS, ISOLATION),
+    parameters=(OFFSET, MAX_BYTES, MIN_BYTES, MAX_WAIT_MS, ISOLATION),
     errors=(41001, 41601, 42903),
 )
 async def read(request: web.Request) -> web.Response:
@@ -103,10 +105,10 @@ async def read(request: web.Request) -> web.Response:
     info: FetchDataInfo = await fetch(
         api,
         log,
-        _OFFSET.read(request),
-        max_bytes=min(_MAX_BYTES.read(request), api.config.http_max_fetch_bytes),
-        min_bytes=_MIN_BYTES.read(request),
-        max_wait_ms=min(_MAX_WAIT_MS.read(request), api.config.http_max_wait_ms),
+        OFFSET.read(request),
+        max_bytes=min(MAX_BYTES.read(request), api.config.http_max_fetch_bytes),
+        min_bytes=MIN_BYTES.read(request),
+        max_wait_ms=min(MAX_WAIT_MS.read(request), api.config.http_max_wait_ms),
         isolation=ISOLATION.read(request),
     )
     headers = fetch_headers(info)

@@ -346,8 +346,10 @@ class Connection(RequestHandler):
     @property
     def is_idle(self) -> bool:
         """Whether it waits for its next request and takes one."""
-        waiter = self._waiter
-        return waiter is not None and not waiter.done() and not (self._close or self._force_close)
+        if self._close or self._force_close:
+            return False
+        waiter = self._waiter  # its task makes one when it begins, and after each answer
+        return self._request_count == 0 if waiter is None else not waiter.done()
 
     @property
     def is_finishing(self) -> bool:
@@ -415,6 +417,10 @@ class Connection(RequestHandler):
     def pause_writing(self) -> None:
         """The socket did not take everything: from now on the client must take something."""
         super().pause_writing()
+        self.begin_reader_watch()
+
+    def begin_reader_watch(self) -> None:
+        """From now on the client must take something."""
         transport = self.transport
         if transport is None:
             return
@@ -429,9 +435,13 @@ class Connection(RequestHandler):
 
     def resume_writing(self) -> None:
         """The socket has everything."""
+        self.end_reader_watch()
+        super().resume_writing()
+
+    def end_reader_watch(self) -> None:
+        """The client has nothing to take."""
         if self._reader_watch is not None:
             self._reader_watch.end()
-        super().resume_writing()
 
     def _cut(self, transport: asyncio.Transport) -> None:
         """The answer has no end: no client takes it for complete."""

@@ -22,6 +22,7 @@ from tests.bench import (
     cleaner_rows,
     fetch_rows,
     interference_rows,
+    perf_rows,
     produce_rows,
     report,
     results,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 BENCHMARKS: dict[str, Callable[[Bench], results.Result]] = {
     **produce_rows.ROWS,
     **fetch_rows.ROWS,
+    **perf_rows.ROWS,
     "tail_events": tail_rows.tail_events,
     **start_rows.ROWS,
     "retention_pass": retention_rows.retention_pass,
@@ -145,7 +147,7 @@ def run_one(bench: Bench, name: str) -> results.Result:
 
 def describe(result: results.Result, seconds: float) -> str:
     content = results.to_json(result, None)
-    met = {True: "met", False: "MISSED", None: "not comparable"}[content["met"]]
+    met = {True: "met", False: "MISSED", None: "no verdict"}[content["met"]]
     width = min(shutil.get_terminal_size((100, 24)).columns, 100)
     lines = [
         f"{result.name}: {content['median']:,.6g} {result.unit}"

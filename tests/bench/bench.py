@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tests.bench.bridge_side import HOME, BenchBridge
 from tests.bench.daemon_side import BenchDaemon, sync_disks
 from tests.bench.kafka_side import BenchBroker
 from tests.bench.results import Round
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.bench.kafka_side import Jars
     from tests.bench.results import Sample
@@ -70,6 +72,21 @@ class Bench:
             return
         with BenchBroker(self.jars, self.directory("kafka"), extra) as broker:
             yield broker
+
+    @contextmanager
+    def running_bridge(self, extra: str = "") -> Iterator[BenchBridge | None]:
+        """Strimzi's Bridge before a broker; None, with a word, where no built one is named."""
+        if self.jars is None:
+            yield None
+        elif HOME not in os.environ:
+            print(f"bench: {self.name} without the Bridge: {HOME} names none", flush=True)
+            yield None
+        else:
+            with (
+                BenchBroker(self.jars, self.directory("kafka"), extra) as broker,
+                BenchBridge(Path(os.environ[HOME]), broker) as bridge,
+            ):
+                yield bridge
 
     def alternate(
         self,

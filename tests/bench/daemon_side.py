@@ -10,8 +10,7 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from tests.bench.kafka_side import wait_until_gone
-from tests.bench.load_client import LoadResult, build_request, run_load
-from tests.bench.machine_use import cpu_seconds
+from tests.bench.load_client import Load, LoadResult, run_load
 from tests.integration.daemon import Daemon
 
 if TYPE_CHECKING:
@@ -57,19 +56,17 @@ class BenchDaemon(Daemon):
             time.sleep(0.01)
         raise AssertionError(f"the daemon did not start: {self.log_tail()}")
 
-    def load(
-        self, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
-    ) -> LoadResult:
-        """Run the load client; its result with the daemon's CPU share."""
+    def load(self, requests: Sequence[bytes], load: Load) -> LoadResult:
+        """Run the load client over HTTP."""
         if self.profile is not None and not self._is_under_load:
             os.kill(self.pid, signal.SIGUSR2)  # the sampler forgets the start
         self._is_under_load = True
-        before = cpu_seconds(self.pid)
-        result = run_load(
-            self.port, requests, count=count, connections=connections, processes=processes
-        )
-        result.server_cpu_share = (cpu_seconds(self.pid) - before) / result.seconds
-        return result
+        return run_load(self, requests, load)
+
+    def perf(self, command: str, *arguments: str) -> list[str]:
+        """The command line of ``kafkalog perf`` against this daemon."""
+        address = ("--url", f"http://127.0.0.1:{self.port}")
+        return [sys.executable, "-m", "kafkalog", "perf", command, *arguments, *address]
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """As Kafka's side does: without retention, for records have fixed timestamps."""
@@ -80,17 +77,17 @@ class BenchDaemon(Daemon):
         assert self.request("DELETE", f"{self.cluster()}/topics/{name}").status == 204
         wait_until_gone(self.log_dirs[0], name)
 
-    def walk(self, path: str, accept: str, end_offset: int) -> list[bytes]:
-        """Requests for the pages of ``path`` (it ends in ``offset=``) from 0 to end_offset."""
-        offset, requests = 0, []
-        while offset < end_offset:
-            answer = self.request("GET", f"{path}{offset}", None, {"Accept": accept})
+    def walk(self, path: str, end_offset: int) -> list[int]:
+        """Where the pages of ``path`` (it ends in ``offset=``) begin, from 0 to end_offset."""
+        offsets = [0]
+        while True:
+            answer = self.request("GET", f"{path}{offsets[-1]}")
             assert answer.status == 200, answer.body[:500]
-            requests.append(build_request("GET", f"{path}{offset}", accept=accept))
             following = int(answer.headers["Kafka-Next-Offset"])
-            assert following > offset
-            offset = following
-        return requests
+            assert following > offsets[-1]
+            if following >= end_offset:
+                return offsets
+            offsets.append(following)
 
 
 def raise_open_files() -> int:

@@ -21,7 +21,7 @@ from tests.bench.cleaner_rows import link_stopped_log, write_keyed_log
 from tests.bench.load_client import build_request, run_paced
 from tests.bench.planting import empty_partition, note_clean_ends, plant_clean
 from tests.bench.produce_rows import BINARY
-from tests.bench.results import Goal, Result, Sample
+from tests.bench.results import LOAD_CLIENT, Goal, Result, Sample
 from tests.bench.retention_rows import FAR_LIMITS
 from tests.bench.round_topics import SOON
 from tests.bench.start_rows import partitions_of, topics_of
@@ -86,6 +86,7 @@ def interference(bench: Bench) -> Result:
             extra_at_most={_lag_of(name): 10 for name in _works_of(daemon, sizes, 0)},
         ),
         rounds=rounds,
+        client=LOAD_CLIENT,
         lower_is_better=True,
         notes=(
             f"in turn: a clean of {sizes.compacted_partitions} logs of {sizes.records:,} records on"

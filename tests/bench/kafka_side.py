@@ -7,23 +7,21 @@ figure needs what `kafka-server-start.sh` and `kafka-run-class.sh` use: 1 GiB he
 from __future__ import annotations
 
 import re
-import resource
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.bench.machine_use import cpu_seconds
-from tests.bench.results import Sample
+from tests.bench import perf_tools
 from tests.integration.http_world import until
 from tests.oracle.kafka import Kafka, KafkaToolError, free_port_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.bench.results import Sample
 
 # kafka-run-class.sh: KAFKA_JVM_PERFORMANCE_OPTS.
-_JIT = [
+JIT = [
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -40,8 +38,7 @@ log.cleaner.backoff.ms=15000
 log.segment.delete.delay.ms=1000
 """
 _START_SECONDS = 180.0
-_TOOL_SECONDS = 600.0
-_PRODUCED = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec", re.MULTILINE)
+PERF_BATCH_BYTES = 131_072  # of the perf tools of both sides
 _COMPLETED = re.compile(r"Completed load of \S+?dir=\S*?/([^/,]+), .*? in (\d+)ms")
 _LOADED_ALL = re.compile(r"Loaded (\d+) logs in (\d+)ms")
 
@@ -70,7 +67,7 @@ class Jars:
         return [
             "java",
             *memory,
-            *_JIT,
+            *JIT,
             log,
             "-Doracle.level=WARN",
             "-cp",
@@ -78,21 +75,9 @@ class Jars:
             *arguments,
         ]
 
-    def tool(self, *arguments: str, heap: str = "512m") -> tuple[str, float, float]:
-        """Run a tool; its output, its CPU seconds, its wall seconds."""
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(
-            self.command(heap, self.tool_log_config, *arguments),
-            capture_output=True,
-            text=True,
-            timeout=_TOOL_SECONDS,
-            check=False,
-        )
-        seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode != 0:
-            raise KafkaToolError(f"{arguments[0]}: {done.stdout[-1500:]}\n{done.stderr[-1500:]}")
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return done.stdout, cpu, seconds
+    def tool(self, *arguments: str) -> list[str]:
+        """The command line of one of Kafka's tools."""
+        return self.command("512m", self.tool_log_config, *arguments)
 
 
 @dataclass
@@ -202,31 +187,22 @@ class BenchBroker:
             for key, value in options.items()
             for word in (f"--{key.replace('_', '-')}", str(value))
         ]
-        before = cpu_seconds(self.pid)
-        output, cpu, seconds = self.jars.tool(
+        command = self.jars.tool(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--topic", topic, "--num-records", str(records), "--throughput", "-1", *extra),
             *("--producer-props", f"bootstrap.servers={self.bootstrap}", "acks=1"),
-            *("batch.size=131072", "linger.ms=5", "buffer.memory=67108864"),
+            *(f"batch.size={PERF_BATCH_BYTES}", "linger.ms=5", "buffer.memory=67108864"),
         )
-        found = list(_PRODUCED.finditer(output))
-        if not found or int(found[-1][1]) != records:
-            raise KafkaToolError(f"unexpected output: {output[-1000:]}")
-        server = (cpu_seconds(self.pid) - before) / seconds
-        return Sample(float(found[-1][2]), cpu / seconds, server)
+        return perf_tools.produced(command, self.pid, records)
 
     def consume(self, topic: str, *, records: int) -> Sample:
         """kafka-consumer-perf-test: MB a second of fetching (its group's set-up time left out)."""
-        before = cpu_seconds(self.pid)
-        output, cpu, seconds = self.jars.tool(
+        command = self.jars.tool(
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", self.bootstrap, "--topic", topic),
             *("--messages", str(records), "--timeout", "60000"),
         )
-        columns = dict(_csv_columns(output))
-        server = (cpu_seconds(self.pid) - before) / seconds
-        megabytes = float(columns["fetch.MB.sec"]) * 2**20 / 1e6
-        return Sample(megabytes, cpu / seconds, server)
+        return perf_tools.consumed(command, self.pid)
 
 
 def wait_until_gone(log_dir: Path, topic: str) -> None:
@@ -237,11 +213,3 @@ def wait_until_gone(log_dir: Path, topic: str) -> None:
         seconds=_START_SECONDS,
         pace_seconds=0.05,
     )
-
-
-def _csv_columns(output: str) -> Iterator[tuple[str, str]]:
-    """The tool's header line and its last line, as pairs."""
-    lines = [line for line in output.splitlines() if line.count(",") >= 5]
-    names, values = lines[0].split(","), lines[-1].split(",")
-    for name, value in zip(names, values, strict=True):
-        yield name.strip(), value.strip()

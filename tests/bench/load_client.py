@@ -1,34 +1,56 @@
-"""A load client with pre-built requests: epoll, many keep-alive connections, no HTTP library.
+"""A load client with pre-built requests: epoll, many keep-alive connections, no protocol library.
 
-Closed loop: each connection has one request under way (`run_paced` is the open one). Answers are
-read by their Content-Length or to their last chunk; latency runs from the first byte sent to the
-last byte read. One process is enough while its own CPU share stays below one core; more are forked
-on demand and start together. The CPU time of all client processes is reported, so that a reader can
-see how much of the machine the client took.
+One client for both sides: the same loop, buffers and checks drive HTTP and Kafka's protocol, which
+differ only in the bytes that are sent and in how the length of an answer is found. Closed loop: a
+connection has a fixed number of requests under way, answered in their order (`run_paced` is the
+open one). Latency runs from the first byte sent to the last byte read. `run_load` drives from a
+process of its own; its CPU time is reported, so that a reader can see how much of the machine the
+client took.
 """
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import select
 import socket
 import time
+from collections import deque
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from tests.bench.machine_use import own_cpu_seconds
+from tests.bench.machine_use import cpu_seconds, own_cpu_seconds
 from tests.bench.results import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _BUFFER_BYTES = 4 << 20
+_HEAD_BYTES = 512
 _HEAD_END = b"\r\n\r\n"
 _LENGTH_NAME = b"content-length:"
 _CHUNKED = b"transfer-encoding: chunked"
 _LAST_CHUNK = b"\r\n0\r\n\r\n"  # of a body of text that has no bare line ends of this kind
+_UNTIL_LAST_CHUNK = -1
 _LOOK_SECONDS = 0.05
+
+
+class Server(Protocol):
+    """What is put under load."""
+
+    port: int
+
+    @property
+    def pid(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many requests, over how many connections, how many under way on each."""
+
+    count: int
+    connections: int
+    in_flight: int = 1
 
 
 @dataclass(slots=True)
@@ -74,40 +96,45 @@ def build_request(
     return head.encode() + b"\r\n" + body
 
 
-def run_load(
-    port: int, requests: Sequence[bytes], *, count: int, connections: int, processes: int = 1
-) -> LoadResult:
-    """Send ``count`` requests, taken from ``requests`` round and round; every answer must be 2xx.
+def http_length(head: bytes) -> int:
+    """Bytes of the HTTP answer that begins with ``head``; 0 while its head is not whole.
 
-    With several processes connections and requests are divided among them, and the time runs from
-    the first start to the last end.
+    _UNTIL_LAST_CHUNK for a chunked one. Raises AssertionError unless the status is 2xx.
     """
-    if processes == 1:
-        return _Client(port, connections).run(requests, count)
-    context = multiprocessing.get_context("fork")
-    together = context.Barrier(processes)
-    shares = [(connections * n // processes, count * n // processes) for n in range(processes + 1)]
-    pipes = []
-    for (first_c, first_n), (next_c, next_n) in itertools.pairwise(shares):
-        here, there = context.Pipe(duplex=False)
+    end = head.find(_HEAD_END)
+    if end < 0:
+        return 0
+    if not head.startswith(b"HTTP/1.1 2"):
+        raise AssertionError(f"the server answered {head[:400]!r}")
+    lower = head[:end].lower()
+    if _CHUNKED in lower:
+        return _UNTIL_LAST_CHUNK
+    at = lower.find(_LENGTH_NAME)
+    line = lower[at + len(_LENGTH_NAME) :].partition(b"\r")[0]
+    return end + len(_HEAD_END) + (int(line) if at >= 0 else 0)
 
-        def work(connection_count: int, share: int, offset: int, pipe: object = there) -> None:
-            client = _Client(port, connection_count)
-            turned = [*requests[offset % len(requests) :], *requests[: offset % len(requests)]]
-            together.wait(60)
-            pipe.send(client.run(turned, share))  # type: ignore[attr-defined]
 
-        context.Process(target=work, args=(next_c - first_c, next_n - first_n, first_n)).start()
-        there.close()
-        pipes.append(here)
-    results: list[LoadResult] = [pipe.recv() for pipe in pipes]
-    return LoadResult(
-        requests=sum(result.requests for result in results),
-        seconds=max(result.seconds for result in results),
-        bytes_received=sum(result.bytes_received for result in results),
-        client_cpu_seconds=sum(result.client_cpu_seconds for result in results),
-        latencies_ms=[ms for result in results for ms in result.latencies_ms],
-    )
+def run_load(
+    server: Server,
+    requests: Sequence[bytes],
+    load: Load,
+    length_of: Callable[[bytes], int] = http_length,
+) -> LoadResult:
+    """Send ``requests`` round and round; every answer must be a good one.
+
+    length_of  the protocol: `http_length`, or one of `tests.bench.kafka_wire`
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        before = cpu_seconds(server.pid)
+        result = pool.submit(_drive, server.port, requests, load, length_of).result()
+        result.server_cpu_share = (cpu_seconds(server.pid) - before) / result.seconds
+    return result
+
+
+def _drive(
+    port: int, requests: Sequence[bytes], load: Load, length_of: Callable[[bytes], int]
+) -> LoadResult:
+    return _Client(port, load.connections, length_of).run(requests, load)
 
 
 def run_paced(
@@ -124,27 +151,62 @@ def run_paced(
     from that moment: a server that stands still is charged for all that it keeps waiting. Due
     moments are met to a millisecond. CPU time is that of the calling thread.
     """
-    return _Client(port, connections).run_paced(requests, rate, is_over)
+    return _Client(port, connections, http_length).run_paced(requests, rate, is_over)
+
+
+class Answers:
+    """Finds where answers end in the bytes of one connection."""
+
+    __slots__ = ("_head", "_length_of", "_remaining", "_tail")
+
+    def __init__(self, length_of: Callable[[bytes], int]) -> None:
+        self._length_of = length_of
+        self._remaining = 0  # bytes of the answer still to come; 0: its head is not whole
+        self._head = b""
+        self._tail = b""  # of a chunked answer: what came last
+
+    def take(self, data: memoryview) -> int:
+        """How many answers end in what was read."""
+        ended = 0
+        while data:
+            if not self._remaining:
+                before = len(self._head)
+                self._head += data[:_HEAD_BYTES]
+                length = self._length_of(self._head)
+                if not length:
+                    data = data[_HEAD_BYTES:]
+                    continue
+                self._remaining = length if length < 0 else length - before
+                self._head = b""
+            if self._remaining == _UNTIL_LAST_CHUNK:  # such requests go one by one
+                self._tail = (self._tail + data[-len(_LAST_CHUNK) :])[-len(_LAST_CHUNK) :]
+                if self._tail != _LAST_CHUNK:
+                    return ended
+                self._remaining, self._tail = 0, b""
+                return ended + 1
+            step = min(len(data), self._remaining)
+            self._remaining -= step
+            data = data[step:]
+            ended += not self._remaining
+        return ended
 
 
 class _Connection:
-    __slots__ = ("head", "is_chunked", "pending", "remaining", "socket", "started", "tail")
+    __slots__ = ("answers", "is_blocked", "pending", "socket", "started")
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, length_of: Callable[[bytes], int]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
-        self.pending = memoryview(b"")
-        self.remaining = -1  # bytes of the answer still to come; -1: its head is not whole
-        self.head = b""
-        self.is_chunked = False
-        self.tail = b""  # of a chunked answer: what came last
-        self.started = 0.0
+        self.answers = Answers(length_of)
+        self.pending = memoryview(b"")  # of a request: what the socket has not taken yet
+        self.is_blocked = False
+        self.started: deque[float] = deque()  # when each request under way was begun
 
 
 class _Client:
-    def __init__(self, port: int, connections: int) -> None:
-        self._connections = [_Connection(port) for _ in range(connections)]
+    def __init__(self, port: int, connections: int, length_of: Callable[[bytes], int]) -> None:
+        self._connections = [_Connection(port, length_of) for _ in range(connections)]
         self._by_fd = {item.socket.fileno(): item for item in self._connections}
         self._poll = select.epoll()
         for fd in self._by_fd:
@@ -153,23 +215,21 @@ class _Client:
         self._view = memoryview(self._buffer)
         self._received = 0
 
-    def run(self, requests: Sequence[bytes], count: int) -> LoadResult:
+    def run(self, requests: Sequence[bytes], load: Load) -> LoadResult:
         """The closed loop; closes the connections at its end."""
         latencies: list[float] = []
-        sent, cycle = 0, len(requests)
+        left = (requests[number % len(requests)] for number in range(load.count))
         cpu_before, started = own_cpu_seconds(), time.perf_counter()
-        for connection in self._connections[:count]:
-            self._begin(connection, requests[sent % cycle])
-            sent += 1
-        while len(latencies) < count:
-            for connection in self._answered():
-                latencies.append((time.perf_counter() - connection.started) * 1000)
-                if sent < count:
-                    self._begin(connection, requests[sent % cycle])
-                    sent += 1
+        for connection in self._connections:
+            self._fill(connection, left, load.in_flight)
+        while len(latencies) < load.count:
+            for connection, ended in self._events():
+                now = time.perf_counter()
+                latencies += [(now - connection.started.popleft()) * 1000 for _ in range(ended)]
+                self._fill(connection, left, load.in_flight)
         seconds, cpu = time.perf_counter() - started, own_cpu_seconds() - cpu_before
         self._close()
-        return LoadResult(count, seconds, self._received, cpu, latencies)
+        return LoadResult(load.count, seconds, self._received, cpu, latencies)
 
     def run_paced(
         self, requests: Sequence[bytes], rate: float, is_over: Callable[[], bool]
@@ -181,80 +241,58 @@ class _Client:
         while not (over := is_over()) or len(latencies) < sent:
             due, now = started + sent / rate, time.perf_counter()
             if idle and due <= now and not over:
-                connection = idle.pop()
-                self._begin(connection, requests[sent % cycle])
-                connection.started = due
+                self._begin(idle.pop(), requests[sent % cycle], due)
                 sent += 1
                 continue
-            for connection in self._answered(max(0.0, due - now) if idle else _LOOK_SECONDS):
-                latencies.append((time.perf_counter() - connection.started) * 1000)
-                idle.append(connection)
+            for connection, ended in self._events(max(0.0, due - now) if idle else _LOOK_SECONDS):
+                if ended:
+                    taken = time.perf_counter() - connection.started.popleft()
+                    latencies.append(taken * 1000)
+                    idle.append(connection)
         seconds, cpu = time.perf_counter() - started, time.thread_time() - cpu_before
         self._close()
         return LoadResult(sent, seconds, self._received, cpu, latencies)
 
-    def _answered(self, timeout_seconds: float | None = None) -> Iterator[_Connection]:
-        """Wait for something to happen; the connections whose answers are whole."""
+    def _events(self, timeout_seconds: float | None = None) -> Iterator[tuple[_Connection, int]]:
+        """Wait for something to happen; the connections with how many answers became whole."""
         for fd, events in self._poll.poll(timeout_seconds):
-            connection = self._by_fd[fd]
+            connection, ended = self._by_fd[fd], 0
             if events & select.EPOLLOUT:
                 self._send(connection)
             if events & ~select.EPOLLOUT:
                 size = connection.socket.recv_into(self._buffer)
+                if size == 0:
+                    raise ConnectionError("the server closed the connection")
                 self._received += size
-                if self._is_whole(connection, size):
-                    yield connection
+                ended = connection.answers.take(self._view[:size])
+            yield connection, ended
 
     def _close(self) -> None:
         for connection in self._connections:
             connection.socket.close()
         self._poll.close()
 
-    def _begin(self, connection: _Connection, request: bytes) -> None:
-        connection.remaining, connection.head, connection.is_chunked = -1, b"", False
-        connection.started = time.perf_counter()
-        done = connection.socket.send(request)
-        if done < len(request):
-            connection.pending = memoryview(request)[done:]
-            self._poll.modify(connection.socket, select.EPOLLIN | select.EPOLLOUT)
+    def _fill(self, connection: _Connection, left: Iterator[bytes], in_flight: int) -> None:
+        """Begin requests until enough are under way, the socket takes no more or none is left."""
+        while len(connection.started) < in_flight and not connection.pending:
+            request = next(left, None)
+            if request is None:
+                return
+            self._begin(connection, request, time.perf_counter())
+
+    def _begin(self, connection: _Connection, request: bytes, started: float) -> None:
+        connection.started.append(started)
+        connection.pending = memoryview(request)
+        self._send(connection)
 
     def _send(self, connection: _Connection) -> None:
-        done = connection.socket.send(connection.pending)
+        try:
+            done = connection.socket.send(connection.pending)
+        except BlockingIOError:
+            done = 0
         connection.pending = connection.pending[done:]
-        if not connection.pending:
-            self._poll.modify(connection.socket, select.EPOLLIN)
-
-    def _is_whole(self, connection: _Connection, size: int) -> bool:
-        """Take in what was read; True when the answer is complete."""
-        if size == 0:
-            raise ConnectionError("the server closed the connection")
-        if connection.remaining < 0:
-            before = len(connection.head)
-            connection.head += self._view[: min(size, 16384)]
-            end = connection.head.find(_HEAD_END)
-            if end < 0:
-                return False
-            connection.is_chunked = _CHUNKED in connection.head[:end].lower()
-            connection.tail = b""
-            body = (
-                0 if connection.is_chunked else _body_length(connection.head[:end], connection.head)
-            )
-            connection.remaining = end + len(_HEAD_END) + body - before
-        if connection.is_chunked:
-            ending = len(_LAST_CHUNK)
-            came = bytes(self._view[max(0, size - ending) : size])
-            connection.tail = (connection.tail + came)[-ending:]
-            return connection.tail == _LAST_CHUNK
-        connection.remaining -= size
-        return connection.remaining <= 0
-
-
-def _body_length(head: bytes, whole: bytes) -> int:
-    if not head.startswith(b"HTTP/1.1 2"):
-        raise AssertionError(f"the server answered {whole[:400]!r}")
-    lower = head.lower()
-    at = lower.find(_LENGTH_NAME)
-    if at < 0:
-        return 0
-    end = lower.find(b"\r", at)
-    return int(lower[at + len(_LENGTH_NAME) : end if end > 0 else None])
+        is_blocked = bool(connection.pending)
+        if is_blocked != connection.is_blocked:
+            connection.is_blocked = is_blocked
+            wanted = select.EPOLLIN | (select.EPOLLOUT if is_blocked else 0)
+            self._poll.modify(connection.socket, wanted)

@@ -1,136 +1,217 @@
-"""Produce: raw batches, JSON in large requests, JSON one record a request."""
+"""Produce by the load client: raw batches beside Kafka's protocol, JSON beside Strimzi's Bridge."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.bench import datasets
-from tests.bench.load_client import build_request
+from tests.bench import datasets, kafka_wire
+from tests.bench.load_client import Load, build_request, run_load
 from tests.bench.machine_use import fdatasync_p50_ms
-from tests.bench.results import Goal, Result, Sample
+from tests.bench.results import LOAD_CLIENT, Goal, Result, Round, Sample
 from tests.bench.round_topics import SOON, SOON_KAFKA, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.bench.bench import Bench
+    from tests.bench.bridge_side import BenchBridge
     from tests.bench.kafka_side import BenchBroker
 
-RAW = "application/vnd.kafkalog.record-batches"
 BINARY = "application/vnd.kafka.binary.v2+json"
 OS_CLASS = "acks=1: page cache on both sides"
-_RAW_BATCH_RECORDS = 125  # 125 records of 1 KiB fill Kafka's batch.size of 128 KiB
-_RAW_BATCHES = 8
-_JSON_RECORDS = 1000
+JSON_RECORDS = 1000
+_RAW = "application/vnd.kafkalog.record-batches"
+_OWN_OS_CLASS, _SYNCED_CLASS = "acks=1: page cache", "acks=all: fdatasync"
+_BATCH_RECORDS = 125  # of 1 KiB: they fill Kafka's batch.size of 128 KiB
+_BRIDGE_SHARE = 10  # the Bridge gets so many fewer requests, for the sake of time
 
 
-def produce_raw(bench: Bench) -> Result:
-    """1 KiB records in batches of 128 KiB, eight batches a request, four connections."""
-    records = bench.size(2_000_000, 200_000)
-    per_request = _RAW_BATCH_RECORDS * _RAW_BATCHES
-    bodies = datasets.raw_bodies(_RAW_BATCH_RECORDS, _RAW_BATCHES)
+def _raw_requests(topic: str, batches: list[bytes], acks: str = "1") -> list[bytes]:
+    path = f"/v1/topics/{topic}/partitions/0/batches?acks={acks}"
+    return [build_request("POST", path, batch, _RAW) for batch in batches]
+
+
+def _raw_rounds(bench: Bench, batches: list[bytes], load: Load, worth: float) -> list[Round]:
+    """The same batches over HTTP and over Kafka's protocol. ``worth``: of one request."""
     with bench.running_daemon(**SOON) as daemon, bench.running_broker(SOON_KAFKA) as broker:
         our_topics = Topics(daemon, "raw")
 
         def ours() -> Sample:
-            path = f"/v1/topics/{our_topics.renew()}/partitions/0/batches?acks=1"
-            requests = [build_request("POST", path, body, RAW) for body in bodies]
-            load = daemon.load(requests, count=records // per_request, connections=4)
-            rate = load.requests_per_second * per_request * datasets.RECORD_BYTES / 1e6
-            return load.sample(rate, 99)
+            found = daemon.load(_raw_requests(our_topics.renew(), batches), load)
+            return found.sample(found.requests_per_second * worth, 50, 99)
 
         def theirs(broker: BenchBroker, topics: Topics) -> Sample:
-            size = datasets.RECORD_BYTES
-            found = broker.produce(topics.renew(), records=records, record_size=size)
-            return replace(found, value=found.value * size / 1e6)
+            topic = topics.renew()
+            requests = [kafka_wire.produce_request(topic, batch) for batch in batches]
+            found = run_load(broker, requests, load, kafka_wire.produced_length)
+            return found.sample(found.requests_per_second * worth, 50, 99)
 
         kafka = None if broker is None else partial(theirs, broker, Topics(broker, "raw"))
-        rounds = bench.alternate(ours, kafka)
+        return bench.alternate(ours, kafka)
+
+
+def produce_raw(bench: Bench) -> Result:
+    """1 KiB records, a batch of 128 KiB a request, four connections, five requests in flight."""
+    batches = [datasets.batch_of(_BATCH_RECORDS, datasets.RECORD_BYTES, seed=n) for n in range(32)]
+    load = Load(bench.size(16_000, 1_600), connections=4, in_flight=5)
+    megabytes = _BATCH_RECORDS * datasets.RECORD_BYTES / 1e6
     return Result(
         name=bench.name,
-        what="Produce raw batches, 1 KiB records",
+        what="Produce raw, one batch of 128 KiB a request, 1 KiB records",
         unit="MB/s",
         durability=OS_CLASS,
-        goal=Goal.times(3),
-        rounds=rounds,
-        notes=(
-            "kafkalog: 8 batches of 125 records a request, 4 connections, 1 partition",
-            "Kafka: kafka-producer-perf-test, batch.size=131072, linger.ms=5, 1 partition",
-        ),
+        goal=Goal.times(1.2),
+        rounds=_raw_rounds(bench, batches, load, megabytes),
+        client=LOAD_CLIENT,
+        notes=("4 connections, 5 requests in flight on each, 1 partition", "Kafka: Produce v3"),
     )
 
 
-def produce_json(bench: Bench) -> Result:
-    """100-byte values, 1,000 records a request, base64 in JSON; Kafka gets the same values."""
-    records = bench.size(4_000_000, 400_000)
-    all_values = datasets.values(8 * _JSON_RECORDS, datasets.SMALL_BYTES)
-    bodies = [
-        datasets.json_body(all_values[at : at + _JSON_RECORDS])
-        for at in range(0, len(all_values), _JSON_RECORDS)
-    ]
-    payloads = bench.directory("payloads.txt")
-    payloads.write_bytes(b"\n".join(all_values))
-    with bench.running_daemon(**SOON) as daemon, bench.running_broker(SOON_KAFKA) as broker:
-        our_topics = Topics(daemon, "json")
+def _small_batches() -> list[bytes]:
+    return [datasets.batch_of(1, datasets.SMALL_BYTES, seed=n) for n in range(64)]
 
-        def ours() -> Sample:
-            path = f"/topics/{our_topics.renew()}/partitions/0?acks=1"
-            requests = [build_request("POST", path, body, BINARY) for body in bodies]
-            load = daemon.load(requests, count=records // _JSON_RECORDS, connections=4)
-            return load.sample(load.requests_per_second * _JSON_RECORDS, 99)
 
-        def theirs(broker: BenchBroker, topics: Topics) -> Sample:
-            return broker.produce(topics.renew(), records=records, payload_file=str(payloads))
-
-        kafka = None if broker is None else partial(theirs, broker, Topics(broker, "json"))
-        rounds = bench.alternate(ours, kafka)
+def produce_single(bench: Bench) -> Result:
+    """A record of 100 bytes in its batch a request, 32 connections."""
+    load = Load(bench.size(150_000, 8_000), connections=32)
     return Result(
         name=bench.name,
-        what="Produce JSON, 1,000 records of 100 bytes a request",
-        unit="records/s",
+        what="Produce raw, one record of 100 bytes a request, 32 connections",
+        unit="requests/s",
         durability=OS_CLASS,
-        goal=Goal(">= 2x and >= 500,000/s", at_least=500_000, ratio=2),
-        rounds=rounds,
-        notes=(
-            "kafkalog: values in base64, 4 connections, 1 partition",
-            "Kafka: kafka-producer-perf-test --payload-file with the same values, 1 partition",
-        ),
+        goal=Goal.times(1),
+        rounds=_raw_rounds(bench, _small_batches(), load, 1),
+        client=LOAD_CLIENT,
+        notes=("1 partition", "Kafka: Produce v3"),
     )
 
 
-def _single(bench: Bench, acks: str, durability: str) -> Result:
-    """One record a request, 32 connections."""
-    count = bench.size(150_000, 8_000)
-    path = f"/topics/single/partitions/0?acks={acks}"
-    requests = [
-        build_request("POST", path, datasets.json_body([value]), BINARY)
-        for value in datasets.values(64, datasets.SMALL_BYTES)
-    ]
+def produce_single_synced(bench: Bench) -> Result:
+    """As `produce_single`, answered after the sync; in the same round without it."""
+    load = Load(bench.size(75_000, 4_000), connections=32)
     sync_ms = fdatasync_p50_ms(bench.work)
-    with bench.running_daemon() as daemon:
-        daemon.create_topic("single")
+    with bench.running_daemon(**SOON) as daemon:
+        topics = Topics(daemon, "raw")
 
         def ours() -> Sample:
-            load = daemon.load(requests, count=count, connections=32)
-            return load.sample(load.requests_per_second, 50, 99)
+            topic = topics.renew()
+            unsynced, synced = (
+                daemon.load(_raw_requests(topic, _small_batches(), acks), load)
+                for acks in ("1", "all")
+            )
+            rate, beside = synced.requests_per_second, unsynced.requests_per_second
+            found = synced.sample(rate, 50, 99)
+            return replace(
+                found, extra={**found.extra, "unsynced_per_s": beside, "of_unsynced": rate / beside}
+            )
 
         rounds = bench.alternate(ours, None)
     return Result(
         name=bench.name,
-        what="Produce JSON, one record a request, 32 connections",
+        what="Produce raw, one record of 100 bytes a request, 32 connections",
         unit="requests/s",
-        durability=durability,
-        goal=Goal(">= 10,000/s, p99 <= 10 ms", at_least=10_000, extra_at_most={"p99_ms": 10}),
+        durability=_SYNCED_CLASS,
+        goal=Goal(">= 0.7 of unsynced", extra_at_least={"of_unsynced": 0.7}),
         rounds=rounds,
+        client=LOAD_CLIENT,
         beside={"fdatasync_p50_ms": sync_ms},
+    )
+
+
+def _json(
+    bench: Bench,
+    bodies: list[bytes],
+    load: Load,
+    *,
+    what: str,
+    records: int,
+    goal: Goal,
+    of_bridge: float,
+    acks: str = "1",
+) -> Result:
+    """Bodies of so many records to kafkalog and, unless they are to be synced, to the Bridge.
+
+    of_bridge  the goal's ratio, where the Bridge runs
+    """
+    sync_ms = fdatasync_p50_ms(bench.work)
+    beside = bench.running_bridge(SOON_KAFKA) if acks == "1" else nullcontext()
+    with bench.running_daemon(**SOON) as daemon, beside as bridge:
+        our_topics = Topics(daemon, "json")
+
+        def requests_to(path: str) -> list[bytes]:
+            return [build_request("POST", path, body, BINARY) for body in bodies]
+
+        def ours() -> Sample:
+            path = f"/topics/{our_topics.renew()}/partitions/0?acks={acks}"
+            found = daemon.load(requests_to(path), load)
+            return found.sample(found.requests_per_second * records, 50, 99)
+
+        def theirs(bridge: BenchBridge, topics: Topics) -> Sample:
+            path = f"/topics/{topics.renew()}/partitions/0"
+            less = replace(load, count=load.count // _BRIDGE_SHARE)
+            found = run_load(bridge, requests_to(path), less)
+            return found.sample(found.requests_per_second * records, 50, 99)
+
+        kafka = None if bridge is None else partial(theirs, bridge, Topics(bridge.broker, "json"))
+        rounds = bench.alternate(ours, kafka)
+    durability = _OWN_OS_CLASS if acks == "1" else _SYNCED_CLASS
+    if bridge is not None:
+        goal = replace(goal, text=f">= {of_bridge:g}x the Bridge, {goal.text}", ratio=of_bridge)
+        durability = f"{OS_CLASS}; Kafka behind Strimzi's Bridge"
+    return Result(
+        name=bench.name,
+        what=what,
+        unit="records/s" if records > 1 else "requests/s",
+        durability=durability,
+        goal=goal,
+        rounds=rounds,
+        client=LOAD_CLIENT,
+        notes=("values in base64, 1 partition",),
+        beside={"fdatasync_p50_ms": sync_ms},
+    )
+
+
+def json_groups() -> list[list[bytes]]:
+    """The values of eight requests."""
+    seeds = range(1, 9)
+    return [datasets.values(JSON_RECORDS, datasets.SMALL_BYTES, seed) for seed in seeds]
+
+
+def produce_json(bench: Bench) -> Result:
+    """100-byte values, 1,000 records a request, four connections."""
+    return _json(
+        bench,
+        [datasets.json_body(values) for values in json_groups()],
+        Load(bench.size(4_000, 400), connections=4),
+        what="Produce JSON, 1,000 records of 100 bytes a request",
+        records=JSON_RECORDS,
+        goal=Goal(">= 500,000/s", at_least=500_000),
+        of_bridge=30,
+    )
+
+
+def _json_single(bench: Bench, acks: str) -> Result:
+    """One record a request, 32 connections."""
+    return _json(
+        bench,
+        [datasets.json_body([value]) for value in datasets.values(64, datasets.SMALL_BYTES)],
+        Load(bench.size(150_000, 8_000), connections=32),
+        what="Produce JSON, one record a request, 32 connections",
+        records=1,
+        goal=Goal(">= 10,000/s, p99 <= 10 ms", at_least=10_000, extra_at_most={"p99_ms": 10}),
+        of_bridge=10,
+        acks=acks,
     )
 
 
 ROWS: dict[str, Callable[[Bench], Result]] = {
     "produce_raw": produce_raw,
+    "produce_single": produce_single,
+    "produce_single_synced": produce_single_synced,
     "produce_json": produce_json,
-    "produce_json_single": partial(_single, acks="1", durability="acks=1: page cache"),
-    "produce_json_single_synced": partial(_single, acks="all", durability="acks=all: fdatasync"),
+    "produce_json_single": partial(_json_single, acks="1"),
+    "produce_json_single_synced": partial(_json_single, acks="all"),
 }

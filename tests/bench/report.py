@@ -9,11 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.bench.results import LOAD_CLIENT
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-_HEAD = "| Work | kafkalog | Kafka | Ratio | Goal | Met |\n|---|---|---|---|---|---|\n"
+_HEAD = "| Work | Client | kafkalog | Kafka | Ratio | Goal | Met |\n|---|---|---|---|---|---|---|\n"
 _MET = {True: "yes", False: "no", None: "-"}
 
 
@@ -25,8 +27,15 @@ def render(results: list[dict[str, Any]]) -> str:
     """The table and a line on where the figures come from."""
     if not results:
         return "No results yet: `make bench` writes them.\n"
-    rows = "".join(_row(result) for result in results)
+    rows = "".join(_row(result) for result in sorted(results, key=_place))
     return f"{_HEAD}{rows}\n{_sources(results)}\n"
+
+
+def _place(result: dict[str, Any]) -> int:
+    """Rows of one client on both sides come first, then those of two clients, then the others."""
+    if "client" not in result or result["kafka_median"] is None:
+        return 2
+    return 0 if result["client"] == LOAD_CLIENT else 1
 
 
 def _row(result: dict[str, Any]) -> str:
@@ -41,7 +50,8 @@ def _row(result: dict[str, Any]) -> str:
     for name, value in beside.items():
         ours += f"; {name.replace('_', ' ')} {_number(value)}"
     what = f"{result['what']} ({result['durability']})" if result["durability"] else result["what"]
-    return f"| {what} | {ours} | {theirs} | {ratio} | {result['goal']} | {_MET[result['met']]} |\n"
+    figures = f"{ours} | {theirs} | {ratio} | {result['goal']} | {_MET[result['met']]}"
+    return f"| {what} | {result.get('client', '')} | {figures} |\n"
 
 
 def _figure(median: float, low: float, high: float, unit: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results"
+LOAD_CLIENT = "load client"  # tests/bench/load_client.py, on both sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is to be reached: a bound on the figure, on the ratio to Kafka, on an extra figure."""
+    """What is to be reached: a bound on the figure, on the ratio to Kafka, on an extra figure.
+
+    Without a bound the figure only says what it is.
+    """
 
     text: str
     at_least: float | None = None
     at_most: float | None = None
     ratio: float | None = None
+    extra_at_least: dict[str, float] = field(default_factory=dict)
     extra_at_most: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -66,6 +71,7 @@ class Result:
     durability: str
     goal: Goal
     rounds: list[Round]
+    client: str = ""  # who drives the sides; each its own is a text for both
     lower_is_better: bool = False
     notes: tuple[str, ...] = ()
     beside: dict[str, float] = field(default_factory=dict)
@@ -83,14 +89,15 @@ class Result:
         return statistics.median(item.kafkalog.extra[name] for item in self.rounds)
 
     def met(self) -> bool | None:
-        """Whether every part of the goal holds; None when a part could not be measured."""
+        """Whether every part of the goal holds; None without one or when it was not measured."""
         goal, ratio = self.goal, self.ratio_median()
-        if goal.ratio is not None and ratio is None:
+        if goal == Goal(goal.text) or (goal.ratio is not None and ratio is None):
             return None
         parts = [
             goal.at_least is None or self.median() >= goal.at_least,
             goal.at_most is None or self.median() <= goal.at_most,
             goal.ratio is None or ratio is None or ratio >= goal.ratio,
+            *(self.extra_median(name) >= least for name, least in goal.extra_at_least.items()),
             *(self.extra_median(name) <= most for name, most in goal.extra_at_most.items()),
         ]
         return all(parts)
@@ -109,6 +116,7 @@ def to_json(result: Result, kafka_version: str | None) -> dict[str, Any]:
     return {
         "name": result.name,
         "what": result.what,
+        **({"client": result.client} if result.client else {}),
         "unit": result.unit,
         "durability": result.durability,
         "commit": commit(),

@@ -62,6 +62,7 @@ def scrape(bench: Bench) -> Result:
             extra_at_most={"other_request_p99_ms": 10},
         ),
         rounds=rounds,
+        client="http.client",
         lower_is_better=True,
         notes=(
             f"median of {scrapes}; a record in every {_BUSY_SHARE}th partition between two of them",

@@ -48,6 +48,7 @@ def tail_events(bench: Bench) -> Result:
         durability="acks=1: page cache",
         goal=Goal("<= 50 ms", at_most=50),
         rounds=rounds,
+        client="one reader of all streams",
         lower_is_better=True,
         notes=(
             f"a record of 100 bytes every {_PAUSE_SECONDS * 1000:.0f} ms, {sizes.appends} a round;"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.bench import report
-from tests.bench.results import Goal, Result, Round, Sample, to_json
+from tests.bench.results import LOAD_CLIENT, Goal, Result, Round, Sample, to_json
 from tests.tools.interface import differences, interface, main
 from tests.tools.size import Size, size_of
 
@@ -89,6 +89,24 @@ def test_a_result_becomes_a_row() -> None:
     assert "| 100 MB/s (100 to 100) | 2.5x | >= 2x, p99 <= 10 ms | yes |" in row
 
 
+def test_rows_of_one_client_for_both_sides_come_first() -> None:
+    def content(what: str, client: str, *, alone: bool = False) -> dict[str, Any]:
+        rounds = [Round(each.kafkalog) for each in RESULT.rounds] if alone else RESULT.rounds
+        return to_json(dataclasses.replace(RESULT, what=what, client=client, rounds=rounds), None)
+
+    rows = report.render(
+        [
+            content("Start", ""),
+            content("Alone", LOAD_CLIENT, alone=True),
+            content("Together", "two tools"),
+            content("Same", LOAD_CLIENT),
+        ]
+    ).splitlines()
+    names = [row.split(" ")[1] for row in rows[2:6]]
+    assert names == ["Same", "Together", "Start", "Alone"]
+    assert "| Together (acks=1) | two tools | 250 MB/s" in rows[3]
+
+
 @pytest.mark.parametrize(
     ("change", "met"),
     [
@@ -96,6 +114,8 @@ def test_a_result_becomes_a_row() -> None:
         ({"goal": Goal("", at_least=251)}, False),
         ({"goal": Goal("", at_most=250)}, True),
         ({"goal": Goal("", extra_at_most={"p99_ms": 5})}, False),
+        ({"goal": Goal("", extra_at_least={"p99_ms": 7})}, False),
+        ({"goal": Goal("none")}, None),
         ({"rounds": [Round(Sample(9.0, extra={"p99_ms": 1.0}))]}, None),
     ],
 )

@@ -276,9 +276,9 @@ def produce_json(daemon: Daemon, client: Client) -> Trace:
 
 
 def fetch_raw(daemon: Daemon, client: Client) -> Trace:
-    """``GET`` of batches that are there."""
+    """``GET`` of batches that are there, and are large enough to be remembered as checked."""
     with daemon.recorder.recording(*_REQUEST_THREADS) as trace:
-        client.ask("GET", f"/v1/topics/{TOPIC}/partitions/0/batches?offset=0")
+        client.ask("GET", f"/v1/topics/{TOPIC}/partitions/0/batches?offset=0&max_bytes=1")
         time.sleep(_REST_SECONDS)
     return trace
 
@@ -323,6 +323,7 @@ def _drive(daemon: Daemon, *, is_restart: bool) -> None:
             traces[START] = [daemon.load_trace]
         else:
             client.make_topic(TOPIC)
+            client.produce(TOPIC, "v" * 8192)
             client.make_topic("flow-of-retention", retention_ms="1", file_delete_delay_ms="0")
             client.make_topic("flow-of-compaction", cleanup_policy="compact")
             for name, flow in ROUNDS_OF.items():

@@ -19,8 +19,6 @@ from kafkalog.server.protocol.endpoint import PARTITION
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkalog.log.values import FetchSpan
     from kafkalog.server.api import Api
     from kafkalog.server.fast_path.heads import AskedFetch
@@ -66,24 +64,27 @@ class Sending:
         return not self._left
 
 
-def begin_fetch(
-    api: Api, asked: AskedFetch, offset: int, next_request_id: Callable[[], str]
-) -> Sending | None:
-    """The answer, if it can be sent as it lies in the file; else None, and nothing is changed."""
+def span_of(api: Api, asked: AskedFetch, offset: int) -> FetchSpan | None:
+    """Where the answer lies, if it can be sent from there; else None, and nothing is changed."""
     if not (api.is_open and api.config.remembers_checked_batches):
         return None
-    started = time.perf_counter()
-    operations = api.operations
     max_bytes = min(asked.max_bytes, api.config.http_max_fetch_bytes)
     try:
-        log = operations.partition_log(asked.topic, asked.partition)
-        span = operations.fetch_checked(log, offset, max_bytes)
+        log = api.operations.partition_log(asked.topic, asked.partition)
+        span = api.operations.fetch_checked(log, offset, max_bytes)
     except (KafkalogError, ApiError):
         return None
     if span is None or (asked.max_wait_ms and span.size_bytes < min(asked.min_bytes, max_bytes)):
         return None
+    return span
+
+
+def begin_sending(
+    api: Api, asked: AskedFetch, span: FetchSpan, request_id: str, started: float
+) -> Sending:
+    """The answer with what lies there; ``started``: of the performance counter."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in fetch_headers(span).items())
-    head = _HEAD % (lines, next_request_id(), span.size_bytes, rfc822_formatted_time())
+    head = _HEAD % (lines, request_id, span.size_bytes, rfc822_formatted_time())
     api.metrics.traffic.observe_fetch(asked.topic, span.size_bytes)
     api.metrics.observe_http(_ROUTE, "GET", 200, time.perf_counter() - started)
     return Sending(head.encode(), span)

@@ -19,18 +19,18 @@ Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
+import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import hdrs
 
 from kafkalog.server.fast_path.append import begin_append
-from kafkalog.server.fast_path.fetch import Sending, begin_fetch
+from kafkalog.server.fast_path.fetch import Sending, begin_sending, span_of
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from kafkalog.server.api import Api
@@ -46,6 +46,8 @@ _BODY_BYTES = 256 << 10
 _HEAD_END = b"\r\n\r\n"
 # Of one connection: so many requests are in work at once, and more wait in the socket.
 _IN_WORK = 128
+# Fetches of a connection that had to be read are tried again after as many, up to so many.
+_UNASKED = 63
 # A body that stops for so long is aiohttp's to wait for.
 _BODY_SECONDS = 1.0
 
@@ -71,12 +73,6 @@ class FastPath:
     def call_later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
         """As the loop's."""
         return self._loop.call_later(seconds, call)
-
-    @staticmethod
-    def second_socket(transport: asyncio.Transport) -> socket.socket:
-        """Of the same connection: the loop does not let others use a descriptor of its own."""
-        first: socket.socket = transport.get_extra_info("socket")
-        return socket.socket(fileno=os.dup(first.fileno()))
 
     def wait_until_writable(self, waiting: socket.socket, call: Callable[[], None]) -> None:
         """Call it as often as the socket takes more, until ``stop_waiting``."""
@@ -117,10 +113,12 @@ class Front(asyncio.BufferedProtocol):
         "_is_waiting",
         "_last_head",
         "_left",
+        "_misses",
         "_path",
         "_sending",
         "_socket",
         "_transport",
+        "_unasked",
         "_waiting",
     )
 
@@ -138,6 +136,8 @@ class Front(asyncio.BufferedProtocol):
         self._waiting = b""  # the beginning of a head; with ``_is_waiting`` all that came
         self._is_waiting = False
         self._sending: Sending | None = None
+        self._misses = 0  # of fetches in a row that could not be sent from a file, about
+        self._unasked = 0  # so many fetches more are not tried
         self._socket: socket.socket | None = None  # of the same connection, for files
         self._is_ordinary = False  # the next request is aiohttp's, even if its head is known
         # a body that is being received
@@ -284,12 +284,19 @@ class Front(asyncio.BufferedProtocol):
             return False
         if transport.get_write_buffer_size():  # it would be overtaken
             return False
-        sending = begin_fetch(path.api, asked, offset, self.next_request_id)
-        if sending is None:
+        if self._unasked:
+            self._unasked -= 1
             return False
-        if self._socket is None:
-            self._socket = path.second_socket(transport)
-        self._sending = sending
+        started = time.perf_counter()
+        span = span_of(path.api, asked, offset)
+        if span is not None and self._socket is None:
+            self._socket = self._connection.second_socket()
+        if span is None or self._socket is None:
+            self._misses = min(2 * self._misses + 1, _UNASKED)
+            self._unasked = self._misses
+            return False
+        self._misses = 0
+        self._sending = begin_sending(path.api, asked, span, self.next_request_id(), started)
         self._last_head = head
         self._connection.note_front_request()
         self._send()

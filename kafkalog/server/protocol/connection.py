@@ -20,6 +20,7 @@ which does not change later.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import socket
 import struct
@@ -361,6 +362,20 @@ class Connection(RequestHandler):
         """Whether it wants no bytes now."""
         return self._reading_paused or self._buffer_paused
 
+    def second_socket(self) -> socket.socket | None:
+        """One for the same connection, whose own belongs to the loop; None: too many are open."""
+        if self.transport is None:
+            return None
+        first: socket.socket = self.transport.get_extra_info("socket")
+        try:
+            second = socket.socket(fileno=os.dup(first.fileno()))
+        except OSError:
+            return None
+        if second.fileno() < self._server.descriptors:
+            return second
+        second.close()
+        return None
+
     def take_head(self, head: bytes) -> RawRequestMessage | None:
         """Receive a whole head; the request that it is, None when that is not one sound request."""
         before = self._request_count
@@ -521,7 +536,7 @@ class ConnectionServer(web.Server):
         )
         self._config = config
         self._max_connections = config.max_connections
-        self._descriptors = descriptors
+        self.descriptors = descriptors
         self.request_ids = request_ids
         self.is_finishing = False
         self._all_idle = asyncio.Event()
@@ -547,14 +562,14 @@ class ConnectionServer(web.Server):
         if len(self.connections) > self._max_connections:
             return True
         found: socket.socket | None = transport.get_extra_info("socket")
-        return found is not None and found.fileno() >= self._descriptors
+        return found is not None and found.fileno() >= self.descriptors
 
     def note_refused(self) -> None:
         """A connection beyond the bound."""
         self._refusals.note(
             "Connections are refused",
             max_connections=self._max_connections,
-            descriptors=self._descriptors,
+            descriptors=self.descriptors,
             remedy="Find who holds them, or raise max.connections, or the limit of open files.",
         )
 

@@ -18,7 +18,15 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kafkalog.observe.cleaner_metrics import CleanerMetrics
-from kafkalog.observe.prometheus import Declarations, child_of, counter, gauge, histogram, observe
+from kafkalog.observe.prometheus import (
+    Declarations,
+    child_of,
+    counter,
+    gauge,
+    histogram,
+    observe,
+    observe_many,
+)
 from kafkalog.observe.topic_metrics import TopicTraffic
 
 if TYPE_CHECKING:
@@ -221,6 +229,13 @@ class Metrics(Declarations):
         known = method if method in _KNOWN_METHODS else "OTHER"
         child_of(self.http_requests, route, known, str(code))._value.inc(1)
         observe(child_of(self.http_request_seconds, route, known), seconds)
+
+    def observe_http_many(
+        self, route: str, method: str, code: int, seconds: Sequence[float]
+    ) -> None:
+        """As ``observe_http`` for each; the method is a known one."""
+        child_of(self.http_requests, route, method, str(code))._value.inc(len(seconds))
+        observe_many(child_of(self.http_request_seconds, route, method), seconds)
 
     def observe_reload(self, setting: str, is_taken: bool) -> None:
         """A watched file changed; a faulty one is refused and the old content stays in use."""

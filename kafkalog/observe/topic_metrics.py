@@ -84,11 +84,11 @@ class TopicTraffic(Declarations):
 
     # ---- counting, any thread
 
-    def observe_append(self, topic: str, records: int, size_bytes: int) -> None:
+    def observe_append(self, topic: str, records: int, size_bytes: int, requests: int = 1) -> None:
         """One or more batches that were queued for the writer of a partition."""
         child_of(self.append_records, topic)._value.inc(records)
         child_of(self.append_bytes, topic)._value.inc(size_bytes)
-        child_of(self.append_requests, topic)._value.inc(1)
+        child_of(self.append_requests, topic)._value.inc(requests)
 
     def observe_refusal(self, topic: str, error: Exception, size_bytes: int) -> None:
         """An append that was refused before it was queued."""

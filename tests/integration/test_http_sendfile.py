@@ -10,7 +10,8 @@ import os
 import re
 import socket
 import struct
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
@@ -35,8 +36,14 @@ def fetch(topic: str, offset: int, max_bytes: int = EVERYTHING, line: str = "") 
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n{line}\r\n".encode()
 
 
-def descriptors(daemon: Daemon) -> int:
-    return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+def seconds_of(daemon: Daemon) -> int:
+    """Connections of the daemon that have a second descriptor."""
+    home, sockets = f"/proc/{daemon.pid}/fd", list[str]()
+    for name in os.listdir(home):
+        with suppress(FileNotFoundError):  # closed since
+            sockets.append(os.readlink(f"{home}/{name}"))
+    counts = Counter(each for each in sockets if each.startswith("socket:"))
+    return sum(count == 2 for count in counts.values())
 
 
 def rot(daemon: Daemon) -> None:
@@ -75,11 +82,10 @@ def test_both_ways_answer_alike(daemon: Daemon, topic: str, max_bytes: int) -> N
         for wire in (fast, copying, fast):
             wire.send(fetch(topic, 0, max_bytes, ORDINARY))
             wire.read_answer()
-        before = descriptors(daemon)
         with Wire(daemon) as wire:
             wire.send(fetch(topic, 0, max_bytes))  # its head is remembered now
             wire.read_answer()
-        until(lambda: descriptors(daemon) == before)
+        until(lambda: seconds_of(daemon) == 0)
         for offset in (0, 7, 10, 125, 399):
             fast.send(fetch(topic, offset, max_bytes))
             copying.send(fetch(topic, offset, max_bytes, ORDINARY))
@@ -97,7 +103,7 @@ def test_both_ways_answer_alike(daemon: Daemon, topic: str, max_bytes: int) -> N
             assert len(ours.body) <= max_bytes or rows.count == 1
             is_last = int(ours.headers["Kafka-Next-Offset"]) == BATCHES * RECORDS
             assert ("Kafka-Up-To-Date" in ours.headers) == is_last
-        assert descriptors(daemon) == before + 1
+        assert seconds_of(daemon) == 1
 
 
 @pytest.mark.parametrize(
@@ -162,10 +168,9 @@ def test_what_is_on_its_way_stays_whole(daemon: Daemon) -> None:
         stream = wire.socket.makefile("rb")
         wire.send(fetch("leaving", 0))
         assert read_one(stream)[1] == whole
-        before = descriptors(daemon)
         wire.send(fetch("leaving", 0))
         assert stream.read(4).startswith(b"HTTP")
-        assert descriptors(daemon) == before + 1
+        assert seconds_of(daemon) == 1
         assert daemon.request("DELETE", f"{daemon.cluster()}/topics/leaving").status == 204
         for path in daemon.log_dirs[0].glob("leaving-*/*.log"):
             path.unlink()
@@ -175,15 +180,13 @@ def test_what_is_on_its_way_stays_whole(daemon: Daemon) -> None:
 def test_our_own_client_is_served_so(daemon: Daemon, topic: str) -> None:
     with Client(f"http://127.0.0.1:{daemon.port}") as client:
         first = client.fetch(topic, 0, 0)
-        before = descriptors(daemon)
         assert client.fetch(topic, 0, 0) == first
-        assert descriptors(daemon) == before + 1
+        assert seconds_of(daemon) == 1
 
 
 @pytest.mark.parametrize("ending", ["FIN", "RST"])
 def test_readers_that_leave_leave_no_descriptor(daemon: Daemon, topic: str, ending: str) -> None:
     """In the middle of an answer that waits for them."""
-    before = descriptors(daemon)
     with ExitStack() as stack:
         for _ in range(30):
             wire = stack.enter_context(Wire(daemon, receive_bytes=4096))
@@ -192,8 +195,8 @@ def test_readers_that_leave_leave_no_descriptor(daemon: Daemon, topic: str, endi
             if ending == "RST":
                 hard = struct.pack("ii", 1, 0)
                 wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, hard)
-        until(lambda: descriptors(daemon) >= before + 60)
-    until(lambda: descriptors(daemon) <= before, "descriptors are left")
+        until(lambda: seconds_of(daemon) == 30)
+    until(lambda: seconds_of(daemon) == 0, "descriptors are left")
 
 
 def test_no_reader_of_ours_takes_a_flipped_bit(daemon: Daemon) -> None:

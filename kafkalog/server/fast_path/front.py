@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp import hdrs
 
-from kafkalog.server.fast_path.append import begin_append
+from kafkalog.server.fast_path.append import AppendCounts, begin_append
 from kafkalog.server.fast_path.fetch import Sending, begin_sending, span_of
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
+from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
     import socket
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
     from kafkalog.server.security.hosts import Hosts
 
 _BUFFER_BYTES = 256 << 10
-# The largest body that is checked on the event loop.
-_BODY_BYTES = 256 << 10
+_BODY_BYTES = 256 << 10  # of the largest body that is checked on the event loop
 _HEAD_END = b"\r\n\r\n"
 # Of one connection: so many requests are in work at once, and more wait in the socket.
 _IN_WORK = 128
@@ -62,7 +62,9 @@ class FastPath:
         self.buffer = bytearray(_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.heads = KnownHeads(hosts)
+        self.most_bytes = min(_BODY_BYTES, api.config.socket_request_max_bytes)
         self._loop = asyncio.get_running_loop()
+        self.counts = AppendCounts(api.metrics, self._loop)
         # owned by the event loop
         self._answered: list[Front] = []
 
@@ -157,9 +159,9 @@ class Front(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """What is in work is appended all the same, and its answer dropped."""
-        self._stop_body_timer()
+        self._drop_body()
         self._drop_socket()
-        self._transport = self._body = None
+        self._transport = None
         self._waiting = b""
         self._in_work.clear()
         self._connection.connection_lost(exc)
@@ -250,12 +252,12 @@ class Front(asyncio.BufferedProtocol):
                 if not self._in_work and self._begin_fetch(head, asked, number):
                     position = body_at
                     continue
-            elif asked is not None and number <= _BODY_BYTES:
+            elif asked is not None and number <= self._path.most_bytes:
                 position_after = body_at + number
                 if position_after > end:
-                    self._receive(head, asked, number, view[body_at:end])
-                    return
-                if self._begin(head, asked, bytes(view[body_at:position_after])):
+                    if self._receive(head, asked, number, view[body_at:end]):
+                        return
+                elif self._begin(head, asked, bytes(view[body_at:position_after])):
                     position = position_after
                     continue
             if self.in_work_count:
@@ -269,7 +271,7 @@ class Front(asyncio.BufferedProtocol):
         path = self._path
         if self.is_finishing:
             return False
-        append = begin_append(self, path.api, asked, data)
+        append = begin_append(self, path.api, path.counts, asked, data)
         if append is None:
             return False
         self._in_work.append(append)
@@ -384,28 +386,32 @@ class Front(asyncio.BufferedProtocol):
 
     # ---- a body that comes in pieces
 
-    def _receive(self, head: bytes, asked: AskedAppend, length: int, piece: memoryview) -> None:
-        """Straight into its own memory, from now on."""
+    def _receive(self, head: bytes, asked: AskedAppend, length: int, piece: memoryview) -> bool:
+        """Straight into its own memory, from now on; False: there is too much of bodies."""
+        try:
+            self._path.api.in_flight.reserve(length)
+        except ApiError:
+            return False
         self._head, self._asked = head, asked
         self._body = bytearray(length)
         self._filled = len(piece)
         self._body[: self._filled] = piece
         self._body_timer = self._path.call_later(_BODY_SECONDS, self._give_up_body)
+        return True
 
     def _end_body(self) -> None:
         body, asked, head = self._body, self._asked, self._head
         assert body is not None
         assert asked is not None
-        self._stop_body_timer()
-        self._body = None
+        self._drop_body()
         if not self._begin(head, asked, memoryview(body).toreadonly()):
             self._give(head, body)
 
     def _give_up_body(self) -> None:
         """It stopped: the ordinary way waits for the rest, as long as it may take."""
         assert self._body is not None
-        self._stop_body_timer()
-        body, self._body = self._body[: self._filled], None
+        body = self._body[: self._filled]
+        self._drop_body()
         self._give(self._head, body)
 
     def _give(self, head: bytes, body: bytearray) -> None:
@@ -417,7 +423,11 @@ class Front(asyncio.BufferedProtocol):
         self._give_head(head)
         self._take(body, len(body))
 
-    def _stop_body_timer(self) -> None:
+    def _drop_body(self) -> None:
+        if self._body is None:
+            return
+        self._path.api.in_flight.release(len(self._body))
+        self._body = None
         if self._body_timer is not None:
             self._body_timer.cancel()
             self._body_timer = None

@@ -5,6 +5,7 @@ Method: a simulated clock, and a daemon of a few lines that takes as long as it 
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -35,6 +36,10 @@ class Taker:
     ) -> None:
         self._clock, self._took_ms, self._refused = clock, took_ms, refused
         self.requests: list[list[ProducerRecord]] = []
+
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        assert topic == "t"
+        return [{"partition": 0}, {"partition": 1, "error_code": 50302}, {"partition": 2}]
 
     def produce(self, topic: str, records: Sequence[ProducerRecord], **_: object) -> None:
         assert topic == "t"
@@ -103,7 +108,7 @@ def test_windows_of_five_seconds() -> None:
 def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
     clock = SimClock()
     taker = Taker(clock, 10)
-    load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100)
+    load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100, in_flight=1)
     stats = load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [10, 10, 5]
     values = [record.value for request in taker.requests for record in request]
@@ -114,11 +119,28 @@ def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
     assert (total["latency_ms"]["avg"], total["latency_ms"]["max"]) == (10, 10)
 
 
+def test_several_requests_are_in_flight() -> None:
+    """To the partitions that are served, in turn."""
+    together, partitions = threading.Barrier(3), list[object]()
+
+    class Meeting(Taker):
+        def produce(self, topic: str, records: Sequence[ProducerRecord], **others: object) -> None:
+            partitions.append(others["partition"])
+            together.wait(60)
+            super().produce(topic, records)
+
+    clock = SimClock()
+    load = AppendLoad("t", 60, random_payloads(10), batch_bytes=100, in_flight=3)
+    stats = load.run(client_of(Meeting(clock, 0)), clock, never)
+    assert stats.total(1)["records"] == 60
+    assert [partitions.count(each) for each in (0, 1, 2)] == [3, 0, 3]
+
+
 def test_a_rate_is_kept() -> None:
     clock = SimClock()
     taker = Taker(clock, 1)
     began_ns = clock.monotonic_ns()
-    load = AppendLoad("t", 50, lambda number: b"%d" % number, records_per_second=500.0)
+    load = AppendLoad("t", 50, lambda number: b"%d" % number, 500.0, in_flight=1)
     load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [5] * 10
     assert clock.monotonic_ns() - began_ns == 100_000_000
@@ -128,7 +150,7 @@ def test_a_rate_is_kept() -> None:
 def test_a_failure_ends_a_run() -> None:
     clock = SimClock()
     taker = Taker(clock, 1, frozenset({2}))
-    load = AppendLoad("t", 3, random_payloads(1), batch_bytes=1)
+    load = AppendLoad("t", 3, random_payloads(1), batch_bytes=1, in_flight=1)
     with pytest.raises(ClientError):
         load.run(client_of(taker), clock, never)
     assert len(taker.requests) == 2

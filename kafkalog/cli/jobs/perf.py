@@ -1,7 +1,8 @@
 """``kafkalog perf produce`` and ``perf consume``: how fast a daemon appends and returns records.
 
-One request is in flight at a time. A request to append carries one batch, so the latency of a
-record is that of its batch, from the time when the batch was begun. The lines have the form of
+A request to append carries one batch, and a few are in flight, so that batches are made while
+others are appended. The latency of a record is that of its batch, from the time when the batch was
+begun. A read has one request in flight. The lines have the form of
 Kafka's kafka-producer-perf-test and kafka-consumer-perf-test 4.1: MB are 2^20 bytes, and the time
 of a rebalance is the time in which the partitions and their start offsets were found.
 """
@@ -9,10 +10,13 @@ of a rebalance is the time in which the partitions and their start offsets were 
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
-import random
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -22,19 +26,20 @@ from kafkalog.client import ProducerRecord
 from kafkalog.env.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.client import Client
     from kafkalog.client.records import Acks, CodecName
     from kafkalog.env.clock import Clock
 
 BATCH_BYTES = 16_384  # Kafka's batch.size
+IN_FLIGHT = 5  # Kafka's max.in.flight.requests.per.connection
 REPORTING_INTERVAL_MS = 5000
 _LINGERS_PER_SECOND = 100  # a low rate fills batches for at most 10 ms
 _SAMPLES_MAX = 500_000
 _PERCENTILES = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 0.999))
+_BLOCK_BYTES = 1 << 16
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_LETTERS = bytes(ord("A") + number % 26 for number in range(256))
 _IDLE_MS = 10_000
 _WAIT_MS = 100
 _NS_PER_MS = 1_000_000
@@ -136,6 +141,15 @@ def total_line(total: dict[str, Any]) -> str:
     )
 
 
+class _Appended(NamedTuple):
+    """The records of one request."""
+
+    record_count: int
+    size_bytes: int
+    latency_ms: int
+    ended_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class AppendLoad:
     """What to append. ``payload`` gives a value by its number.
@@ -150,28 +164,52 @@ class AppendLoad:
     batch_bytes: int = BATCH_BYTES
     acks: Acks | None = None
     codec: CodecName = "none"
+    in_flight: int = IN_FLIGHT
 
     def run(self, client: Client, clock: Clock, on_line: Callable[[str], None]) -> AppendStats:
         """``on_line`` gets the line of each window. Raises ClientError at the first failure."""
         start_ns = clock.monotonic_ns()
         stats = AppendStats(self.record_count, start_ns // _NS_PER_MS)
-        count = 0
-        while count < self.record_count:
-            began_ms = clock.monotonic_ns() // _NS_PER_MS
-            values = self._batch(count)
-            count += len(values)
-            records = [ProducerRecord(value) for value in values]
-            client.produce(
-                self.topic, records, acks=self.acks, codec=self.codec, batch_bytes=self.batch_bytes
-            )
-            now_ms = clock.monotonic_ns() // _NS_PER_MS
-            line = stats.add(len(values), sum(map(len, values)), now_ms - began_ms, now_ms)
-            if line is not None:
-                on_line(line)
-            if self.records_per_second is not None:  # until these are due
-                due_ns = start_ns + int(count * 1e9 / self.records_per_second)
-                clock.sleep(max(due_ns - clock.monotonic_ns(), 0) / 1e9)
+        served = [each for each in client.partitions(self.topic) if "error_code" not in each]
+        partitions = itertools.cycle([int(each["partition"]) for each in served] or [0])
+        count, sent = 0, deque[Future[_Appended]]()
+
+        def take_in(most: int) -> None:
+            """Wait until at most so many are in flight."""
+            while len(sent) > most:
+                each = sent.popleft().result()
+                line = stats.add(each.record_count, each.size_bytes, each.latency_ms, each.ended_ms)
+                if line is not None:
+                    on_line(line)
+
+        with ThreadPoolExecutor(self.in_flight) as pool:
+            while count < self.record_count:
+                began_ms = clock.monotonic_ns() // _NS_PER_MS
+                values = self._batch(count)
+                count += len(values)
+                append = partial(self._append, client, clock, next(partitions), values, began_ms)
+                sent.append(pool.submit(append))
+                take_in(self.in_flight - 1)
+                if self.records_per_second is not None:  # until these are due
+                    due_ns = start_ns + int(count * 1e9 / self.records_per_second)
+                    clock.sleep(max(due_ns - clock.monotonic_ns(), 0) / 1e9)
+            take_in(0)
         return stats
+
+    def _append(
+        self, client: Client, clock: Clock, partition: int, values: list[bytes], began_ms: int
+    ) -> _Appended:
+        """One request, on any thread."""
+        client.produce(
+            self.topic,
+            [ProducerRecord(value) for value in values],
+            partition=partition,
+            acks=self.acks,
+            codec=self.codec,
+            batch_bytes=self.batch_bytes,
+        )
+        ended_ms = clock.monotonic_ns() // _NS_PER_MS
+        return _Appended(len(values), sum(map(len, values)), ended_ms - began_ms, ended_ms)
 
     def _batch(self, first: int) -> list[bytes]:
         """The next values: a full batch, or as many as a low rate allows; at least one."""
@@ -187,9 +225,21 @@ class AppendLoad:
 
 
 def random_payloads(size_bytes: int) -> Callable[[int], bytes]:
-    """Random capital letters, the same in every run."""
-    generator = random.Random(0)
-    return lambda _: generator.randbytes(size_bytes).translate(_LETTERS)
+    """Random letters from A to P, the same in every run; made for many values at once."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    block_bytes = max(_BLOCK_BYTES // size_bytes, 1) * size_bytes
+
+    def values() -> Iterator[bytes]:
+        while True:
+            numbers = np.frombuffer(generator.bytes(block_bytes), np.uint8)
+            block = ((numbers & 15) + ord("A")).tobytes()
+            for start in range(0, len(block), size_bytes):
+                yield block[start : start + size_bytes]
+
+    every = values()
+    return lambda _: next(every)
 
 
 @click.command()
@@ -209,6 +259,9 @@ def random_payloads(size_bytes: int) -> Callable[[int], bytes]:
     default=BATCH_BYTES,
     help="Bytes of the batch in a request.",
 )
+@click.option(
+    "--in-flight", type=click.IntRange(min=1), default=IN_FLIGHT, help="Requests at a time."
+)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
 @click.option(
     "--codec", type=click.Choice(_CODECS), default="none", help="How batches are compressed."
@@ -220,12 +273,13 @@ def produce(
     record_size: int,
     throughput: float | None,
     batch_size: int,
+    in_flight: int,
     acks: Acks | None,
     codec: CodecName,
     client: Client,
     output: str,
 ) -> None:
-    """Append random records, one request after the other, and print rates and latencies.
+    """Append random records, some requests at a time, and print rates and latencies.
 
     Prints a line every five seconds (on standard error with --output json), then the totals. MB are
     2^20 bytes. Ends at the first failure.
@@ -234,7 +288,14 @@ def produce(
     """
     clock = SystemClock()
     load = AppendLoad(
-        topic, num_records, random_payloads(record_size), throughput, batch_size, acks, codec
+        topic,
+        num_records,
+        random_payloads(record_size),
+        throughput,
+        batch_size,
+        acks,
+        codec,
+        in_flight,
     )
     is_text = output == "text"
     stats = load.run(client, clock, lambda line: click.echo(line, err=not is_text))

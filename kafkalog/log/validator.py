@@ -125,6 +125,26 @@ def validate(
         usual = _validate_usual(records, config, now_ms)
         if usual is not None:
             return usual
+    return _validate_any(
+        records,
+        config,
+        now_ms,
+        origin,
+        max_decompressed_bytes=max_decompressed_bytes,
+        allow_many=allow_many,
+    )
+
+
+def _validate_any(
+    records: bytes | memoryview,
+    config: LogConfig,
+    now_ms: int,
+    origin: AppendOrigin,
+    *,
+    max_decompressed_bytes: int,
+    allow_many: bool = True,
+) -> ValidatedRecords:
+    """See ``validate``: of all records, step by step."""
     is_log_append_time = config.message_timestamp_type == "LogAppendTime"
     topic = _Topic(
         config,

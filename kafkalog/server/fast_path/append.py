@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-import structlog
 from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import KafkalogError
+from kafkalog.server.api import Phase
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
 from kafkalog.server.protocol.endpoint import PARTITION
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.replies import (
+    CLOSING_STATUSES,
     add_standard_headers,
     encode_json,
     error_reply,
@@ -28,12 +29,13 @@ from kafkalog.server.protocol.replies import (
 if TYPE_CHECKING:
     import asyncio
 
+    from aiohttp import web
+
     from kafkalog.log.values import LogAppendInfo, ValidatedRecords
     from kafkalog.observe.metrics import Metrics
     from kafkalog.server.api import Api
     from kafkalog.server.fast_path.heads import AskedAppend
 
-_log = structlog.get_logger("kafkalog.server")
 _ROUTE = f"{PARTITION}/batches"
 # As aiohttp writes the answer of the route.
 _ANSWER = (
@@ -47,15 +49,11 @@ _CLOSING = "Connection: close\r\n"
 class Asker(Protocol):
     """The connection that waits for an answer."""
 
-    @property
-    def is_finishing(self) -> bool:
-        """Whether the daemon stops: an answer closes its connection."""
-
     def next_request_id(self) -> str:
         """For an answer."""
 
-    def note_ended(self) -> None:
-        """A request in work has its answer."""
+    def note_ended(self, *, closes: bool) -> None:
+        """A request in work has its result; ``closes``: its connection ends with it."""
 
 
 class AppendCounts:
@@ -98,7 +96,7 @@ class AppendCounts:
 
 
 class Append:
-    """One append in work, an AppendOutcome; ``answer`` is empty until it has ended."""
+    """One append in work, an AppendOutcome."""
 
     __slots__ = (
         "_acks",
@@ -106,9 +104,11 @@ class Append:
         "_asked",
         "_asker",
         "_counts",
+        "_info",
+        "_refusal",
         "_size_bytes",
         "_started",
-        "answer",
+        "has_ended",
     )
 
     def __init__(
@@ -127,7 +127,9 @@ class Append:
         self._acks = acks
         self._size_bytes = size_bytes
         self._started = time.perf_counter()
-        self.answer = b""
+        self._info: LogAppendInfo | None = None
+        self._refusal: web.Response | None = None
+        self.has_ended = False
 
     def done(self) -> bool:
         """Whether nobody waits for the result: never, for the bounds are given back with it."""
@@ -135,54 +137,88 @@ class Append:
 
     def set_result(self, info: LogAppendInfo) -> None:
         """It was appended."""
-        asked = self._asked
-        body = encode_json(answer_to(asked.topic, asked.partition, info))
-        durability, request_id = DURABILITIES[self._acks], self._asker.next_request_id()
-        closing = _CLOSING if self._asker.is_finishing else ""
-        head = _ANSWER % (durability, request_id, len(body), rfc822_formatted_time(), closing)
-        self._end(200, head.encode() + body)
+        self._info = info
+        self._end(200)
 
     def set_exception(self, error: BaseException) -> None:
         """It was not, or nobody knows."""
+        assert isinstance(error, KafkalogError), "a writer gives no other"
         request_id = self._asker.next_request_id()
-        if not isinstance(error, KafkalogError):
-            _log.error("Unhandled error of an append", request_id=request_id, exc_info=error)
-            error = ApiError(50000, "Internal error; quote the request id.")
-        reply = error_reply(error, request_id)
-        add_standard_headers(reply, request_id)
-        self._end(reply.status, serialized(reply, closes=self._asker.is_finishing))
+        self._refusal = error_reply(error, request_id)
+        add_standard_headers(self._refusal, request_id)
+        self._end(self._refusal.status)
 
     def exception(self) -> None:
-        """See AppendOutcome: the answer is made."""
+        """See AppendOutcome: it is answered."""
 
-    def _end(self, status: int, answer: bytes) -> None:
-        api = self._api
-        api.in_flight.release(self._size_bytes)
-        api.state.requests_in_work -= 1
+    def _end(self, status: int) -> None:
+        release(self._api, self._size_bytes)
         self._counts.note_ended(status, time.perf_counter() - self._started)
-        self.answer = answer
-        self._asker.note_ended()
+        self.has_ended = True
+        self._asker.note_ended(closes=status in CLOSING_STATUSES)
+
+    def answer(self, *, closes: bool) -> bytes:
+        """What is sent once it has ended; ``closes``: the connection ends behind it."""
+        if self._refusal is not None:
+            return serialized(self._refusal, closes=closes)
+        assert self._info is not None
+        asked = self._asked
+        body = encode_json(answer_to(asked.topic, asked.partition, self._info))
+        head = _ANSWER % (
+            DURABILITIES[self._acks],
+            self._asker.next_request_id(),
+            len(body),
+            rfc822_formatted_time(),
+            _CLOSING if closes else "",
+        )
+        return head.encode() + body
+
+
+def admit(api: Api, size_bytes: int, *, is_ahead: bool) -> bool:
+    """Whether one request more is within the bounds, which count it from now until ``release``.
+
+    ``is_ahead``: its client sent it before the last one was answered. Of these there may be as many
+    as half of each bound takes: the ordinary way has one of a connection in work, so that a client
+    that sends ahead takes nobody's place.
+    """
+    state, config, in_flight = api.state, api.config, api.in_flight
+    if state.phase is not Phase.SERVING or size_bytes > config.socket_request_max_bytes:
+        return False
+    in_work = state.requests_in_work + 1 - api.delayed_fetches.waiting_count
+    if in_work > config.http_max_inflight_requests >> is_ahead:
+        return False
+    if is_ahead and in_flight.used_bytes + size_bytes > in_flight.limit_bytes >> 1:
+        return False
+    try:
+        in_flight.reserve(size_bytes)
+    except ApiError:
+        return False
+    state.requests_in_work += 1
+    return True
+
+
+def release(api: Api, size_bytes: int) -> None:
+    """Give back what ``admit`` counted."""
+    api.in_flight.release(size_bytes)
+    api.state.requests_in_work -= 1
 
 
 def begin_append(
     asker: Asker, api: Api, counts: AppendCounts, asked: AskedAppend, data: bytes | memoryview
 ) -> Append | None:
-    """Hand the body to the log's writer; None, and nothing is changed: the ordinary way decides."""
-    state, operations = api.state, api.operations
-    if not api.is_open:
-        return None
+    """Hand a body that was admitted to the log's writer.
+
+    None, and nothing is changed: the ordinary way decides.
+    """
+    operations = api.operations
     try:
         log = operations.partition_log(asked.topic, asked.partition)
         records = quick_records(api, log, data)
-        if records is None:
-            return None
-        acks = asked.acks or operations.default_acks(asked.topic)
-        if acks is Acks.NONE:
-            return None
-        api.in_flight.reserve(len(data))
     except (KafkalogError, ApiError):
         return None
-    state.requests_in_work += 1
+    acks = asked.acks or operations.default_acks(asked.topic)
+    if records is None or acks is Acks.NONE:
+        return None
     append = Append(asker, api, counts, asked, acks, len(data))
     api.append_to(append, log, records, acks)
     counts.note_begun(asked.topic, records)

@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp import hdrs
 
-from kafkalog.server.fast_path.append import AppendCounts, begin_append
+from kafkalog.server.fast_path.append import AppendCounts, admit, begin_append, release
 from kafkalog.server.fast_path.fetch import Sending, begin_sending, span_of
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
-from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
     import socket
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
     from kafkalog.server.security.hosts import Hosts
 
 _BUFFER_BYTES = 256 << 10
-_BODY_BYTES = 256 << 10  # of the largest body that is checked on the event loop
+# The largest body that is checked on the event loop.
+_BODY_BYTES = 256 << 10
 _HEAD_END = b"\r\n\r\n"
 # Of one connection: so many requests are in work at once, and more wait in the socket.
 _IN_WORK = 128
@@ -62,11 +62,8 @@ class FastPath:
         self.buffer = bytearray(_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.heads = KnownHeads(hosts)
-        self.most_bytes = min(_BODY_BYTES, api.config.socket_request_max_bytes)
         self._loop = asyncio.get_running_loop()
         self.counts = AppendCounts(api.metrics, self._loop)
-        # owned by the event loop
-        self._answered: list[Front] = []
 
     def front_of(self, connection: Connection) -> Front:
         """The front of a new connection."""
@@ -85,15 +82,8 @@ class FastPath:
         self._loop.remove_writer(waiting.fileno())
 
     def answer_soon(self, front: Front) -> None:
-        """At the end of this turn of the loop: one write a connection."""
-        if not self._answered:
-            self._loop.call_soon(self._answer)
-        self._answered.append(front)
-
-    def _answer(self) -> None:
-        answered, self._answered = self._answered, []
-        for front in answered:
-            front.send_answers()
+        """Once what ends in this turn of the loop has ended: one write a connection."""
+        self._loop.call_soon(front.send_answers)
 
 
 class Front(asyncio.BufferedProtocol):
@@ -108,6 +98,7 @@ class Front(asyncio.BufferedProtocol):
         "_has_ended",
         "_head",
         "_in_work",
+        "_is_closing",
         "_is_counted",
         "_is_ordinary",
         "_is_paused",
@@ -132,15 +123,16 @@ class Front(asyncio.BufferedProtocol):
         self._left = 0  # bytes of a body that is aiohttp's
         self._in_work: deque[Append] = deque()
         self._is_to_be_answered = False
+        self._is_closing = False  # nothing is begun any more, and the last answer closes
         self._is_paused = False  # the client takes nothing
         self._has_ended = False  # it sends nothing more
         self._last_head = b""  # of the newest request of the fast path
         self._waiting = b""  # the beginning of a head; with ``_is_waiting`` all that came
         self._is_waiting = False
-        self._sending: Sending | None = None
+        self._sending: Sending | None = None  # an answer from a file
+        self._socket: socket.socket | None = None  # of the same connection, for files
         self._misses = 0  # of fetches in a row that could not be sent from a file, about
         self._unasked = 0  # so many fetches more are not tried
-        self._socket: socket.socket | None = None  # of the same connection, for files
         self._is_ordinary = False  # the next request is aiohttp's, even if its head is known
         # a body that is being received
         self._body: bytearray | None = None
@@ -159,12 +151,14 @@ class Front(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """What is in work is appended all the same, and its answer dropped."""
-        self._drop_body()
+        if self._body is not None:
+            self._drop_body()
         self._drop_socket()
         self._transport = None
         self._waiting = b""
         self._in_work.clear()
         self._connection.connection_lost(exc)
+        self._connection.front = None  # no circle
 
     def pause_writing(self) -> None:
         """The client does not take everything: no answer more is written, no request begun."""
@@ -182,19 +176,22 @@ class Front(asyncio.BufferedProtocol):
         self._has_ended = True
         if self._body is not None:
             self._give_up_body()
-        if self._in_work or self._waiting:
+        if self._in_work or self._is_waiting:
             return self._transport is not None and self._connection.ssl_context is None
+        if self._waiting:
+            piece, self._waiting = self._waiting, b""
+            self._give_rest(piece)
         return self._connection.eof_received()
 
     @property
-    def in_work_count(self) -> int:
-        """Requests of the fast path that are not answered yet."""
-        return len(self._in_work) + (self._sending is not None)
+    def is_busy(self) -> bool:
+        """Whether there is a request of which not all was done, or an answer to take."""
+        has_request = self._has_work or self._is_waiting or self._body is not None
+        return has_request or self._is_paused
 
     @property
-    def is_finishing(self) -> bool:
-        """Whether the daemon stops: an answer closes its connection."""
-        return self._connection.is_finishing
+    def _has_work(self) -> bool:
+        return bool(self._in_work) or self._sending is not None
 
     def next_request_id(self) -> str:
         """For an answer."""
@@ -244,7 +241,7 @@ class Front(asyncio.BufferedProtocol):
             head = bytes(view[position:body_at])
             is_open = self._connection.is_idle and not self._is_ordinary
             known = self._path.heads.find(head) if is_open else None
-            if known is not None and (self._is_paused or self.in_work_count >= _IN_WORK):
+            if known is not None and (self._is_paused or len(self._in_work) >= _IN_WORK):
                 self._wait(bytes(view[position:end]))
                 return
             asked, number = known or (None, 0)
@@ -252,7 +249,7 @@ class Front(asyncio.BufferedProtocol):
                 if not self._in_work and self._begin_fetch(head, asked, number):
                     position = body_at
                     continue
-            elif asked is not None and number <= self._path.most_bytes:
+            elif asked is not None and number <= _BODY_BYTES:
                 position_after = body_at + number
                 if position_after > end:
                     if self._receive(head, asked, number, view[body_at:end]):
@@ -260,7 +257,8 @@ class Front(asyncio.BufferedProtocol):
                 elif self._begin(head, asked, bytes(view[body_at:position_after])):
                     position = position_after
                     continue
-            if self.in_work_count:
+                self._is_ordinary = True
+            if self._has_work:
                 self._wait(bytes(view[position:end]))
                 return
             self._give_head(head)
@@ -268,41 +266,23 @@ class Front(asyncio.BufferedProtocol):
 
     def _begin(self, head: bytes, asked: AskedAppend, data: bytes | memoryview) -> bool:
         """Whether the append is in work now."""
-        path = self._path
-        if self.is_finishing:
+        api = self._path.api
+        if not self._is_admitted(len(data)):
             return False
-        append = begin_append(self, path.api, path.counts, asked, data)
+        append = begin_append(self, api, self._path.counts, asked, data)
         if append is None:
+            release(api, len(data))
             return False
         self._in_work.append(append)
         self._last_head = head
         self._connection.note_front_request()
         return True
 
-    def _begin_fetch(self, head: bytes, asked: AskedFetch, offset: int) -> bool:
-        """Whether the answer was sent, or is on its way."""
-        path, transport = self._path, self._transport
-        if self.is_finishing or transport is None or self._connection.ssl_context is not None:
+    def _is_admitted(self, size_bytes: int) -> bool:
+        """Whether a request may be begun; the bounds have it then."""
+        if self._is_closing or self._connection.is_finishing:
             return False
-        if transport.get_write_buffer_size():  # it would be overtaken
-            return False
-        if self._unasked:
-            self._unasked -= 1
-            return False
-        started = time.perf_counter()
-        span = span_of(path.api, asked, offset)
-        if span is not None and self._socket is None:
-            self._socket = self._connection.second_socket()
-        if span is None or self._socket is None:
-            self._misses = min(2 * self._misses + 1, _UNASKED)
-            self._unasked = self._misses
-            return False
-        self._misses = 0
-        self._sending = begin_sending(path.api, asked, span, self.next_request_id(), started)
-        self._last_head = head
-        self._connection.note_front_request()
-        self._send()
-        return True
+        return admit(self._path.api, size_bytes, is_ahead=bool(self._in_work))
 
     def _give_head(self, head: bytes) -> None:
         """To aiohttp; what it says of the body tells where the request ends."""
@@ -318,15 +298,44 @@ class Front(asyncio.BufferedProtocol):
         """The beginning of a head: it is kept if it is that of one like the last."""
         if self._last_head and KnownHeads.is_beginning(piece, self._last_head):
             self._waiting = piece
-            if not self.in_work_count:
+            if not self._connection.is_busy:
                 self._connection.begin_header_timer()
-        elif self.in_work_count:
+        elif self._has_work:
             self._wait(piece)
         else:
-            self._is_counted = False
-            self._connection.data_received(piece)
+            self._give_rest(piece)
+
+    def _give_rest(self, piece: bytes) -> None:
+        """To aiohttp, as is all that follows."""
+        self._is_counted = False
+        self._connection.data_received(piece)
 
     # ---- an answer from a file
+
+    def _begin_fetch(self, head: bytes, asked: AskedFetch, offset: int) -> bool:
+        """Whether the answer was sent, or is on its way."""
+        path, transport, connection = self._path, self._transport, self._connection
+        if self._is_closing or connection.is_finishing or transport is None:
+            return False
+        if connection.ssl_context is not None or transport.get_write_buffer_size():
+            return False  # what was written would be overtaken
+        if self._unasked:
+            self._unasked -= 1
+            return False
+        started = time.perf_counter()
+        span = span_of(path.api, asked, offset)
+        if span is not None and self._socket is None:
+            self._socket = connection.second_socket()
+        if span is None or self._socket is None:
+            self._misses = min(2 * self._misses + 1, _UNASKED)
+            self._unasked = self._misses
+            return False
+        self._misses = 0
+        self._sending = begin_sending(path.api, asked, span, self.next_request_id(), started)
+        self._last_head = head
+        connection.note_front_request()
+        self._send()
+        return True
 
     def _send(self) -> None:
         """As much as the socket takes; the rest when it takes more."""
@@ -340,19 +349,20 @@ class Front(asyncio.BufferedProtocol):
             if self._transport is not None:
                 self._transport.abort()
             return
-        if is_whole:
-            self._sending = None
-            if was_waiting:
-                self._path.stop_waiting(self._socket)
-                self._is_paused = False
-                self._connection.end_reader_watch()
-            self._connection.note_front_answer()
-            if was_waiting and self._is_waiting:
-                self._proceed()
-        elif not was_waiting:
-            self._is_paused = True
-            self._connection.begin_reader_watch()
-            self._path.wait_until_writable(self._socket, self._send)
+        if not is_whole:
+            if not was_waiting:
+                self._is_paused = True
+                self._connection.begin_reader_watch()
+                self._path.wait_until_writable(self._socket, self._send)
+            return
+        self._sending = None
+        if was_waiting:
+            self._path.stop_waiting(self._socket)
+            self._connection.end_reader_watch()
+            self._is_paused = False
+            self.send_answers()
+        else:
+            self._connection.note_front_idle()
 
     def _drop_socket(self) -> None:
         """Close the second descriptor: the connection ends with its last one."""
@@ -375,23 +385,23 @@ class Front(asyncio.BufferedProtocol):
         self._is_waiting = False
         data, self._waiting = self._waiting, b""
         self._take(data, len(data))
-        transport = self._transport
+        transport, connection = self._transport, self._connection
         if self._is_waiting or transport is None:
             return
-        if self._has_ended:
-            if not self._in_work and not self._connection.eof_received():
-                transport.close()
-        elif not self._connection.is_reading_paused:
-            transport.resume_reading()
+        connection.note_waited()
+        if not self._has_ended:
+            if not connection.is_reading_paused:
+                transport.resume_reading()
+        elif not self._has_work:
+            connection.end_input()
 
     # ---- a body that comes in pieces
 
     def _receive(self, head: bytes, asked: AskedAppend, length: int, piece: memoryview) -> bool:
-        """Straight into its own memory, from now on; False: there is too much of bodies."""
-        try:
-            self._path.api.in_flight.reserve(length)
-        except ApiError:
+        """Whether it is received straight into its own memory, from now on."""
+        if self._has_ended or not self._is_admitted(length):
             return False
+        self._connection.note_front_request()
         self._head, self._asked = head, asked
         self._body = bytearray(length)
         self._filled = len(piece)
@@ -400,42 +410,38 @@ class Front(asyncio.BufferedProtocol):
         return True
 
     def _end_body(self) -> None:
-        body, asked, head = self._body, self._asked, self._head
-        assert body is not None
+        asked, body = self._asked, self._drop_body()
         assert asked is not None
-        self._drop_body()
-        if not self._begin(head, asked, memoryview(body).toreadonly()):
-            self._give(head, body)
+        if not self._begin(self._head, asked, memoryview(body).toreadonly()):
+            self._give(self._head, body)
 
     def _give_up_body(self) -> None:
         """It stopped: the ordinary way waits for the rest, as long as it may take."""
-        assert self._body is not None
-        body = self._body[: self._filled]
-        self._drop_body()
-        self._give(self._head, body)
+        self._give(self._head, self._drop_body()[: self._filled])
+
+    def _drop_body(self) -> bytearray:
+        """It is received no longer; what there was of it."""
+        body, self._body = self._body, None
+        assert body is not None
+        assert self._body_timer is not None
+        self._body_timer.cancel()
+        release(self._path.api, len(body))
+        return body
 
     def _give(self, head: bytes, body: bytearray) -> None:
         """A request that is aiohttp's, with its body or a part of it."""
         self._is_ordinary = True
-        if self.in_work_count:
+        if self._has_work:
             self._wait(head + body)
             return
         self._give_head(head)
         self._take(body, len(body))
 
-    def _drop_body(self) -> None:
-        if self._body is None:
-            return
-        self._path.api.in_flight.release(len(self._body))
-        self._body = None
-        if self._body_timer is not None:
-            self._body_timer.cancel()
-            self._body_timer = None
-
     # ---- answers
 
-    def note_ended(self) -> None:
-        """A request in work has its answer."""
+    def note_ended(self, *, closes: bool) -> None:
+        """A request in work has its result; ``closes``: the connection ends with it."""
+        self._is_closing |= closes
         if not self._is_to_be_answered:
             self._is_to_be_answered = True
             self._path.answer_soon(self)
@@ -443,19 +449,23 @@ class Front(asyncio.BufferedProtocol):
     def send_answers(self) -> None:
         """Those whose turn it is, in one write."""
         self._is_to_be_answered = False
-        transport, in_work = self._transport, self._in_work
+        transport, connection, in_work = self._transport, self._connection, self._in_work
         if transport is None or self._is_paused:
             return
+        ends = self._is_closing or connection.is_finishing
+        ends = ends or (self._has_ended and not self._is_waiting)
         answers = []
-        while in_work and in_work[0].answer:
-            answers.append(in_work.popleft().answer)
+        while in_work and in_work[0].has_ended:
+            append = in_work.popleft()
+            answers.append(append.answer(closes=ends and not in_work))
         if answers:
-            self._connection.note_front_answer()
             transport.write(answers[0] if len(answers) == 1 else b"".join(answers))
-        if self._is_waiting:
-            if not self._is_paused:
-                self._proceed()
-        elif not in_work and self._has_ended:
-            transport.close()
-        elif self._waiting and not in_work:
-            self._connection.begin_header_timer()
+            if ends and not in_work:
+                connection.force_close()
+                return
+        if self._is_waiting and not self._is_paused:
+            self._proceed()
+        if not self.is_busy:
+            connection.note_front_idle()
+        if self._waiting and not connection.is_busy:
+            connection.begin_header_timer()

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from kafkalog.broker.operations import Acks
     from kafkalog.server.security.hosts import Hosts
 
+# The parser of the daemon may be more lenient (llhttp takes a line feed before a request).
+_PLAIN = re.compile(rb"(?:GET|POST) [!-~]+ HTTP/1\.1\r\n(?:[A-Za-z-]+:[ -~]*\r\n)+\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
 _OFFSET = re.compile(rb"GET /[^ ?]*\?(?:[a-z_]+=[0-9a-z_]+&)*offset=([0-9]{1,18})[& ]")
+_DIGITS = re.compile(rb"[0-9]{0,18}")
 _APPEND = re.compile(
     r"/v1/topics/([A-Za-z0-9._-]+)/partitions/([0-9]+)/batches(?:\?acks=(all|-1|1))?"
 )
@@ -93,16 +96,18 @@ class KnownHeads:
         start, end = found.span(1)
         if len(piece) <= start:
             return head.startswith(piece)
-        rest = piece[start:].lstrip(b"0123456789")
+        rest = _DIGITS.sub(b"", piece[start:], count=1)
         return piece.startswith(head[:start]) and head[end:].startswith(rest)
 
     def learn(self, head: bytes, message: RawRequestMessage) -> None:
         """Remember the head of a request that was parsed, if it is of the common shape."""
         found = _number_in(head)
-        if found is None or len(head) > _HEAD_BYTES or not self._is_common(message):
+        if found is None or len(head) > _HEAD_BYTES:
             return
         asked = _append_by(message) if message.method == hdrs.METH_POST else _fetch_by(message)
         if asked is None or topic_name_fault(asked.topic) is not None:
+            return
+        if not self._is_common(message) or not _PLAIN.fullmatch(head):
             return
         if len(self._known) >= _HEADS:
             self._known.clear()

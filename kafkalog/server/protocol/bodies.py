@@ -64,7 +64,7 @@ class InFlightBytes:
     """Bytes of request bodies that are being read or waited for."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes  # constant after construction
         self._used_bytes = 0
 
     @property
@@ -78,7 +78,7 @@ class InFlightBytes:
         ``held_bytes`` is what the request has already: one that is alone is never refused.
         """
         others = self._used_bytes - held_bytes
-        if others and self._used_bytes + size_bytes > self._limit_bytes:
+        if others and self._used_bytes + size_bytes > self.limit_bytes:
             raise ApiError(
                 42902, "Too many request bytes in flight; nothing was appended. Try again."
             )

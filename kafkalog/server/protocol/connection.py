@@ -164,8 +164,8 @@ class Front(Protocol):
     """What answers common requests before they come to the connection."""
 
     @property
-    def in_work_count(self) -> int:
-        """Requests that it has not answered yet."""
+    def is_busy(self) -> bool:
+        """Whether it has a request in work, or its client an answer to take."""
 
 
 class Connection(RequestHandler):
@@ -176,6 +176,7 @@ class Connection(RequestHandler):
         "_asked",
         "_header_timeout_seconds",
         "_header_timer",
+        "_is_behind_append",
         "_is_fresh",
         "_is_refused",
         "_reader_watch",
@@ -218,6 +219,7 @@ class Connection(RequestHandler):
         self._asked: _MsgType | None = None
         self._is_fresh = True  # no byte has come yet
         self._is_refused = False  # the parser found what is no HTTP
+        self._is_behind_append = False  # what is in work waited for an append of the front
         self._sends_no_more = False  # its client has closed its half
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_timeout_seconds = config.http_header_timeout_ms / 1000
@@ -311,11 +313,18 @@ class Connection(RequestHandler):
         kinds = {_kind_of(message) for message, _ in (asked, *self._messages)}
         if self._current_request is not None:
             kinds.add(self._current_request.method)
-        if kinds <= _READING:
+        if kinds <= _READING and not self._is_behind_append:
             return False
+        self.end_input()
+        return True
+
+    def end_input(self) -> None:
+        """Nothing more comes: close behind the last answer."""
+        if not self.is_busy:
+            self.force_close()
+            return
         self._sends_no_more = True
         self._end_body("broken off")
-        return True
 
     async def finish_response(
         self, request: BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -332,6 +341,7 @@ class Connection(RequestHandler):
             self._answered_count += 1
             if self._answered_count == self._request_count:
                 self._asked = None
+                self._is_behind_append = False
             self._server.note_idle()
 
     @property
@@ -339,8 +349,9 @@ class Connection(RequestHandler):
         """Whether a request is in work and its client is connected."""
         if self.transport is None:
             return False
-        has_front_work = self.front is not None and self.front.in_work_count > 0
-        return has_front_work or self._request_count != self._answered_count
+        if self._request_count != self._answered_count:
+            return True
+        return self.front is not None and self.front.is_busy
 
     # ---- behind a front
 
@@ -391,16 +402,20 @@ class Connection(RequestHandler):
             self._start_header_timer()
 
     def note_front_request(self) -> None:
-        """The front has begun one."""
+        """The front has a whole head."""
         self._stop_header_timer()
 
-    def note_front_answer(self) -> None:
-        """It has answered: the time that the connection may be idle begins again."""
+    def note_waited(self) -> None:
+        """What it has in work now waited in the front, and came before an append was answered."""
+        self._is_behind_append = self._request_count != self._answered_count
+
+    def note_front_idle(self) -> None:
+        """The front has answered everything: the time that the connection may be idle begins."""
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         self._server.note_idle()
 
     def _process_keepalive(self) -> None:
-        """Close an idle connection; one whose front is at work is not."""
+        """Close an idle connection, which one with a busy front is not."""
         if self.is_busy:
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()

@@ -25,6 +25,7 @@ from kafkalog.server.protocol.media_types import EVENT_STREAM
 from kafkalog.server.protocol.origin import is_of_other_page
 from kafkalog.server.protocol.parameters import check_query
 from kafkalog.server.protocol.replies import (
+    CLOSING_STATUSES,
     HAS_OTHER_VERSION,
     REQUEST_ID,
     RequestIds,
@@ -62,8 +63,6 @@ _ALWAYS = frozenset(
         "/metrics",
     )
 )
-# After these the rest of a body is not read.
-_CLOSING = (408, 413, 417, 505)
 _SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 
 
@@ -199,6 +198,6 @@ async def _answer_error(
     if wants_page(request):
         response = await error_page(api, error, response, request_id)
     framing = isinstance(error, ApiError) and error.entry.error_code == 40000
-    if framing or response.status in _CLOSING:
+    if framing or response.status in CLOSING_STATUSES:
         response.force_close()
     return response

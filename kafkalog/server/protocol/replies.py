@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _ENCODER = msgspec.json.Encoder()
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+CLOSING_STATUSES = frozenset({408, 413, 417, 505})
+"""After these the rest of a body is not read."""
 # Where a second system call costs less than a copy.
 _UNJOINED_BYTES = 64 << 10
 

@@ -14,7 +14,9 @@ from hypothesis import given, strategies as st
 from tests.integration.daemon import Daemon
 from tests.integration.hostile_json import examples
 from tests.integration.http_world import (
+    BATCHES,
     Wire,
+    batch_of,
     end_offset,
     others_in_work,
     parse_answers,
@@ -32,6 +34,10 @@ PRODUCE = b"POST /topics/smuggled HTTP/1.1\r\nHost: x\r\nContent-Type: applicati
 BODY = b'{"records":[{"value":1}]}'
 CHUNKED = b"19\r\n" + BODY + b"\r\n0\r\n\r\n"
 GET = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+BATCH = batch_of(b"a")
+# The front of a connection answers it, once its head was seen.
+RAW = b"POST /v1/topics/mutated/partitions/0/batches HTTP/1.1\r\nHost: x\r\nContent-Type: "
+RAW += BATCHES.encode() + b"\r\nContent-Length: %d\r\n\r\n" % len(BATCH) + BATCH
 
 
 pytestmark = pytest.mark.gate  # hostile bytes, and each parser is one start
@@ -154,6 +160,24 @@ def test_broken_framing(server: Daemon, name: str) -> None:
     (answer,) = answers(server, head + end, rest + follower)  # as two packets
     refused(answer, 400, 40000)
     assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_broken_framing_behind_appends(server: Daemon, name: str) -> None:
+    """The same where the requests before were answered without the parser, however it is cut."""
+    broken = BROKEN[name] + b"POST /topics/smuggled HTTP/1.1\r\n\r\n"
+    middle = len(BROKEN[name]) // 2
+    for pieces in ((broken,), (RAW + broken,), (broken[:middle], broken[middle:])):
+        with Wire(server) as wire:
+            for _ in range(2):
+                wire.send(RAW)
+                assert wire.read_answer("POST").status == 200
+            for piece in pieces:
+                wire.send(piece)
+            *appended, answer = parse_answers(wire.read_to_close())
+        assert [each.status for each in appended] == [200] * pieces[0].startswith(RAW)
+        refused(answer, 400, 40000)
+        assert answer.headers["Connection"] == "close"
 
 
 def test_a_length_beyond_all_numbers(server: Daemon) -> None:
@@ -463,6 +487,7 @@ def test_a_client_that_leaves_in_the_middle(server: Daemon) -> None:
 
 
 WHOLE = (
+    RAW * 3 + GET + b"Connection: close\r\n\r\n",
     GET + b"Connection: close\r\n\r\n",
     PRODUCE + b"Connection: close\r\nContent-Length: 25\r\n\r\n" + BODY,
     PRODUCE + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED,

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.http_world import (
+    BATCHES,
     Wire,
+    batch_of,
     end_offset,
     others_in_work,
     parse_answers,
@@ -39,12 +41,58 @@ SETTINGS = {
 }
 HEAD = b"POST /topics/slow HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 BODY = b'{"records":[{"value":1}]}'
+BATCH = batch_of(b"x" * 100)
+# The front of a connection answers it, once its head was seen.
+RAW = b"POST /v1/topics/raw/partitions/0/batches HTTP/1.1\r\nHost: x\r\nContent-Type: "
+RAW += BATCHES.encode() + b"\r\nContent-Length: %d\r\n\r\n" % len(BATCH) + BATCH
 POLL = b"GET /topics/slow/partitions/0/records?offset=0&timeout=60000 HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def slow(daemon: Daemon) -> None:
     daemon.create_topic("slow")
+    daemon.create_topic("raw")
+
+
+def append_raw(daemon: Daemon) -> Wire:
+    """A connection that has made appends, of which all but the first had a head that was known."""
+    wire = Wire(daemon)
+    for _ in range(3):
+        wire.send(RAW)
+        assert wire.read_answer("POST").status == 200
+    return wire
+
+
+def test_slow_appends_of_the_fast_path(daemon: Daemon) -> None:
+    """A body that stops, a head that drips: 408 and a close. One that is slow is appended."""
+    for start in (RAW[:-30], RAW + RAW[:-1]):
+        with append_raw(daemon) as wire:
+            wire.send(start)
+            *appended, answer = parse_answers(wire.read_to_close())
+            assert len(appended) == (len(start) > len(RAW))
+            refused(answer, 408, 408)
+    for start in (RAW[:1], RAW[:60], RAW[: RAW.index(BATCH) - 2]):
+        with append_raw(daemon) as wire:
+            wire.send(start)
+            (answer,) = parse_answers(wire.read_to_close())
+            refused(answer, 408, 408)
+    with append_raw(daemon) as wire:
+        wire.send(RAW[:-30])
+        time.sleep(1.5)  # longer than the front waits
+        wire.send(RAW[-30:])
+        assert wire.read_answer("POST").status == 200
+    until(lambda: others_in_work(daemon) == 0)
+
+
+def test_idle_connections_of_the_fast_path_are_closed(daemon: Daemon) -> None:
+    """After the same time as others, counted from the last answer."""
+    with append_raw(daemon) as wire:
+        time.sleep(2)  # half of it
+        wire.send(RAW)
+        assert wire.read_answer("POST").status == 200
+        started = time.monotonic()
+        assert wire.read_to_close() == b""
+        assert 3 < time.monotonic() - started < 10
 
 
 def test_a_body_that_stops_is_cut(daemon: Daemon) -> None:

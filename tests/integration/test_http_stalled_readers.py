@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import Wire, append, batch_of, others_in_work, until
+from tests.integration.http_world import (
+    BATCHES as BATCH_TYPE,
+    Wire,
+    append,
+    batch_of,
+    end_offset,
+    others_in_work,
+    until,
+)
 from tests.integration.stream_world import EVENTS, JSON, NDJSON
 from tests.integration.test_http_stream_load import settle
 
@@ -88,6 +96,23 @@ def test_readers_that_stop_are_cut(daemon: Daemon) -> None:
         with wire:
             assert _is_reset(wire), f"{kind}: ended as if it were whole"
     assert daemon.log_path.read_text().count("Readers that stalled were cut off") == 1
+
+
+@pytest.mark.slow
+def test_appends_whose_answers_nobody_reads(daemon: Daemon) -> None:
+    """No more is begun than the kernel keeps answers of; who sends is cut; nothing is held."""
+    daemon.create_topic("unheard")
+    batch = batch_of(b"a")
+    head = "POST /v1/topics/unheard/partitions/0/batches?acks=1 HTTP/1.1\r\nHost: x\r\n"
+    head += f"Content-Type: {BATCH_TYPE}\r\nContent-Length: {len(batch)}\r\n\r\n"
+    before, cut_before = daemon.rss_bytes(), cut_count(daemon)
+    count = 60_000  # of 400 bytes are 24 MB
+    with Wire(daemon, timeout=60, receive_bytes=4096) as wire:
+        wire.send((head.encode() + batch) * count)
+        until(lambda: cut_count(daemon) == cut_before + 1, "it was not cut")
+    until(lambda: others_in_work(daemon) == 0)
+    assert daemon.rss_bytes() - before < 60_000_000
+    assert end_offset(daemon, "unheard") < count
 
 
 def test_what_was_taken_is_not_held(daemon: Daemon) -> None:

@@ -19,7 +19,7 @@ import pytest
 from kafkalog.server.security.tls import certificate_principal
 from tests.integration.access_world import RULES, access_settings, ask, by, write
 from tests.integration.daemon import TEXT, Daemon
-from tests.integration.http_world import refused, until
+from tests.integration.http_world import BATCHES, batch_of, end_offset, refused, until
 from tests.integration.jwt_world import (
     by_token,
     claims_of,
@@ -169,6 +169,38 @@ def test_a_handshake_that_hangs_is_ended(tmp_path: Path, authority: Authority) -
         # Not 0.7: the clock of a loop counts whole milliseconds from when its turn began.
         assert 0.65 < time.monotonic() - begun < 9  # by default it is 10 s
         daemon.stop()
+
+
+def test_raw_appends(tmp_path: Path, authority: Authority) -> None:
+    """Without authentication the front of a connection answers them, over TLS too."""
+    daemon = TlsDaemon(tmp_path, **tls_settings(tmp_path, authority.issue("server", SERVER_NAMES)))
+    daemon.context = client(authority)
+    with daemon:
+        daemon.create_topic("raw")
+        kept = daemon.connect(30)
+        offsets = []
+        for size in (1, 1, 1000, 200_000, 17_000, 1):
+            batch = batch_of(b"x" * size)
+            path = "/v1/topics/raw/partitions/0/batches"
+            kept.request("POST", path, batch, {"Content-Type": BATCHES})
+            offsets.append(json.loads(kept.getresponse().read())["base_offset"])
+        assert offsets == [0, 1, 2, 3, 4, 5]
+        assert kept.sock is not None
+        small = batch_of(b"x")
+        request = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\n"
+            f"Accept-Encoding: identity\r\nContent-Length: {len(small)}\r\n"
+            f"Content-Type: {BATCHES}\r\n\r\n"
+        ).encode() + small
+        kept.sock.sendall(
+            request * 300 + b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+        said = b""
+        while piece := kept.sock.recv(1 << 16):
+            said += piece
+        kept.close()
+        assert said.count(b"HTTP/1.1 200") == 301
+        assert end_offset(daemon, "raw") == 306
 
 
 def test_a_new_pair_serves_new_connections(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(rb"(?:GET|POST) [!-~]+ HTTP/1\.1\r\n(?:[A-Za-z-]+:[ -~]*\r\n)+\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length: ?([0-9]{1,9})\r\n", re.IGNORECASE)
 _OFFSET = re.compile(rb"GET /[^ ?]*\?(?:[a-z_]+=[0-9a-z_]+&)*offset=([0-9]{1,18})[& ]")
-_DIGITS = re.compile(rb"[0-9]{0,18}")
+_LENGTH_DIGITS, _OFFSET_DIGITS = re.compile(rb"[0-9]{0,9}"), re.compile(rb"[0-9]{0,18}")
 _APPEND = re.compile(
     r"/v1/topics/([A-Za-z0-9._-]+)/partitions/([0-9]+)/batches(?:\?acks=(all|-1|1))?"
 )
@@ -96,7 +96,8 @@ class KnownHeads:
         start, end = found.span(1)
         if len(piece) <= start:
             return head.startswith(piece)
-        rest = _DIGITS.sub(b"", piece[start:], count=1)
+        digits = _OFFSET_DIGITS if head.startswith(b"GET ") else _LENGTH_DIGITS
+        rest = digits.sub(b"", piece[start:], count=1)
         return piece.startswith(head[:start]) and head[end:].startswith(rest)
 
     def learn(self, head: bytes, message: RawRequestMessage) -> None:

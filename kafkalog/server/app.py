@@ -248,7 +248,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
             if port is None:
                 continue
             app = make_app(api, ids, filters, role)
-            is_fast = role is ListenerRole.HTTP and filters.are_none
+            is_fast = role is ListenerRole.HTTP and filters.are_few
             server = ConnectionServer(
                 app,
                 loop=loop,
@@ -258,7 +258,7 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
                     limit, is_for_operators=role is not ListenerRole.HTTP
                 ),
                 stalled_readers=api.metrics.http_stalled_readers,
-                front_of=FastPath(api, ids, filters.hosts).front_of if is_fast else None,
+                front_of=FastPath(api, ids, filters).front_of if is_fast else None,
             )
             sockets = await loop.create_server(
                 server.new_protocol,

@@ -27,13 +27,22 @@ from tests.integration.access_world import (
     write,
 )
 from tests.integration.daemon import TEXT, Daemon
-from tests.integration.http_world import check_sealed, delete_records, refused, until
+from tests.integration.http_world import (
+    BATCHES,
+    batch_of,
+    check_sealed,
+    delete_records,
+    refused,
+    until,
+)
 from tests.integration.test_cli_over_http import done, run_plain
 from tests.integration.test_http_console import posted
 from tests.integration.test_http_offsets import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.integration.daemon import Answer
 
 RECORDS = {"records": [{"value": "x"}]}
 
@@ -91,6 +100,59 @@ def test_right_credentials(guarded: Daemon) -> None:
         assert guarded.request("GET", "/topics", None, headers).json == []
     lower = {"Authorization": f"bearer {token_of('admin')}"}
     assert guarded.request("GET", "/topics", None, lower).json == ["private", "t-1"]
+
+
+def append_as(daemon: Daemon, principal: str | None, topic: str, query: str = "") -> Answer:
+    """A raw batch; from the second time on its head is a known one."""
+    path = f"/v1/topics/{topic}/partitions/0/batches{query}"
+    headers = by(principal) | {"Content-Type": BATCHES}
+    return daemon.request("POST", path, batch_of(b"v" * 5000), headers)
+
+
+def fetch_as(daemon: Daemon, principal: str | None, topic: str) -> Answer:
+    path = f"/v1/topics/{topic}/partitions/0/batches?offset=0"
+    return daemon.request("GET", path, None, by(principal))
+
+
+@pytest.mark.gate
+def test_known_heads_give_no_rights(guarded: Daemon) -> None:
+    """Raw appends and fetches of each principal, again and again, in any order."""
+    assert append_as(guarded, "writer", "t-fast").status == 404
+    answer = ask(guarded, "writer", "POST", "/topics/t-fast", RECORDS, {"Content-Type": TEXT})
+    assert answer.status == 200
+    for _ in range(4):
+        assert append_as(guarded, "writer", "t-fast").status == 200
+        assert fetch_as(guarded, "reader", "t-fast").status == 200
+        refused(append_as(guarded, "reader", "t-fast"), 403, 40301)
+        refused(fetch_as(guarded, "writer", "t-fast"), 403, 40301)
+        for principal, status, code in ((None, 401, 40101), ("denied", 403, 40301)):
+            refused(append_as(guarded, principal, "t-fast"), status, code)
+            refused(fetch_as(guarded, principal, "t-fast"), status, code)
+    refused(append_as(guarded, "writer", "private"), 403, 40301)
+
+
+def test_a_known_head_ends_with_its_rights(tmp_path: Path) -> None:
+    """Rules and credentials that change are in force for it as for any other."""
+
+    def until_told(status: int) -> None:
+        until(lambda: append_as(daemon, "writer", "t-1").status == status)
+
+    settings = access_settings(tmp_path)
+    rules, secrets = Path(settings["http_acl_file"]), Path(settings["http_auth_file"])
+    with Daemon(tmp_path, **settings, http_auth_tries_per_minute="100000") as daemon:
+        ask(daemon, "writer", "POST", "/topics/t-1", RECORDS, {"Content-Type": TEXT})
+        for _ in range(3):
+            assert append_as(daemon, "writer", "t-1").status == 200
+        write(rules, "allow admin all cluster\n", 0o644)
+        os.kill(daemon.pid, signal.SIGHUP)
+        until_told(403)
+        write(rules, RULES, 0o644)
+        os.kill(daemon.pid, signal.SIGHUP)
+        until_told(200)
+        kept = "\n".join(line for line in credentials().splitlines() if " writer " not in line)
+        write(secrets, kept)
+        os.kill(daemon.pid, signal.SIGHUP)
+        until_told(401)
 
 
 @pytest.mark.gate

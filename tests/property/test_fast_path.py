@@ -254,7 +254,7 @@ def test_a_known_head_means_what_the_parsers_read(
     parser: type[HttpRequestParserPy], taught: list[bytes], head: bytes
 ) -> None:
     """Both of them, in the very bytes; whichever heads were learnt before."""
-    heads = KnownHeads(Hosts((), (), is_open=False))
+    heads = KnownHeads(Hosts((), (), is_open=False), None)
     for each in (*WHOLE, *taught):
         message = sent_alone(each, parser)
         if message is not None:

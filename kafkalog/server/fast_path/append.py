@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import NAMES_PATHS, KafkalogError
 from kafkalog.server.api import Phase
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
@@ -105,6 +105,7 @@ class Append:
         "_asker",
         "_counts",
         "_info",
+        "_names_paths",
         "_refusal",
         "_size_bytes",
         "_started",
@@ -119,10 +120,13 @@ class Append:
         asked: AskedAppend,
         acks: Acks,
         size_bytes: int,
+        *,
+        names_paths: bool,
     ) -> None:
         self._asker = asker
         self._api = api
         self._counts = counts
+        self._names_paths = names_paths
         self._asked = asked
         self._acks = acks
         self._size_bytes = size_bytes
@@ -144,7 +148,9 @@ class Append:
         """It was not, or nobody knows."""
         assert isinstance(error, KafkalogError), "a writer gives no other"
         request_id = self._asker.next_request_id()
+        names_paths = NAMES_PATHS.set(self._names_paths)
         self._refusal = error_reply(error, request_id)
+        NAMES_PATHS.reset(names_paths)
         add_standard_headers(self._refusal, request_id)
         self._end(self._refusal.status)
 
@@ -204,7 +210,13 @@ def release(api: Api, size_bytes: int) -> None:
 
 
 def begin_append(
-    asker: Asker, api: Api, counts: AppendCounts, asked: AskedAppend, data: bytes | memoryview
+    asker: Asker,
+    api: Api,
+    counts: AppendCounts,
+    asked: AskedAppend,
+    data: bytes | memoryview,
+    *,
+    names_paths: bool,
 ) -> Append | None:
     """Hand a body that was admitted to the log's writer.
 
@@ -219,7 +231,7 @@ def begin_append(
     acks = asked.acks or operations.default_acks(asked.topic)
     if records is None or acks is Acks.NONE:
         return None
-    append = Append(asker, api, counts, asked, acks, len(data))
+    append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
     api.append_to(append, log, records, acks)
     counts.note_begun(asked.topic, records)
     return append

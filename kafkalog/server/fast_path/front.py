@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp import hdrs
 
+from kafkalog.broker.access_rules import Action
 from kafkalog.server.fast_path.append import AppendCounts, admit, begin_append, release
 from kafkalog.server.fast_path.fetch import Sending, begin_sending, span_of
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.server.fast_path.heads import AskedAppend
     from kafkalog.server.protocol.connection import Connection
     from kafkalog.server.protocol.replies import RequestIds
-    from kafkalog.server.security.hosts import Hosts
+    from kafkalog.server.security.gate import Filters
 
 _BUFFER_BYTES = 256 << 10
 # The largest body that is checked on the event loop.
@@ -55,15 +56,25 @@ _BODY_SECONDS = 1.0
 class FastPath:
     """What the fronts of a listener share."""
 
-    def __init__(self, api: Api, request_ids: RequestIds, hosts: Hosts) -> None:
+    def __init__(self, api: Api, request_ids: RequestIds, filters: Filters) -> None:
         # constant after construction
         self.api = api
+        self._gate = filters.gate
         self.request_ids = request_ids
         self.buffer = bytearray(_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
-        self.heads = KnownHeads(hosts)
+        self.heads = KnownHeads(
+            filters.hosts, None if filters.gate is None else filters.gate.authenticators
+        )
         self._loop = asyncio.get_running_loop()
         self.counts = AppendCounts(api.metrics, self._loop)
+
+    def view_of(self, asked: AskedAppend | AskedFetch) -> tuple[Api, bool] | None:
+        """What the client sees, and whether it may see paths; None: aiohttp's way finds out."""
+        if self._gate is None:
+            return self.api, True
+        action = Action.READ if isinstance(asked, AskedFetch) else Action.WRITE
+        return self._gate.remembered_view(asked.mark, action, asked.topic)
 
     def front_of(self, connection: Connection) -> Front:
         """The front of a new connection."""
@@ -269,7 +280,11 @@ class Front(asyncio.BufferedProtocol):
         api = self._path.api
         if not self._is_admitted(len(data)):
             return False
-        append = begin_append(self, api, self._path.counts, asked, data)
+        view = self._path.view_of(asked)
+        append = None
+        if view is not None:
+            counts, (seen, names_paths) = self._path.counts, view
+            append = begin_append(self, seen, counts, asked, data, names_paths=names_paths)
         if append is None:
             release(api, len(data))
             return False
@@ -323,7 +338,8 @@ class Front(asyncio.BufferedProtocol):
             self._unasked -= 1
             return False
         started = time.perf_counter()
-        span = span_of(path.api, asked, offset)
+        view = path.view_of(asked)
+        span = None if view is None else span_of(view[0], asked, offset)
         if span is not None and self._socket is None:
             self._socket = connection.second_socket()
         if span is None or self._socket is None:
@@ -399,7 +415,7 @@ class Front(asyncio.BufferedProtocol):
 
     def _receive(self, head: bytes, asked: AskedAppend, length: int, piece: memoryview) -> bool:
         """Whether it is received straight into its own memory, from now on."""
-        if self._has_ended or not self._is_admitted(length):
+        if self._has_ended or self._path.view_of(asked) is None or not self._is_admitted(length):
             return False
         self._connection.note_front_request()
         self._head, self._asked = head, asked

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
 
     from kafkalog.broker.operations import Acks
+    from kafkalog.server.security.authenticators import Authenticators
     from kafkalog.server.security.hosts import Hosts
 
 # The parser of the daemon may be more lenient (llhttp takes a line feed before a request).
@@ -42,23 +43,24 @@ _FETCH = re.compile(
 _COMMON_HEADERS = frozenset(
     (
         *(hdrs.HOST, hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING),
-        *(hdrs.CONTENT_TYPE, hdrs.CONTENT_LENGTH, hdrs.CONNECTION),
+        *(hdrs.CONTENT_TYPE, hdrs.CONTENT_LENGTH, hdrs.CONNECTION, hdrs.AUTHORIZATION),
     )
 )
 _BODY_TYPES = frozenset((RECORD_BATCHES, OCTET_STREAM))
 _QUERY = {each.name: each.default or 0 for each in (OFFSET, MAX_BYTES, MIN_BYTES, MAX_WAIT_MS)}
-# Heads that are remembered, and the longest: a megabyte. Beyond, all are dropped.
+# Heads that are remembered, and the longest: some megabytes. Beyond, all are dropped.
 _HEADS = 2048
-_HEAD_BYTES = 512
+_HEAD_BYTES = 2048
 # No head has it, so the place of the number is a part of what is compared.
 _NUMBER = b"\0"
 
 
 class AskedAppend(NamedTuple):
-    """What a head asks for; ``acks`` None: the topic's default."""
+    """What a head asks for; ``mark``: of its credentials; ``acks`` None: the topic's default."""
 
     topic: str
     partition: int
+    mark: bytes | None
     acks: Acks | None
 
 
@@ -67,6 +69,7 @@ class AskedFetch(NamedTuple):
 
     topic: str
     partition: int
+    mark: bytes | None
     max_bytes: int
     min_bytes: int
     max_wait_ms: int
@@ -75,8 +78,10 @@ class AskedFetch(NamedTuple):
 class KnownHeads:
     """See the module."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, authenticators: Authenticators | None) -> None:
+        """With authenticators a head is kept as a digest only: it may hold a password."""
         self._hosts = hosts
+        self._authenticators = authenticators
         self._known: dict[bytes, AskedAppend | AskedFetch] = {}
 
     def find(self, head: bytes) -> tuple[AskedAppend | AskedFetch, int] | None:
@@ -84,9 +89,13 @@ class KnownHeads:
         found = _number_in(head)
         if found is None:
             return None
+        asked = self._known.get(self._key_of(head, found))
+        return None if asked is None else (asked, int(found[1]))
+
+    def _key_of(self, head: bytes, found: re.Match[bytes]) -> bytes:
         start, end = found.span(1)
-        asked = self._known.get(head[:start] + _NUMBER + head[end:])
-        return None if asked is None else (asked, int(head[start:end]))
+        key = head[:start] + _NUMBER + head[end:]
+        return key if self._authenticators is None else self._authenticators.digest_of(key)
 
     @staticmethod
     def is_beginning(piece: bytes, head: bytes) -> bool:
@@ -105,15 +114,18 @@ class KnownHeads:
         found = _number_in(head)
         if found is None or len(head) > _HEAD_BYTES:
             return
-        asked = _append_by(message) if message.method == hdrs.METH_POST else _fetch_by(message)
+        header, mark = message.headers.get(hdrs.AUTHORIZATION), None
+        if header is not None and self._authenticators is not None:
+            mark = self._authenticators.mark_of(header)
+        read = _append_by if message.method == hdrs.METH_POST else _fetch_by
+        asked = read(message, mark)
         if asked is None or topic_name_fault(asked.topic) is not None:
             return
         if not self._is_common(message) or not _PLAIN.fullmatch(head):
             return
         if len(self._known) >= _HEADS:
             self._known.clear()
-        start, end = found.span(1)
-        self._known[head[:start] + _NUMBER + head[end:]] = asked
+        self._known[self._key_of(head, found)] = asked
 
     def _is_common(self, message: RawRequestMessage) -> bool:
         """Whether nothing but method, path and type of the body decides what is done."""
@@ -136,17 +148,18 @@ def _number_in(head: bytes) -> re.Match[bytes] | None:
     return _OFFSET.match(head) if head.startswith(b"GET ") else _LENGTH.search(head)
 
 
-def _append_by(message: RawRequestMessage) -> AskedAppend | None:
+def _append_by(message: RawRequestMessage, mark: bytes | None) -> AskedAppend | None:
     path = _APPEND.fullmatch(message.path)
     if path is None or bare_type(message.headers.get(hdrs.CONTENT_TYPE, "")) not in _BODY_TYPES:
         return None
     partition = partition_number(path[2])
     if partition is None:
         return None
-    return AskedAppend(path[1], partition, None if path[3] is None else ACKS.choices[path[3]])
+    acks = None if path[3] is None else ACKS.choices[path[3]]
+    return AskedAppend(path[1], partition, mark, acks)
 
 
-def _fetch_by(message: RawRequestMessage) -> AskedFetch | None:
+def _fetch_by(message: RawRequestMessage, mark: bytes | None) -> AskedFetch | None:
     path = _FETCH.fullmatch(message.path)
     if path is None or message.method != hdrs.METH_GET or hdrs.CONTENT_LENGTH in message.headers:
         return None
@@ -162,4 +175,4 @@ def _fetch_by(message: RawRequestMessage) -> AskedFetch | None:
     max_bytes, min_bytes, max_wait_ms = (
         int(query.get(name, default)) for name, default in list(_QUERY.items())[1:]
     )
-    return AskedFetch(path[1], partition, max_bytes, min_bytes, max_wait_ms)
+    return AskedFetch(path[1], partition, mark, max_bytes, min_bytes, max_wait_ms)

@@ -133,12 +133,9 @@ class Authenticators:
         header = headers[0]
         if len(headers) > 1 or len(header) > _HEADER_CHARS:
             raise self._refusal("One Authorization header of moderate size is understood.")
-        scheme, _, given = header.partition(" ")
-        scheme, given = scheme.lower(), given.strip()
+        scheme, given, mark = self._parts_of(header)
         known = self._known()
         self._forget_unless(known)
-        same = f"{scheme} {given}".encode("utf-8", "surrogateescape")
-        mark = hashlib.blake2b(same, key=self._key).digest()
         remembered = self._remembered.get(mark)
         if remembered is not None:
             if self._wall_seconds() < remembered.until_seconds:
@@ -165,6 +162,36 @@ class Authenticators:
         self._tries.succeeded(address)
         self._remember(mark, verified, known)
         return verified.principal
+
+    def mark_of(self, header: str) -> bytes:
+        """The digest by which an Authorization header is remembered."""
+        return self._parts_of(header)[2]
+
+    def digest_of(self, data: bytes) -> bytes:
+        """By which bytes that may hold a secret can be recognised."""
+        return hashlib.blake2b(data, key=self._key).digest()
+
+    def remembered(self, mark: bytes | None) -> str | None:
+        """The principal of an Authorization header, if it is known without asking anybody.
+
+        None without one, for a client certificate's is not asked for here.
+        """
+        if NONE in self._schemes:
+            return ANONYMOUS
+        if mark is None:
+            return None
+        self._forget_unless(self._known())
+        found = self._remembered.get(mark)
+        if found is None or self._wall_seconds() >= found.until_seconds:
+            return None
+        return found.principal
+
+    def _parts_of(self, header: str) -> tuple[str, str, bytes]:
+        """Scheme and credentials, and the digest by which both are remembered."""
+        scheme, _, given = header.partition(" ")
+        scheme, given = scheme.lower(), given.strip()
+        same = f"{scheme} {given}".encode("utf-8", "surrogateescape")
+        return scheme, given, self.digest_of(same)
 
     def _remember(self, mark: bytes, verified: Verified, known: Known) -> None:
         """The principal of a header, also an expired one: that is refused without verification."""

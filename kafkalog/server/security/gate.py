@@ -120,7 +120,7 @@ class Gate:
         # constant after construction
         self._api = api
         self._files = files
-        self._authenticators = Authenticators(
+        self.authenticators = Authenticators(
             config.http_auth or (NONE,),
             self._known,
             FailedTries(config.http_auth_tries_per_minute),
@@ -150,13 +150,28 @@ class Gate:
         if self._is_metrics_open and request.path == METRICS_PATH:
             request[API_VIEW] = self._scraper_api
             return
-        principal = await self._authenticators.principal_of(request, time.monotonic())
+        principal = await self.authenticators.principal_of(request, time.monotonic())
         request[PRINCIPAL] = principal
         rights, request[API_VIEW] = self._view(principal)
         if rights.allow(Action.DESCRIBE, Resource.CLUSTER):
             NAMES_PATHS.set(True)
         if spec is not None:
             _require(spec, request, rights)
+
+    def remembered_view(
+        self, mark: bytes | None, action: Action, topic: str
+    ) -> tuple[Api, bool] | None:
+        """What a request sees with the Authorization header of this mark, and if it may see paths.
+
+        None where ``admit`` has to verify the header, or would refuse the request.
+        """
+        principal = self.authenticators.remembered(mark)
+        if principal is None:
+            return None
+        rights, view = self._view(principal)
+        if not rights.allow(action, Resource.TOPIC, topic):
+            return None
+        return view, rights.allow(Action.DESCRIBE, Resource.CLUSTER)
 
     def _view(self, principal: str) -> tuple[Rights, Api]:
         """What the principal may do and sees by the rules in force."""
@@ -219,9 +234,9 @@ class Filters:
     hosts: Hosts
 
     @property
-    def are_none(self) -> bool:
-        """Whether only the host of a request is looked at."""
-        return self.gate is None and self.cors is None and self.rates is None
+    def are_few(self) -> bool:
+        """Whether only the host of a request, and who sends it, are looked at."""
+        return self.cors is None and self.rates is None
 
     @classmethod
     def of(cls, api: Api, files: AccessFiles) -> Filters:

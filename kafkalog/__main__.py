@@ -83,8 +83,8 @@ def _serve(settings: Settings) -> int:
     log.info("Configuration; what is not named has its default", given=settings.effective)
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
-    warm = kernels.warm_up(modules=kernels.modules_of_use())
-    log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached)
+    warm = kernels.warm_up()
+    log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached, image=warm.image)
     daemon = Daemon(
         settings=settings,
         build=lambda sink, give_up: _build(settings, sink, give_up),

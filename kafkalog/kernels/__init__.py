@@ -1,8 +1,9 @@
 """Compiled kernels: arrays and integers in, a status code out; no Python object per record.
 
-Importing this package alone is cheap: `compile.py` imports numba with the first kernel module. A
-kernel is compiled when its module is imported, or loaded from the cache directory that `cache.py`
-chooses. Nothing here touches a log directory, a clock or a thread.
+Importing this package alone is cheap. A kernel is loaded or compiled when its module is imported:
+from the image of all kernels (`image.py`), which needs no numba, else by numba (`jit.py`), from the
+cache directory that `cache.py` chooses. The first start that compiles writes the image (`link.py`).
+Nothing here touches a log directory, a clock or a thread.
 
 Rules for kernel modules
 - Every kernel is declared with `compile.kernel(signature)`, helpers with `compile.inlined`. A
@@ -22,16 +23,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 _WITHOUT_KERNELS = {
     "__main__",
     "cache",
     "compaction.batch_output",
     "compile",
+    "image",
+    "jit",
     "json.output",
     "json.utf8",
+    "link",
     "loads",
     "processor",
+    "signature",
 }
 
 
@@ -53,44 +59,26 @@ KERNEL_MODULES = tuple(
 )
 """Every module below this directory that declares kernels, found by its file."""
 
-_OPTIONAL = {f"{__name__}.records.arrow_columns": "pyarrow"}
-"""Modules that are useless without an optional package. Set-up compiles them nevertheless, because
-the package may be installed later; a start without the package does not load them."""
-
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """How many kernels had to be compiled and how many came from the cache."""
+    """How many kernels had to be compiled and how many came from the cache or the image."""
 
     compiled: int
     cached: int
+    image: str
+    """`loaded`, `written` for the next start, or `none`: each start then takes what numba takes."""
 
 
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
-
-
-def modules_of_use(is_installed: Callable[[str], bool] = _is_installed) -> tuple[str, ...]:
-    """The modules without those whose package is not installed."""
-    return tuple(
-        module
-        for module in KERNEL_MODULES
-        if module not in _OPTIONAL or is_installed(_OPTIONAL[module])
-    )
-
-
-def warm_up(
-    progress: Callable[[str, int, int], None] | None = None,
-    modules: tuple[str, ...] = KERNEL_MODULES,
-) -> WarmUp:
-    """Load or compile the kernels of these modules; blocks for seconds when the cache is cold.
+def warm_up(progress: Callable[[str, int, int], None] | None = None) -> WarmUp:
+    """Load or compile all kernels; blocks for seconds when the cache is cold.
 
     `progress(module, done, total)` is called before each module and once at the end with
     done == total. Later calls find all modules imported and return the same counts. With
     NUMBA_DISABLE_JIT=1 nothing is compiled and both counts are 0.
     """
-    total = len(modules)
-    for done, module in enumerate(modules):
+    total = len(KERNEL_MODULES)
+    for done, module in enumerate(KERNEL_MODULES):
         if progress is not None:
             progress(module, done, total)
         importlib.import_module(module)
@@ -98,4 +86,12 @@ def warm_up(
         progress("", total, total)
     compile_module = importlib.import_module("kafkalog.kernels.compile")
     built: list[bool] = [kernel.from_cache for kernel in compile_module.BUILT_KERNELS]
-    return WarmUp(compiled=built.count(False), cached=built.count(True))
+    return WarmUp(built.count(False), built.count(True), _ensure_image(compile_module))
+
+
+def _ensure_image(compile_module: ModuleType) -> str:
+    """See `WarmUp.image`."""
+    if not compile_module.IS_COMPILING:
+        return "none" if compile_module.JIT_DISABLED else "loaded"
+    link = importlib.import_module("kafkalog.kernels.link")
+    return "written" if link.write_image() else "none"

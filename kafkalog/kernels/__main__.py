@@ -31,7 +31,7 @@ def main() -> int:
     removed = remove_stale(root)
     sys.stdout.write(
         f"kernels: {result.compiled} compiled, {result.cached} cached, "
-        f"{removed} stale directories removed, in {root}\n"
+        f"{removed} stale entries removed, image {result.image}, in {root}\n"
     )
     return 0
 

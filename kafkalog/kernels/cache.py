@@ -14,25 +14,27 @@ compiled at each start. Several processes may fill one directory at once: files 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
 import sys
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import llvmlite
-import numba
 import numpy
-from numba.core import caching
 
 from kafkalog.kernels import source_modules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CPU_NAME = "generic"
 CPU_FEATURES = ""
 
 _SOURCE_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 _IMPORTED = re.compile(r"^\s*(?:from|import) kafkalog\.kernels\.([\w.]+)", re.MULTILINE)
-_SHARED = ("cache", "compile", "loads")
+_SHARED = ("cache", "compile", "jit", "loads", "signature")
 
 
 def _read_source(module: str) -> bytes:
@@ -42,17 +44,31 @@ def _read_source(module: str) -> bytes:
         return source.read()
 
 
+def _tool_version(package: str) -> bytes:
+    """What the package says of its version, unimported: numba takes a quarter of a second."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        return b""
+    with open(found.origin.replace("__init__", "_version"), "rb") as source:
+        return source.read()
+
+
 @lru_cache(maxsize=64)
 def source_digest(module: str) -> str:
     """16 hex digits over the module, the kernel modules it imports, and the tool versions."""
-    wanted, sources = [module, *_SHARED], dict[str, bytes]()
+    return digest_of((module, *_SHARED))
+
+
+def digest_of(modules: Iterable[str]) -> str:
+    """16 hex digits over these modules, the kernel modules they import, and the tool versions."""
+    wanted, sources = list(modules), dict[str, bytes]()
     while wanted:
         name = wanted.pop()
         if name not in sources:
             sources[name] = _read_source(name)
             wanted += _IMPORTED.findall(sources[name].decode("utf-8"))
     versions = (sys.implementation.cache_tag, os.uname().machine, CPU_NAME, CPU_FEATURES)
-    tools = (numba.__version__, llvmlite.__version__, numpy.__version__)
+    tools = (_tool_version("numba"), _tool_version("llvmlite"), numpy.__version__)
     digest = hashlib.sha256(repr(versions + tools).encode())
     for name in sorted(sources):
         digest.update(f"{name} {len(sources[name])} ".encode())
@@ -60,7 +76,12 @@ def source_digest(module: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _candidate_roots() -> list[str]:
+def image_name() -> str:
+    """Name of the image of all kernels, a file in a root."""
+    return f"image-{digest_of(source_modules())}"
+
+
+def candidate_roots() -> list[str]:
     """Cache roots to try, first choice first."""
     chosen = os.environ.get("KAFKALOG_KERNEL_CACHE")
     if chosen:
@@ -84,7 +105,7 @@ def _is_writable(root: str) -> bool:
 def cache_directory(module: str) -> str | None:
     """Directory of one kernel module: it exists already or can be made; None when neither."""
     name = f"{module}-{source_digest(module)}"
-    for root in _candidate_roots():
+    for root in candidate_roots():
         directory = os.path.join(root, name)
         if os.path.isdir(directory) or _is_writable(root):
             return directory
@@ -93,51 +114,30 @@ def cache_directory(module: str) -> str | None:
 
 def cache_root() -> str | None:
     """The first root that can be written; None when there is none."""
-    return next((root for root in _candidate_roots() if _is_writable(root)), None)
+    return next((root for root in candidate_roots() if _is_writable(root)), None)
 
 
 def remove_stale(root: str) -> int:
-    """Remove directories of other sources from a root that belongs to this installation alone.
+    """Remove what belongs to other sources from a root of this installation alone.
 
-    A user's cache may serve several installations and is left as it is. Returns how many went.
+    A user's cache may serve several installations and is left as it is. Returns how many entries.
     """
     if os.environ.get("KAFKALOG_KERNEL_CACHE") or not root.startswith(sys.prefix + os.sep):
         return 0
-    current = {f"{module}-{source_digest(module)}" for module in source_modules()}
-    stale = [name for name in os.listdir(root) if name not in current]
-    for name in stale:
-        shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+    current = {f"{module}-{source_digest(module)}" for module in source_modules()} | {image_name()}
+    stale = [os.path.join(root, name) for name in os.listdir(root) if name not in current]
+    for path in stale:
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
     return len(stale)
 
 
-class KernelCacheLocator(caching._CacheLocator):
-    """Tells numba the directory of a kernel; declines every function outside this package."""
-
-    def __init__(self, directory: str, line: int) -> None:
-        self._directory = directory
-        self._line = line
-
-    def get_cache_path(self) -> str:
-        """See numba."""
-        return self._directory
-
-    def get_source_stamp(self) -> str:
-        """The directory's name holds the digest, so that index and data can never be mixed."""
-        return os.path.basename(self._directory)
-
-    def get_disambiguator(self) -> str:
-        """See numba."""
-        return str(self._line)
-
-    @classmethod
-    def from_function(cls, py_func: object, py_file: str) -> KernelCacheLocator | None:
-        """A locator for functions of this package, else None: numba asks the next one."""
-        path = os.path.abspath(py_file)
-        if not path.startswith(_SOURCE_DIRECTORY + os.sep):
-            return None
-        inside = os.path.relpath(path, _SOURCE_DIRECTORY)
-        directory = cache_directory(inside[: -len(".py")].replace(os.sep, "."))
-        code = getattr(py_func, "__code__", None)
-        if directory is None or code is None:
-            return None
-        return cls(directory, code.co_firstlineno)
+def module_of(path: str) -> str | None:
+    """The name of a module of this package by its file; None for every other file."""
+    path = os.path.abspath(path)
+    if not path.startswith(_SOURCE_DIRECTORY + os.sep):
+        return None
+    inside = os.path.relpath(path, _SOURCE_DIRECTORY)
+    return inside[: -len(".py")].replace(os.sep, ".")

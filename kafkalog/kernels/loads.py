@@ -2,8 +2,8 @@
 
 `load_i64be(buffer, position)` reads `buffer[position : position + 8]`. Nothing is bounds-checked:
 the kernel has compared the position with its buffer before. Loads up to 32 bits give an int64,
-`load_u64*` a uint64. Stores keep the low bits of the value. With NUMBA_DISABLE_JIT=1 they are plain
-byte loops with the same results (Python ints).
+`load_u64*` a uint64. Stores keep the low bits of the value. Where nothing is compiled they are
+plain byte loops with the same results (Python ints).
 
 These are LLVM intrinsics without state, expanded into the calling kernel. Every kernel file may use
 them, because `cache.py` covers this file by each digest; ordinary compiled functions must not be
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from kafkalog.kernels.compile import IS_COMPILING
 
-from kafkalog.kernels.compile import JIT_DISABLED
+if IS_COMPILING:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +34,7 @@ Untyped = Any
 
 
 def _plain_loader(width: int, *, signed: bool, big_endian: bool) -> Load:
-    """The byte loop of a load when the JIT is off."""
+    """The byte loop of a load where nothing is compiled."""
     order = range(width) if big_endian else range(width - 1, -1, -1)
 
     def load(buffer: Bytes, position: int) -> int:
@@ -48,7 +49,7 @@ def _plain_loader(width: int, *, signed: bool, big_endian: bool) -> Load:
 
 
 def _plain_storer(width: int, *, big_endian: bool) -> Store:
-    """The byte loop of a store when the JIT is off."""
+    """The byte loop of a store where nothing is compiled."""
     shifts = [8 * index for index in range(width)]
     if big_endian:
         shifts.reverse()
@@ -71,7 +72,7 @@ def _pointer(
 
 def _loader(width: int, *, signed: bool, big_endian: bool) -> Load:
     """Build one load."""
-    if JIT_DISABLED:
+    if not IS_COMPILING:
         return _plain_loader(width, signed=signed, big_endian=big_endian)
     result = types.uint64 if width == 8 and not signed else types.int64
 
@@ -100,7 +101,7 @@ def _loader(width: int, *, signed: bool, big_endian: bool) -> Load:
 
 def _storer(width: int, *, big_endian: bool) -> Store:
     """Build one store."""
-    if JIT_DISABLED:
+    if not IS_COMPILING:
         return _plain_storer(width, big_endian=big_endian)
 
     def store(typingctx: object, buffer: Untyped, position: Untyped, value: Untyped) -> Untyped:

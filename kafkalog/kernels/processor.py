@@ -10,15 +10,17 @@ On other architectures than x86-64, and with NUMBA_DISABLE_JIT=1, the level is G
 
 from __future__ import annotations
 
+import importlib
 import os
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, cast
 
-from llvmlite import binding, ir
-from numba import types
-from numba.extending import intrinsic
+from kafkalog.kernels.compile import IS_COMPILING, JIT_DISABLED, inlined
 
-from kafkalog.kernels.compile import JIT_DISABLED, inlined
+if IS_COMPILING:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,10 +59,10 @@ def _detect() -> ProcessorLevel:
     """What this machine's processor and operating system have."""
     if not IS_X86:
         return ProcessorLevel.GENERIC
-    features = binding.get_host_cpu_features()
-    if not (features.get("sse4.2") and features.get("avx2")):
+    features = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
+    if not (features.get("SSE42") and features.get("AVX2")):
         return ProcessorLevel.GENERIC
-    return ProcessorLevel.AVX512VL if features.get("avx512vl") else ProcessorLevel.AVX2
+    return ProcessorLevel.AVX512VL if features.get("AVX512VL") else ProcessorLevel.AVX2
 
 
 LEVEL = _detect()
@@ -68,7 +70,7 @@ LEVEL = _detect()
 
 def _needs(features: str) -> Callable[[], None]:
     """An intrinsic that gives the function around it these instructions."""
-    if not IS_X86:
+    if not (IS_X86 and IS_COMPILING):
         return _nothing
 
     def mark(typingctx: object) -> Untyped:
@@ -152,6 +154,6 @@ def _plain_prefetch(array: Int64s, index: int) -> None:
     """Nothing to gain in plain Python."""
 
 
-crc32_u64 = _crc32_step() if IS_X86 else _same_crc
-prefetch = _plain_prefetch if JIT_DISABLED else _prefetcher()
-count_ones = _plain_count_ones if JIT_DISABLED else _ones_counter()
+crc32_u64 = _crc32_step() if IS_X86 and IS_COMPILING else _same_crc
+prefetch = _prefetcher() if IS_COMPILING else _plain_prefetch
+count_ones = _ones_counter() if IS_COMPILING else _plain_count_ones

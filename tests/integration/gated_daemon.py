@@ -45,9 +45,9 @@ def _gate(gate: Path) -> None:
         wait(self.path, "sync ")
         real_datasync(self)
 
-    def warm_up(*, modules: tuple[str, ...]) -> kernels.WarmUp:
+    def warm_up() -> kernels.WarmUp:
         wait("warm_up")
-        return real_warm_up(modules=modules)
+        return real_warm_up()
 
     def write_access_fault(log_dir: str) -> process_facts.AccessFault | None:
         wait("write_access")

@@ -1,5 +1,6 @@
 """Goal: kernels start fast and never stale; loads and stores read what struct writes.
-Method: the cache in a directory of its own, seen from fresh interpreters; every width and shift.
+Method: the cache in a directory of its own, seen from fresh interpreters; every width and shift;
+arguments of every wrong kind.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from numba import types
+from llvmlite import binding
 
 import kafkalog.kernels as package
-from kafkalog.kernels import KERNEL_MODULES, cache, loads
-from kafkalog.kernels.compile import BYTES, BYTES_OUT, I64, JIT_DISABLED, U64, Bytes, kernel
-from kafkalog.kernels.records import batch_scan
+from kafkalog.kernels import KERNEL_MODULES, cache, image, link, processor
+from kafkalog.kernels.compile import BUILT_KERNELS, IS_COMPILING, JIT_DISABLED
+from kafkalog.kernels.records import batch_scan, record_scan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REPORT = """
 import sys, kafkalog.kernels
@@ -33,12 +38,27 @@ print([kernel.from_cache for kernel in BUILT_KERNELS if "index_build" in kernel.
 needs_jit = pytest.mark.skipif(JIT_DISABLED, reason="the JIT is off")
 
 
-def start(cache_root: Path) -> str:
-    """What a fresh interpreter says of the index kernel."""
-    root = Path(package.__file__).parents[2]
-    environment = {**os.environ, "KAFKALOG_KERNEL_CACHE": str(cache_root), "PYTHONPATH": str(root)}
+WARM_UP = """
+import sys, kafkalog.kernels
+result = kafkalog.kernels.warm_up()
+print(result.image, result.compiled, "numba" in sys.modules, "llvmlite" in sys.modules)
+"""
+
+
+def fresh(cache_root: Path, **more: str) -> dict[str, str]:
+    """The environment of an interpreter with a kernel cache of its own."""
+    root = str(Path(package.__file__).parents[2])
+    return {**os.environ, "KAFKALOG_KERNEL_CACHE": str(cache_root), "PYTHONPATH": root, **more}
+
+
+def start(cache_root: Path, program: str = REPORT) -> str:
+    """What a fresh interpreter prints; without a program, of the index kernel."""
     done = subprocess.run(
-        [sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=fresh(cache_root),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 
@@ -79,81 +99,17 @@ def test_a_filled_directory_is_used_without_writing(
     assert cache.cache_root() is None
 
 
-def test_a_start_loads_no_kernel_of_a_package_that_is_not_installed() -> None:
-    """Set-up compiles it all the same."""
-    assert package.modules_of_use(lambda name: True) == KERNEL_MODULES
-    left_out = set(KERNEL_MODULES) - set(package.modules_of_use(lambda name: False))
-    assert left_out == {"kafkalog.kernels.records.arrow_columns"}
-
-
 def test_kernels_use_the_numbers_of_their_enums() -> None:
     for enum in (batch_scan.BatchColumn, batch_scan.ScanStop):
         for member in enum:
             assert getattr(batch_scan, f"_{member.name}") == member.value
 
 
-@kernel(I64(BYTES, I64))
-def _signed(data: Bytes, at: int) -> int:
-    """Every signed and narrow load, folded."""
-    return (
-        loads.load_i16be(data, at)
-        + 3 * loads.load_u16be(data, at)
-        + 5 * loads.load_i32be(data, at)
-        + 7 * loads.load_u32be(data, at)
-        + 11 * loads.load_u16le(data, at)
-        + 13 * loads.load_i32le(data, at)
-        + 17 * loads.load_u32le(data, at)
-    )
-
-
-@kernel(U64(BYTES, I64))
-def _wide_big(data: Bytes, at: int) -> int:
-    return loads.load_u64be(data, at)
-
-
-@kernel(U64(BYTES, I64))
-def _wide_little(data: Bytes, at: int) -> int:
-    return loads.load_u64le(data, at)
-
-
-@kernel(I64(BYTES, I64))
-def _wide_signed(data: Bytes, at: int) -> int:
-    return loads.load_i64be(data, at)
-
-
-@pytest.mark.parametrize("fill", [0x00, 0xFF, 0x80, 0x7F])
-@pytest.mark.parametrize("at", range(9))
-def test_loads_equal_struct(fill: int, at: int) -> None:
-    raw = bytes((fill + 37 * i * (fill & 1)) & 255 for i in range(17))
-    data = np.frombuffer(raw, dtype=np.uint8)
-    i2, u2, i4, u4 = (struct.unpack_from(f, raw, at)[0] for f in (">h", ">H", ">i", ">I"))
-    l2, s4, l4 = (struct.unpack_from(f, raw, at)[0] for f in ("<H", "<i", "<I"))
-    assert _signed(data, at) == i2 + 3 * u2 + 5 * i4 + 7 * u4 + 11 * l2 + 13 * s4 + 17 * l4
-    assert _wide_big(data, at) == struct.unpack_from(">Q", raw, at)[0]
-    assert _wide_little(data, at) == struct.unpack_from("<Q", raw, at)[0]
-    assert _wide_signed(data, at) == struct.unpack_from(">q", raw, at)[0]
-
-
-@kernel(types.none(BYTES_OUT, I64, I64))
-def _store_all(data: Bytes, at: int, value: int) -> None:
-    """Every store, back to back."""
-    loads.store_i16be(data, at, value)
-    loads.store_i32be(data, at + 2, value)
-    loads.store_i64be(data, at + 6, value)
-    loads.store_u16le(data, at + 14, value)
-    loads.store_u32le(data, at + 16, value)
-    loads.store_u64le(data, at + 20, value)
-
-
-@pytest.mark.parametrize("value", [0, -1, 1, 2**63 - 1, -(2**63), 0x0123456789ABCDEF])
-@pytest.mark.parametrize("at", [0, 1, 3])
-def test_stores_equal_struct(value: int, at: int) -> None:
-    data = np.full(32, 0xAA, dtype=np.uint8)
-    _store_all(data, at, value)
-    unsigned = value % 2**64
-    big, small = unsigned.to_bytes(8, "big"), unsigned.to_bytes(8, "little")
-    written = big[6:] + big[4:] + big + small[:2] + small[:4] + small
-    assert bytes(data) == b"\xaa" * at + written + b"\xaa" * (4 - at)
+@pytest.mark.parametrize("jit_disabled", ["0", "1"])
+def test_loads_and_stores_equal_struct(tmp_path: Path, jit_disabled: str) -> None:
+    """Compiled, and as plain Python."""
+    program = [sys.executable, "-m", "tests.unit.kernel_loads"]
+    subprocess.run(program, env=fresh(tmp_path, NUMBA_DISABLE_JIT=jit_disabled), check=True)
 
 
 def test_a_change_in_an_imported_module_changes_the_digest(
@@ -182,3 +138,101 @@ def test_warm_up_tells_each_module_and_counts_each_kernel() -> None:
         assert (result.compiled, result.cached) == (0, 0)
     else:
         assert result.compiled + result.cached >= total
+
+
+def test_the_processor_is_known_without_llvm() -> None:
+    features = binding.get_host_cpu_features()
+    level = processor.ProcessorLevel.GENERIC
+    if features.get("sse4.2") and features.get("avx2"):
+        level = processor.ProcessorLevel.AVX512VL if features.get("avx512vl") else level.AVX2
+    assert (level if processor.IS_X86 else 0) == processor.LEVEL
+
+
+needs_image = pytest.mark.skipif(
+    not image.IS_SUPPORTED or JIT_DISABLED or IS_COMPILING, reason="no image here"
+)
+
+
+@needs_image
+def test_the_image_replaces_numba_and_is_written_again_when_damaged(tmp_path: Path) -> None:
+    """Numba's cache is warm: an image is linked of it, and serves the next start alone."""
+    module = "records.index_build"
+    directory = cache.cache_directory(module)
+    assert directory is not None
+    root, name = tmp_path / "cache", cache.image_name()
+    shutil.copytree(Path(directory).parent, root, ignore=shutil.ignore_patterns("image-*"))
+    assert start(root, WARM_UP) == "written 0 True True"
+    assert start(root, WARM_UP) == "loaded 0 False False"
+    whole = (root / name).read_bytes()
+    damaged = whole[:5000] + b"\0" + whole[5001:]
+    (root / name).write_bytes(damaged)
+    assert start(root, WARM_UP) == "written 0 True True"
+    assert (root / name).read_bytes() == whole
+    for broken in (b"", whole[:-1], damaged):
+        with pytest.raises((ValueError, struct.error)):
+            image.functions(broken)
+    assert image.functions(whole).keys() == {f"{k.module}:{k.name}" for k in BUILT_KERNELS}
+
+
+@needs_image
+def test_a_kernel_refuses_arguments_that_its_code_does_not_fit() -> None:
+    """It is called with addresses: what it takes for an array must be one of its kind."""
+    data, table = np.zeros(80, np.uint8), np.zeros((3, 9), np.int64)
+    assert batch_scan.count_batches(data, True, 0) == 0
+    frozen = data.copy()
+    frozen.flags.writeable = False
+    assert batch_scan.count_batches(frozen, 0, 0) == 0
+    count: Callable[..., int] = batch_scan.count_batches
+    assert count(data, np.int64(0), 0) == 0
+    others: tuple[object, ...] = (
+        data.view(np.int8),
+        data[::2],
+        data.reshape(8, 10),
+        "text",
+        None,
+        b"bytes",
+        0,
+    )
+    for other in others:
+        with pytest.raises(TypeError):
+            count(other, 0, 0)
+    for arguments in ((data, 0), (data, 0, 0, 0), (data, "0", 0), (data, 0, None)):
+        with pytest.raises(TypeError):
+            count(*arguments)
+    with pytest.raises(OverflowError):
+        count(data, 1 << 64, 0)
+    assert record_scan.scan_records(data[:0], 1, table) < 0
+    scan: Callable[..., int] = record_scan.scan_records
+    read_only = table.copy()
+    read_only.flags.writeable = False
+    unaligned = np.zeros(9 * 8 + 1, np.uint8)[1:].view(np.int64).reshape(1, 9)
+    swapped, turned = table.astype(">i8"), np.zeros((9, 3), np.int64).T
+    for wrong in (read_only, unaligned, swapped, turned, table[0], table.astype(np.int32)):
+        with pytest.raises(TypeError):
+            scan(data, 1, wrong)
+
+
+@needs_image
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("declare void @unknown() define void @f() { call void @unknown() ret void }", "unknown"),
+        ("@f = thread_local global i64 1 define ptr @g() { ret ptr @f }", "relocation"),
+    ],
+)
+def test_code_of_an_unknown_kind_is_not_linked(text: str, fault: str) -> None:
+    """Nothing is called that was not resolved."""
+    with pytest.raises(link.CannotLink, match=fault):
+        link.Linker().add(link.compiled(text), set())
+    with pytest.raises(link.CannotLink, match="ELF"):
+        link.Linker().add(b"", set())
+
+
+@needs_image
+def test_an_image_that_cannot_be_made_fails_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left behind. Here the kernels come from the image: there is no object to link."""
+    monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path))
+    assert not link.write_image()
+    assert list(tmp_path.iterdir()) == []

@@ -19,16 +19,12 @@ import math
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, cast
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from kafkalog.kernels.compile import (
     BYTES,
     BYTES_OUT,
     I64,
     I64_TABLE_OUT,
-    JIT_DISABLED,
+    IS_COMPILING,
     Bytes,
     Int64Table,
     inlined,
@@ -37,6 +33,11 @@ from kafkalog.kernels.compile import (
 from kafkalog.kernels.loads import load_i32le, load_u32le, store_u32le
 from kafkalog.kernels.processor import needs_avx2, needs_avx512vl
 from kafkalog.kernels.records.record_scan import as_int
+
+if IS_COMPILING:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,7 @@ def _vector_lanes(width: int) -> Callable[[Bytes, int, int], None]:
     return cast("Callable[[Bytes, int, int], None]", intrinsic(md5_lanes))
 
 
-_lanes = _plain_lanes if JIT_DISABLED else _vector_lanes
+_lanes = _vector_lanes if IS_COMPILING else _plain_lanes
 md5_8_lanes, md5_16_lanes, md5_32_lanes = _lanes(8), _lanes(16), _lanes(32)
 """`md5_n_lanes(scratch, block, state)` advances the n states from `state` on by the n blocks from
 `block` on: twice the vectors of 128, 256 or 512 bits."""

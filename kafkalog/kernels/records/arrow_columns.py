@@ -13,8 +13,6 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from numba import types
-
 from kafkalog.kernels.compile import BYTES, I64, I64_TABLE, I64_TABLE_OUT, I64S_OUT, inlined, kernel
 from kafkalog.kernels.json.utf8 import utf8_length
 from kafkalog.kernels.records.record_scan import (
@@ -25,6 +23,7 @@ from kafkalog.kernels.records.record_scan import (
     read_record,
     read_varint,
 )
+from kafkalog.kernels.signature import Array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,8 +148,8 @@ HEADER_BYTES_MIN = 2
 NAME_GROWTH = 3
 """The bytes of U+FFFD, which may replace one byte of a name."""
 
-I32_TABLE_OUT = types.Array(types.int32, 2, "C")
-BYTES_TABLE_OUT = types.Array(types.uint8, 2, "C")
+I32_TABLE_OUT = Array("int32", 2, is_written=True)
+BYTES_TABLE_OUT = Array("uint8", 2, is_written=True)
 
 # Plain integers, in the order of the enums: numba freezes them best.
 _START, _END, _RECORD_COUNT, _BASE_OFFSET, _BATCH_NEXT_OFFSET = map(int, list(SourceColumn)[:5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import gc
 import os
 import platform
 import signal
@@ -44,6 +45,7 @@ def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     Example: kafkalog server config/server.properties --override http.port=9000
     """
+    gc.disable()  # the daemon collects once it has loaded; imports leave little to find
     early_stop = EarlyStop()
     early_stop.install()
     faulthandler.enable(file=_STDERR)  # also at the watchdog's SIGABRT

@@ -205,11 +205,15 @@ class Daemon:
         stop.set()
 
     async def _load(self, api: Api, graph: Graph) -> None:
-        """Load all logs off the loop, then admit requests, unless the daemon was stopped."""
+        """Load all logs off the loop, then admit requests, unless the daemon was stopped.
+
+        What was imported and loaded stays: to walk it would stop every thread for 0.1 s and more.
+        """
+        gc.freeze()
+        gc.enable()
         await self._shown(api, graph.load)
         if api.stopping:
             return
-        # What was loaded stays: walking it again would stop every thread for 0.1 s and more.
         gc.collect()
         gc.freeze()
         # The default of 700 visits every object of the requests in work for each new request.

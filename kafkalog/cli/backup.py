@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.broker.backup.restore import Restore
 from kafkalog.cli.connection import RequestFailed, output_option, with_client_and_output
 from kafkalog.cli.output import is_printed_as_json, progress
 from kafkalog.env.clock import SystemClock
@@ -113,6 +112,8 @@ def restore(directory: str, targets: str, output: str) -> None:
     paths = [os.path.abspath(path.strip()) for path in targets.split(",") if path.strip()]
     if not paths:
         raise click.UsageError("--to names no log directory.")
+    from kafkalog.broker.backup.restore import Restore  # late: numpy and the broker
+
     try:
         report = Restore(
             SystemFilesystem(), SystemClock(), SystemRandom(), os.path.abspath(directory), paths

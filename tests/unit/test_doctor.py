@@ -24,7 +24,7 @@ from kafkalog.broker.topics.registry import (
 )
 from kafkalog.broker.topics.registry_copies import corrected_registry
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.doctor import LogDirFacts, Mount, findings, mount_of, parse_mounts
+from kafkalog.cli.offline.diagnosis import LogDirFacts, Mount, findings, mount_of, parse_mounts
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig, UnusableLogDirs
 from kafkalog.format.disk.properties import (

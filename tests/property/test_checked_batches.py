@@ -51,9 +51,8 @@ def check(world: LogWorld, segment: LogSegment, max_bytes: int, max_offset: int)
         assert read.position == position
         # A read looks at a bounded number of bytes: it may end before the last batch that fits.
         assert len(read.data) <= size
-        next_bytes = log[position + size :]
-        if len(next_bytes) and next_offset < max_offset:
-            following = scan(next_bytes[:100_000])
+        following = scan(log[position + size :][:100_000])
+        if following.count and following.table[0, 2] < max_offset:
             assert size + following.table[0, 1] > max_bytes
     return found_count
 

@@ -129,6 +129,10 @@ def test_known_heads_give_no_rights(guarded: Daemon) -> None:
             refused(append_as(guarded, principal, "t-fast"), status, code)
             refused(fetch_as(guarded, principal, "t-fast"), status, code)
     refused(append_as(guarded, "writer", "private"), 403, 40301)
+    cluster = ask(guarded, "admin", "GET", "/v3/clusters").json["data"][0]["cluster_id"]
+    path = f"/v3/clusters/{cluster}/topics/t-fast"
+    assert ask(guarded, "admin", "DELETE", path).status == 204
+    assert append_as(guarded, "writer", "t-fast").status == 404
 
 
 def test_a_known_head_ends_with_its_rights(tmp_path: Path) -> None:

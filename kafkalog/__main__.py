@@ -45,7 +45,6 @@ def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     Example: kafkalog server config/server.properties --override http.port=9000
     """
-    gc.disable()  # the daemon collects once it has loaded; imports leave little to find
     early_stop = EarlyStop()
     early_stop.install()
     faulthandler.enable(file=_STDERR)  # also at the watchdog's SIGABRT
@@ -62,6 +61,7 @@ def _serve(settings: Settings) -> int:
     """Configure the process, then run the loop. Returns the exit status."""
     if not __debug__:
         raise click.ClickException("python -O removes the checks that keep data safe; run without.")
+    gc.disable()  # the daemon collects once it has loaded; imports leave little to find
     import structlog
     import uvloop
 

@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,8 @@ def remove_stale(root: str) -> int:
         if os.path.isdir(path):
             shutil.rmtree(path, ignore_errors=True)
         else:
-            os.unlink(path)
+            with suppress(FileNotFoundError):  # another process was faster
+                os.unlink(path)
     return len(stale)
 
 

@@ -256,7 +256,8 @@ class LocalLog:
                 end_offset=self._end_of(segment) if following is None else following.base_offset,
                 min_one_batch=min_one_batch,
                 may_block=may_block,
-                checked=checked if remembers else None,
+                checked=checked,
+                remembers=remembers,
             )
             if found is not None:
                 return found
@@ -265,8 +266,8 @@ class LocalLog:
 
     def read_checked(
         self, start_offset: int, max_bytes: int, *, max_offset: int
-    ) -> tuple[File, int, CheckedSpan] | None:
-        """Handle, descriptor and place of what ``read`` would answer.
+    ) -> tuple[File, CheckedSpan] | None:
+        """Handle and place of what ``read`` would answer.
 
         None unless all of it was checked and is in the page cache.
         """
@@ -281,11 +282,10 @@ class LocalLog:
         span = checked.find(file, start_offset, max_bytes, max_offset, segment.size_bytes)
         if span is None:
             return None
-        descriptor = file.cached_descriptor(span.position, span.size_bytes)
-        if descriptor is None:
+        if file.cached_descriptor(span.position, span.size_bytes) is None:
             checked.forget(file)
             return None
-        return file, descriptor, span
+        return file, span
 
     def _end_of(self, active: LogSegment) -> int:
         """What no offset in the active segment may reach, for a reader of offsets below the end.

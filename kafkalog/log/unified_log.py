@@ -240,10 +240,9 @@ class UnifiedLog:
         found = self.local.read_checked(offset, max_bytes, max_offset=limit)
         if found is None:
             return None
-        file, descriptor, (position, size_bytes, base_offset, next_offset) = found
+        file, (position, size_bytes, base_offset, next_offset) = found
         return FetchSpan(
             file,
-            descriptor,
             position,
             size_bytes,
             base_offset,

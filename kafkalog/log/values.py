@@ -142,7 +142,6 @@ class FetchSpan(NamedTuple):
     """
 
     file: File
-    descriptor: int
     position: int
     size_bytes: int
     base_offset: int

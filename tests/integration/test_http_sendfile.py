@@ -56,7 +56,9 @@ def rot(daemon: Daemon) -> None:
 
 def read_one(stream: BinaryIO) -> tuple[bytes, bytes]:
     """Head and body of an answer; what follows stays in the stream."""
-    head = b"".join(iter(stream.readline, b"\r\n"))
+    head = b""
+    while (line := stream.readline()) not in (b"", b"\r\n"):
+        head += line
     found = re.search(rb"Content-Length: (\d+)", head)
     assert found is not None, head
     return head, stream.read(int(found[1]))
@@ -175,6 +177,52 @@ def test_what_is_on_its_way_stays_whole(daemon: Daemon) -> None:
         for path in daemon.log_dirs[0].glob("leaving-*/*.log"):
             path.unlink()
         assert read_one(stream)[1] == whole
+
+
+def test_half_a_close_is_answered(daemon: Daemon, topic: str) -> None:
+    """Also to a reader that is slow, and behind an append; then the connection ends."""
+    data = batch_of(b"beside")
+    daemon.create_topic("halved")
+    head = "POST /v1/topics/halved/partitions/0/batches HTTP/1.1\r\nHost: x\r\n"
+    head += f"Content-Type: application/octet-stream\r\nContent-Length: {len(data)}\r\n\r\n"
+    whole = read_batches(daemon, topic, 0, f"&max_bytes={EVERYTHING}").body
+    produce = head.encode() + data
+    with Wire(daemon) as wire:
+        wire.send(produce)  # its head is remembered now
+        wire.read_answer()
+    for before in (b"", produce):
+        with Wire(daemon, receive_bytes=4096) as wire:
+            wire.send(before + fetch(topic, 0) * 4)
+            stream = wire.socket.makefile("rb")
+            if before:
+                read_one(stream)
+            answers = [read_one(stream)]
+            wire.socket.shutdown(socket.SHUT_WR)
+            answers += [read_one(stream) for _ in range(3)]
+            assert all(body == whole for _, body in answers)
+            assert stream.read() == b""
+
+
+def test_what_came_from_the_disk_is_checked_again(daemon: Daemon) -> None:
+    """It was changed there after it had been checked: no way of reading brings it back unseen."""
+    daemon.create_topic("evicted")
+    for _ in range(2):
+        assert append(daemon, "evicted", batch_of(*[VALUE] * 10)).status == 200
+    with Wire(daemon) as wire:
+        for _ in range(3):
+            wire.send(fetch("evicted", 0))
+            assert wire.read_answer().status == 200
+        (path,) = (daemon.log_dirs[0] / "evicted-0").glob("*.log")
+        with path.open("r+b") as log:
+            log.seek(20_000)
+            log.write(b"w")
+            log.flush()
+            os.fsync(log.fileno())
+            os.posix_fadvise(log.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        page = "/v1/topics/evicted/partitions/0/records?offset=0&value_format=text"
+        refused(daemon.request("GET", page), 500, 50010)
+        wire.send(fetch("evicted", 0))
+        refused(wire.read_answer(), 500, 50010)
 
 
 def test_our_own_client_is_served_so(daemon: Daemon, topic: str) -> None:

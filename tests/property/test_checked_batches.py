@@ -81,7 +81,9 @@ def test_what_is_remembered_is_what_a_read_answers(
         else:
             assert isinstance(what, int)
             is_cold = kind == "cold read"
-            segment_reader.read(segment, what, number, may_block=is_cold, checked=checked)
+            segment_reader.read(
+                segment, what, number, may_block=is_cold, checked=checked, remembers=True
+            )
         check(world, segment, max_bytes, max_offset)
 
 
@@ -98,9 +100,9 @@ def test_what_was_appended_or_read_is_remembered() -> None:
     closed.log_file.release()
     del segment
     assert check(world, closed, 60_000, INT64_MAX) == 0
-    segment_reader.read(closed, 2, 60_000, may_block=True, checked=checked)
+    segment_reader.read(closed, 2, 60_000, may_block=True, checked=checked, remembers=True)
     assert check(world, closed, 60_000, INT64_MAX) == 2
-    segment_reader.read(closed, 0, 11_000, may_block=False, checked=checked)
+    segment_reader.read(closed, 0, 11_000, may_block=False, checked=checked, remembers=True)
     assert check(world, closed, 6000, INT64_MAX) == 3
-    segment_reader.read(closed, 3, 60_000, may_block=True, checked=checked)
+    segment_reader.read(closed, 3, 60_000, may_block=True, checked=checked, remembers=True)
     assert check(world, closed, 60_000, INT64_MAX) == 1  # of the one alone, read from the disk

@@ -2,8 +2,9 @@
 
 A range is checked when it is read for the first time through a handle, or was written by us; as
 long as the handle is open and the pages stay in the cache, it can be sent as it is. What is known
-of a file goes with its handle: who opens the file again checks again. A read of the disk forgets it
-too (``forget``), because other bytes may come back than those that were checked.
+of a file goes with its handle: who opens the file again checks again. A fetch that reads the disk,
+or finds a bad batch, forgets it too (``forget``), because other bytes may come back than those that
+were checked. Other processes and read-ahead may bring them back unseen.
 
 Only what is worth it is kept: batches of some size, up to a bound for all files together. Any
 thread.

@@ -221,6 +221,7 @@ def read(
     min_one_batch: bool = True,
     may_block: bool = True,
     checked: CheckedBatches | None = None,
+    remembers: bool = False,
 ) -> SegmentRead | None:
     """Whole batches from the first one whose last offset is >= start_offset.
 
@@ -230,7 +231,8 @@ def read(
     holds and their offsets are in order and below end_offset, where the next segment begins:
     CorruptBatch when the first one is bad or cannot be found for bad bytes before it, a later bad
     one ends the answer before it. WouldBlock when may_block is False and the disk would be needed.
-    ``checked`` learns of the answer's batches.
+    ``checked`` forgets what came from the disk or is bad, and learns of the answer's batches if it
+    ``remembers``.
     """
     end = segment.size_bytes
     if end <= 0:
@@ -246,10 +248,12 @@ def read(
             if checked is not None and may_block:
                 checked.forget(walk.file)  # what comes from the disk now, or is read ahead, is new
             found = _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
-            if checked is not None and found is not None:
+            if checked is not None and remembers and found is not None:
                 checked.note_read(walk.file, found.data, found.position)
             return found
         except CorruptBatch as error:
+            if checked is not None:
+                checked.forget(walk.file)
             is_first, is_round = not is_round, True
             if not (is_first and walk.goes_round_floor(start_offset)):
                 walk.go_on_after_rot(start_offset, error)

@@ -32,6 +32,9 @@ _HEAD = (
 )
 
 
+_PIECE_BYTES = 1 << 20
+
+
 class Sending:
     """An answer on its way: its head, then bytes of a file."""
 
@@ -46,17 +49,22 @@ class Sending:
     def send(self, to: socket.socket) -> bool:
         """Send what the socket takes now; whether that was the rest. OSError of the connection.
 
-        EOFError when the file is shorter than it was: nothing that is sent could complete the
-        answer.
+        EOFError when the file is shorter than it was, or the rest is in the page cache no more:
+        only the disk could complete the answer, with bytes that nobody has checked.
         """
         try:
             if self._head:
                 sent = to.send(self._head, socket.MSG_MORE)
                 self._head = self._head[sent:]
+            file = self._span.file
             while self._left and not self._head:
-                sent = os.sendfile(to.fileno(), self._span.descriptor, self._position, self._left)
+                size = min(self._left, _PIECE_BYTES)
+                descriptor = file.cached_descriptor(self._position, size)
+                if descriptor is None:
+                    raise EOFError(file.path)
+                sent = os.sendfile(to.fileno(), descriptor, self._position, size)
                 if sent == 0:
-                    raise EOFError(self._span.file.path)
+                    raise EOFError(file.path)
                 self._position += sent
                 self._left -= sent
         except BlockingIOError:

@@ -19,6 +19,7 @@ Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
@@ -47,8 +48,11 @@ _BODY_BYTES = 256 << 10
 _HEAD_END = b"\r\n\r\n"
 # Of one connection: so many requests are in work at once, and more wait in the socket.
 _IN_WORK = 128
+# Fetches of a connection that are answered in one turn of the loop.
+_FETCHES = 16
 # Fetches of a connection that had to be read are tried again after as many, up to so many.
 _UNASKED = 63
+_UNSUPPORTED = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 # A body that stops for so long is aiohttp's to wait for.
 _BODY_SECONDS = 1.0
 
@@ -68,6 +72,8 @@ class FastPath:
         )
         self._loop = asyncio.get_running_loop()
         self.counts = AppendCounts(api.metrics, self._loop)
+        # owned by the event loop
+        self.sends_files = True  # no file system has refused yet
 
     def view_of(self, asked: AskedAppend | AskedFetch) -> tuple[Api, bool] | None:
         """What the client sees, and whether it may see paths; None: aiohttp's way finds out."""
@@ -183,11 +189,11 @@ class Front(asyncio.BufferedProtocol):
         self.send_answers()
 
     def eof_received(self) -> bool | None:
-        """Appends that are in work are answered before the connection closes."""
+        """What is in work is answered, and sent whole, before the connection closes."""
         self._has_ended = True
         if self._body is not None:
             self._give_up_body()
-        if self._in_work or self._is_waiting:
+        if self._has_work or self._is_waiting:
             return self._transport is not None and self._connection.ssl_context is None
         if self._waiting:
             piece, self._waiting = self._waiting, b""
@@ -234,7 +240,7 @@ class Front(asyncio.BufferedProtocol):
 
     def _take(self, data: bytes | bytearray, end: int) -> None:
         """Requests, and pieces of them, up to ``end``."""
-        view, position = memoryview(data), 0
+        view, position, fetches = memoryview(data), 0, 0
         while position < end:
             if self._left or not self._is_counted:
                 size = end - position
@@ -257,8 +263,12 @@ class Front(asyncio.BufferedProtocol):
                 return
             asked, number = known or (None, 0)
             if isinstance(asked, AskedFetch):
+                if fetches == _FETCHES:  # others have their turn
+                    self._wait(bytes(view[position:end]))
+                    self._answer_soon()
+                    return
                 if not self._in_work and self._begin_fetch(head, asked, number):
-                    position = body_at
+                    position, fetches = body_at, fetches + 1
                     continue
             elif asked is not None and number <= _BODY_BYTES:
                 position_after = body_at + number
@@ -334,8 +344,8 @@ class Front(asyncio.BufferedProtocol):
             return False
         if connection.ssl_context is not None or transport.get_write_buffer_size():
             return False  # what was written would be overtaken
-        if self._unasked:
-            self._unasked -= 1
+        if self._unasked or not path.sends_files:
+            self._unasked = max(self._unasked - 1, 0)
             return False
         started = time.perf_counter()
         view = path.view_of(asked)
@@ -360,7 +370,9 @@ class Front(asyncio.BufferedProtocol):
         was_waiting = self._is_paused
         try:
             is_whole = self._sending.send(self._socket)
-        except (OSError, EOFError):  # the client is gone, or cannot be told of the rest otherwise
+        except (OSError, EOFError) as error:  # of the rest the client cannot be told otherwise
+            if isinstance(error, OSError) and error.errno in _UNSUPPORTED:
+                self._path.sends_files = False
             self._drop_socket()
             if self._transport is not None:
                 self._transport.abort()
@@ -458,6 +470,9 @@ class Front(asyncio.BufferedProtocol):
     def note_ended(self, *, closes: bool) -> None:
         """A request in work has its result; ``closes``: the connection ends with it."""
         self._is_closing |= closes
+        self._answer_soon()
+
+    def _answer_soon(self) -> None:
         if not self._is_to_be_answered:
             self._is_to_be_answered = True
             self._path.answer_soon(self)
@@ -483,5 +498,7 @@ class Front(asyncio.BufferedProtocol):
             self._proceed()
         if not self.is_busy:
             connection.note_front_idle()
+            if self._has_ended:
+                connection.end_input()
         if self._waiting and not connection.is_busy:
             connection.begin_header_timer()

@@ -342,6 +342,8 @@ class Connection(RequestHandler):
             if self._answered_count == self._request_count:
                 self._asked = None
                 self._is_behind_append = False
+                if self._sends_no_more and not self.is_busy:
+                    self.force_close()
             self._server.note_idle()
 
     @property
@@ -382,7 +384,7 @@ class Connection(RequestHandler):
             second = socket.socket(fileno=os.dup(first.fileno()))
         except OSError:
             return None
-        if second.fileno() < self._server.descriptors:
+        if second.fileno() < self._server.descriptors // 2:  # the others are for connections
             return second
         second.close()
         return None

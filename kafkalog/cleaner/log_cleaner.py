@@ -393,6 +393,8 @@ class CleanerThread:
             self._last_run = run
             self._work.observer.ended(run)
             self._log_run(run, log)
+            if self._host.is_served(log):
+                self._states.refresh(log, self._clock.wall_ms())
         return run
 
     def _log_run(self, run: CleaningRun, log: UnifiedLog) -> None:

@@ -285,6 +285,13 @@ class LogCleanerManager:
             fault = error
         return CleaningStatus(log, state, to_clean, fault, self._failures.get(key), checkpoint)
 
+    def refresh(self, log: UnifiedLog, now_ms: int) -> None:
+        """Let ``statuses`` know a log whose clean has ended: a thread may not look for long."""
+        status = self.inspect(log, now_ms)
+        with self._mutex:
+            others = [each for each in self.statuses if each.log is not log]
+            self.statuses = (*others, status)
+
     def acquire_filthiest_log(self, now_ms: int) -> LogToClean | None:
         """The eligible log of the highest ratio, now in progress; None: there is none."""
         statuses = self.inspect_all(now_ms)

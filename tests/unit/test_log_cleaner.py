@@ -339,6 +339,22 @@ def test_a_request_does_not_end_the_pause() -> None:
     assert [is_dry for *_, is_dry in world.cleaners.cleaned] == [True, False]
 
 
+def test_what_came_of_a_request_is_known_at_once() -> None:
+    """Metrics are made of what the threads saw last, and none looks again before its pause ends."""
+
+    def fail(_: object) -> None:
+        raise CorruptBatch("The CRC is wrong", file="x.log", position=9)
+
+    world = CleaningDaemon()
+    world.topic(min_cleanable_dirty_ratio="1")
+    world.turn()
+    world.cleaners.on_chunk = fail
+    runs = world.order()
+    world.sim.threads.run_until(lambda: bool(runs))
+    world.sim.clock.advance_ms(1)
+    assert [status.failure is not None for status in world.states.statuses] == [True]
+
+
 def test_a_dry_run_passes_by_the_pauses_of_operators() -> None:
     world = CleaningDaemon()
     log = world.topic(min_cleanable_dirty_ratio="1")

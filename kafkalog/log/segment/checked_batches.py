@@ -44,11 +44,28 @@ class CheckedSpan(NamedTuple):
 class _Run:
     """Batches back to back: where each begins, its base offset, and the offset after it."""
 
-    __slots__ = ("bases", "end", "nexts", "positions")
+    __slots__ = ("bases", "end", "nexts", "positions", "start")
 
-    def __init__(self) -> None:
+    def __init__(self, start: int) -> None:
         self.positions, self.bases, self.nexts = array("q"), array("q"), array("q")
-        self.end = 0
+        self.start = self.end = start
+
+    def reaches(self, position: int) -> bool:
+        """Whether batches that begin there continue this run, or lie in it."""
+        return self.start <= position <= self.end
+
+    def extend(
+        self, positions: Sequence[int], bases: Sequence[int], nexts: Sequence[int], end: int
+    ) -> int:
+        """Add those of these batches that come after its own; how many. It reaches the first."""
+        new = bisect_left(positions, self.end)
+        if end <= self.end or new == len(positions) or positions[new] != self.end:
+            return 0  # nothing new, or no batch begins where this run ends
+        self.positions.extend(positions[new:])
+        self.bases.extend(bases[new:])
+        self.nexts.extend(nexts[new:])
+        self.end = end
+        return len(positions) - new
 
     def span(
         self, number: int, max_bytes: int, max_offset: int, size_bytes: int
@@ -128,23 +145,16 @@ class CheckedBatches:
         """To the run that ends where these begin or among them, else as a new one."""
         with self._mutex:
             runs = self._runs.setdefault(file, [])
-            for run in runs:
-                if positions[0] <= run.end < end and run.positions[0] <= positions[0]:
-                    known = bisect_left(positions, run.end)
-                    if positions[known : known + 1] == [run.end]:
-                        break
-                if run.positions[0] <= positions[0] and end <= run.end:
-                    return
-            else:
-                run, known = _Run(), 0
+            run = next((each for each in runs if each.reaches(positions[0])), None)
+            if run is None:
+                run = _Run(positions[0])
                 runs.append(run)
-                if len(runs) > _MOST_RUNS:
-                    del runs[0]
-            run.positions.extend(positions[known:])
-            run.bases.extend(bases[known:])
-            run.nexts.extend(nexts[known:])
-            run.end = end
-            self._count += len(positions) - known
+            self._count += run.extend(positions, bases, nexts, end)
+            for other in [each for each in runs if each is not run and run.reaches(each.start)]:
+                runs.remove(other)
+                run.extend(other.positions, other.bases, other.nexts, other.end)
+            if len(runs) > _MOST_RUNS:
+                runs.remove(min(runs, key=lambda each: len(each.positions)))
             if self._count > _MOST_BATCHES:
                 self._runs.clear()
                 self._count = 0

@@ -245,7 +245,7 @@ def read(
     is_round = False
     while True:  # ends: after rot the walk has come further
         try:
-            if checked is not None and may_block:
+            if checked is not None and may_block and not _is_cached(walk, max_bytes):
                 checked.forget(walk.file)  # what comes from the disk now, or is read ahead, is new
             found = _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
             if checked is not None and remembers and found is not None:
@@ -257,6 +257,13 @@ def read(
             is_first, is_round = not is_round, True
             if not (is_first and walk.goes_round_floor(start_offset)):
                 walk.go_on_after_rot(start_offset, error)
+
+
+def _is_cached(walk: _Walk, max_bytes: int) -> bool:
+    """Whether what the walk reads first is in the page cache: it blocked for its index only."""
+    wanted = max_bytes + walk.segment.index_interval_bytes + READ_SLACK_BYTES
+    size = min(wanted, walk.end - walk.position)
+    return size > 0 and walk.file.cached_descriptor(walk.position, size) is not None
 
 
 def _read_on(

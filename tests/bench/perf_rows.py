@@ -79,7 +79,7 @@ def perf_produce(bench: Bench) -> Result:
         rounds=_produced(bench, ours, theirs),
         client="kafkalog perf; kafka-producer-perf-test",
         notes=(
-            "kafkalog: kafkalog.client, one batch of 128 KiB in flight, 1 partition",
+            "kafkalog: kafkalog.client, batches of 128 KiB, five in flight, 1 partition",
             "Kafka: batch.size=131072, linger.ms=5, 1 partition",
         ),
     )

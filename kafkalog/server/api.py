@@ -43,23 +43,26 @@ if TYPE_CHECKING:
     from kafkalog.server.protocol.bodies import InFlightBytes
     from kafkalog.settings import ServerConfig, Settings
 
-    _Append = tuple[Operations, UnifiedLog, ValidatedRecords, Acks, int | None, "AppendOutcome"]
+    _Append = tuple[
+        Operations, UnifiedLog, ValidatedRecords, Acks, int | None, "Outcome[LogAppendInfo]"
+    ]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Done = TypeVar("Done", contravariant=True)
 
 # Bytes of appends that wait for the end of the loop's iteration: no other budget counts them.
 _PENDING_BYTES = 1 << 20
 
 
-class AppendOutcome(Protocol):
-    """Who waits for an append: a future, or what the fast path has in work."""
+class Outcome(Protocol[Done]):
+    """Who waits for a command: a future, or what the fast path has in work."""
 
     def done(self) -> bool:
         """Whether nobody waits for the result any more."""
 
-    def set_result(self, result: LogAppendInfo, /) -> None:
-        """It was appended, as the acks want it."""
+    def set_result(self, result: Done, /) -> None:
+        """It was done; an append, as the acks want it."""
 
     def set_exception(self, exception: BaseException, /) -> None:
         """It was not."""
@@ -123,12 +126,14 @@ class Api:
         """No request is admitted and no fetch waits any longer."""
         return self.state.phase is Phase.STOPPING
 
-    @property
-    def is_open(self) -> bool:
-        """Whether one more request is let in; if not, the middleware says why."""
+    def lets_in(self, *, is_ahead: bool = False) -> bool:
+        """Whether there is room for one more request; if not, the middleware says why.
+
+        ``is_ahead``: one that was sent before the last answer; they have half of the room.
+        """
         state = self.state
         in_work = state.requests_in_work + 1 - self.delayed_fetches.waiting_count
-        is_full = in_work > self.config.http_max_inflight_requests
+        is_full = in_work > self.config.http_max_inflight_requests >> is_ahead
         return state.phase is Phase.SERVING and not is_full
 
     @property
@@ -223,7 +228,7 @@ class Api:
 
     def append_to(
         self,
-        outcome: AppendOutcome,
+        outcome: Outcome[LogAppendInfo],
         log: UnifiedLog,
         records: ValidatedRecords,
         acks: Acks,
@@ -247,7 +252,7 @@ class Api:
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
         for operations, log, records, acks, expected_offset, outcome in pending:
-            on_done = functools.partial(_finish_append, outcome)
+            on_done = functools.partial(finish, outcome)
             try:
                 operations.submit_produce(
                     log, records, acks, expected_offset=expected_offset, on_done=on_done
@@ -259,27 +264,17 @@ class Api:
                     _fail(outcome, error)
 
 
-def _finish_append(outcome: AppendOutcome, command: Command) -> None:
-    """The result of a finished append becomes that of its outcome."""
-    if outcome.done():  # the client went away; the append is whole all the same
+def finish(outcome: Outcome[T], command: Command) -> None:
+    """The result of a finished command becomes that of its outcome."""
+    if outcome.done():  # the client went away; what the command did is whole all the same
         return
     if command.error is not None:
         _fail(outcome, command.error)
     else:
-        outcome.set_result(cast("LogAppendInfo", command.result))
+        outcome.set_result(cast("T", command.result))
 
 
-def finish(future: asyncio.Future[T], command: Command) -> None:
-    """The result of a finished command becomes that of its future."""
-    if future.done():  # the client went away; what the command did is whole all the same
-        return
-    if command.error is not None:
-        _fail(future, command.error)
-    else:
-        future.set_result(cast("T", command.result))
-
-
-def _fail(outcome: AppendOutcome | asyncio.Future[T], error: BaseException) -> None:
+def _fail(outcome: Outcome[T], error: BaseException) -> None:
     """Set the error; it is not reported when nothing awaits it: the client left, or acks=0."""
     outcome.set_exception(error)
     outcome.exception()  # seen

@@ -97,11 +97,11 @@ class CheckedBatches:
         self._runs: WeakKeyDictionary[File, list[_Run]] = WeakKeyDictionary()
         self._count = 0  # of batches, those of handles that are closed too
 
-    def note_read(self, file: File, data: memoryview, position: int) -> None:
-        """These whole batches were read through the handle, and checked."""
-        rows = scan(data, check_crc=False)
-        if not rows.count or rows.consumed_bytes < rows.count * _LEAST_BATCH_BYTES:
+    def note_read(self, file: File, data: memoryview, position: int, batch_count: int) -> None:
+        """So many whole batches were read through the handle, and checked."""
+        if not batch_count or len(data) < batch_count * _LEAST_BATCH_BYTES:
             return
+        rows = scan(data, check_crc=False)
         positions = (rows.column(BatchColumn.POSITION) + position).tolist()
         bases = rows.column(BatchColumn.BASE_OFFSET).tolist()
         nexts = (rows.column(BatchColumn.LAST_OFFSET) + 1).tolist()

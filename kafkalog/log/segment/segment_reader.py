@@ -249,7 +249,7 @@ def read(
                 checked.forget(walk.file)  # what comes from the disk now, or is read ahead, is new
             found = _read_on(walk, start_offset, max_bytes, max_offset, min_one_batch=min_one_batch)
             if checked is not None and remembers and found is not None:
-                checked.note_read(walk.file, found.data, found.position)
+                checked.note_read(walk.file, found.data, found.position, found.batch_count)
             return found
         except CorruptBatch as error:
             if checked is not None:

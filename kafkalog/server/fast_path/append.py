@@ -13,7 +13,6 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import NAMES_PATHS, KafkalogError
-from kafkalog.server.api import Phase
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
 from kafkalog.server.protocol.endpoint import PARTITION
@@ -96,7 +95,7 @@ class AppendCounts:
 
 
 class Append:
-    """One append in work, an AppendOutcome."""
+    """One append in work, an Outcome."""
 
     __slots__ = (
         "_acks",
@@ -155,7 +154,7 @@ class Append:
         self._end(self._refusal.status)
 
     def exception(self) -> None:
-        """See AppendOutcome: it is answered."""
+        """See Outcome: it is answered."""
 
     def _end(self, status: int) -> None:
         release(self._api, self._size_bytes)
@@ -187,11 +186,8 @@ def admit(api: Api, size_bytes: int, *, is_ahead: bool) -> bool:
     as half of each bound takes: the ordinary way has one of a connection in work, so that a client
     that sends ahead takes nobody's place.
     """
-    state, config, in_flight = api.state, api.config, api.in_flight
-    if state.phase is not Phase.SERVING or size_bytes > config.socket_request_max_bytes:
-        return False
-    in_work = state.requests_in_work + 1 - api.delayed_fetches.waiting_count
-    if in_work > config.http_max_inflight_requests >> is_ahead:
+    in_flight = api.in_flight
+    if size_bytes > api.config.socket_request_max_bytes or not api.lets_in(is_ahead=is_ahead):
         return False
     if is_ahead and in_flight.used_bytes + size_bytes > in_flight.limit_bytes >> 1:
         return False
@@ -199,7 +195,7 @@ def admit(api: Api, size_bytes: int, *, is_ahead: bool) -> bool:
         in_flight.reserve(size_bytes)
     except ApiError:
         return False
-    state.requests_in_work += 1
+    api.state.requests_in_work += 1
     return True
 
 

@@ -74,7 +74,7 @@ class Sending:
 
 def span_of(api: Api, asked: AskedFetch, offset: int) -> FetchSpan | None:
     """Where the answer lies, if it can be sent from there; else None, and nothing is changed."""
-    if not (api.is_open and api.config.remembers_checked_batches):
+    if not (api.lets_in() and api.config.remembers_checked_batches):
         return None
     max_bytes = min(asked.max_bytes, api.config.http_max_fetch_bytes)
     try:

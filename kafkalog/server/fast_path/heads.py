@@ -47,7 +47,8 @@ _COMMON_HEADERS = frozenset(
     )
 )
 _BODY_TYPES = frozenset((RECORD_BATCHES, OCTET_STREAM))
-_QUERY = {each.name: each.default or 0 for each in (OFFSET, MAX_BYTES, MIN_BYTES, MAX_WAIT_MS)}
+_BOUNDS = (MAX_BYTES, MIN_BYTES, MAX_WAIT_MS)
+_QUERY = frozenset(each.name for each in (OFFSET, *_BOUNDS))
 # Heads that are remembered, and the longest: some megabytes. Beyond, all are dropped.
 _HEADS = 2048
 _HEAD_BYTES = 2048
@@ -168,11 +169,11 @@ def _fetch_by(message: RawRequestMessage, mark: bytes | None) -> AskedFetch | No
     query = {name: value for name, _, value in pairs}
     isolation = query.pop(ISOLATION.name, "read_uncommitted")
     is_usual = len(query) + (ISOLATION.name in path[3]) == len(pairs) and not isolation.isdigit()
-    if partition is None or not is_usual or not query.keys() <= _QUERY.keys():
+    if partition is None or not is_usual or not query.keys() <= _QUERY:
         return None
     if not all(map(str.isdigit, query.values())):
         return None
     max_bytes, min_bytes, max_wait_ms = (
-        int(query.get(name, default)) for name, default in list(_QUERY.items())[1:]
+        int(query.get(each.name, each.default or 0)) for each in _BOUNDS
     )
     return AskedFetch(path[1], partition, mark, max_bytes, min_bytes, max_wait_ms)

@@ -137,6 +137,19 @@ class Operations:
         return found
 
     @requires(Action.READ, Resource.TOPIC, "log")
+    def read_again(self, log: UnifiedLog, span: FetchSpan) -> memoryview:
+        """The bytes of what ``fetch_checked`` found, when they left the page cache meanwhile.
+
+        Blocks. CorruptBatch when they are not what was checked, and StorageFault.
+        """
+        try:
+            with self._logs.unit_of(log).log_dir.guard():
+                return log.local.read_again(span)
+        except KafkalogError as error:
+            self._traffic.observe_read(log.topic_partition.topic, error)
+            raise
+
+    @requires(Action.READ, Resource.TOPIC, "log")
     def fetch(
         self,
         log: UnifiedLog,

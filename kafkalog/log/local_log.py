@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.log.segment.checked_batches import CheckedSpan
     from kafkalog.log.segment.segment_file import MovableDirectory, SegmentFile
     from kafkalog.log.segment.segment_reader import SegmentRead
-    from kafkalog.log.values import AbortedTransaction, AppendedBatch
+    from kafkalog.log.values import AbortedTransaction, AppendedBatch, FetchSpan
 
     OnWriter = Callable[[Callable[[], None]], None]
     View = tuple[tuple[int, ...], tuple[LogSegment, ...]]
@@ -266,8 +266,8 @@ class LocalLog:
 
     def read_checked(
         self, start_offset: int, max_bytes: int, *, max_offset: int
-    ) -> tuple[File, CheckedSpan] | None:
-        """Handle and place of what ``read`` would answer.
+    ) -> tuple[File, int, CheckedSpan] | None:
+        """Handle, its descriptor, and place of what ``read`` would answer.
 
         None unless all of it was checked and is in the page cache.
         """
@@ -282,10 +282,16 @@ class LocalLog:
         span = checked.find(file, start_offset, max_bytes, max_offset, segment.size_bytes)
         if span is None:
             return None
-        if file.cached_descriptor(span.position, span.size_bytes) is None:
+        descriptor = file.cached_descriptor(span.position, span.size_bytes)
+        if descriptor is None:
             checked.forget(file)
             return None
-        return file, span
+        return file, descriptor, span
+
+    def read_again(self, span: FetchSpan) -> memoryview:
+        """What ``read_checked`` found, from the disk; CorruptBatch, OSError. Blocks."""
+        self._environment.checked_batches.forget(span.file)
+        return segment_reader.read_again(span)
 
     def _end_of(self, active: LogSegment) -> int:
         """What no offset in the active segment may reach, for a reader of offsets below the end.

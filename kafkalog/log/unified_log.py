@@ -240,9 +240,10 @@ class UnifiedLog:
         found = self.local.read_checked(offset, max_bytes, max_offset=limit)
         if found is None:
             return None
-        file, (position, size_bytes, base_offset, next_offset) = found
+        file, descriptor, (position, size_bytes, base_offset, next_offset) = found
         return FetchSpan(
             file,
+            descriptor,
             position,
             size_bytes,
             base_offset,

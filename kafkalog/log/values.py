@@ -142,6 +142,7 @@ class FetchSpan(NamedTuple):
     """
 
     file: File
+    descriptor: int  # of the file
     position: int
     size_bytes: int
     base_offset: int

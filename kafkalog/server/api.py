@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import (
         FetchDataInfo,
+        FetchSpan,
         Isolation,
         LogAppendInfo,
         TimestampOffset,
@@ -204,6 +205,12 @@ class Api:
             )
 
         return await self.reading(log, fetch)
+
+    async def read_again(self, log: UnifiedLog, span: FetchSpan) -> memoryview:
+        """On the reader pool; errors as of ``Operations.read_again``."""
+        loop = asyncio.get_running_loop()
+        readers = self.pools.readers(log.directory)
+        return await loop.run_in_executor(readers, self.operations.read_again, log, span)
 
     async def offset_at(
         self, log: UnifiedLog, timestamp_ms: int, isolation: Isolation

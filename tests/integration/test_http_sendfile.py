@@ -228,6 +228,44 @@ def test_what_came_from_the_disk_is_checked_again(daemon: Daemon) -> None:
         refused(wire.read_answer(), 500, 50010)
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_what_leaves_the_cache_meanwhile_is_read_and_checked(
+    daemon: Daemon, is_changed: bool
+) -> None:
+    """A slow reader has the first bytes: it gets the rest from the disk, or no wrong byte."""
+    name = f"cold{is_changed:d}"
+    daemon.create_topic(name)
+    for _ in range(24):
+        assert append(daemon, name, batch_of(*[VALUE] * 250)).status == 200
+    whole = read_batches(daemon, name, 0, f"&max_bytes={EVERYTHING}").body
+    remember(daemon, fetch(name, 0))
+    (path,) = (daemon.log_dirs[0] / f"{name}-0").glob("*.log")
+    with Wire(daemon, receive_bytes=4096) as wire:
+        stream = wire.socket.makefile("rb")
+        wire.send(fetch(name, 0) + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert stream.read(4) == b"HTTP"
+        assert daemon.request("GET", "/livez").status == 200  # the socket has what it takes
+        assert seconds_of(daemon) == 1
+        with path.open("r+b") as log:
+            if is_changed:
+                log.seek(len(whole) - 1000)
+                log.write(b"w")
+                log.flush()
+            os.fsync(log.fileno())
+            os.posix_fadvise(log.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if is_changed:
+            with suppress(ConnectionResetError):
+                body = read_one(stream)[1]
+                assert len(body) < len(whole)
+                assert whole.startswith(body)
+            return
+        assert read_one(stream)[1] == whole
+        assert b"200 OK" in read_one(stream)[0]
+    with Wire(daemon) as wire:
+        wire.send(fetch(name, 0))
+        assert wire.read_answer().body == whole
+
+
 def test_our_own_client_is_served_so(daemon: Daemon, topic: str) -> None:
     remember(daemon, fetch(topic, 0))
     with Client(f"http://127.0.0.1:{daemon.port}") as client:

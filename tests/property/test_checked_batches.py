@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
+from kafkalog.errors import CorruptBatch
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_scan import scan
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.segment import segment_reader
+from kafkalog.log.values import FetchSpan
 from tests.log_world import LogWorld, append
 from tests.naive.batches import PlainBatch
 
@@ -106,3 +109,25 @@ def test_what_was_appended_or_read_is_remembered() -> None:
     assert check(world, closed, 6000, INT64_MAX) == 4  # two reads are one run
     segment_reader.read(closed, 3, 60_000, may_block=True, checked=checked, remembers=True)
     assert check(world, closed, 60_000, INT64_MAX) == 1  # of the one alone, read from the disk
+
+
+@pytest.mark.parametrize("place", [7, 10, 40, 5_200, "end", "none"])
+def test_what_is_read_again_is_as_it_was_checked(place: int | str) -> None:
+    """Also its offsets and leader epochs that no CRC covers, and its length."""
+    world = LogWorld()
+    segment = world.new_segment()
+    append(segment, *(PlainBatch(offset, (1000,), (b"v" * 5000,)) for offset in range(4)))
+    file = segment.log_file.acquire()
+    size = segment.size_bytes
+    span = FetchSpan(file, 0, 0, size, 0, 4, high_watermark=4, log_start_offset=0)
+    assert len(segment_reader.read_again(span)) == size
+    if place == "end":
+        file.truncate(size - 1)
+    elif isinstance(place, int):
+        (byte,) = file.pread(1, place)
+        file.pwrite(bytes([byte ^ 1]), place)
+    if place == "none":
+        segment_reader.read_again(span)
+        return
+    with pytest.raises(CorruptBatch):
+        segment_reader.read_again(span)

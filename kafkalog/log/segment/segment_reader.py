@@ -24,7 +24,14 @@ import numpy as np
 
 from kafkalog.errors import CorruptBatch, CorruptIndex
 from kafkalog.format.integers import INT64_MAX, FormatError
-from kafkalog.format.records.batch_scan import BatchChoice, BatchColumn, BatchRows, ScanStop, choose
+from kafkalog.format.records.batch_scan import (
+    BatchChoice,
+    BatchColumn,
+    BatchRows,
+    ScanStop,
+    choose,
+    scan,
+)
 from kafkalog.format.records.record import read_records
 from kafkalog.format.records.record_batch import HEADER_BYTES, is_crc_valid
 from kafkalog.log.segment.index_repair import (
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
     from kafkalog.format.records.batch_scan import ScannedChunk
     from kafkalog.log.segment.checked_batches import CheckedBatches
     from kafkalog.log.segment.indexes import SegmentFiles
+    from kafkalog.log.values import FetchSpan
 
     Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
@@ -257,6 +265,28 @@ def read(
             is_first, is_round = not is_round, True
             if not (is_first and walk.goes_round_floor(start_offset)):
                 walk.go_on_after_rot(start_offset, error)
+
+
+def read_again(span: FetchSpan) -> memoryview:
+    """Whole batches that were checked before, checked once more: they may come from the disk.
+
+    CorruptBatch where they are others now, or cut.
+    """
+    data = read_chunk(span.file, span.position, span.size_bytes, may_block=True)
+    rows = scan(data)
+    if rows.consumed_bytes == span.size_bytes:
+        bases = rows.column(BatchColumn.BASE_OFFSET)
+        nexts = rows.column(BatchColumn.LAST_OFFSET) + 1
+        ends_alike = (bases[0], nexts[-1]) == (span.base_offset, span.next_offset)
+        if ends_alike and np.all(bases[1:] >= nexts[:-1]):
+            return data
+    raise CorruptBatch(
+        "Corrupt record batch: it was changed after it had been checked",
+        file=span.file.path,
+        position=span.position + rows.consumed_bytes,
+        base_offset=span.base_offset,
+        last_offset=span.next_offset - 1,
+    )
 
 
 def _is_cached(walk: _Walk, max_bytes: int) -> bool:

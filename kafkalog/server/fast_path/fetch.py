@@ -6,6 +6,7 @@ and what would be refused, is the ordinary way's (``server/fetch/fetch.py``).
 
 from __future__ import annotations
 
+import enum
 import os
 import socket
 import time
@@ -19,6 +20,7 @@ from kafkalog.server.protocol.endpoint import PARTITION
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
+    from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchSpan
     from kafkalog.server.api import Api
     from kafkalog.server.fast_path.heads import AskedFetch
@@ -35,44 +37,70 @@ _HEAD = (
 _PIECE_BYTES = 1 << 20
 
 
+class SendState(enum.Enum):
+    """How far an answer got."""
+
+    WHOLE = enum.auto()
+    SOCKET_FULL = enum.auto()  # send again when it takes more
+    COLD = enum.auto()  # the rest has left the page cache: ``read_rest`` first
+
+
 class Sending:
-    """An answer on its way: its head, then bytes of a file."""
+    """An answer on its way: its head, then bytes of a file.
 
-    __slots__ = ("_head", "_left", "_position", "_span")
+    They were in the page cache when it began, and may leave it while the client takes its time.
+    Only the disk has the rest then, which nobody has checked: all of it is read and checked again
+    on a thread, and sent from memory.
+    """
 
-    def __init__(self, head: bytes, span: FetchSpan) -> None:
-        self._head = head
+    __slots__ = ("_api", "_cached_end", "_head", "_log", "_position", "_read", "_span")
+
+    def __init__(self, api: Api, log: UnifiedLog, span: FetchSpan, head: bytes) -> None:
+        self._api = api
+        self._log = log
         self._span = span  # it keeps the file open
-        self._position = span.position
-        self._left = span.size_bytes
+        self._head = head
+        self._position = 0  # in the span
+        self._cached_end = _PIECE_BYTES  # so far it was seen in the page cache a moment ago
+        self._read: memoryview | None = None  # the whole span, once it was read again
 
-    def send(self, to: socket.socket) -> bool:
-        """Send what the socket takes now; whether that was the rest. OSError of the connection.
-
-        EOFError when the file is shorter than it was, or the rest is in the page cache no more:
-        only the disk could complete the answer, with bytes that nobody has checked.
-        """
+    def send(self, to: socket.socket) -> SendState:
+        """Send what the socket takes now. OSError of the connection; EOFError: the file was cut."""
+        size_bytes = self._span.size_bytes
         try:
             if self._head:
                 sent = to.send(self._head, socket.MSG_MORE)
                 self._head = self._head[sent:]
-            file = self._span.file
-            while self._left and not self._head:
-                size = min(self._left, _PIECE_BYTES)
-                descriptor = file.cached_descriptor(self._position, size)
-                if descriptor is None:
-                    raise EOFError(file.path)
-                sent = os.sendfile(to.fileno(), descriptor, self._position, size)
+            while self._position < size_bytes and not self._head:
+                sent = self._send_piece(to, min(size_bytes - self._position, _PIECE_BYTES))
                 if sent == 0:
-                    raise EOFError(file.path)
+                    return SendState.COLD
                 self._position += sent
-                self._left -= sent
         except BlockingIOError:
-            return False
-        return not self._left
+            self._cached_end = self._position
+            return SendState.SOCKET_FULL
+        return SendState.WHOLE
+
+    def _send_piece(self, to: socket.socket, size: int) -> int:
+        """Bytes sent; 0: they are not in the page cache."""
+        if self._read is not None:
+            return to.send(self._read[self._position : self._position + size])
+        position = self._span.position + self._position
+        if self._position + size > self._cached_end:
+            if self._span.file.cached_descriptor(position, size) is None:
+                return 0
+            self._cached_end = self._position + _PIECE_BYTES
+        sent = os.sendfile(to.fileno(), self._span.descriptor, position, size)
+        if sent == 0:
+            raise EOFError(self._span.file.path)
+        return sent
+
+    async def read_rest(self) -> None:
+        """Have all of it in memory; CorruptBatch, StorageFault, LogDirOffline."""
+        self._read = await self._api.read_again(self._log, self._span)
 
 
-def span_of(api: Api, asked: AskedFetch, offset: int) -> FetchSpan | None:
+def span_of(api: Api, asked: AskedFetch, offset: int) -> tuple[UnifiedLog, FetchSpan] | None:
     """Where the answer lies, if it can be sent from there; else None, and nothing is changed."""
     if not (api.lets_in() and api.config.remembers_checked_batches):
         return None
@@ -84,15 +112,20 @@ def span_of(api: Api, asked: AskedFetch, offset: int) -> FetchSpan | None:
         return None
     if span is None or (asked.max_wait_ms and span.size_bytes < min(asked.min_bytes, max_bytes)):
         return None
-    return span
+    return log, span
 
 
 def begin_sending(
-    api: Api, asked: AskedFetch, span: FetchSpan, request_id: str, started: float
+    api: Api,
+    asked: AskedFetch,
+    found: tuple[UnifiedLog, FetchSpan],
+    request_id: str,
+    started: float,
 ) -> Sending:
     """The answer with what lies there; ``started``: of the performance counter."""
+    log, span = found
     lines = "".join(f"{name}: {value}\r\n" for name, value in fetch_headers(span).items())
     head = _HEAD % (lines, request_id, span.size_bytes, rfc822_formatted_time())
     api.metrics.traffic.observe_fetch(asked.topic, span.size_bytes)
     api.metrics.observe_http(_ROUTE, "GET", 200, time.perf_counter() - started)
-    return Sending(head.encode(), span)
+    return Sending(api, log, span, head.encode())

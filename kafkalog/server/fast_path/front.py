@@ -24,16 +24,18 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+import structlog
 from aiohttp import hdrs
 
 from kafkalog.broker.access_rules import Action
+from kafkalog.errors import KafkalogError
 from kafkalog.server.fast_path.append import AppendCounts, admit, begin_append, release
-from kafkalog.server.fast_path.fetch import Sending, begin_sending, span_of
+from kafkalog.server.fast_path.fetch import Sending, SendState, begin_sending, span_of
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from kafkalog.server.api import Api
     from kafkalog.server.fast_path.append import Append
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.server.protocol.connection import Connection
     from kafkalog.server.protocol.replies import RequestIds
     from kafkalog.server.security.gate import Filters
+
+_log = structlog.get_logger("kafkalog.server")
 
 _BUFFER_BYTES = 256 << 10
 # The largest body that is checked on the event loop.
@@ -74,6 +78,7 @@ class FastPath:
         self.counts = AppendCounts(api.metrics, self._loop)
         # owned by the event loop
         self.sends_files = True  # no file system has refused yet
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def view_of(self, asked: AskedAppend | AskedFetch) -> tuple[Api, bool] | None:
         """What the client sees, and whether it may see paths; None: aiohttp's way finds out."""
@@ -97,6 +102,12 @@ class FastPath:
     def stop_waiting(self, waiting: socket.socket) -> None:
         """No call more; also where none was asked for."""
         self._loop.remove_writer(waiting.fileno())
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Have it done beside the loop's other work."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def answer_soon(self, front: Front) -> None:
         """Once what ends in this turn of the loop has ended: one write a connection."""
@@ -349,15 +360,15 @@ class Front(asyncio.BufferedProtocol):
             return False
         started = time.perf_counter()
         view = path.view_of(asked)
-        span = None if view is None else span_of(view[0], asked, offset)
-        if span is not None and self._socket is None:
+        found = None if view is None else span_of(view[0], asked, offset)
+        if found is not None and self._socket is None:
             self._socket = connection.second_socket()
-        if span is None or self._socket is None:
+        if found is None or self._socket is None:
             self._misses = min(2 * self._misses + 1, _UNASKED)
             self._unasked = self._misses
             return False
         self._misses = 0
-        self._sending = begin_sending(path.api, asked, span, self.next_request_id(), started)
+        self._sending = begin_sending(path.api, asked, found, self.next_request_id(), started)
         self._last_head = head
         connection.note_front_request()
         self._send()
@@ -369,15 +380,19 @@ class Front(asyncio.BufferedProtocol):
         assert self._socket is not None
         was_waiting = self._is_paused
         try:
-            is_whole = self._sending.send(self._socket)
-        except (OSError, EOFError) as error:  # of the rest the client cannot be told otherwise
+            state = self._sending.send(self._socket)
+        except (OSError, EOFError) as error:
             if isinstance(error, OSError) and error.errno in _UNSUPPORTED:
                 self._path.sends_files = False
-            self._drop_socket()
-            if self._transport is not None:
-                self._transport.abort()
+            self._cut_answer()
             return
-        if not is_whole:
+        if state is SendState.COLD:
+            self._is_paused = True
+            self._path.stop_waiting(self._socket)
+            self._connection.end_reader_watch()  # it waits for us now
+            self._path.start(self._read_rest(self._sending))
+            return
+        if state is SendState.SOCKET_FULL:
             if not was_waiting:
                 self._is_paused = True
                 self._connection.begin_reader_watch()
@@ -391,6 +406,25 @@ class Front(asyncio.BufferedProtocol):
             self.send_answers()
         else:
             self._connection.note_front_idle()
+
+    async def _read_rest(self, sending: Sending) -> None:
+        """Go on with what only the disk has."""
+        try:
+            await sending.read_rest()
+        except KafkalogError as error:
+            if self._sending is sending:
+                _log.warning("An answer was cut: its batches changed or are lost", error=str(error))
+                self._cut_answer()
+            return
+        if self._sending is sending and self._socket is not None:
+            self._connection.begin_reader_watch()
+            self._path.wait_until_writable(self._socket, self._send)
+
+    def _cut_answer(self) -> None:
+        """End the connection: of the rest the client cannot be told otherwise."""
+        self._drop_socket()
+        if self._transport is not None:
+            self._transport.abort()
 
     def _drop_socket(self) -> None:
         """Close the second descriptor: the connection ends with its last one."""

@@ -69,6 +69,7 @@ from kafkalog.kernels.records.record_scan import (
     scan_records,
     validate_records,
 )
+from kafkalog.kernels.records.usual_batch import SMALL_BATCH_BYTES, is_usual_batch
 from kafkalog.log.values import AppendOrigin, BatchFacts, ValidatedRecords
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def validate(
     DecompressedTooLarge, UnsupportedCompression; then nothing of the set may be appended.
     """
     if origin is AppendOrigin.CLIENT:
-        usual = _validate_usual(records, config, now_ms)
+        usual = validate_usual(records, config, now_ms)
         if usual is not None:
             return usual
     return _validate_any(
@@ -177,46 +178,69 @@ def _validate_any(
     )
 
 
-def _validate_usual(
+def validate_usual(
     data: bytes | memoryview, config: LogConfig, now_ms: int
 ) -> ValidatedRecords | None:
     """A client's one uncompressed batch that keeps every rule as it is: most of all requests.
 
-    None of any other, which ``validate`` judges and, if it has to, changes.
+    It is in no transaction. None of any other: ``validate`` judges it and, if it has to, changes
+    it.
     """
-    size = len(data)
-    if (
-        not HEADER_BYTES < size <= config.max_message_bytes
-        or data[MAGIC_AT] != MAGIC_V2
-        or config.message_timestamp_type == "LogAppendTime"
-        or config.compression_type not in _KEEPS_PLAIN
-        or not is_crc_valid(data)
-    ):
+    if len(data) <= SMALL_BATCH_BYTES:
+        is_taken = is_small_and_usual(data, config, now_ms)
+    else:
+        is_taken = _stays_as_it_is(data, config) and _is_large_and_usual(data, config, now_ms)
+    if not is_taken:
         return None
+    _, _, _, _, _, _, delta, _, max_ms, producer_id, epoch, sequence, count = unpack_header(data)
+    batch = BatchFacts(data, count, delta, max_ms, 0, producer_id, epoch, sequence)
+    return ValidatedRecords((batch,), len(data), count, max_ms, NO_TIMESTAMP, AppendOrigin.CLIENT)
+
+
+def is_small_and_usual(data: bytes | memoryview, config: LogConfig, now_ms: int) -> bool:
+    """Whether ``validate_usual`` takes it and it has at most SMALL_BATCH_BYTES: one short call."""
+    if len(data) > SMALL_BATCH_BYTES or not _stays_as_it_is(data, config):
+        return False
+    least_ms = max(now_ms - config.message_timestamp_before_max_ms, INT64_MIN)
+    most_ms = min(now_ms + config.message_timestamp_after_max_ms, INT64_MAX)
+    batch, facts = np.frombuffer(data, np.uint8), np.empty(RECORD_FACT_COUNT, np.int64)
+    return is_usual_batch(batch, least_ms, most_ms, not config.is_compacted, facts) == 1
+
+
+def _stays_as_it_is(data: bytes | memoryview, config: LogConfig) -> bool:
+    """Whether the topic would take an uncompressed batch of this size without a change."""
+    return (
+        HEADER_BYTES < len(data) <= config.max_message_bytes
+        and config.message_timestamp_type != "LogAppendTime"
+        and config.compression_type in _KEEPS_PLAIN
+    )
+
+
+def _is_large_and_usual(data: bytes | memoryview, config: LogConfig, now_ms: int) -> bool:
+    """As the kernel of small ones, step by step, without the GIL."""
+    if data[MAGIC_AT] != MAGIC_V2 or not is_crc_valid(data):
+        return False
     base_offset, length, _, _, _, attributes, delta, base_ms, max_ms, *producer, count = (
         unpack_header(data)
     )
-    producer_id, epoch, sequence = producer
+    producer_id, _, sequence = producer
     facts = np.empty(RECORD_FACT_COUNT, dtype=np.int64)
     if (
-        length + LOG_OVERHEAD != size
+        length + LOG_OVERHEAD != len(data)
         or base_offset != 0
         or attributes != 0
         or not 0 < count == delta + 1
         or sequence < 0 <= producer_id
         or validate_records(np.frombuffer(data, np.uint8, -1, HEADER_BYTES), count, facts) < 0
     ):
-        return None
+        return False
     most, _, least, _, null_keys, _, _, first_misnumbered, *_ = facts.tolist()
-    if (
-        first_misnumbered >= 0
-        or not NO_TIMESTAMP <= base_ms + most == max_ms
-        or base_ms + least < INT64_MIN
-        or is_suspect(config, now_ms, null_keys > 0, base_ms + least, max_ms, is_stamped=False)
-    ):
-        return None
-    batch = BatchFacts(data, count, delta, max_ms, 0, producer_id, epoch, sequence)
-    return ValidatedRecords((batch,), size, count, max_ms, NO_TIMESTAMP, AppendOrigin.CLIENT)
+    return (
+        first_misnumbered < 0
+        and NO_TIMESTAMP <= base_ms + most == max_ms
+        and base_ms + least >= INT64_MIN
+        and not is_suspect(config, now_ms, null_keys > 0, base_ms + least, max_ms, is_stamped=False)
+    )
 
 
 def _split(records: memoryview, origin: AppendOrigin) -> Iterator[memoryview]:

@@ -14,7 +14,11 @@ from kafkalog.broker.authorized import lists, open_to_all, operation_class, requ
 from kafkalog.broker.backup.backup import Backup, BackupRequest
 from kafkalog.broker.catalog import OpenTopic
 from kafkalog.broker.compaction.cleaning import CleaningOperations
-from kafkalog.broker.directory.commands import AppendCommand, DeleteRecordsCommand
+from kafkalog.broker.directory.commands import (
+    AppendCommand,
+    DeleteRecordsCommand,
+    JoinedAppendCommand,
+)
 from kafkalog.broker.directory.cordon import LogDirOperations
 from kafkalog.broker.groups.consumers import ConsumerGroups
 from kafkalog.broker.groups.groups import GroupOperations
@@ -121,9 +125,15 @@ class Operations:
         Overloaded, LogDirOffline, DiskFull and NotReady are raised here when they are known before
         the hop, and are the command's error otherwise. InvalidRequest for internal topics.
         """
+        self.submit_appends(log, (AppendCommand(log, records, acks, expected_offset, on_done),))
+
+    @requires(Action.WRITE, Resource.TOPIC, "log")
+    def submit_appends(
+        self, log: UnifiedLog, commands: Sequence[AppendCommand | JoinedAppendCommand]
+    ) -> None:
+        """As ``submit_produce`` for each; what is raised here refuses them all."""
         refuse_internal(log.topic_partition.topic, "produced to")
-        unit = self._logs.unit_of(log)
-        unit.writer.submit(AppendCommand(log, records, acks, expected_offset, on_done))
+        self._logs.unit_of(log).writer.submit_all(commands)
 
     @requires(Action.READ, Resource.TOPIC, "log")
     def fetch_checked(self, log: UnifiedLog, offset: int, max_bytes: int) -> FetchSpan | None:

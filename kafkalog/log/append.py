@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from kafkalog.errors import InvalidRequest, OutOfOrderSequence
 from kafkalog.format.records.record_batch import (
     PREFIX_BYTES,
@@ -24,8 +26,10 @@ from kafkalog.format.records.record_batch import (
     pack_prefix,
     patch_prefix,
 )
+from kafkalog.kernels.records.usual_batch import number_batches
 from kafkalog.log.state.producer_state import ProducerAppendInfo, ProducerBatch
 from kafkalog.log.values import (
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -33,6 +37,7 @@ from kafkalog.log.values import (
     AppendOrigin,
     BatchFacts,
     LogAppendInfo,
+    ValidatedRecords,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.log.segment.log_segment import SegmentRoom
     from kafkalog.log.state.producer_state import BatchMetadata
     from kafkalog.log.state.producer_state_manager import ProducerStateManager
-    from kafkalog.log.values import CompletedTransaction, ValidatedRecords
+    from kafkalog.log.values import CompletedTransaction
 
 
 class BatchWithOffsets(NamedTuple):
@@ -188,6 +193,44 @@ def _producer_batch(batch: BatchWithOffsets) -> ProducerBatch:
     )
 
 
+@dataclass(slots=True)
+class JoinedBatches:
+    """Plain sets of one batch each, of several clients: their bytes back to back, and facts."""
+
+    data: bytearray = field(default_factory=bytearray)
+    sizes: list[int] = field(default_factory=list)  # bytes
+    counts: list[int] = field(default_factory=list)  # records
+    timestamps_ms: list[int] = field(default_factory=list)  # the greatest of each
+
+    def add(self, batch: bytes | memoryview, record_count: int, max_timestamp_ms: int) -> None:
+        """One more, as ``validate_usual`` takes it, without a producer id."""
+        self.data += batch
+        self.sizes.append(len(batch))
+        self.counts.append(record_count)
+        self.timestamps_ms.append(max_timestamp_ms)
+
+    def split(self) -> list[ValidatedRecords]:
+        """Each set by itself."""
+        sets: list[ValidatedRecords] = []
+        data, position = memoryview(bytes(self.data)), 0
+        for size, count, max_ms in zip(self.sizes, self.counts, self.timestamps_ms, strict=True):
+            facts = BatchFacts(
+                data[position : position + size],
+                count,
+                count - 1,
+                max_ms,
+                0,
+                NO_PRODUCER_ID,
+                NO_PRODUCER_EPOCH,
+                NO_SEQUENCE,
+            )
+            sets.append(
+                ValidatedRecords((facts,), size, count, max_ms, NO_TIMESTAMP, AppendOrigin.CLIENT)
+            )
+            position += size
+        return sets
+
+
 BATCHES_MAX = 512  # two buffers each: one system call takes 1024
 BYTES_MAX = 1 << 20  # larger writes gain nothing, and all of a group fail together
 
@@ -268,3 +311,36 @@ def plan_group(
         group.is_synced.append(is_synced)
         answers.append(answer(records, first_offset, next_offset - 1, log_start_offset))
     return group
+
+
+def plan_joined(
+    joined: JoinedBatches,
+    room: SegmentRoom,
+    *,
+    log_end_offset: int,
+    leader_epoch: int,
+    synced: bool,
+    synced_from: int,
+) -> AppendGroup | None:
+    """One group of them all, without answers; None when ``plan_group`` may end before the last.
+
+    ``synced`` and ``synced_from`` as of ``plan_group``.
+    """
+    data = joined.data
+    end = log_end_offset + sum(joined.counts)
+    if (
+        len(data) > room.size_bytes
+        or len(joined.sizes) > room.index_entries
+        or max(joined.timestamps_ms) > room.timestamp_ms
+        or end - 1 > room.last_offset
+        or (not synced and end >= synced_from)
+    ):
+        return None
+    number_batches(np.frombuffer(data, np.uint8), log_end_offset, leader_epoch)
+    batches: list[AppendedBatch] = []
+    offset = log_end_offset
+    for size, count, max_ms in zip(joined.sizes, joined.counts, joined.timestamps_ms, strict=True):
+        batches.append(AppendedBatch(offset, offset + count - 1, size, max_ms))
+        offset += count
+    first_synced = log_end_offset if synced else None
+    return AppendGroup(log_end_offset, first_synced, len(data), [data], batches)

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kafkalog.errors import KafkalogError
     from kafkalog.format.offset_ranges import LostRange
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.log.append import AppendGroup, ProducerChanges
+    from kafkalog.log.append import AppendGroup, JoinedBatches, ProducerChanges
     from kafkalog.log.environment import LogEnvironment
     from kafkalog.log.local_log import LocalLog, LogSegments
     from kafkalog.log.log_config import LogConfig
@@ -458,22 +458,43 @@ class UnifiedLog:
 
         It has no answers when the first set is to be appended alone.
         """
-        end, latest = self.log_end_offset, self.epochs.latest
-        if self.is_broken or latest is None or latest.start_offset > end:
-            return append_plan.AppendGroup(end)
-        segment = self.local.active_segment
-        if not segment.size_bytes or not segment.is_first_timestamp_known:
-            return append_plan.AppendGroup(end)
+        leader_epoch = self._epoch_of_groups()
+        if leader_epoch is None:
+            return append_plan.AppendGroup(self.log_end_offset)
         return append_plan.plan_group(
             sets,
             synced,
             start,
             self.room(),
             log_start_offset=self.log_start_offset,
-            log_end_offset=end,
-            leader_epoch=latest.epoch,
+            log_end_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
             synced_from=self.recovery_point + self.config.flush_messages,
         )
+
+    def plan_joined(self, joined: JoinedBatches, *, synced: bool) -> AppendGroup | None:
+        """One group of all of them, for ``append_group``; None: they are to go one by one."""
+        leader_epoch = self._epoch_of_groups()
+        if leader_epoch is None:
+            return None
+        return append_plan.plan_joined(
+            joined,
+            self.room(),
+            log_end_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            synced=synced,
+            synced_from=self.recovery_point + self.config.flush_messages,
+        )
+
+    def _epoch_of_groups(self) -> int | None:
+        """None: the next set changes more than the end of a segment, and is to go alone."""
+        latest = self.epochs.latest
+        if self.is_broken or latest is None or latest.start_offset > self.log_end_offset:
+            return None
+        segment = self.local.active_segment
+        if not segment.size_bytes or not segment.is_first_timestamp_known:
+            return None
+        return latest.epoch
 
     def append_group(self, group: AppendGroup) -> None:
         """Write plain sets that were planned for this log end; all or nothing, errors as above."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
 from aiohttp import web
 
-from kafkalog.errors import KafkalogError
+from kafkalog.broker.directory.commands import AppendCommand, JoinedAppendCommand
+from kafkalog.errors import KafkalogError, Overloaded
 from kafkalog.log.values import WouldBlock
 from kafkalog.server.fetch.delayed_fetch import ReadSlots
 from kafkalog.server.fetch.tail_cache import TailCache
@@ -44,9 +45,7 @@ if TYPE_CHECKING:
     from kafkalog.server.protocol.bodies import InFlightBytes
     from kafkalog.settings import ServerConfig, Settings
 
-    _Append = tuple[
-        Operations, UnifiedLog, ValidatedRecords, Acks, int | None, "Outcome[LogAppendInfo]"
-    ]
+    _Appends = AppendCommand | JoinedAppendCommand
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,8 +100,11 @@ class State:
     start_refusal: str | None = None
     requests_in_work: int = 0  # that were let in and are not answered yet, waiting ones too
     null_key_rounds: Iterator[int] = field(default_factory=itertools.count)
-    pending: list[_Append] = field(default_factory=list)  # appends of this iteration of the loop
+    # appends of this iteration of the loop
+    pending: list[tuple[Operations, _Appends]] = field(default_factory=list)
     pending_bytes: int = 0
+    # those of them that further small appends to their logs may join
+    joinable: dict[UnifiedLog, tuple[Operations, JoinedAppendCommand]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -246,29 +248,77 @@ class Api:
         Appends of one iteration of the loop are submitted together at its end: a writer that the
         first of them wakes would take the interpreter from the requests that follow.
         """
-        state = self.state
-        if not state.pending:
+        self.state.joinable.pop(log, None)  # what comes now is behind this one
+        on_done = functools.partial(finish, outcome)
+        self._keep(AppendCommand(log, records, acks, expected_offset, on_done))
+        self._count_pending(records.size_bytes)
+
+    def append_small(
+        self,
+        outcome: Outcome[LogAppendInfo],
+        log: UnifiedLog,
+        batch: bytes | memoryview,
+        record_count: int,
+        max_timestamp_ms: int,
+        acks: Acks,
+    ) -> None:
+        """As ``append_to``, of one batch that ``is_small_and_usual`` and has no producer id."""
+        operations, command = self.state.joinable.get(log, (None, None))
+        if command is None or operations is not self.operations or command.acks is not acks:
+            command = JoinedAppendCommand(log, acks)
+            self.state.joinable[log] = self.operations, command
+            self._keep(command)
+        on_done = functools.partial(finish, outcome)
+        command.add(batch, record_count, max_timestamp_ms, on_done)
+        self._count_pending(len(batch))
+
+    def _keep(self, command: _Appends) -> None:
+        """To the end of this iteration of the loop."""
+        if not self.state.pending:
             asyncio.get_running_loop().call_soon(self._submit_pending)
-        state.pending.append((self.operations, log, records, acks, expected_offset, outcome))
-        state.pending_bytes += records.size_bytes
-        if state.pending_bytes > _PENDING_BYTES:
+        self.state.pending.append((self.operations, command))
+
+    def _count_pending(self, size_bytes: int) -> None:
+        self.state.pending_bytes += size_bytes
+        if self.state.pending_bytes > _PENDING_BYTES:
             self._submit_pending()
 
     def _submit_pending(self) -> None:
         """Submit the appends of this iteration in order; a refusal is the result of its outcome."""
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
-        for operations, log, records, acks, expected_offset, outcome in pending:
-            on_done = functools.partial(finish, outcome)
+        state.joinable.clear()
+        runs: list[tuple[Operations, list[_Appends]]] = []
+        newest: dict[UnifiedLog, tuple[Operations, list[_Appends]]] = {}
+        for operations, command in pending:
+            run = newest.get(command.log)
+            if run is None or run[0] is not operations:
+                run = newest[command.log] = operations, []
+                runs.append(run)
+            run[1].append(command)
+        for operations, commands in runs:
+            log = commands[0].log
             try:
-                operations.submit_produce(
-                    log, records, acks, expected_offset=expected_offset, on_done=on_done
-                )
+                operations.submit_appends(log, commands)
+            except Overloaded:  # there may be room for some of them
+                for command in commands:
+                    self._submit_one(operations, command)
             except KafkalogError as error:
-                topic = log.topic_partition.topic
-                self.metrics.traffic.observe_failed_append(topic, error)
-                if not outcome.done():
-                    _fail(outcome, error)
+                for command in commands:
+                    self._refuse(command, error)
+
+    def _submit_one(self, operations: Operations, command: _Appends) -> None:
+        try:
+            operations.submit_appends(command.log, (command,))
+        except KafkalogError as error:
+            self._refuse(command, error)
+
+    def _refuse(self, command: _Appends, error: KafkalogError) -> None:
+        """It was not queued."""
+        for _ in range(command.append_count):
+            self.metrics.traffic.observe_failed_append(command.log.topic_partition.topic, error)
+        command.error = error
+        command.complete()
 
 
 def finish(outcome: Outcome[T], command: Command) -> None:

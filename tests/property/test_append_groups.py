@@ -114,6 +114,54 @@ def test_groups_equal_one_by_one(
         assert state_of(grouped) == state_of(alone)
 
 
+def append_joined(
+    world: PartitionWorld, sets: list[ValidatedRecords], *, is_all: bool
+) -> tuple[list[LogAppendInfo], bool]:
+    """Answers, and whether they shared one write."""
+    joined = append.JoinedBatches()
+    for records in sets:
+        (facts,) = records.batches
+        joined.add(facts.data, facts.record_count, facts.max_timestamp_ms)
+    group = world.log.plan_joined(joined, synced=is_all)
+    if group is None:
+        assert joined.split() == sets
+        return append_grouped(world, joined.split(), [is_all] * len(sets))[0], False
+    world.log.append_group(group)
+    offset, start = group.first_offset, world.log.log_start_offset
+    answers = []
+    for records in sets:
+        last = offset + records.record_count - 1
+        answers.append(append.answer(records, offset, last, start))
+        offset = last + 1
+    return answers, True
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rounds=st.lists(st.tuples(SETS, st.booleans()), min_size=1, max_size=4),
+    index_bytes=st.sampled_from([12, 24, 60, 1000]),
+    flush_messages=st.sampled_from([1, 7, 2**63 - 1]),
+    interval=st.sampled_from([0, 150, 400]),
+)
+def test_joined_sets_equal_one_by_one(
+    rounds: list[tuple[list[tuple[list[int], int, bool]], bool]],
+    index_bytes: int,
+    flush_messages: int,
+    interval: int,
+) -> None:
+    """M01 M03 M04 M06: as above, of sets of one batch that come as one piece of memory."""
+    config = config_of(index_bytes, flush_messages, interval)
+    alone, joined = PartitionWorld(config), PartitionWorld(config)
+    for shapes, is_all in rounds:
+        sets = [records_of(sizes[:1], age) for sizes, age, _ in shapes]
+        expected = [append_alone(alone, records, is_all=is_all) for records in sets]
+        assert append_joined(joined, sets, is_all=is_all)[0] == expected
+        assert state_of(joined) == state_of(alone)
+        check_invariants(joined.log)
+        for world in (alone, joined):
+            world.flush()
+
+
 def test_small_sets_do_share_a_write() -> None:
     """The comparison above is no comparison of nothing; a group stops at its limits."""
     world = PartitionWorld(LogConfig())
@@ -121,6 +169,7 @@ def test_small_sets_do_share_a_write() -> None:
     _, grouped = append_grouped(world, sets, [False] * 600)
     assert grouped == 599  # the first one opens the segment and notes the epoch
     assert len(world.log.plan_group(sets, [False] * 600).answers) == append.BATCHES_MAX
+    assert append_joined(world, sets, is_all=True)[1]
     large = [records_of([300_000], 0)] * 5
     assert len(world.log.plan_group(large, [False] * 5).answers) == 3
 
@@ -132,6 +181,7 @@ def test_a_deleted_log_takes_no_group() -> None:
     append_grouped(world, sets, [False] * 3)
     world.log.delete()
     assert not world.log.plan_group(sets, [False] * 3).answers
+    assert world.log.plan_joined(append.JoinedBatches(), synced=True) is None
     with pytest.raises(LogDirOffline):
         append_alone(world, sets[0], is_all=False)
 

@@ -134,6 +134,28 @@ async def test_answers_wait_for_who_takes_nothing(world: FastWorld) -> None:
 
 
 @in_loop
+async def test_appends_of_one_log_keep_their_order(world: FastWorld) -> None:
+    """Small ones, which are joined, with others between them: large, of a producer, other acks."""
+    await world.learn(*(append_head("t", 70, query=query) for query in QUERIES))
+    start = world.end_offset("t")
+    sizes = {"a": 1, "b": 3000, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 2000}
+    bodies = [records(name * size) for name, size in sizes.items()]
+    bodies[3] = records("d", producer=(77, 0, 0))
+    both = await world.line()
+    both.line.send(
+        b"".join(
+            append_request("t", body, query=QUERIES[number % 3])
+            for number, body in enumerate(bodies * 3)
+        )
+    )
+    answers = await world.answers(both, 24)
+    assert both.ordinary_count == 0
+    assert [answer.status for answer in answers] == [200] * 24
+    names = [value[:1] for value in world.values("t", start) if value]
+    assert names == [b"%c" % each for each in b"abcdefgh" + b"abcefgh" * 2]  # a retry is not stored
+
+
+@in_loop
 async def test_no_more_than_so_many_are_in_work(world: FastWorld) -> None:
     both = await world.line()
     both.line.send(APPEND * 300)

@@ -6,11 +6,13 @@ Method: each disk call of an append, a roll and a flush fails in turn.
 from __future__ import annotations
 
 import errno
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.commands import Command, JoinedAppendCommand
 from kafkalog.broker.values import Acks
 from kafkalog.errors import AppendOutcomeUnknown, DiskFull, KafkalogError, LogDirOffline
 from kafkalog.format.disk.checkpoints import decode_leader_epochs
@@ -129,6 +131,7 @@ NOTHING_APPENDED = (429, 503, 507)
 FOR_GOOD = 10**9
 ALONE = ((Acks.ALL,),)
 TOGETHER = ((Acks.ALL, Acks.LEADER, Acks.ALL),)
+JOINED = ((Acks.ALL, Acks.ALL, Acks.ALL),)  # one command
 ONE_BY_ONE = ((Acks.ALL,), (Acks.LEADER,), (Acks.ALL,))
 ROLLS = {"internal.segment.bytes": "100"}  # at every append
 SYNCS = {"flush.messages": "1"}  # before every answer
@@ -148,8 +151,11 @@ class Run:
         self.sim.disk.faults.add(fault)
         self.errors: dict[bytes, KafkalogError | None] = {}
         for turn in turns:
-            for acks in turn:
-                self._submit(acks)
+            if turns is JOINED:
+                self._submit_joined(turn)
+            else:
+                for acks in turn:
+                    self._submit(acks)
             self.sim.threads.run_until_idle()
 
     def _submit(self, acks: Acks) -> None:
@@ -160,10 +166,26 @@ class Run:
                 self.log,
                 records_of(batch_of(value.decode()), self.log),
                 acks,
-                on_done=lambda command: self._note(value, command.error),
+                on_done=partial(self._note_done, value),
             )
         except LogDirOffline as error:
             self._note(value, error)
+
+    def _submit_joined(self, turn: tuple[Acks, ...]) -> None:
+        command = JoinedAppendCommand(self.log, turn[0])
+        for _ in turn:
+            value = b"new-%d" % len(self.errors)
+            self._note(value, None)
+            data, now_ms = batch_of(value.decode()), self.sim.clock.wall_ms()
+            command.add(data, 1, now_ms, partial(self._note_done, value))
+        try:
+            self.sim.operations.submit_appends(self.log, [command])
+        except LogDirOffline as error:
+            command.error = error
+            command.complete()
+
+    def _note_done(self, value: bytes, command: Command) -> None:
+        self._note(value, command.error)
 
     def _note(self, value: bytes, error: KafkalogError | None) -> None:
         self.errors[value] = error
@@ -184,7 +206,11 @@ class Run:
 )
 @pytest.mark.parametrize(
     ("overrides", "turns"),
-    [({}, ONE_BY_ONE), ({}, TOGETHER), (ROLLS, ONE_BY_ONE), (ROLLS, TOGETHER), (SYNCS, ONE_BY_ONE)],
+    [
+        *(({}, ONE_BY_ONE), ({}, TOGETHER), ({}, JOINED)),
+        *((ROLLS, ONE_BY_ONE), (ROLLS, TOGETHER), (ROLLS, JOINED)),
+        *((SYNCS, ONE_BY_ONE), (SYNCS, JOINED)),
+    ],
 )
 def test_no_refusal_leaves_a_record(
     overrides: Mapping[str, str], turns: Turns, number: int, effect: Effect, times: int
@@ -211,7 +237,7 @@ def test_no_refusal_leaves_a_record(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE, errno.EIO])
-@pytest.mark.parametrize("turns", [ALONE, TOGETHER])
+@pytest.mark.parametrize("turns", [ALONE, TOGETHER, JOINED])
 @pytest.mark.parametrize("kind", ["datasync", "sync_dir"])
 def test_a_failed_sync_names_the_offsets(kind: str, turns: Turns, number: int) -> None:
     """M15: 50003, retriable, and where the records were written."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from kafkalog.broker.values import Acks
 from kafkalog.errors import AppendOutcomeUnknown, LogStartNotDurable
+from kafkalog.log.append import JoinedBatches
+from kafkalog.log.values import NO_TIMESTAMP, LogAppendInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.errors import KafkalogError, StorageFault
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
+    from kafkalog.log.values import ValidatedRecords
 
 T = TypeVar("T")
 
@@ -99,6 +101,7 @@ class AppendCommand(Command):
     """Append validated records; result: LogAppendInfo."""
 
     __slots__ = ("acks", "expected_offset", "log", "records")
+    append_count = 1
 
     def __init__(
         self,
@@ -144,15 +147,81 @@ class AppendCommand(Command):
         writer.admit(self.log, self.records.size_bytes)
 
     def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
-        """The records are written: no number that says "nothing was appended" may be the answer."""
-        written = cast("LogAppendInfo", self.result)
-        return AppendOutcomeUnknown(
-            f"The records were written at offset {written.first_offset}, but could not be made "
-            f"durable. {fault.message}",
-            **fault.details,
-            first_offset=written.first_offset,
-            last_offset=written.last_offset,
+        """See ``_not_durable``."""
+        return _not_durable(cast("LogAppendInfo", self.result), fault)
+
+
+def _not_durable(written: LogAppendInfo, fault: KafkalogError) -> KafkalogError:
+    """The records are written: no number that says "nothing was appended" may be the answer."""
+    return AppendOutcomeUnknown(
+        f"The records were written at offset {written.first_offset}, but could not be made "
+        f"durable. {fault.message}",
+        **fault.details,
+        first_offset=written.first_offset,
+        last_offset=written.last_offset,
+    )
+
+
+class JoinedAppendCommand(Command):
+    """Appends of small plain batches to one log, of several requests, as one; one answer each.
+
+    ``result``: the offset of the first record and the log start. Where they do not fit together,
+    the writer runs ``split`` in its place.
+    """
+
+    __slots__ = ("acks", "joined", "log", "receivers")
+
+    def __init__(self, log: UnifiedLog, acks: Acks) -> None:
+        super().__init__(_answer_each, 0)
+        self.log = log
+        self.acks = acks
+        self.joined = JoinedBatches()
+        self.receivers: list[Callable[[Command], None]] = []  # the ``on_done`` of each
+
+    def add(
+        self,
+        batch: bytes | memoryview,
+        record_count: int,
+        max_timestamp_ms: int,
+        on_done: Callable[[Command], None],
+    ) -> None:
+        """One append more, before it is submitted."""
+        self.joined.add(batch, record_count, max_timestamp_ms)
+        self.receivers.append(on_done)
+        self.size_bytes += len(batch) + COMMAND_OVERHEAD_BYTES
+
+    @property
+    def append_count(self) -> int:
+        """Of requests."""
+        return len(self.receivers)
+
+    def split(self) -> list[AppendCommand]:
+        """An append each, in their order."""
+        singles: list[AppendCommand] = []
+        for records, on_done in zip(self.joined.split(), self.receivers, strict=True):
+            single = AppendCommand(self.log, records, self.acks, None, on_done)
+            single.submitted_ns = self.submitted_ns
+            singles.append(single)
+        return singles
+
+
+def _answer_each(command: Command) -> None:
+    """The outcome of joined appends is that of each of them."""
+    assert isinstance(command, JoinedAppendCommand)
+    single = Command(None, 0)
+    offset, log_start_offset = cast("tuple[int, int]", command.result or (0, 0))
+    joined = command.joined
+    for size, count, max_ms, receiver in zip(
+        joined.sizes, joined.counts, joined.timestamps_ms, command.receivers, strict=True
+    ):
+        info = LogAppendInfo(
+            offset, offset + count - 1, NO_TIMESTAMP, max_ms, log_start_offset, count, size
         )
+        single.result, single.error = info, command.error
+        if command.error is not None and command.result is not None:
+            single.error = _not_durable(info, command.error)
+        receiver(single)
+        offset += count
 
 
 class CoordinatorAppendCommand(AppendCommand):

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.directory.commands import AppendCommand, JoinedAppendCommand
 from kafkalog.broker.directory.storage_fault import fault_of
 from kafkalog.errors import KafkalogError, LogDirOffline, UnknownTopic
 from kafkalog.log.flush_plan import FailedBeforeSync
@@ -68,16 +68,18 @@ class ThreadMetrics:
         done: list[float] = []
         failed: list[float] = []
         for command in finished:
-            if type(command) is AppendCommand:
-                seconds = (now_ns - command.submitted_ns) / 1e9
-                if command.error is None:
-                    done.append(seconds)
-                else:
-                    failed.append(seconds)
-                    # A deleted topic's counters are forgotten, for good.
-                    if not isinstance(command.error, UnknownTopic):
-                        topic = command.log.topic_partition.topic
-                        self._metrics.traffic.observe_failed_append(topic, command.error)
+            if type(command) is not AppendCommand and type(command) is not JoinedAppendCommand:
+                continue
+            seconds = [(now_ns - command.submitted_ns) / 1e9] * command.append_count
+            if command.error is None:
+                done += seconds
+                continue
+            failed += seconds
+            # A deleted topic's counters are forgotten, for good.
+            if not isinstance(command.error, UnknownTopic):
+                topic = command.log.topic_partition.topic
+                for _ in seconds:
+                    self._metrics.traffic.observe_failed_append(topic, command.error)
         if done:
             observe_many(self._ok_seconds, done)
         if failed:

@@ -31,6 +31,7 @@ from kafkalog.broker.directory.commands import (
     AppendCommand,
     CallCommand,
     Command,
+    JoinedAppendCommand,
     LogCommand,
     Step,
     Until,
@@ -248,12 +249,20 @@ class LogDirWriter:
 
     def submit(self, command: Command) -> None:
         """Queue a command. LogDirOffline, NotReady (stopping) or Overloaded: it was not queued."""
+        self.submit_all((command,))
+
+    def submit_all(self, commands: Sequence[Command]) -> None:
+        """Queue commands, one behind the other; an error as of ``submit``: none was queued."""
         self.log_dir.check_online()
         if self._is_stopping:
             raise NotReady("The daemon is stopping")
-        self._budget.take(command.size_bytes)
-        command.submitted_ns = self._meter.now_ns()
-        self._enqueue(command)
+        self._budget.take(sum(map(_SIZE_BYTES, commands)))
+        now_ns = self._meter.now_ns()
+        for command in commands:
+            command.submitted_ns = now_ns
+        self._queue.extend(commands)
+        if self._is_idle:
+            self._signal.set()
         if self._has_ended:
             self._refuse_rest()
 
@@ -361,6 +370,14 @@ class LogDirWriter:
             if type(command) is _SyncDone:
                 self._finish_sync(command)
                 continue
+            if type(command) is JoinedAppendCommand:
+                if self._append_joined(command):
+                    released_bytes += command.size_bytes
+                else:
+                    singles = command.split()
+                    queue.extendleft(reversed(singles))
+                    left += len(singles)
+                continue
             if left and type(queue[0]) is AppendCommand and is_plain(command):
                 for log, run in take_runs(command, queue, left).items():
                     left -= len(run)
@@ -419,22 +436,13 @@ class LogDirWriter:
         self, log: UnifiedLog, commands: list[AppendCommand], group: AppendGroup
     ) -> None:
         """One write; when it fails it fails them all. Ends as ``AppendCommand.run`` does."""
-        watermark = log.high_watermark
-        try:
-            self.log_dir.check_online()
-            self.admit(log, group.size_bytes)
-            log.append_group(group)
-        except QuotaExceeded:  # some of them may fit
+        error = self._write(log, group)
+        if isinstance(error, QuotaExceeded):  # some of them may fit
             self._append_each(commands)
             return
-        except KafkalogError as error:
+        if error is not None:
             self._end(commands, error)
             return
-        except OSError as error:
-            self._end(commands, fault_of_write(error, log, self.log_dir))
-            return
-        if log.high_watermark != watermark:
-            self.note_advanced(log)
         for command, answer in zip(commands, group.answers, strict=True):
             command.result = answer
         if group.first_synced is None:
@@ -445,6 +453,40 @@ class LogDirWriter:
                 self.wait_for_flush(log, command)
             else:
                 self._finished.append(command)
+
+    def _append_joined(self, command: JoinedAppendCommand) -> bool:
+        """Whether they were written together, or failed together; else they are to be split."""
+        log = command.log
+        group = log.plan_joined(command.joined, synced=command.acks is Acks.ALL)
+        if group is None:
+            return False
+        error = self._write(log, group)
+        if isinstance(error, QuotaExceeded):
+            return False
+        if error is not None:
+            self._end((command,), error)
+            return True
+        command.result = group.first_offset, log.log_start_offset
+        if group.first_synced is None:
+            self._finished.append(command)
+        else:
+            self.wait_for_flush(log, command)
+        return True
+
+    def _write(self, log: UnifiedLog, group: AppendGroup) -> KafkalogError | None:
+        """Append a group with one write, or say why not."""
+        watermark = log.high_watermark
+        try:
+            self.log_dir.check_online()
+            self.admit(log, group.size_bytes)
+            log.append_group(group)
+        except KafkalogError as error:
+            return error
+        except OSError as error:
+            return fault_of_write(error, log, self.log_dir)
+        if log.high_watermark != watermark:
+            self.note_advanced(log)
+        return None
 
     def _log_sync(self, log: UnifiedLog) -> LogSync:
         sync = self._syncs.get(log)

@@ -13,6 +13,8 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import NAMES_PATHS, KafkalogError
+from kafkalog.format.records.record_batch import NO_PRODUCER_ID, unpack_header
+from kafkalog.log.validator import is_small_and_usual
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
 from kafkalog.server.protocol.endpoint import PARTITION
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
+    from kafkalog.log.values import LogAppendInfo
     from kafkalog.observe.metrics import Metrics
     from kafkalog.server.api import Api
     from kafkalog.server.fast_path.heads import AskedAppend
@@ -67,11 +69,10 @@ class AppendCounts:
         self._begun: dict[str, tuple[int, int, int]] = {}  # records, bytes, requests by topic
         self._ended: dict[int, list[float]] = {}  # seconds by status
 
-    def note_begun(self, topic: str, records: ValidatedRecords) -> None:
+    def note_begun(self, topic: str, record_count: int, size_bytes: int) -> None:
         """One was queued for a writer."""
-        record_count, size_bytes, requests = self._begun.get(topic, (0, 0, 0))
-        record_count += records.record_count
-        self._begun[topic] = (record_count, size_bytes + records.size_bytes, requests + 1)
+        records, total_bytes, requests = self._begun.get(topic, (0, 0, 0))
+        self._begun[topic] = (records + record_count, total_bytes + size_bytes, requests + 1)
         self._tell_soon()
 
     def note_ended(self, status: int, seconds: float) -> None:
@@ -221,13 +222,25 @@ def begin_append(
     operations = api.operations
     try:
         log = operations.partition_log(asked.topic, asked.partition)
-        records = quick_records(api, log, data)
     except (KafkalogError, ApiError):
         return None
     acks = asked.acks or operations.default_acks(asked.topic)
-    if records is None or acks is Acks.NONE:
+    if acks is Acks.NONE:
+        return None
+    if is_small_and_usual(data, log.config, operations.now_ms()):
+        *_, max_ms, producer_id, _, _, record_count = unpack_header(data)
+        if producer_id == NO_PRODUCER_ID:
+            append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
+            api.append_small(append, log, data, record_count, max_ms, acks)
+            counts.note_begun(asked.topic, record_count, len(data))
+            return append
+    try:
+        records = quick_records(api, log, data)
+    except (KafkalogError, ApiError):
+        return None
+    if records is None:
         return None
     append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
     api.append_to(append, log, records, acks)
-    counts.note_begun(asked.topic, records)
+    counts.note_begun(asked.topic, records.record_count, records.size_bytes)
     return append

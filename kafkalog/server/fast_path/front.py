@@ -79,6 +79,7 @@ class FastPath:
         # owned by the event loop
         self.sends_files = True  # no file system has refused yet
         self._tasks: set[asyncio.Task[None]] = set()
+        self._to_be_answered: list[Front] = []
 
     def view_of(self, asked: AskedAppend | AskedFetch) -> tuple[Api, bool] | None:
         """What the client sees, and whether it may see paths; None: aiohttp's way finds out."""
@@ -111,7 +112,18 @@ class FastPath:
 
     def answer_soon(self, front: Front) -> None:
         """Once what ends in this turn of the loop has ended: one write a connection."""
-        self._loop.call_soon(front.send_answers)
+        if not self._to_be_answered:
+            self._loop.call_soon(self._answer)
+        self._to_be_answered.append(front)
+
+    def _answer(self) -> None:
+        fronts, self._to_be_answered = self._to_be_answered[::-1], []
+        try:
+            while fronts:
+                fronts.pop().send_answers()
+        finally:  # an error is of one connection
+            for front in fronts:
+                self.answer_soon(front)
 
 
 class Front(asyncio.BufferedProtocol):

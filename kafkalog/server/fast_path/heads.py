@@ -84,14 +84,28 @@ class KnownHeads:
         self._hosts = hosts
         self._authenticators = authenticators
         self._known: dict[bytes, AskedAppend | AskedFetch] = {}
+        # Appends with bodies of one length have equal heads.
+        self._appends: dict[bytes, tuple[AskedAppend, int]] = {}
 
     def find(self, head: bytes) -> tuple[AskedAppend | AskedFetch, int] | None:
         """What a whole head asks for, and its number; None: it is not known."""
+        known = self._appends.get(head)
+        if known is not None:
+            return known
         found = _number_in(head)
         if found is None:
             return None
         asked = self._known.get(self._key_of(head, found))
-        return None if asked is None else (asked, int(found[1]))
+        if asked is None:
+            return None
+        number = int(found[1])
+        if isinstance(asked, AskedFetch):
+            return asked, number
+        if self._authenticators is None:
+            if len(self._appends) >= _HEADS:
+                self._appends.clear()
+            self._appends[head] = (asked, number)
+        return asked, number
 
     def _key_of(self, head: bytes, found: re.Match[bytes]) -> bytes:
         start, end = found.span(1)

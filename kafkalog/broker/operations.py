@@ -27,6 +27,7 @@ from kafkalog.broker.retention.report import RetentionOperations
 from kafkalog.broker.topics.topics import TopicOperations, altered, refuse_internal
 from kafkalog.broker.values import Acks, ConfigChange, ListedPartition, Loading, Readiness
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
+from kafkalog.log.values import Isolation, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,13 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import ConfigEntry
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import (
-        FetchDataInfo,
-        FetchSpan,
-        Isolation,
-        TimestampOffset,
-        ValidatedRecords,
-    )
+    from kafkalog.log.values import FetchDataInfo, FetchSpan, TimestampOffset, ValidatedRecords
     from kafkalog.observe.partition_metrics import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
@@ -144,6 +139,30 @@ class Operations:
         if found is not None:
             self._fetch_seconds.observe((self._runtime.clock.monotonic_ns() - started_ns) / 1e9)
             self._traffic.observe_read(log.topic_partition.topic)
+        return found
+
+    @requires(Action.READ, Resource.TOPIC, "log")
+    def fetch_now(
+        self, log: UnifiedLog, offset: int, max_bytes: int, *, remembers: bool
+    ) -> FetchDataInfo | None:
+        """What ``fetch`` reads up to the high watermark, from the page cache.
+
+        None, and nothing is counted: ``fetch`` has to wait for the disk, or refuses.
+        """
+        started_ns = self._runtime.clock.monotonic_ns()
+        try:
+            with self._logs.unit_of(log).log_dir.guard():
+                found = log.read(
+                    offset,
+                    max_bytes,
+                    Isolation.HIGH_WATERMARK,
+                    may_block=False,
+                    remembers=remembers,
+                )
+        except (KafkalogError, WouldBlock):
+            return None
+        self._fetch_seconds.observe((self._runtime.clock.monotonic_ns() - started_ns) / 1e9)
+        self._traffic.observe_read(log.topic_partition.topic)
         return found
 
     @requires(Action.READ, Resource.TOPIC, "log")

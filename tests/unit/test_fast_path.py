@@ -513,6 +513,72 @@ def test_both_ways_answer_alike(world: FastWorld, name: str) -> None:
     assert fast_count > len(QUERIES)
 
 
+FETCHES = {
+    "offset=0": True,
+    "max_bytes=1&offset=0": True,
+    "max_bytes=0&offset=1": True,
+    "max_bytes=300&offset=1": True,
+    "max_bytes=1000000&offset=1": True,
+    "max_wait_ms=1&min_bytes=2&offset=2": True,
+    "isolation=read_uncommitted&offset=2": True,
+    "max_bytes=10000000&offset=0": False,  # may be too much to read at once
+    "offset=3": False,  # nothing is there
+    "offset=4": False,
+}
+
+
+@pytest.fixture(scope="module")
+def fetched(shared: FastWorld) -> str:
+    """A topic of three small batches."""
+    shared.with_topics("fetched")
+
+    async def fill() -> None:
+        both = await shared.line()
+        both.line.send(*(append_request("fetched", records(value * 100)) for value in "abc"))
+        await shared.answers(both, 3)
+
+    shared.run(fill())
+    return "fetched"
+
+
+def fetch_request(topic: str, query: str, extra: str = "") -> bytes:
+    path = f"/v1/topics/{topic}/partitions/0/batches?{query}"
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n{extra}\r\n".encode()
+
+
+@pytest.mark.parametrize("query", FETCHES)
+def test_small_fetches_are_answered_alike(world: FastWorld, fetched: str, query: str) -> None:
+    """Byte for byte; the front answers what it may read and need not wait for."""
+
+    async def said(extra: str) -> tuple[bytes, int]:
+        request = fetch_request(fetched, query, extra)
+        await world.learn(request)
+        both = await world.line()
+        both.line.send(request * 3)
+        answers = await world.answers(both, 3)
+        assert len(answers) == 3
+        return DIFFERENT.sub(b"", bytes(both.line.sent)), both.ordinary_count
+
+    (fast, ordinary), (slow, all_ordinary) = world.run(said("")), world.run(said("X-Odd: 1\r\n"))
+    assert re.sub(rb'"request_id":"[^"]*"', b"", fast) == re.sub(
+        rb'"request_id":"[^"]*"', b"", slow
+    )
+    assert all_ordinary == 3
+    assert (ordinary == 0) == FETCHES[query]
+
+
+def test_a_fetch_that_waits_is_not_answered_by_the_front(world: FastWorld, fetched: str) -> None:
+    async def wait() -> None:
+        await world.learn(fetch_request(fetched, "max_wait_ms=60000&min_bytes=9000&offset=0"))
+        both = await world.line()
+        both.line.send(fetch_request(fetched, "max_wait_ms=60000&min_bytes=9000&offset=1"))
+        await world.settle()
+        assert (bytes(both.line.sent), both.ordinary_count) == (b"", 1)
+        both.line.lose()
+
+    world.run(wait())
+
+
 @in_loop
 async def test_common_headers_change_nothing(world: FastWorld) -> None:
     """What a head may say beside the usual: the answer is the same as to one without it."""

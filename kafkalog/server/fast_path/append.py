@@ -17,7 +17,6 @@ from kafkalog.format.records.record_batch import NO_PRODUCER_ID, unpack_header
 from kafkalog.log.validator import is_small_and_usual
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
-from kafkalog.server.protocol.endpoint import PARTITION
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.replies import (
     CLOSING_STATUSES,
@@ -28,16 +27,13 @@ from kafkalog.server.protocol.replies import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aiohttp import web
 
     from kafkalog.log.values import LogAppendInfo
-    from kafkalog.observe.metrics import Metrics
     from kafkalog.server.api import Api
+    from kafkalog.server.fast_path.counts import Counts
     from kafkalog.server.fast_path.heads import AskedAppend
 
-_ROUTE = f"{PARTITION}/batches"
 # As aiohttp writes the answer of the route.
 _ANSWER = (
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nKafka-Durability: %s\r\n"
@@ -55,44 +51,6 @@ class Asker(Protocol):
 
     def note_ended(self, *, closes: bool) -> None:
         """A request in work has its result; ``closes``: its connection ends with it."""
-
-
-class AppendCounts:
-    """What the metrics are told of appends, once a turn of the loop: each figure has a lock."""
-
-    def __init__(self, metrics: Metrics, loop: asyncio.AbstractEventLoop) -> None:
-        # constant after construction
-        self._metrics = metrics
-        self._loop = loop
-        # owned by the event loop
-        self._is_to_be_told = False
-        self._begun: dict[str, tuple[int, int, int]] = {}  # records, bytes, requests by topic
-        self._ended: dict[int, list[float]] = {}  # seconds by status
-
-    def note_begun(self, topic: str, record_count: int, size_bytes: int) -> None:
-        """One was queued for a writer."""
-        records, total_bytes, requests = self._begun.get(topic, (0, 0, 0))
-        self._begun[topic] = (records + record_count, total_bytes + size_bytes, requests + 1)
-        self._tell_soon()
-
-    def note_ended(self, status: int, seconds: float) -> None:
-        """One was answered."""
-        self._ended.setdefault(status, []).append(seconds)
-        self._tell_soon()
-
-    def _tell_soon(self) -> None:
-        if not self._is_to_be_told:
-            self._is_to_be_told = True
-            self._loop.call_soon(self._tell)
-
-    def _tell(self) -> None:
-        self._is_to_be_told = False
-        for topic, (record_count, size_bytes, requests) in self._begun.items():
-            self._metrics.traffic.observe_append(topic, record_count, size_bytes, requests)
-        for status, seconds in self._ended.items():
-            self._metrics.observe_http_many(_ROUTE, "POST", status, seconds)
-        self._begun.clear()
-        self._ended.clear()
 
 
 class Append:
@@ -116,7 +74,7 @@ class Append:
         self,
         asker: Asker,
         api: Api,
-        counts: AppendCounts,
+        counts: Counts,
         asked: AskedAppend,
         acks: Acks,
         size_bytes: int,
@@ -159,7 +117,7 @@ class Append:
 
     def _end(self, status: int) -> None:
         release(self._api, self._size_bytes)
-        self._counts.note_ended(status, time.perf_counter() - self._started)
+        self._counts.note_ended("POST", status, time.perf_counter() - self._started)
         self.has_ended = True
         self._asker.note_ended(closes=status in CLOSING_STATUSES)
 
@@ -209,7 +167,7 @@ def release(api: Api, size_bytes: int) -> None:
 def begin_append(
     asker: Asker,
     api: Api,
-    counts: AppendCounts,
+    counts: Counts,
     asked: AskedAppend,
     data: bytes | memoryview,
     *,
@@ -232,7 +190,7 @@ def begin_append(
         if producer_id == NO_PRODUCER_ID:
             append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
             api.append_small(append, log, data, record_count, max_ms, acks)
-            counts.note_begun(asked.topic, record_count, len(data))
+            counts.note_append(asked.topic, record_count, len(data))
             return append
     try:
         records = quick_records(api, log, data)
@@ -242,5 +200,5 @@ def begin_append(
         return None
     append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
     api.append_to(append, log, records, acks)
-    counts.note_begun(asked.topic, records.record_count, records.size_bytes)
+    counts.note_append(asked.topic, records.record_count, records.size_bytes)
     return append

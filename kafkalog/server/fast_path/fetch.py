@@ -1,6 +1,7 @@
 """Raw fetches of the fast path: sent from the page cache to the socket, without a copy of ours.
 
-Only what ``Operations.fetch_checked`` finds is sent so. What has to be read, checked or waited for,
+What ``Operations.fetch_checked`` finds is sent so. Other batches that are in the page cache are
+read and checked on the event loop, as the ordinary way does. What needs the disk or has to wait,
 and what would be refused, is the ordinary way's (``server/fetch/fetch.py``).
 """
 
@@ -9,23 +10,22 @@ from __future__ import annotations
 import enum
 import os
 import socket
-import time
 from typing import TYPE_CHECKING
 
 from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.errors import KafkalogError
 from kafkalog.server.fetch.fetch import fetch_headers
-from kafkalog.server.protocol.endpoint import PARTITION
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import FetchSpan
+    from kafkalog.log.values import FetchDataInfo, FetchSpan
     from kafkalog.server.api import Api
+    from kafkalog.server.fast_path.counts import Counts
     from kafkalog.server.fast_path.heads import AskedFetch
+    from kafkalog.server.protocol.replies import RequestIds
 
-_ROUTE = f"{PARTITION}/batches"
 # As aiohttp writes the answer of the route.
 _HEAD = (
     "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.kafkalog.record-batches\r\n%s"
@@ -35,6 +35,8 @@ _HEAD = (
 
 
 _PIECE_BYTES = 1 << 20
+# The largest answer that is read on the event loop.
+_READ_BYTES = 1 << 20
 
 
 class SendState(enum.Enum):
@@ -110,22 +112,50 @@ def span_of(api: Api, asked: AskedFetch, offset: int) -> tuple[UnifiedLog, Fetch
         span = api.operations.fetch_checked(log, offset, max_bytes)
     except (KafkalogError, ApiError):
         return None
-    if span is None or (asked.max_wait_ms and span.size_bytes < min(asked.min_bytes, max_bytes)):
+    if span is None or _waits(asked, span.size_bytes, max_bytes):
         return None
     return log, span
 
 
 def begin_sending(
     api: Api,
+    counts: Counts,
     asked: AskedFetch,
     found: tuple[UnifiedLog, FetchSpan],
     request_id: str,
-    started: float,
 ) -> Sending:
-    """The answer with what lies there; ``started``: of the performance counter."""
+    """The answer with what lies there."""
     log, span = found
-    lines = "".join(f"{name}: {value}\r\n" for name, value in fetch_headers(span).items())
-    head = _HEAD % (lines, request_id, span.size_bytes, rfc822_formatted_time())
-    api.metrics.traffic.observe_fetch(asked.topic, span.size_bytes)
-    api.metrics.observe_http(_ROUTE, "GET", 200, time.perf_counter() - started)
-    return Sending(api, log, span, head.encode())
+    counts.note_fetch(asked.topic, span.size_bytes)
+    return Sending(api, log, span, _head(span, span.size_bytes, request_id))
+
+
+def read_now(
+    api: Api, counts: Counts, asked: AskedFetch, offset: int, request_ids: RequestIds
+) -> tuple[bytes, bytes | memoryview] | None:
+    """Head and body of the answer, if it needs no disk, no wait and no refusal; else None."""
+    if not api.lets_in():
+        return None
+    max_bytes = min(asked.max_bytes, api.config.http_max_fetch_bytes)
+    if max_bytes > _READ_BYTES:
+        return None
+    remembers = api.config.remembers_checked_batches
+    try:
+        log = api.operations.partition_log(asked.topic, asked.partition)
+        info = api.operations.fetch_now(log, offset, max_bytes, remembers=remembers)
+    except (KafkalogError, ApiError):
+        return None
+    if info is None or not len(info.data) or _waits(asked, len(info.data), max_bytes):
+        return None
+    counts.note_fetch(asked.topic, len(info.data))
+    return _head(info, len(info.data), request_ids.next()), info.data
+
+
+def _waits(asked: AskedFetch, size_bytes: int, max_bytes: int) -> bool:
+    """Whether the client would rather wait for more than this."""
+    return bool(asked.max_wait_ms) and size_bytes < min(asked.min_bytes, max_bytes)
+
+
+def _head(found: FetchDataInfo | FetchSpan, size_bytes: int, request_id: str) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fetch_headers(found).items())
+    return (_HEAD % (lines, request_id, size_bytes, rfc822_formatted_time())).encode()

@@ -29,8 +29,9 @@ from aiohttp import hdrs
 
 from kafkalog.broker.access_rules import Action
 from kafkalog.errors import KafkalogError
-from kafkalog.server.fast_path.append import AppendCounts, admit, begin_append, release
-from kafkalog.server.fast_path.fetch import Sending, SendState, begin_sending, span_of
+from kafkalog.server.fast_path.append import admit, begin_append, release
+from kafkalog.server.fast_path.counts import Counts
+from kafkalog.server.fast_path.fetch import Sending, SendState, begin_sending, read_now, span_of
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _HEAD_END = b"\r\n\r\n"
 _IN_WORK = 128
 # Fetches of a connection that are answered in one turn of the loop.
 _FETCHES = 16
-# Fetches of a connection that had to be read are tried again after as many, up to so many.
+# Fetches of a connection that were not answered here are tried again after as many, up to so many.
 _UNASKED = 63
 _UNSUPPORTED = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 # A body that stops for so long is aiohttp's to wait for.
@@ -75,7 +76,7 @@ class FastPath:
             filters.hosts, None if filters.gate is None else filters.gate.authenticators
         )
         self._loop = asyncio.get_running_loop()
-        self.counts = AppendCounts(api.metrics, self._loop)
+        self.counts = Counts(api.metrics, self._loop)
         # owned by the event loop
         self.sends_files = True  # no file system has refused yet
         self._tasks: set[asyncio.Task[None]] = set()
@@ -362,29 +363,49 @@ class Front(asyncio.BufferedProtocol):
 
     def _begin_fetch(self, head: bytes, asked: AskedFetch, offset: int) -> bool:
         """Whether the answer was sent, or is on its way."""
-        path, transport, connection = self._path, self._transport, self._connection
-        if self._is_closing or connection.is_finishing or transport is None:
+        path, connection = self._path, self._connection
+        if self._is_closing or connection.is_finishing or self._transport is None:
             return False
-        if connection.ssl_context is not None or transport.get_write_buffer_size():
-            return False  # what was written would be overtaken
-        if self._unasked or not path.sends_files:
-            self._unasked = max(self._unasked - 1, 0)
+        if self._unasked:
+            self._unasked -= 1
             return False
         started = time.perf_counter()
         view = path.view_of(asked)
-        found = None if view is None else span_of(view[0], asked, offset)
-        if found is not None and self._socket is None:
-            self._socket = connection.second_socket()
-        if found is None or self._socket is None:
+        if view is None or not self._answer_fetch(view[0], asked, offset):
             self._misses = min(2 * self._misses + 1, _UNASKED)
             self._unasked = self._misses
             return False
         self._misses = 0
-        self._sending = begin_sending(path.api, asked, found, self.next_request_id(), started)
         self._last_head = head
         connection.note_front_request()
-        self._send()
+        path.counts.note_ended("GET", 200, time.perf_counter() - started)
+        if self._sending is not None:
+            self._send()
+        elif not self.is_busy:
+            connection.note_front_idle()
         return True
+
+    def _answer_fetch(self, api: Api, asked: AskedFetch, offset: int) -> bool:
+        """Whether the answer was written, or is ``_sending`` now."""
+        path, transport, connection = self._path, self._transport, self._connection
+        assert transport is not None
+        found = None
+        # What was written and is not sent yet must not be overtaken.
+        if (
+            path.sends_files
+            and not connection.ssl_context
+            and not transport.get_write_buffer_size()
+        ):
+            found = span_of(api, asked, offset)
+        if found is not None and self._socket is None:
+            self._socket = connection.second_socket()
+        if found is not None and self._socket is not None:
+            self._sending = begin_sending(api, path.counts, asked, found, self.next_request_id())
+            return True
+        answer = read_now(api, path.counts, asked, offset, path.request_ids)
+        if answer is not None:
+            transport.writelines(answer)
+        return answer is not None
 
     def _send(self) -> None:
         """As much as the socket takes; the rest when it takes more."""

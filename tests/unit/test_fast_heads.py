@@ -186,12 +186,18 @@ def test_a_line_feed_before_a_request_is_never_learnt() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
+    """By the bytes of heads, also of those that differ in their number alone."""
     heads = known_heads()
-    for number in range(2100):
-        head = append_head(f"t{number}", 70)
+    for number in range(5000):
+        head = append_head(f"t{number}", 70, extra=f"User-Agent: {'x' * 1700}\r\n")
         heads.learn(head, parsed(head))
-    assert len(heads._known) <= 2048
-    assert heads.find(append_head("t2099", 1)) is not None
+        for length in (1, 70):
+            found = heads.find(head.replace(b"Length: 70", b"Length: %d" % length))
+            assert found is not None
+            assert found[1] == length
+    for remembered in (heads._known, heads._appends):
+        assert sum(map(len, remembered)) <= 8 << 20
+        assert 0 < len(remembered) < 5000
 
 
 def test_beginnings() -> None:

@@ -10,7 +10,7 @@ otherwise than the first. Owned by the event loop.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiohttp import HttpVersion11, hdrs
 
@@ -49,9 +49,12 @@ _COMMON_HEADERS = frozenset(
 _BODY_TYPES = frozenset((RECORD_BATCHES, OCTET_STREAM))
 _BOUNDS = (MAX_BYTES, MIN_BYTES, MAX_WAIT_MS)
 _QUERY = frozenset(each.name for each in (OFFSET, *_BOUNDS))
-# Heads that are remembered, and the longest: some megabytes. Beyond, all are dropped.
-_HEADS = 2048
+# Of all heads that are remembered, beyond which all are dropped; of the longest; and about what
+# stands beside each. A usual one has 250 bytes: there is room for those of 16,000 partitions.
+_HEADS_BYTES = 8 << 20
 _HEAD_BYTES = 2048
+_MEANING_BYTES = 250
+Meaning = TypeVar("Meaning")
 # No head has it, so the place of the number is a part of what is compared.
 _NUMBER = b"\0"
 
@@ -76,6 +79,23 @@ class AskedFetch(NamedTuple):
     max_wait_ms: int
 
 
+class _Remembered(dict[bytes, Meaning]):
+    """By head, and bounded by the bytes of all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size_bytes = 0
+
+    def keep(self, head: bytes, meaning: Meaning) -> None:
+        """It may be known already."""
+        size_bytes = len(head) + _MEANING_BYTES
+        self._size_bytes += size_bytes
+        if self._size_bytes > _HEADS_BYTES:
+            self.clear()
+            self._size_bytes = size_bytes
+        self[head] = meaning
+
+
 class KnownHeads:
     """See the module."""
 
@@ -83,9 +103,9 @@ class KnownHeads:
         """With authenticators a head is kept as a digest only: it may hold a password."""
         self._hosts = hosts
         self._authenticators = authenticators
-        self._known: dict[bytes, AskedAppend | AskedFetch] = {}
+        self._known: _Remembered[AskedAppend | AskedFetch] = _Remembered()
         # Appends with bodies of one length have equal heads.
-        self._appends: dict[bytes, tuple[AskedAppend, int]] = {}
+        self._appends: _Remembered[tuple[AskedAppend, int]] = _Remembered()
 
     def find(self, head: bytes) -> tuple[AskedAppend | AskedFetch, int] | None:
         """What a whole head asks for, and its number; None: it is not known."""
@@ -102,9 +122,7 @@ class KnownHeads:
         if isinstance(asked, AskedFetch):
             return asked, number
         if self._authenticators is None:
-            if len(self._appends) >= _HEADS:
-                self._appends.clear()
-            self._appends[head] = (asked, number)
+            self._appends.keep(head, (asked, number))
         return asked, number
 
     def _key_of(self, head: bytes, found: re.Match[bytes]) -> bytes:
@@ -138,9 +156,7 @@ class KnownHeads:
             return
         if not self._is_common(message) or not _PLAIN.fullmatch(head):
             return
-        if len(self._known) >= _HEADS:
-            self._known.clear()
-        self._known[self._key_of(head, found)] = asked
+        self._known.keep(self._key_of(head, found), asked)
 
     def _is_common(self, message: RawRequestMessage) -> bool:
         """Whether nothing but method, path and type of the body decides what is done."""

@@ -209,7 +209,7 @@ class Checkpoints:
             self.write_all(log_dir)
 
     def _write(self, log_dir: LogDir, *names: str, is_stopped: bool = False) -> None:
-        """Replace the files, with one fsync of the directory."""
+        """Replace the files."""
         cleaners: dict[TopicPartition, int] | None = None
 
         def collect() -> dict[str, bytes]:

@@ -444,9 +444,10 @@ class LogDir:
     def write_checkpoints(self, collect: Callable[[], Mapping[str, bytes]]) -> None:
         """Replace checkpoint files by what ``collect`` says now, durable on return; guarded.
 
-        By name, in the order in which they are renamed; ``kafkalog.checkpoint`` only where it
-        changes. Collecting happens under the lock of the writing: a slow writer cannot put an older
-        state over a newer one that was reported as durable.
+        By name; ``kafkalog.checkpoint`` only where it changes, and durable before the others: a
+        power cut may keep the later of two renamings alone. Collecting happens under the lock of
+        the writing: a slow writer cannot put an older state over a newer one that was reported as
+        durable.
         """
         with self.guard(), self._checkpoint_mutex:
             files = dict(collect())
@@ -456,6 +457,8 @@ class LogDir:
             if not files:
                 return
             self._proofs = None  # a failed write may leave either
+            if PROOFS in files and len(files) > 1:
+                self._filesystem.write_files_atomically(self.path, {PROOFS: files.pop(PROOFS)})
             self._filesystem.write_files_atomically(self.path, files)
             self._proofs = proofs
 

@@ -12,7 +12,7 @@ import enum
 import functools
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from aiohttp import web
 
@@ -49,26 +49,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Done = TypeVar("Done", contravariant=True)
 
 # Bytes of appends that wait for the end of the loop's iteration: no other budget counts them.
 _PENDING_BYTES = 1 << 20
-
-
-class Outcome(Protocol[Done]):
-    """Who waits for a command: a future, or what the fast path has in work."""
-
-    def done(self) -> bool:
-        """Whether nobody waits for the result any more."""
-
-    def set_result(self, result: Done, /) -> None:
-        """It was done; an append, as the acks want it."""
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """It was not."""
-
-    def exception(self) -> BaseException | None:
-        """The error; asked once it was set, so that a future does not report it."""
 
 
 class Phase(enum.Enum):
@@ -232,43 +215,41 @@ class Api:
     ) -> asyncio.Future[LogAppendInfo]:
         """Submit records to the writer; the future is done when ``acks`` is fulfilled."""
         future: asyncio.Future[LogAppendInfo] = asyncio.get_running_loop().create_future()
-        self.append_to(future, log, records, acks, expected_offset)
+        self.submit(log, records, acks, functools.partial(finish, future), expected_offset)
         return future
 
-    def append_to(
+    def submit(
         self,
-        outcome: Outcome[LogAppendInfo],
         log: UnifiedLog,
         records: ValidatedRecords,
         acks: Acks,
+        on_done: Callable[[Command], None],
         expected_offset: int | None = None,
     ) -> None:
-        """Submit records to the writer; ``outcome`` gets the result when ``acks`` is fulfilled.
+        """Submit records to the writer; ``on_done`` gets the command, refused or as ``acks`` wants.
 
         Appends of one iteration of the loop are submitted together at its end: a writer that the
         first of them wakes would take the interpreter from the requests that follow.
         """
         self.state.joinable.pop(log, None)  # what comes now is behind this one
-        on_done = functools.partial(finish, outcome)
         self._keep(AppendCommand(log, records, acks, expected_offset, on_done))
         self._count_pending(records.size_bytes)
 
-    def append_small(
+    def submit_small(
         self,
-        outcome: Outcome[LogAppendInfo],
         log: UnifiedLog,
         batch: bytes | memoryview,
         record_count: int,
         max_timestamp_ms: int,
         acks: Acks,
+        on_done: Callable[[Command], None],
     ) -> None:
-        """As ``append_to``, of one batch that ``is_small_and_usual`` and has no producer id."""
+        """As ``submit``, of one batch that ``is_small_and_usual`` and has no producer id."""
         operations, command = self.state.joinable.get(log, (None, None))
         if command is None or operations is not self.operations or command.acks is not acks:
             command = JoinedAppendCommand(log, acks)
             self.state.joinable[log] = self.operations, command
             self._keep(command)
-        on_done = functools.partial(finish, outcome)
         command.add(batch, record_count, max_timestamp_ms, on_done)
         self._count_pending(len(batch))
 
@@ -284,7 +265,7 @@ class Api:
             self._submit_pending()
 
     def _submit_pending(self) -> None:
-        """Submit the appends of this iteration in order; a refusal is the result of its outcome."""
+        """Submit the appends of this iteration in order."""
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
         state.joinable.clear()
@@ -302,7 +283,8 @@ class Api:
                 operations.submit_appends(log, commands)
             except Overloaded:  # there may be room for some of them
                 for command in commands:
-                    self._submit_one(operations, command)
+                    for single in command.split():
+                        self._submit_one(operations, single)
             except KafkalogError as error:
                 for command in commands:
                     self._refuse(command, error)
@@ -321,20 +303,15 @@ class Api:
         command.complete()
 
 
-def finish(outcome: Outcome[T], command: Command) -> None:
-    """The result of a finished command becomes that of its outcome."""
-    if outcome.done():  # the client went away; what the command did is whole all the same
+def finish(future: asyncio.Future[T], command: Command) -> None:
+    """The result of a finished command becomes that of the future."""
+    if future.done():  # the client went away; what the command did is whole all the same
         return
-    if command.error is not None:
-        _fail(outcome, command.error)
-    else:
-        outcome.set_result(cast("T", command.result))
-
-
-def _fail(outcome: Outcome[T], error: BaseException) -> None:
-    """Set the error; it is not reported when nothing awaits it: the client left, or acks=0."""
-    outcome.set_exception(error)
-    outcome.exception()  # seen
+    if command.error is None:
+        future.set_result(cast("T", command.result))
+        return
+    future.set_exception(command.error)
+    future.exception()  # seen: it is not reported when nothing awaits it, as with acks=0
 
 
 def _in_context(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:

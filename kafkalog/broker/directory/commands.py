@@ -142,6 +142,10 @@ class AppendCommand(Command):
         writer.wait_for_flush(log, self)
         return Step.WAIT
 
+    def split(self) -> list[AppendCommand]:
+        """As of ``JoinedAppendCommand``."""
+        return [self]
+
     def _admit(self, writer: WriterContext) -> None:
         """Raises why the records may not be written."""
         writer.admit(self.log, self.records.size_bytes)

@@ -7,7 +7,7 @@ log's writer refuses is answered here in the one shape of errors.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from aiohttp.helpers import rfc822_formatted_time
 
@@ -29,6 +29,7 @@ from kafkalog.server.protocol.replies import (
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from kafkalog.broker.directory.commands import Command
     from kafkalog.log.values import LogAppendInfo
     from kafkalog.server.api import Api
     from kafkalog.server.fast_path.counts import Counts
@@ -54,7 +55,7 @@ class Asker(Protocol):
 
 
 class Append:
-    """One append in work, an Outcome."""
+    """One append in work."""
 
     __slots__ = (
         "_acks",
@@ -93,27 +94,19 @@ class Append:
         self._refusal: web.Response | None = None
         self.has_ended = False
 
-    def done(self) -> bool:
-        """Whether nobody waits for the result: never, for the bounds are given back with it."""
-        return False
-
-    def set_result(self, info: LogAppendInfo) -> None:
-        """It was appended."""
-        self._info = info
-        self._end(200)
-
-    def set_exception(self, error: BaseException) -> None:
-        """It was not, or nobody knows."""
-        assert isinstance(error, KafkalogError), "a writer gives no other"
+    def note_done(self, command: Command) -> None:
+        """It was appended, or refused, or nobody knows."""
+        error = command.error
+        if error is None:
+            self._info = cast("LogAppendInfo", command.result)
+            self._end(200)
+            return
         request_id = self._asker.next_request_id()
         names_paths = NAMES_PATHS.set(self._names_paths)
         self._refusal = error_reply(error, request_id)
         NAMES_PATHS.reset(names_paths)
         add_standard_headers(self._refusal, request_id)
         self._end(self._refusal.status)
-
-    def exception(self) -> None:
-        """See Outcome: it is answered."""
 
     def _end(self, status: int) -> None:
         release(self._api, self._size_bytes)
@@ -189,7 +182,7 @@ def begin_append(
         *_, max_ms, producer_id, _, _, record_count = unpack_header(data)
         if producer_id == NO_PRODUCER_ID:
             append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
-            api.append_small(append, log, data, record_count, max_ms, acks)
+            api.submit_small(log, data, record_count, max_ms, acks, append.note_done)
             counts.note_append(asked.topic, record_count, len(data))
             return append
     try:
@@ -199,6 +192,6 @@ def begin_append(
     if records is None:
         return None
     append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
-    api.append_to(append, log, records, acks)
+    api.submit(log, records, acks, append.note_done)
     counts.note_append(asked.topic, records.record_count, records.size_bytes)
     return append

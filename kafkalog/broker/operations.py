@@ -132,14 +132,12 @@ class Operations:
 
     @requires(Action.READ, Resource.TOPIC, "log")
     def fetch_checked(self, log: UnifiedLog, offset: int, max_bytes: int) -> FetchSpan | None:
-        """Where the batches lie that ``fetch`` would read; None: it has to (``read_checked``)."""
-        started_ns = self._runtime.clock.monotonic_ns()
+        """Where the batches lie that ``fetch`` would read; None: it has to (``read_checked``).
+
+        The caller counts it (``observe_reads``).
+        """
         with self._logs.unit_of(log).log_dir.guard():
-            found = log.read_checked(offset, max_bytes)
-        if found is not None:
-            self._fetch_seconds.observe((self._runtime.clock.monotonic_ns() - started_ns) / 1e9)
-            self._traffic.observe_read(log.topic_partition.topic)
-        return found
+            return log.read_checked(offset, max_bytes)
 
     @requires(Action.READ, Resource.TOPIC, "log")
     def fetch_now(
@@ -147,23 +145,14 @@ class Operations:
     ) -> FetchDataInfo | None:
         """What ``fetch`` reads up to the high watermark, from the page cache.
 
-        None, and nothing is counted: ``fetch`` has to wait for the disk, or refuses.
+        None: ``fetch`` has to wait for the disk, or refuses. The caller counts it.
         """
-        started_ns = self._runtime.clock.monotonic_ns()
+        isolation = Isolation.HIGH_WATERMARK
         try:
             with self._logs.unit_of(log).log_dir.guard():
-                found = log.read(
-                    offset,
-                    max_bytes,
-                    Isolation.HIGH_WATERMARK,
-                    may_block=False,
-                    remembers=remembers,
-                )
+                return log.read(offset, max_bytes, isolation, may_block=False, remembers=remembers)
         except (KafkalogError, WouldBlock):
             return None
-        self._fetch_seconds.observe((self._runtime.clock.monotonic_ns() - started_ns) / 1e9)
-        self._traffic.observe_read(log.topic_partition.topic)
-        return found
 
     @requires(Action.READ, Resource.TOPIC, "log")
     def read_again(self, log: UnifiedLog, span: FetchSpan) -> memoryview:

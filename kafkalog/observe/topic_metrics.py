@@ -114,6 +114,11 @@ class TopicTraffic(Declarations):
         if error is not None:
             child_of(self.fetch_refusals, topic, type(error).__name__).inc()
 
+    def observe_reads(self, topic: str, size_bytes: int, requests: int) -> None:
+        """So many reads, without an error, of what was sent to clients."""
+        child_of(self.fetch_requests, topic)._value.inc(requests)
+        child_of(self.fetch_bytes, topic)._value.inc(size_bytes)
+
     def forget_topic(self, topic: str) -> None:
         """A deleted topic loses its counters; unknown topics are ignored."""
         with self._mutex:

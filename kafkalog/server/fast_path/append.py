@@ -110,7 +110,7 @@ class Append:
 
     def _end(self, status: int) -> None:
         release(self._api, self._size_bytes)
-        self._counts.note_ended("POST", status, time.perf_counter() - self._started)
+        self._counts.note_append_ended(status, time.perf_counter() - self._started)
         self.has_ended = True
         self._asker.note_ended(closes=status in CLOSING_STATUSES)
 

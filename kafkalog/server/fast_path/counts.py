@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.observe.prometheus import child_of, observe_many
 from kafkalog.server.protocol.endpoint import PARTITION
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ class Counts:
         # owned by the event loop
         self._is_to_be_told = False
         self._appends: dict[str, tuple[int, int, int]] = {}  # records, bytes, requests by topic
-        self._fetched: dict[str, int] = {}  # bytes by topic
-        self._ended: dict[tuple[str, int], list[float]] = {}  # seconds by method and status
+        self._fetches: dict[str, tuple[int, int]] = {}  # bytes, requests by topic
+        self._read_seconds: list[float] = []
+        self._ended: dict[int, list[float]] = {}  # seconds of appends by status
 
     def note_append(self, topic: str, record_count: int, size_bytes: int) -> None:
         """One was queued for a writer."""
@@ -36,14 +38,16 @@ class Counts:
         self._appends[topic] = (records + record_count, total_bytes + size_bytes, requests + 1)
         self._tell_soon()
 
-    def note_fetch(self, topic: str, size_bytes: int) -> None:
-        """So much is sent."""
-        self._fetched[topic] = self._fetched.get(topic, 0) + size_bytes
+    def note_fetch(self, topic: str, size_bytes: int, seconds: float) -> None:
+        """So much was found in the log in this time, and answered."""
+        total_bytes, requests = self._fetches.get(topic, (0, 0))
+        self._fetches[topic] = total_bytes + size_bytes, requests + 1
+        self._read_seconds.append(seconds)
         self._tell_soon()
 
-    def note_ended(self, method: str, status: int, seconds: float) -> None:
+    def note_append_ended(self, status: int, seconds: float) -> None:
         """One was answered."""
-        self._ended.setdefault((method, status), []).append(seconds)
+        self._ended.setdefault(status, []).append(seconds)
         self._tell_soon()
 
     def _tell_soon(self) -> None:
@@ -55,10 +59,14 @@ class Counts:
         self._is_to_be_told = False
         for topic, (record_count, size_bytes, requests) in self._appends.items():
             self._metrics.traffic.observe_append(topic, record_count, size_bytes, requests)
-        for topic, size_bytes in self._fetched.items():
-            self._metrics.traffic.observe_fetch(topic, size_bytes)
-        for (method, status), seconds in self._ended.items():
-            self._metrics.observe_http_many(_ROUTE, method, status, seconds)
+        for topic, (size_bytes, requests) in self._fetches.items():
+            self._metrics.traffic.observe_reads(topic, size_bytes, requests)
+        if self._read_seconds:
+            observe_many(child_of(self._metrics.fetch_seconds, "ok"), self._read_seconds)
+            self._metrics.observe_http_many(_ROUTE, "GET", 200, self._read_seconds)
+        for status, seconds in self._ended.items():
+            self._metrics.observe_http_many(_ROUTE, "POST", status, seconds)
         self._appends.clear()
-        self._fetched.clear()
+        self._fetches.clear()
+        self._read_seconds.clear()
         self._ended.clear()

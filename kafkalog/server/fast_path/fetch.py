@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, FetchSpan
     from kafkalog.server.api import Api
-    from kafkalog.server.fast_path.counts import Counts
     from kafkalog.server.fast_path.heads import AskedFetch
     from kafkalog.server.protocol.replies import RequestIds
 
@@ -117,21 +116,14 @@ def span_of(api: Api, asked: AskedFetch, offset: int) -> tuple[UnifiedLog, Fetch
     return log, span
 
 
-def begin_sending(
-    api: Api,
-    counts: Counts,
-    asked: AskedFetch,
-    found: tuple[UnifiedLog, FetchSpan],
-    request_id: str,
-) -> Sending:
+def begin_sending(api: Api, found: tuple[UnifiedLog, FetchSpan], request_id: str) -> Sending:
     """The answer with what lies there."""
     log, span = found
-    counts.note_fetch(asked.topic, span.size_bytes)
     return Sending(api, log, span, _head(span, span.size_bytes, request_id))
 
 
 def read_now(
-    api: Api, counts: Counts, asked: AskedFetch, offset: int, request_ids: RequestIds
+    api: Api, asked: AskedFetch, offset: int, request_ids: RequestIds
 ) -> tuple[bytes, bytes | memoryview] | None:
     """Head and body of the answer, if it needs no disk, no wait and no refusal; else None."""
     if not api.lets_in():
@@ -147,7 +139,6 @@ def read_now(
         return None
     if info is None or not len(info.data) or _waits(asked, len(info.data), max_bytes):
         return None
-    counts.note_fetch(asked.topic, len(info.data))
     return _head(info, len(info.data), request_ids.next()), info.data
 
 

@@ -371,22 +371,23 @@ class Front(asyncio.BufferedProtocol):
             return False
         started = time.perf_counter()
         view = path.view_of(asked)
-        if view is None or not self._answer_fetch(view[0], asked, offset):
+        size_bytes = 0 if view is None else self._answer_fetch(view[0], asked, offset)
+        if not size_bytes:
             self._misses = min(2 * self._misses + 1, _UNASKED)
             self._unasked = self._misses
             return False
         self._misses = 0
         self._last_head = head
         connection.note_front_request()
-        path.counts.note_ended("GET", 200, time.perf_counter() - started)
+        path.counts.note_fetch(asked.topic, size_bytes, time.perf_counter() - started)
         if self._sending is not None:
             self._send()
         elif not self.is_busy:
             connection.note_front_idle()
         return True
 
-    def _answer_fetch(self, api: Api, asked: AskedFetch, offset: int) -> bool:
-        """Whether the answer was written, or is ``_sending`` now."""
+    def _answer_fetch(self, api: Api, asked: AskedFetch, offset: int) -> int:
+        """Bytes of the batches that were written or are ``_sending`` now; 0: not here."""
         path, transport, connection = self._path, self._transport, self._connection
         assert transport is not None
         found = None
@@ -400,12 +401,13 @@ class Front(asyncio.BufferedProtocol):
         if found is not None and self._socket is None:
             self._socket = connection.second_socket()
         if found is not None and self._socket is not None:
-            self._sending = begin_sending(api, path.counts, asked, found, self.next_request_id())
-            return True
-        answer = read_now(api, path.counts, asked, offset, path.request_ids)
-        if answer is not None:
-            transport.writelines(answer)
-        return answer is not None
+            self._sending = begin_sending(api, found, self.next_request_id())
+            return found[1].size_bytes
+        answer = read_now(api, asked, offset, path.request_ids)
+        if answer is None:
+            return 0
+        transport.writelines(answer)
+        return len(answer[1])
 
     def _send(self) -> None:
         """As much as the socket takes; the rest when it takes more."""

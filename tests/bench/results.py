@@ -119,10 +119,7 @@ def to_json(result: Result, kafka_version: str | None) -> dict[str, Any]:
         **({"client": result.client} if result.client else {}),
         "unit": result.unit,
         "durability": result.durability,
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "machine": machine(),
-        "python": platform.python_version(),
+        **origin(),
         "kafka": kafka_version if theirs else None,
         "rounds": [
             asdict(item) | {"ratio": _short(item.ratio(lower_is_better=result.lower_is_better))}
@@ -141,6 +138,16 @@ def to_json(result: Result, kafka_version: str | None) -> dict[str, Any]:
         "goal": result.goal.text,
         "met": result.met(),
         "notes": list(result.notes),
+    }
+
+
+def origin() -> dict[str, Any]:
+    """What was measured where."""
+    return {
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "python": platform.python_version(),
     }
 
 

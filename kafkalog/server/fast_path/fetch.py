@@ -78,6 +78,8 @@ class Sending:
                     return SendState.COLD
                 self._position += sent
         except BlockingIOError:
+            pass
+        if self._head or self._position < size_bytes:
             self._cached_end = self._position
             return SendState.SOCKET_FULL
         return SendState.WHOLE

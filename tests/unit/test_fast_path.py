@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import struct
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -25,6 +26,8 @@ from tests.partition_world import NOW_MS, batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
+
+    from kafkalog.server.fast_path.fetch import Sending
 
 
 HEAD = append_head("t", 70)
@@ -577,6 +580,32 @@ def test_a_fetch_that_waits_is_not_answered_by_the_front(world: FastWorld, fetch
         both.line.lose()
 
     world.run(wait())
+
+
+class Broken:
+    """An answer of which the rest cannot be had."""
+
+    async def read_rest(self) -> None:
+        raise MemoryError
+
+
+def test_a_cold_answer_that_cannot_be_read_ends_the_connection(world: FastWorld) -> None:
+    """Whatever is missing: the client does not wait for good."""
+
+    async def read() -> None:
+        both = await world.line()
+        front = both.line.protocol
+        assert isinstance(front, Front)
+        ours, theirs = socket.socketpair()
+        broken = cast("Sending", Broken())
+        front._sending, front._socket, front._is_paused = broken, ours, True
+        with theirs, pytest.raises(MemoryError):
+            await front._read_rest(broken)
+        await turn()
+        assert both.line.is_lost()
+        assert front._socket is None
+
+    world.run(read())
 
 
 @in_loop

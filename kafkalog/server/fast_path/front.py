@@ -443,17 +443,20 @@ class Front(asyncio.BufferedProtocol):
             self._connection.note_front_idle()
 
     async def _read_rest(self, sending: Sending) -> None:
-        """Go on with what only the disk has."""
+        """Go on with what only the disk has, or end the connection."""
+        is_read = False
         try:
             await sending.read_rest()
+            is_read = True
         except KafkalogError as error:
-            if self._sending is sending:
-                _log.warning("An answer was cut: its batches changed or are lost", error=str(error))
-                self._cut_answer()
-            return
-        if self._sending is sending and self._socket is not None:
-            self._connection.begin_reader_watch()
-            self._path.wait_until_writable(self._socket, self._send)
+            _log.warning("An answer was cut: its batches changed or are lost", error=str(error))
+        finally:  # also where memory or the pool was missing
+            if self._sending is sending and self._socket is not None:
+                if is_read:
+                    self._connection.begin_reader_watch()
+                    self._path.wait_until_writable(self._socket, self._send)
+                else:
+                    self._cut_answer()
 
     def _cut_answer(self) -> None:
         """End the connection: of the rest the client cannot be told otherwise."""

@@ -247,6 +247,9 @@ def test_a_failed_sync_names_the_offsets(kind: str, turns: Turns, number: int) -
     for error in failed:
         assert isinstance(error, AppendOutcomeUnknown)
         assert (entry_of(error).error_code, error.retriable) == (50003, True)
+    labels = {"topic": "t", "error": "AppendOutcomeUnknown"}
+    counted = run.sim.metrics.registry.get_sample_value("kafkalog_append_refusals_total", labels)
+    assert counted == len(failed)
     first = failed[0]
     assert isinstance(first, AppendOutcomeUnknown)
     assert (first.details["first_offset"], first.details["last_offset"]) == (3, 3)

@@ -173,7 +173,7 @@ class JoinedAppendCommand(Command):
     the writer runs ``split`` in its place.
     """
 
-    __slots__ = ("acks", "joined", "log", "receivers")
+    __slots__ = ("acks", "joined", "log", "receivers", "sync_fault")
 
     def __init__(self, log: UnifiedLog, acks: Acks) -> None:
         super().__init__(_answer_each, 0)
@@ -181,6 +181,7 @@ class JoinedAppendCommand(Command):
         self.acks = acks
         self.joined = JoinedBatches()
         self.receivers: list[Callable[[Command], None]] = []  # the ``on_done`` of each
+        self.sync_fault: KafkalogError | None = None  # what the error of each is made of
 
     def add(
         self,
@@ -199,6 +200,26 @@ class JoinedAppendCommand(Command):
         """Of requests."""
         return len(self.receivers)
 
+    def infos(self) -> list[LogAppendInfo]:
+        """Where each was written; of no meaning where none was."""
+        offset, log_start_offset = cast("tuple[int, int]", self.result or (0, 0))
+        joined, infos = self.joined, list[LogAppendInfo]()
+        for size, count, max_ms in zip(
+            joined.sizes, joined.counts, joined.timestamps_ms, strict=True
+        ):
+            infos.append(
+                LogAppendInfo(
+                    offset, offset + count - 1, NO_TIMESTAMP, max_ms, log_start_offset, count, size
+                )
+            )
+            offset += count
+        return infos
+
+    def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
+        """As of an AppendCommand; each request is told its own offsets."""
+        self.sync_fault = fault
+        return _not_durable(self.infos()[0], fault)
+
     def split(self) -> list[AppendCommand]:
         """An append each, in their order."""
         singles: list[AppendCommand] = []
@@ -213,19 +234,11 @@ def _answer_each(command: Command) -> None:
     """The outcome of joined appends is that of each of them."""
     assert isinstance(command, JoinedAppendCommand)
     single = Command(None, 0)
-    offset, log_start_offset = cast("tuple[int, int]", command.result or (0, 0))
-    joined = command.joined
-    for size, count, max_ms, receiver in zip(
-        joined.sizes, joined.counts, joined.timestamps_ms, command.receivers, strict=True
-    ):
-        info = LogAppendInfo(
-            offset, offset + count - 1, NO_TIMESTAMP, max_ms, log_start_offset, count, size
-        )
+    for info, receiver in zip(command.infos(), command.receivers, strict=True):
         single.result, single.error = info, command.error
-        if command.error is not None and command.result is not None:
-            single.error = _not_durable(info, command.error)
+        if command.sync_fault is not None:
+            single.error = _not_durable(info, command.sync_fault)
         receiver(single)
-        offset += count
 
 
 class CoordinatorAppendCommand(AppendCommand):

@@ -457,12 +457,12 @@ class LogDirWriter:
     def _append_joined(self, command: JoinedAppendCommand) -> bool:
         """Whether they were written together, or failed together; else they are to be split."""
         log = command.log
+        if log.config.quota_bytes >= 0:  # some of them may fit
+            return False
         group = log.plan_joined(command.joined, synced=command.acks is Acks.ALL)
         if group is None:
             return False
         error = self._write(log, group)
-        if isinstance(error, QuotaExceeded):
-            return False
         if error is not None:
             self._end((command,), error)
             return True

@@ -164,7 +164,7 @@ class Operations:
             with self._logs.unit_of(log).log_dir.guard():
                 return log.local.read_again(span)
         except KafkalogError as error:
-            self._traffic.observe_read(log.topic_partition.topic, error)
+            self._traffic.observe_cut_read(log.topic_partition.topic, error)
             raise
 
     @requires(Action.READ, Resource.TOPIC, "log")

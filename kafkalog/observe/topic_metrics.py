@@ -114,6 +114,10 @@ class TopicTraffic(Declarations):
         if error is not None:
             child_of(self.fetch_refusals, topic, type(error).__name__).inc()
 
+    def observe_cut_read(self, topic: str, error: Exception) -> None:
+        """One of ``observe_reads`` had an error after all."""
+        child_of(self.fetch_refusals, topic, type(error).__name__).inc()
+
     def observe_reads(self, topic: str, size_bytes: int, requests: int) -> None:
         """So many reads, without an error, of what was sent to clients."""
         child_of(self.fetch_requests, topic)._value.inc(requests)

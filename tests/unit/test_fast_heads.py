@@ -190,11 +190,15 @@ def test_what_is_remembered_is_bounded() -> None:
     heads = known_heads()
     for number in range(5000):
         head = append_head(f"t{number}", 70, extra=f"User-Agent: {'x' * 1700}\r\n")
-        heads.learn(head, parsed(head))
+        message = parsed(head)
+        heads.learn(head, message)
         for length in (1, 70):
             found = heads.find(head.replace(b"Length: 70", b"Length: %d" % length))
             assert found is not None
             assert found[1] == length
+    for _ in range(40_000):  # it is known
+        heads.learn(head, message)
+    assert len(heads._known) > 1000
     for remembered in (heads._known, heads._appends):
         assert sum(map(len, remembered)) <= 8 << 20
         assert 0 < len(remembered) < 5000

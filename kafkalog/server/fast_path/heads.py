@@ -49,8 +49,8 @@ _COMMON_HEADERS = frozenset(
 _BODY_TYPES = frozenset((RECORD_BATCHES, OCTET_STREAM))
 _BOUNDS = (MAX_BYTES, MIN_BYTES, MAX_WAIT_MS)
 _QUERY = frozenset(each.name for each in (OFFSET, *_BOUNDS))
-# Of all heads that are remembered, beyond which all are dropped; of the longest; and about what
-# stands beside each. A usual one has 250 bytes: there is room for those of 16,000 partitions.
+# Of all heads of a kind that are remembered, beyond which all are dropped; of the longest; and of
+# what stands beside each. A usual one has 250 bytes: there is room for those of 16,000 partitions.
 _HEADS_BYTES = 8 << 20
 _HEAD_BYTES = 2048
 _MEANING_BYTES = 250
@@ -88,11 +88,12 @@ class _Remembered(dict[bytes, Meaning]):
 
     def keep(self, head: bytes, meaning: Meaning) -> None:
         """It may be known already."""
-        size_bytes = len(head) + _MEANING_BYTES
-        self._size_bytes += size_bytes
-        if self._size_bytes > _HEADS_BYTES:
-            self.clear()
-            self._size_bytes = size_bytes
+        if head not in self:
+            size_bytes = len(head) + _MEANING_BYTES
+            self._size_bytes += size_bytes
+            if self._size_bytes > _HEADS_BYTES:
+                self.clear()
+                self._size_bytes = size_bytes
         self[head] = meaning
 
 

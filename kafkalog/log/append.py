@@ -317,12 +317,13 @@ def plan_joined(
     joined: JoinedBatches,
     room: SegmentRoom,
     *,
+    log_start_offset: int,
     log_end_offset: int,
     leader_epoch: int,
     synced: bool,
     synced_from: int,
 ) -> AppendGroup | None:
-    """One group of them all, without answers; None when ``plan_group`` may end before the last.
+    """One group of them all; None when ``plan_group`` may end before the last.
 
     ``synced`` and ``synced_from`` as of ``plan_group``.
     """
@@ -337,10 +338,15 @@ def plan_joined(
     ):
         return None
     number_batches(np.frombuffer(data, np.uint8), log_end_offset, leader_epoch)
-    batches: list[AppendedBatch] = []
+    first_synced = log_end_offset if synced else None
+    group = AppendGroup(log_end_offset, first_synced, len(data), [data])
+    group.is_synced = [synced] * len(joined.sizes)
     offset = log_end_offset
     for size, count, max_ms in zip(joined.sizes, joined.counts, joined.timestamps_ms, strict=True):
-        batches.append(AppendedBatch(offset, offset + count - 1, size, max_ms))
+        last = offset + count - 1
+        group.batches.append(AppendedBatch(offset, last, size, max_ms))
+        group.answers.append(
+            LogAppendInfo(offset, last, NO_TIMESTAMP, max_ms, log_start_offset, count, size)
+        )
         offset += count
-    first_synced = log_end_offset if synced else None
-    return AppendGroup(log_end_offset, first_synced, len(data), [data], batches)
+    return group

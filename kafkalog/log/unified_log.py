@@ -480,6 +480,7 @@ class UnifiedLog:
         return append_plan.plan_joined(
             joined,
             self.room(),
+            log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
             leader_epoch=leader_epoch,
             synced=synced,

@@ -41,6 +41,14 @@ def config_of(index_bytes: int, flush_messages: int, interval: int) -> LogConfig
     )
 
 
+CONFIGS = st.builds(
+    config_of,
+    index_bytes=st.sampled_from([12, 24, 60, 1000]),
+    flush_messages=st.sampled_from([1, 7, 2**63 - 1]),
+    interval=st.sampled_from([0, 150, 400]),
+)
+
+
 def records_of(sizes: list[int], age_ms: int) -> ValidatedRecords:
     stamp = NOW_MS + 1500 - age_ms
     return checked(b"".join(batch([b"x" * size], timestamps=stamp) for size in sizes))
@@ -83,20 +91,11 @@ def state_of(world: PartitionWorld) -> tuple[object, ...]:
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    rounds=st.lists(SETS, min_size=1, max_size=4),
-    index_bytes=st.sampled_from([12, 24, 60, 1000]),
-    flush_messages=st.sampled_from([1, 7, 2**63 - 1]),
-    interval=st.sampled_from([0, 150, 400]),
-)
+@given(rounds=st.lists(SETS, min_size=1, max_size=4), config=CONFIGS)
 def test_groups_equal_one_by_one(
-    rounds: list[list[tuple[list[int], int, bool]]],
-    index_bytes: int,
-    flush_messages: int,
-    interval: int,
+    rounds: list[list[tuple[list[int], int, bool]]], config: LogConfig
 ) -> None:
     """M01 M03 M04 M06: bytes, rolls, index entries, answers, watermark; flushes in between."""
-    config = config_of(index_bytes, flush_messages, interval)
     alone, grouped = PartitionWorld(config), PartitionWorld(config)
     for shapes in rounds:
         sets = [records_of(sizes, age) for sizes, age, _ in shapes]
@@ -127,30 +126,16 @@ def append_joined(
         assert joined.split() == sets
         return append_grouped(world, joined.split(), [is_all] * len(sets))[0], False
     world.log.append_group(group)
-    offset, start = group.first_offset, world.log.log_start_offset
-    answers = []
-    for records in sets:
-        last = offset + records.record_count - 1
-        answers.append(append.answer(records, offset, last, start))
-        offset = last + 1
-    return answers, True
+    assert group.is_synced == [is_all] * len(sets)
+    return group.answers, True
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    rounds=st.lists(st.tuples(SETS, st.booleans()), min_size=1, max_size=4),
-    index_bytes=st.sampled_from([12, 24, 60, 1000]),
-    flush_messages=st.sampled_from([1, 7, 2**63 - 1]),
-    interval=st.sampled_from([0, 150, 400]),
-)
+@given(rounds=st.lists(st.tuples(SETS, st.booleans()), min_size=1, max_size=4), config=CONFIGS)
 def test_joined_sets_equal_one_by_one(
-    rounds: list[tuple[list[tuple[list[int], int, bool]], bool]],
-    index_bytes: int,
-    flush_messages: int,
-    interval: int,
+    rounds: list[tuple[list[tuple[list[int], int, bool]], bool]], config: LogConfig
 ) -> None:
     """M01 M03 M04 M06: as above, of sets of one batch that come as one piece of memory."""
-    config = config_of(index_bytes, flush_messages, interval)
     alone, joined = PartitionWorld(config), PartitionWorld(config)
     for shapes, is_all in rounds:
         sets = [records_of(sizes[:1], age) for sizes, age, _ in shapes]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 from kafkalog.broker.values import Acks
 from kafkalog.errors import AppendOutcomeUnknown, LogStartNotDurable
 from kafkalog.log.append import JoinedBatches
-from kafkalog.log.values import NO_TIMESTAMP, LogAppendInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.directory.log_dir import LogDir
     from kafkalog.errors import KafkalogError, StorageFault
     from kafkalog.log.unified_log import UnifiedLog
-    from kafkalog.log.values import ValidatedRecords
+    from kafkalog.log.values import LogAppendInfo, ValidatedRecords
 
 T = TypeVar("T")
 
@@ -169,8 +168,8 @@ def _not_durable(written: LogAppendInfo, fault: KafkalogError) -> KafkalogError:
 class JoinedAppendCommand(Command):
     """Appends of small plain batches to one log, of several requests, as one; one answer each.
 
-    ``result``: the offset of the first record and the log start. Where they do not fit together,
-    the writer runs ``split`` in its place.
+    ``result``: a LogAppendInfo each. Where they do not fit together, the writer runs ``split`` in
+    its place.
     """
 
     __slots__ = ("acks", "joined", "log", "receivers", "sync_fault")
@@ -200,25 +199,10 @@ class JoinedAppendCommand(Command):
         """Of requests."""
         return len(self.receivers)
 
-    def infos(self) -> list[LogAppendInfo]:
-        """Where each was written; of no meaning where none was."""
-        offset, log_start_offset = cast("tuple[int, int]", self.result or (0, 0))
-        joined, infos = self.joined, list[LogAppendInfo]()
-        for size, count, max_ms in zip(
-            joined.sizes, joined.counts, joined.timestamps_ms, strict=True
-        ):
-            infos.append(
-                LogAppendInfo(
-                    offset, offset + count - 1, NO_TIMESTAMP, max_ms, log_start_offset, count, size
-                )
-            )
-            offset += count
-        return infos
-
     def fault_of_sync(self, fault: KafkalogError) -> KafkalogError:
         """As of an AppendCommand; each request is told its own offsets."""
         self.sync_fault = fault
-        return _not_durable(self.infos()[0], fault)
+        return _not_durable(cast("list[LogAppendInfo]", self.result)[0], fault)
 
     def split(self) -> list[AppendCommand]:
         """An append each, in their order."""
@@ -234,9 +218,12 @@ def _answer_each(command: Command) -> None:
     """The outcome of joined appends is that of each of them."""
     assert isinstance(command, JoinedAppendCommand)
     single = Command(None, 0)
-    for info, receiver in zip(command.infos(), command.receivers, strict=True):
-        single.result, single.error = info, command.error
-        if command.sync_fault is not None:
+    single.error = command.error
+    nothing: list[LogAppendInfo | None] = [None] * command.append_count
+    infos = cast("list[LogAppendInfo | None] | None", command.result) or nothing
+    for info, receiver in zip(infos, command.receivers, strict=True):
+        single.result = info
+        if info is not None and command.sync_fault is not None:
             single.error = _not_durable(info, command.sync_fault)
         receiver(single)
 

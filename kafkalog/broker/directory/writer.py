@@ -260,9 +260,7 @@ class LogDirWriter:
         now_ns = self._meter.now_ns()
         for command in commands:
             command.submitted_ns = now_ns
-        self._queue.extend(commands)
-        if self._is_idle:
-            self._signal.set()
+        self._enqueue(commands)
         if self._has_ended:
             self._refuse_rest()
 
@@ -466,7 +464,7 @@ class LogDirWriter:
         if error is not None:
             self._end((command,), error)
             return True
-        command.result = group.first_offset, log.log_start_offset
+        command.result = group.answers
         if group.first_synced is None:
             self._finished.append(command)
         else:
@@ -517,7 +515,7 @@ class LogDirWriter:
 
     def _sync_ended(self, key: Hashable, outcome: KafkalogError | None) -> None:
         """On the flusher's thread, when it has run the sync of ``key``."""
-        self._enqueue(_SyncDone(key, outcome))
+        self._enqueue((_SyncDone(key, outcome),))
 
     def _finish_sync(self, done: _SyncDone) -> None:
         """Back from the flusher: end what it covered, in this very drain."""
@@ -599,8 +597,8 @@ class LogDirWriter:
         self._budget.give_back(sum(map(_SIZE_BYTES, refused)))
         self._hand_over(refused, frozenset(), has_internal=True)
 
-    def _enqueue(self, command: Command) -> None:
-        self._queue.append(command)
+    def _enqueue(self, commands: Sequence[Command]) -> None:
+        self._queue.extend(commands)
         if self._is_idle:
             self._signal.set()
 

@@ -112,7 +112,7 @@ class TopicTraffic(Declarations):
         """One read of a partition's log."""
         child_of(self.fetch_requests, topic)._value.inc(1)
         if error is not None:
-            child_of(self.fetch_refusals, topic, type(error).__name__).inc()
+            self.observe_cut_read(topic, error)
 
     def observe_cut_read(self, topic: str, error: Exception) -> None:
         """One of ``observe_reads`` had an error after all."""

@@ -13,7 +13,7 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import NAMES_PATHS, KafkalogError
-from kafkalog.format.records.record_batch import NO_PRODUCER_ID, unpack_header
+from kafkalog.format.records.record_batch import HEADER_BYTES, NO_PRODUCER_ID, unpack_header
 from kafkalog.log.validator import is_small_and_usual
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
@@ -178,9 +178,10 @@ def begin_append(
     acks = asked.acks or operations.default_acks(asked.topic)
     if acks is Acks.NONE:
         return None
-    if is_small_and_usual(data, log.config, operations.now_ms()):
+    if len(data) > HEADER_BYTES:
         *_, max_ms, producer_id, _, _, record_count = unpack_header(data)
-        if producer_id == NO_PRODUCER_ID:
+        has_no_producer = producer_id == NO_PRODUCER_ID
+        if has_no_producer and is_small_and_usual(data, log.config, operations.now_ms()):
             append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
             api.submit_small(log, data, record_count, max_ms, acks, append.note_done)
             counts.note_append(asked.topic, record_count, len(data))

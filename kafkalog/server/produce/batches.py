@@ -15,7 +15,7 @@ from kafkalog.format.records.record_batch import (
     LOG_OVERHEAD,
     is_transactional,
 )
-from kafkalog.log.validator import validate, validate_usual
+from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.produce.append import durability_header, refuse_producer
@@ -99,10 +99,6 @@ def quick_records(api: Api, log: UnifiedLog, data: bytes | memoryview) -> Valida
 
     Raises what is wrong with them.
     """
-    if len(data) <= _INLINE_BYTES:
-        usual = validate_usual(data, log.config, api.operations.now_ms())
-        if usual is not None:
-            return usual
     if len(data) < HEADER_BYTES or not _is_quick(data):
         return None
     records = _checked(api, log, data)

@@ -103,39 +103,42 @@ class Sending:
         self._read = await self._api.read_again(self._log, self._span)
 
 
-def span_of(api: Api, asked: AskedFetch, offset: int) -> tuple[UnifiedLog, FetchSpan] | None:
+def log_of(api: Api, asked: AskedFetch) -> UnifiedLog | None:
+    """The log that is asked for; None: the ordinary way says why not."""
+    if not api.lets_in():
+        return None
+    try:
+        return api.operations.partition_log(asked.topic, asked.partition)
+    except (KafkalogError, ApiError):
+        return None
+
+
+def span_of(api: Api, log: UnifiedLog, asked: AskedFetch, offset: int) -> FetchSpan | None:
     """Where the answer lies, if it can be sent from there; else None, and nothing is changed."""
-    if not (api.lets_in() and api.config.remembers_checked_batches):
+    if not api.config.remembers_checked_batches:
         return None
     max_bytes = min(asked.max_bytes, api.config.http_max_fetch_bytes)
     try:
-        log = api.operations.partition_log(asked.topic, asked.partition)
         span = api.operations.fetch_checked(log, offset, max_bytes)
     except (KafkalogError, ApiError):
         return None
-    if span is None or _waits(asked, span.size_bytes, max_bytes):
-        return None
-    return log, span
+    return None if span is None or _waits(asked, span.size_bytes, max_bytes) else span
 
 
-def begin_sending(api: Api, found: tuple[UnifiedLog, FetchSpan], request_id: str) -> Sending:
+def begin_sending(api: Api, log: UnifiedLog, span: FetchSpan, request_id: str) -> Sending:
     """The answer with what lies there."""
-    log, span = found
     return Sending(api, log, span, _head(span, span.size_bytes, request_id))
 
 
 def read_now(
-    api: Api, asked: AskedFetch, offset: int, request_ids: RequestIds
+    api: Api, log: UnifiedLog, asked: AskedFetch, offset: int, request_ids: RequestIds
 ) -> tuple[bytes, bytes | memoryview] | None:
     """Head and body of the answer, if it needs no disk, no wait and no refusal; else None."""
-    if not api.lets_in():
-        return None
     max_bytes = min(asked.max_bytes, api.config.http_max_fetch_bytes)
     if max_bytes > _READ_BYTES:
         return None
     remembers = api.config.remembers_checked_batches
     try:
-        log = api.operations.partition_log(asked.topic, asked.partition)
         info = api.operations.fetch_now(log, offset, max_bytes, remembers=remembers)
     except (KafkalogError, ApiError):
         return None

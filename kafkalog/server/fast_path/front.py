@@ -31,7 +31,14 @@ from kafkalog.broker.access_rules import Action
 from kafkalog.errors import KafkalogError
 from kafkalog.server.fast_path.append import admit, begin_append, release
 from kafkalog.server.fast_path.counts import Counts
-from kafkalog.server.fast_path.fetch import Sending, SendState, begin_sending, read_now, span_of
+from kafkalog.server.fast_path.fetch import (
+    Sending,
+    SendState,
+    begin_sending,
+    log_of,
+    read_now,
+    span_of,
+)
 from kafkalog.server.fast_path.heads import AskedFetch, KnownHeads
 
 if TYPE_CHECKING:
@@ -390,20 +397,22 @@ class Front(asyncio.BufferedProtocol):
         """Bytes of the batches that were written or are ``_sending`` now; 0: not here."""
         path, transport, connection = self._path, self._transport, self._connection
         assert transport is not None
-        found = None
+        log, span = log_of(api, asked), None
+        if log is None:
+            return 0
         # What was written and is not sent yet must not be overtaken.
         if (
             path.sends_files
             and not connection.ssl_context
             and not transport.get_write_buffer_size()
         ):
-            found = span_of(api, asked, offset)
-        if found is not None and self._socket is None:
+            span = span_of(api, log, asked, offset)
+        if span is not None and self._socket is None:
             self._socket = connection.second_socket()
-        if found is not None and self._socket is not None:
-            self._sending = begin_sending(api, found, self.next_request_id())
-            return found[1].size_bytes
-        answer = read_now(api, asked, offset, path.request_ids)
+        if span is not None and self._socket is not None:
+            self._sending = begin_sending(api, log, span, self.next_request_id())
+            return span.size_bytes
+        answer = read_now(api, log, asked, offset, path.request_ids)
         if answer is None:
             return 0
         transport.writelines(answer)

@@ -6,12 +6,14 @@ Imported only at the first record, because its kernels take most of a second. Th
 
 from __future__ import annotations
 
+from operator import attrgetter
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kafkalog.client.errors import BadAnswer
-from kafkalog.client.records import ConsumerRecord
+from kafkalog.client.records import RECORD_OVERHEAD_BYTES, ConsumerRecord
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch, cuts
@@ -21,13 +23,14 @@ from kafkalog.format.records.record_batch import Codec, is_control, is_crc_valid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.client.records import CodecName, ProducerRecord
+    from kafkalog.client.records import CodecName, Headers, ProducerRecord
     from kafkalog.format.records.batch_builder import Int64s
 
 INFLATED_BYTES_MAX = 1 << 30
 """The daemon has its own limits; this keeps a corrupt batch from using all memory."""
 
-_RECORD_BYTES = 24  # upper bound of the lengths and deltas of one record
+_FIELDS = attrgetter("key", "value", "timestamp_ms", "headers")
+_AS_THEY_ARE = {bytes, NoneType}
 _NO_PRODUCER = -1
 
 
@@ -35,22 +38,15 @@ class OutgoingRecords:
     """The records of one call as columns; those without a timestamp get ``now_ms``."""
 
     def __init__(self, records: Sequence[ProducerRecord], now_ms: int) -> None:
-        stamps = [now_ms if r.timestamp_ms is None else r.timestamp_ms for r in records]
-        headers = None
-        if any(record.headers for record in records):
-            headers = [
-                [(name.encode("utf-8", "surrogateescape"), value) for name, value in r.headers]
-                for r in records
-            ]
+        keys, values, stamps, headers = zip(*map(_FIELDS, records), strict=True)
+        is_unstamped = stamps.count(None) == len(stamps)
         self._columns = RecordColumns.of(
-            [_as_bytes(record.key) for record in records],
-            [_as_bytes(record.value) for record in records],
-            stamps,
-            headers,
+            _as_bytes(keys),
+            _as_bytes(values),
+            now_ms if is_unstamped else [now_ms if at is None else at for at in stamps],
+            _as_named_bytes(headers) if any(headers) else None,
         )
-        self._sizes = np.array(
-            [_size(record) + _RECORD_BYTES for record in records], dtype=np.int64
-        )
+        self._sizes = self._columns.field_bytes + RECORD_OVERHEAD_BYTES
 
     def by_partition(
         self, partition_count: int, served: Sequence[int], chance: float
@@ -133,11 +129,14 @@ def consumer_records(
     return records
 
 
-def _as_bytes(field: bytes | str | None) -> bytes | None:
-    return field.encode() if isinstance(field, str) else field
+def _as_bytes(column: Sequence[bytes | str | None]) -> Sequence[bytes | None]:
+    if _AS_THEY_ARE.issuperset(map(type, column)):
+        return column  # type: ignore[return-value] # by the types that were found
+    return [field.encode() if isinstance(field, str) else field for field in column]
 
 
-def _size(record: ProducerRecord) -> int:
-    """Bytes of the fields; text counts as its characters, which is close enough."""
-    headers = sum(len(name) + len(value or b"") + 4 for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
+def _as_named_bytes(column: Sequence[Headers]) -> list[list[tuple[bytes, bytes | None]]]:
+    return [
+        [(name.encode("utf-8", "surrogateescape"), value) for name, value in headers]
+        for headers in column
+    ]

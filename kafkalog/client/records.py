@@ -12,6 +12,8 @@ Place = Literal["earliest", "latest", "max_timestamp"]
 Headers = tuple[tuple[str, bytes | None], ...]
 
 NO_OFFSET = -1
+RECORD_OVERHEAD_BYTES = 24
+"""Upper bound of what lengths and deltas add to the key, value and headers of a record."""
 
 
 class ProducerRecord(NamedTuple):

@@ -108,7 +108,7 @@ def test_windows_of_five_seconds() -> None:
 def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
     clock = SimClock()
     taker = Taker(clock, 10)
-    load = AppendLoad("t", 25, random_payloads(10), batch_bytes=100, in_flight=1)
+    load = AppendLoad("t", 25, random_payloads(10), batch_bytes=340, in_flight=1)
     stats = load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [10, 10, 5]
     values = [record.value for request in taker.requests for record in request]
@@ -130,7 +130,7 @@ def test_several_requests_are_in_flight() -> None:
             super().produce(topic, records)
 
     clock = SimClock()
-    load = AppendLoad("t", 60, random_payloads(10), batch_bytes=100, in_flight=3)
+    load = AppendLoad("t", 60, random_payloads(10), batch_bytes=340, in_flight=3)
     stats = load.run(client_of(Meeting(clock, 0)), clock, never)
     assert stats.total(1)["records"] == 60
     assert [partitions.count(each) for each in (0, 1, 2)] == [3, 0, 3]
@@ -140,7 +140,7 @@ def test_a_rate_is_kept() -> None:
     clock = SimClock()
     taker = Taker(clock, 1)
     began_ns = clock.monotonic_ns()
-    load = AppendLoad("t", 50, lambda number: b"%d" % number, 500.0, in_flight=1)
+    load = AppendLoad("t", 50, map(b"%d".__mod__, range(50)), 500.0, in_flight=1)
     load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [5] * 10
     assert clock.monotonic_ns() - began_ns == 100_000_000

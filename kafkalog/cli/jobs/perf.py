@@ -23,6 +23,7 @@ import click
 from kafkalog.cli.arguments import topic_argument
 from kafkalog.cli.connection import with_client_and_output
 from kafkalog.client import ProducerRecord
+from kafkalog.client.records import RECORD_OVERHEAD_BYTES
 from kafkalog.env.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ _LINGERS_PER_SECOND = 100  # a low rate fills batches for at most 10 ms
 _SAMPLES_MAX = 500_000
 _PERCENTILES = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 0.999))
 _BLOCK_BYTES = 1 << 16
+_NUMBER_BYTES = 8
+_LOW_HALVES = 0x0F0F_0F0F_0F0F_0F0F
+_LETTERS_A = 0x4141_4141_4141_4141
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _IDLE_MS = 10_000
 _WAIT_MS = 100
@@ -152,14 +156,14 @@ class _Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendLoad:
-    """What to append. ``payload`` gives a value by its number.
+    """What to append. ``payloads`` gives the values, all of one size.
 
     records_per_second  None: as many as the daemon takes
     """
 
     topic: str
     record_count: int
-    payload: Callable[[int], bytes]
+    payloads: Iterator[bytes]
     records_per_second: float | None = None
     batch_bytes: int = BATCH_BYTES
     acks: Acks | None = None
@@ -185,7 +189,7 @@ class AppendLoad:
         with ThreadPoolExecutor(self.in_flight) as pool:
             while count < self.record_count:
                 began_ms = clock.monotonic_ns() // _NS_PER_MS
-                values = self._batch(count)
+                values = self._batch(self.record_count - count)
                 count += len(values)
                 append = partial(self._append, client, clock, next(partitions), values, began_ms)
                 sent.append(pool.submit(append))
@@ -211,35 +215,29 @@ class AppendLoad:
         ended_ms = clock.monotonic_ns() // _NS_PER_MS
         return _Appended(len(values), sum(map(len, values)), ended_ms - began_ms, ended_ms)
 
-    def _batch(self, first: int) -> list[bytes]:
-        """The next values: a full batch, or as many as a low rate allows; at least one."""
-        most = self.record_count - first
+    def _batch(self, most: int) -> list[bytes]:
+        """The next values: one full batch, or as many as a low rate allows; at least one."""
         if self.records_per_second is not None:
             most = min(most, max(int(self.records_per_second / _LINGERS_PER_SECOND), 1))
-        values = [self.payload(first)]
-        size = len(values[0])
-        while len(values) < most and size < self.batch_bytes:
-            values.append(self.payload(first + len(values)))
-            size += len(values[-1])
-        return values
+        first = next(self.payloads)
+        full = self.batch_bytes // (len(first) + RECORD_OVERHEAD_BYTES)
+        return [first, *itertools.islice(self.payloads, max(min(most, full) - 1, 0))]
 
 
-def random_payloads(size_bytes: int) -> Callable[[int], bytes]:
+def random_payloads(size_bytes: int) -> Iterator[bytes]:
     """Random letters from A to P, the same in every run; made for many values at once."""
     import numpy as np
 
-    generator = np.random.default_rng(0)
-    block_bytes = max(_BLOCK_BYTES // size_bytes, 1) * size_bytes
-
-    def values() -> Iterator[bytes]:
-        while True:
-            numbers = np.frombuffer(generator.bytes(block_bytes), np.uint8)
-            block = ((numbers & 15) + ord("A")).tobytes()
-            for start in range(0, len(block), size_bytes):
-                yield block[start : start + size_bytes]
-
-    every = values()
-    return lambda _: next(every)
+    generator = np.random.SFC64(0)
+    values_in_block = max(_BLOCK_BYTES // size_bytes, 1)
+    numbers_in_block = -(-values_in_block * size_bytes // _NUMBER_BYTES)
+    while True:
+        numbers = generator.random_raw(numbers_in_block)
+        numbers &= _LOW_HALVES
+        numbers += _LETTERS_A
+        block = numbers.tobytes()
+        for start in range(0, values_in_block * size_bytes, size_bytes):
+            yield block[start : start + size_bytes]
 
 
 @click.command()

@@ -190,6 +190,12 @@ class RecordColumns:
         return self.table[:, BuildColumn.VALUE_LENGTH]
 
     @property
+    def field_bytes(self) -> Int64s:
+        """Bytes of the key, the value and the encoded headers of each record together."""
+        fields = np.maximum(self.key_lengths, 0) + np.maximum(self.value_lengths, 0)
+        return fields + self.table[:, BuildColumn.HEADERS_LENGTH]
+
+    @property
     def timestamps(self) -> Int64s:
         """Milliseconds of each record."""
         return self.table[:, BuildColumn.TIMESTAMP]
@@ -357,9 +363,10 @@ def build_batch(  # noqa: PLR0913 - the fields of a header
     """
     plain, count, facts = _encode(columns, selection)
     base_timestamp, max_timestamp, _, _ = facts
-    batch = bytearray(plain)
+    batch: bytearray | memoryview = plain
     if codec is not Codec.NONE:
-        batch[HEADER_BYTES:] = compression.compress(codec, plain[HEADER_BYTES:], level)
+        records = compression.compress(codec, plain[HEADER_BYTES:], level)
+        batch = bytearray(HEADER_BYTES) + records
     is_append_time = log_append_time_ms is not None
     timestamp_type = TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
     seal_batch(

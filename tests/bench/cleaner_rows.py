@@ -32,12 +32,20 @@ if TYPE_CHECKING:
     from tests.bench.kafka_side import Jars
 
 _JAVA = Path(__file__).with_name("CleanTimed.java")
+_AVX2_ALONE = (
+    "from kafkalog.kernels import processor;"
+    "processor.LEVEL = processor.ProcessorLevel.AVX2;"
+    "from tests.bench import clean_timed; clean_timed.main()"
+)
 # What a cleaner thread gets by default: log.cleaner.dedupe.buffer.size, io.buffer.size / 2.
 _MAP_AND_BUFFER_BYTES = (str(128 << 20), str(256 << 10))
 
 
-def _compaction(bench: Bench, codec: Codec, times: float) -> Result:
-    """``records`` of one closed segment; an eighth of them are different keys."""
+def _compaction(bench: Bench, codec: Codec, times: float, *, is_avx2_alone: bool = False) -> Result:
+    """``records`` of one closed segment; an eighth of them are different keys.
+
+    is_avx2_alone  as on a processor without AVX-512, on both sides
+    """
     records = bench.size(8_000_000, 800_000)
     source = bench.directory("source-0")
     size = write_keyed_log(source, records, records // 8, codec)
@@ -60,18 +68,21 @@ def _compaction(bench: Bench, codec: Codec, times: float) -> Result:
         }
         return Sample(size / answer["seconds"] / 1e6, extra=extra)
 
-    with CleanWorker(our_command()) as ours:
+    with CleanWorker(our_command(is_avx2_alone=is_avx2_alone)) as ours:
         if bench.jars is None:
             rounds = bench.alternate(lambda: sample(ours), None)
         else:
-            with CleanWorker(kafka_command(bench.jars, bench.directory("classes"))) as theirs:
+            classes = bench.directory("classes")
+            command = kafka_command(bench.jars, classes, is_avx2_alone=is_avx2_alone)
+            with CleanWorker(command) as theirs:
                 rounds = bench.alternate(lambda: sample(ours), lambda: sample(theirs))
     kept = {(each["cleanable_bytes"], each["messages_written"]) for each in answers}
     assert len(kept) == 1, f"the sides did not do the same work: {kept}"
     millions = f"{records / 1e6:g} M records, {records / 8e6:g} M keys"
     return Result(
         name=bench.name,
-        what=f"Compaction of {size / 1e6:.0f} MB, {millions}, codec {codec.name.lower()}",
+        what=f"Compaction of {size / 1e6:.0f} MB, {millions}, codec {codec.name.lower()}"
+        + (", AVX-512 masked on both sides" if is_avx2_alone else ""),
         unit="MB/s",
         durability="from the page cache, results synced on both sides",
         goal=Goal.times(times),
@@ -145,11 +156,12 @@ class CleanWorker:
         return answer
 
 
-def our_command() -> list[str]:
-    return [sys.executable, "-m", "tests.bench.clean_timed", *_MAP_AND_BUFFER_BYTES]
+def our_command(*, is_avx2_alone: bool = False) -> list[str]:
+    program = ["-c", _AVX2_ALONE] if is_avx2_alone else ["-m", "tests.bench.clean_timed"]
+    return [sys.executable, *program, *_MAP_AND_BUFFER_BYTES]
 
 
-def kafka_command(jars: Jars, classes: Path) -> list[str]:
+def kafka_command(jars: Jars, classes: Path, *, is_avx2_alone: bool = False) -> list[str]:
     """The worker with Kafka's cleaner, compiled into ``classes``."""
     classes.mkdir(parents=True)
     compiler = ["javac", "-nowarn", "-cp", jars.class_path, "-d", str(classes), str(_JAVA)]
@@ -157,11 +169,14 @@ def kafka_command(jars: Jars, classes: Path) -> list[str]:
     command = jars.command("1g", jars.tool_log_config, "CleanTimed", *_MAP_AND_BUFFER_BYTES)
     at = command.index("-cp") + 1
     command[at] = f"{classes}:{command[at]}"
+    if is_avx2_alone:
+        command.insert(at - 1, "-XX:UseAVX=2")
     return command
 
 
 ROWS = {
     "compaction": partial(_compaction, codec=Codec.NONE, times=6),
+    "compaction_avx2": partial(_compaction, codec=Codec.NONE, times=6, is_avx2_alone=True),
     "compaction_lz4": partial(_compaction, codec=Codec.LZ4, times=3),
     "compaction_zstd": partial(_compaction, codec=Codec.ZSTD, times=3),
 }

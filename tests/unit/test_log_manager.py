@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from kafkalog import errors
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.log_dir import CLEANER_OFFSETS
 from kafkalog.broker.values import Acks
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.values import Isolation, LogAppendInfo
@@ -56,6 +57,17 @@ def test_life_of_a_directory() -> None:
     again = started(disk)
     assert not disk.exists(f"{home}/{MARKER}")
     assert fetched(again, "t") == 2
+
+
+def test_the_file_of_the_cleaner_stands_in_every_directory_from_the_start() -> None:
+    """Kafka makes it, as its other checkpoint files, before anything is cleaned."""
+    sim = started()
+    empty, path = b"0\n0\n", f"{DIRS[0]}/{CLEANER_OFFSETS}"
+    for log_dir in DIRS:
+        assert sim.disk.read_file(f"{log_dir}/{CLEANER_OFFSETS}") == empty
+    disk = sim.stop()
+    disk.unlink(path)  # one that an earlier release left without it
+    assert started(disk).disk.read_file(path) == empty
 
 
 def test_partitions_go_where_the_fewest_logs_are() -> None:

@@ -160,6 +160,14 @@ class Checkpoints:
             self.note_removal(log_dir)
             self.renew(log_dir)
 
+    def make_cleaner_offsets(self, log_dir: LogDir) -> None:
+        """``cleaner-offset-checkpoint`` from the start, as Kafka; guarded, durable on return.
+
+        The other files get their first content from periodic tasks, this one from a first clean.
+        """
+        if not log_dir.has_checkpoint(CLEANER_OFFSETS):
+            self._write(log_dir, CLEANER_OFFSETS)
+
     def write_recovery_points(self, log_dir: LogDir) -> None:
         """How far every log is durable; guarded, durable on return.
 

@@ -392,6 +392,11 @@ class LogDir:
         self._log_damage(name, bad_lines)
         return offsets
 
+    def has_checkpoint(self, name: str) -> bool:
+        """Whether the file is there. Guarded."""
+        with self.guard():
+            return self._filesystem.exists(self._file(name))
+
     def _read_checkpoint_file(self, name: str) -> bytes | None:
         """Its content; None when it is missing, or a directory, which is logged. Guarded."""
         with self.guard():

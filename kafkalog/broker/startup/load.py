@@ -128,6 +128,7 @@ class DirectoryLoading:
             if unit.log_dir.is_online and self._checkpoints.are_complete(unit.log_dir):
                 try:
                     self._checkpoints.drop_stale(unit.log_dir)
+                    self._checkpoints.make_cleaner_offsets(unit.log_dir)
                     if unit.log_dir.path in self._contradicted:
                         # Where the checked one counts they agree from here on.
                         self._checkpoints.write_start_offsets(unit.log_dir)

@@ -57,6 +57,7 @@ class Valid:
     high: int | float | None = None
     words: tuple[str, ...] = ()
     extra: tuple[int, ...] = ()  # single numbers outside the bounds
+    advice: str = ""  # what else the user of a refused value can do
 
     def accepts(self, value: Value) -> bool:
         """Whether value keeps the rule; None always does."""
@@ -129,7 +130,8 @@ class Setting:
     def refusal(self, kind: type[E], text: str | None, reason: str) -> E:
         """The error of a value that ``parse`` refused, or that does not fit to others."""
         value = f"Invalid value {text} for configuration {self.key}"
-        message = f"{value}: {reason} (valid: {self.valid_text})"
+        advice = f"; {self.valid.advice}" if self.valid.advice else ""
+        message = f"{value}: {reason} (valid: {self.valid_text}{advice})"
         return kind(message, key=self.key, value=text, valid=self.valid_text)
 
 

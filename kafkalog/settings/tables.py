@@ -18,6 +18,9 @@ from kafkalog.settings.setting import ANY, DOUBLE_MAX, Kind, Scope, Setting, Syn
 NO_EFFECT = "It has no effect in this release."
 
 _MIB = 1_048_576
+_SEGMENT_BYTES = Valid(
+    low=_MIB, advice="for tests there is the topic key internal.segment.bytes, which may be smaller"
+)
 _NEVER_NEGATIVE = Valid(low=0)
 _POSITIVE = Valid(low=1)
 _RATIO = Valid(low=0, high=1)
@@ -83,7 +86,7 @@ _MINUTES = 60_000
 # fmt: off
 TOPIC_SETTINGS: tuple[Setting, ...] = (
     _topic("cleanup.policy", _LIST, ("delete",), "", _POLICIES, "How old data is deleted: delete by time and size, compact by key, or both. Delete-records requires delete.", "log.cleanup.policy"),
-    _topic("segment.bytes", _I, 1_073_741_824, "bytes", Valid(low=_MIB), "Size at which a new segment is rolled.", "log.segment.bytes"),
+    _topic("segment.bytes", _I, 1_073_741_824, "bytes", _SEGMENT_BYTES, "Size at which a new segment is rolled.", "log.segment.bytes"),
     _topic("internal.segment.bytes", _I, None, "bytes", _POSITIVE, "For tests: beats segment.bytes and may be smaller than 1 MiB.", internal=True),
     _topic("segment.ms", _L, 604_800_000, "ms", _POSITIVE, "Age, by record timestamps, at which a new segment is rolled.", "log.roll.ms", Synonym("log.roll.hours", _HOURS)),
     _topic("segment.jitter.ms", _L, 0, "ms", _NEVER_NEGATIVE, "Maximum random time that is subtracted from segment.ms, so that segments do not all roll at once.", "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOURS)),
@@ -124,7 +127,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
 
 TOPIC_DEFAULT_SETTINGS: tuple[Setting, ...] = (
     _fallback("log.cleanup.policy", _LIST, ("delete",), "", _POLICIES, "cleanup.policy"),
-    _fallback("log.segment.bytes", _I, 1_073_741_824, "bytes", Valid(low=_MIB), "segment.bytes"),
+    _fallback("log.segment.bytes", _I, 1_073_741_824, "bytes", _SEGMENT_BYTES, "segment.bytes"),
     _fallback("log.roll.ms", _L, None, "ms", _POSITIVE, "segment.ms"),
     _fallback("log.roll.hours", _I, 168, "hours", _POSITIVE, "segment.ms", dynamic=False),
     _fallback("log.roll.jitter.ms", _L, None, "ms", _NEVER_NEGATIVE, "segment.jitter.ms"),

@@ -554,6 +554,18 @@ def test_dynamic_broker_configs_go_over_the_file() -> None:
     assert not broker["log.retention.ms"].is_read_only
 
 
+def test_a_small_segment_is_refused_with_the_key_that_takes_it() -> None:
+    """Kafka 4: at least 1 MiB; tests set Kafka's internal key."""
+    advice = "for tests there is the topic key internal.segment.bytes, which may be smaller"
+    with pytest.raises(InvalidTopicConfig, match=advice):
+        load().topic_config({"segment.bytes": "1048575"})
+    with pytest.raises(InvalidConfig, match=advice):
+        load("log.segment.bytes=1048575")
+    with pytest.raises(InvalidRequest, match=advice):
+        load().topic_defaults({"log.segment.bytes": "1048575"})
+    assert load().topic_config({"internal.segment.bytes": "7"}).max_segment_bytes == 7
+
+
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [

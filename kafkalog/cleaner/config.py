@@ -42,6 +42,8 @@ class CleanerConfig:
 
 
 _NO_LIMIT = 1e300
+SLOT_BYTES = 24
+"""Of one key in the offset map, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,13 @@ class LogCleanerConfig:
     def map_bytes(self) -> int:
         """Memory of the offset map of one thread."""
         return min(self.dedupe_buffer_size_bytes // self.threads, INT32_MAX)
+
+    @property
+    def map_holds_a_key(self) -> bool:
+        """Kafka's rule: without it no clean makes progress. True without threads."""
+        if not self.threads:
+            return True
+        return self.map_bytes // SLOT_BYTES * self.io_buffer_load_factor > 1
 
     @property
     def of_one_thread(self) -> CleanerConfig:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkalog.cleaner.config import SLOT_BYTES
 from kafkalog.cleaner.record_batches import BatchInflater
 from kafkalog.errors import InvalidConfig
 from kafkalog.format.records.batch_scan import BatchColumn
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from kafkalog.cleaner.record_batches import Flags, RecordBatches
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
 
-SLOT_BYTES = 8 * SLOT_WORDS
+assert SLOT_BYTES == 8 * SLOT_WORDS
 
 _SIZE, _LATEST = int(MapCell.SIZE), int(MapCell.LATEST_OFFSET)
 _BITS_FIRST, _BITS_COUNT = int(MapCell.BITS_FIRST), int(MapCell.BITS_COUNT)

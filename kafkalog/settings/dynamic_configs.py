@@ -39,6 +39,11 @@ DYNAMIC_KEYS: dict[str, Setting] = {
 }
 ALTERABLE_KEYS = frozenset(key for key, setting in BROKER_LEVEL.items() if setting.dynamic)
 _MEMORY_MIN_BYTES = 1_048_576  # of each thread, exclusive
+_MAP_TOO_SMALL = (  # Kafka's sentence (Cleaner), and the third way
+    "offset map is too small to fit in even a single message, so log cleaning will never make "
+    "progress. You can increase log.cleaner.dedupe.buffer.size or decrease log.cleaner.threads, "
+    "or increase log.cleaner.io.buffer.load.factor"
+)
 
 
 # ---- topics
@@ -220,10 +225,13 @@ def cleaner_fault(config: LogCleanerConfig) -> tuple[str, str] | None:
     """The key that makes the cleaner impossible and why; None: none does."""
     threads = config.threads
     if threads and config.dedupe_buffer_size_bytes // threads <= _MEMORY_MIN_BYTES:
-        reason = f"must be more than {_MEMORY_MIN_BYTES} for each of the {threads} "
-        return "log.cleaner.dedupe.buffer.size", reason + "log.cleaner.threads"
+        key = "log.cleaner.dedupe.buffer.size"
+        sentence = f"{key} must be at least 1MB per cleaner thread"  # Kafka's
+        return key, f"{sentence}: more than {_MEMORY_MIN_BYTES} for each of {threads}"
     if not 0 < config.io_buffer_load_factor <= 1:
         return "log.cleaner.io.buffer.load.factor", "must be above 0 and at most 1"
+    if not config.map_holds_a_key:
+        return "log.cleaner.dedupe.buffer.size", _MAP_TOO_SMALL
     if not config.io_max_bytes_per_second > 0:
         return "log.cleaner.io.max.bytes.per.second", "must be above 0"
     return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import InvalidConfig, InvalidRequest, InvalidTopicConfig
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
@@ -564,6 +565,27 @@ def test_a_small_segment_is_refused_with_the_key_that_takes_it() -> None:
     with pytest.raises(InvalidRequest, match=advice):
         load().topic_defaults({"log.segment.bytes": "1048575"})
     assert load().topic_config({"internal.segment.bytes": "7"}).max_segment_bytes == 7
+
+
+def test_an_offset_map_that_holds_no_key_is_refused() -> None:
+    """Kafka's sentence, at the start and at a change; else every log would fail its first clean."""
+    sentence = (
+        "offset map is too small to fit in even a single message, so log cleaning will never make "
+        r"progress. You can increase log\.cleaner\.dedupe\.buffer\.size or decrease log"
+    )
+    smallest = "log.cleaner.dedupe.buffer.size=1048600\nlog.cleaner.io.buffer.load.factor="
+    for factor in ("0.00002", "1e-300"):  # of 43,691 slots
+        with pytest.raises(InvalidConfig, match=sentence):
+            load(smallest + factor)
+        with pytest.raises(InvalidRequest, match=sentence):
+            load("log.cleaner.dedupe.buffer.size=1048600").cleaner_config(
+                {"log.cleaner.io.buffer.load.factor": factor}
+            )
+        load(f"{smallest}{factor}\nlog.cleaner.threads=0")  # no map
+    with pytest.raises(InvalidConfig, match="must be at least 1MB per cleaner thread: more than"):
+        load("log.cleaner.dedupe.buffer.size=4194304\nlog.cleaner.threads=4")
+    config = load(smallest + "0.000025").broker.cleaner
+    assert SkimpyOffsetMap(config.map_bytes, config.io_buffer_load_factor).capacity == 1
 
 
 @pytest.mark.parametrize(

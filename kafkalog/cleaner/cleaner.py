@@ -38,9 +38,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import structlog
 
 from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.plan import aborted_from, source_groups
@@ -58,6 +60,7 @@ from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop
 from kafkalog.format.records.control_record import read_batch_control_type
 from kafkalog.format.records.record_batch import Codec, pack_attributes
+from kafkalog.log import kafka_messages
 from kafkalog.log.segment.index_repair import verified_floor
 from kafkalog.log.segment.segment_file import scan_chunks
 from kafkalog.log.segment.segment_recovery import SegmentOffsetOverflow
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from kafkalog.log.values import AbortedTransaction
 
 
+_log = structlog.get_logger("kafka.log.LogCleaner")
 _TRANSACTIONAL = pack_attributes(Codec.NONE, transactional=True)
 _CONTROL = pack_attributes(Codec.NONE, control=True)
 _DELETE_HORIZON = pack_attributes(Codec.NONE, delete_horizon=True)
@@ -315,6 +319,16 @@ class _Round:
         """The log that is cleaned."""
         return self.to_clean.log
 
+    @property
+    def log_name(self) -> str:
+        """As Kafka's lines name it."""
+        return str(self.log.topic_partition)
+
+    def say(self, text: str, level: str = "info", **fields: object) -> None:
+        """A line of Kafka's about the round; a dry run has none."""
+        if not self.is_dry_run:
+            getattr(_log, level)(text, partition=self.log_name, **fields)
+
     def end_of(self, segment: LogSegment) -> int:
         """Where the next segment begins."""
         following = self.log.segments.higher(segment.base_offset)
@@ -358,6 +372,7 @@ class Cleaner:
         )
         stats = round_.stats
         stats.started_ns = stats.mapped_ns = clock.monotonic_ns()
+        round_.say(kafka_messages.cleaning_begins(round_.log_name))
         with log.environment.io_guard():
             if not dry_run:
                 end_pending_swap(
@@ -368,6 +383,7 @@ class Cleaner:
                 self._map(round_)
                 stats.mapped_ns = clock.monotonic_ns()
                 end_offset = self.offset_map.latest_offset + 1
+                _say_horizons(round_)
                 for group in source_groups(to_clean, end_offset):
                     try:
                         self._clean_group(round_, group)
@@ -384,6 +400,7 @@ class Cleaner:
         """Put the keys of the dirty range into the map, as far as it takes them."""
         start, end = round_.to_clean.first_dirty_offset, round_.to_clean.first_uncleanable_offset
         dirty = round_.log.segments.values_between(start, end)
+        round_.say(kafka_messages.map_begins(round_.log_name, len(dirty), start, end))
         offset_map, stats = self.offset_map, round_.stats
         aborted = aborted_from(round_.log, dirty[0], end)
         transactions = CleanedTransactionMetadata()
@@ -405,9 +422,12 @@ class Cleaner:
             else:
                 offset_map.note_latest(segment_end - 1)  # offsets may be missing at its end
                 continue
+            mapped = dirty.index(segment)
+            round_.say(kafka_messages.map_is_full(mapped, segment.base_offset), "debug")
             break
         stats.map_size = offset_map.size
         stats.buffer_utilization = offset_map.utilization
+        round_.say(kafka_messages.map_complete(round_.log_name))
 
     def _chunks(
         self, round_: _Round, segment: LogSegment, position: int
@@ -436,6 +456,15 @@ class Cleaner:
             last_batches = LastBatches(round_.on_writer(log.producers.last_records))
             for source in sources:
                 round_.check_done()
+                round_.say(
+                    kafka_messages.segment_cleaned(
+                        source.description(may_read=False),
+                        round_.log_name,
+                        sources[0].base_offset,
+                        delete_horizon_ms=round_.legacy_horizon_ms,
+                        modified_ms=source.last_modified_ms,
+                    )
+                )
                 aborted = aborted_from(log, source, round_.end_of(source))
                 round_.transactions.add_aborted(aborted)
                 self._filter_source(round_, source, last_batches, output)
@@ -443,6 +472,7 @@ class Cleaner:
                 clock = log.environment.clock
                 began_ns = clock.monotonic_ns()
                 new = output.finish(sources[-1].last_modified_ms)
+                _say_swap(round_, new, sources)
                 self._swap_in(round_, new, sources)
                 round_.stats.swap_ns += clock.monotonic_ns() - began_ns
         except BaseException as error:
@@ -462,6 +492,8 @@ class Cleaner:
         Raises CorruptBatch, SegmentOffsetOverflow, LogCleaningAborted and OSError.
         """
         rule = self._tombstone_rule(source, round_.legacy_horizon_ms)
+        stats = round_.stats
+        expired, waiting = stats.expired_tombstones, stats.waiting_batches
         for batches in self._chunks(round_, source, 0):
             orders = batch_orders(
                 batches,
@@ -478,12 +510,18 @@ class Cleaner:
                 delete_retention_ms=round_.log.config.delete_retention_ms,
                 tombstone_rule=rule,
             )
-            round_.stats.add(kept.statistics)
+            stats.add(kept.statistics)
             retained = round_.transactions.take_retained()
             if output is not None:
                 output.append(kept)
                 output.add_aborted(retained)
                 self._throttle(len(kept.data))
+        round_.say(
+            f"Cleaned {source.description(may_read=False)} in log {round_.log_name}",
+            "debug",
+            dropped_tombstones=stats.expired_tombstones - expired,
+            kept_batches_with_tombstones_or_markers=stats.waiting_batches - waiting,
+        )
 
     def _swap_in(
         self, round_: _Round, new: Sequence[LogSegment], old: Sequence[LogSegment]
@@ -543,6 +581,22 @@ def _copy(segment: LogSegment, piece: Piece, end_offset: int, target: CleanedSeg
         for each in segment.transaction_index.entries()
         if piece.base_offset <= each.last_offset < end_offset
     )
+
+
+def _say_swap(round_: _Round, new: Sequence[LogSegment], sources: Sequence[LogSegment]) -> None:
+    """Before the new segments take the place of their sources."""
+    for each, several in product(new, kafka_messages.groups_of_one_line(sources)):
+        names = [source.description(may_read=False) for source in several]
+        cleaned = each.description(may_read=False)
+        round_.say(kafka_messages.swapping(cleaned, names, round_.log.description()))
+
+
+def _say_horizons(round_: _Round) -> None:
+    """Before the second pass."""
+    last = round_.log.segments.lower(round_.to_clean.first_uncleanable_offset)
+    cleanable_ms = 0 if last is None else last.last_modified_ms
+    name, delete_ms = round_.log_name, round_.legacy_horizon_ms
+    round_.say(kafka_messages.copy_begins(name, cleanable_ms, delete_ms))
 
 
 def _legacy_horizon_ms(to_clean: LogToClean) -> int:

@@ -1,14 +1,15 @@
 """Kafka's sentences about one log, word for word: what searches Kafka's logs finds them here too.
 
 Pure; how Kafka names a segment: ``LogSegment.description``. Source: Kafka 4.1 ``UnifiedLog``,
-``LocalLog``, ``LogSegment``; ``tests/oracle`` compares with the classes themselves. Differs from
-Kafka: what names more than 100 segments does so in several lines, and ``files_deleted`` leaves out
-the timestamps, which would be read for it.
+``LocalLog``, ``LogSegment``, ``LogManager``, ``Cleaner``; ``tests/oracle`` compares with the
+classes themselves. Differs from Kafka: what names more than 100 segments does so in several lines.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from kafkalog.format.disk.properties import java_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -61,10 +62,91 @@ def over_time(segment: str, retention_ms: int, *, has_timestamp: bool) -> str:
     )
 
 
-def files_deleted(segments: Iterable[LogSegment]) -> str:
+def files_deleted(segments: Iterable[str]) -> str:
     """Before the files of segments are deleted."""
-    texts = ",".join(
-        f"LogSegment(baseOffset={segment.base_offset}, size={segment.size_bytes})"
-        for segment in segments
+    return f"Deleting segment files {', '.join(segments)}"
+
+
+def empty_segment_rolled(
+    base_offset: int, expected_offset: int, end_offset: int, *, timed: int, indexed: int
+) -> str:
+    """Before an empty active segment is replaced, with the entries of its two indexes."""
+    return (
+        f"Trying to roll a new log segment with start offset {base_offset}=max(provided offset = "
+        f"{expected_offset}, LEO = {end_offset}) while it already exists and is active with size "
+        f"0. Size of time index: {timed}, size of offset index: {indexed}."
     )
-    return f"Deleting segment files {texts}"
+
+
+def empty_segment_recreated(base_offset: int, reason: str) -> str:
+    """After that."""
+    return f"Empty active segment at {base_offset} was deleted and recreated due to {reason}"
+
+
+# ---- retention
+
+
+def cleanup_begins() -> str:
+    """A retention check begins."""
+    return "Beginning log cleanup..."
+
+
+def collecting(log_name: str) -> str:
+    """Before the check looks at a log."""
+    return f"Garbage collecting '{log_name}'"
+
+
+# ---- the cleaner
+
+
+def cleaning_begins(log_name: str) -> str:
+    """A clean begins."""
+    return f"Beginning cleaning of log {log_name}"
+
+
+def map_begins(log_name: str, segment_count: int, start: int, end: int) -> str:
+    """Before the first pass."""
+    return (
+        f"Building offset map for log {log_name} for {segment_count} segments in offset range "
+        f"[{start}, {end})."
+    )
+
+
+def map_is_full(mapped_count: int, base_offset: int) -> str:
+    """The first pass ended early."""
+    return (
+        f"Offset map is full, {mapped_count} segments fully mapped, segment with base offset "
+        f"{base_offset} is partially mapped"
+    )
+
+
+def map_complete(log_name: str) -> str:
+    """After the first pass."""
+    return f"Offset map for log {log_name} complete."
+
+
+def copy_begins(log_name: str, cleanable_horizon_ms: int, delete_horizon_ms: int) -> str:
+    """Before the second pass."""
+    return (
+        f"Cleaning log {log_name} (cleaning prior to {java_date(cleanable_horizon_ms)}, discarding "
+        f"tombstones prior to upper bound deletion horizon {java_date(delete_horizon_ms)})..."
+    )
+
+
+def segment_cleaned(
+    source: str, log_name: str, target_base: int, *, delete_horizon_ms: int, modified_ms: int
+) -> str:
+    """Before a segment, which was modified then, is cleaned into the one of target_base."""
+    deletes = "retaining" if modified_ms > delete_horizon_ms else "discarding"
+    return (
+        f"Cleaning {source} in log {log_name} into {target_base} with an upper bound deletion "
+        f"horizon {delete_horizon_ms} computed from the segment last modified time of "
+        f"{modified_ms},{deletes} deletes."
+    )
+
+
+def swapping(cleaned: str, sources: Iterable[str], log: str) -> str:
+    """Before a cleaned segment takes the place of its sources."""
+    return (
+        f"Swapping in cleaned segment {cleaned} for segment(s) [{', '.join(sources)}] in log {log}"
+    )

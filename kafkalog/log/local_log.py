@@ -15,13 +15,15 @@ Source: Kafka's LocalLog and LogSegments (4.1), log-lifecycle 3, 5, 7, 9 and 12.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
 from kafkalog.format.disk.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES, segment_file_name
-from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.topic_names import parse_directory_name
 from kafkalog.log import kafka_messages
 from kafkalog.log.segment import segment_reader
 from kafkalog.log.segment.log_segment import LogSegment
@@ -154,8 +156,18 @@ class LocalLog:
         active, started_ns = self.active_segment, self._environment.clock.monotonic_ns()
         if active.base_offset == base_offset:
             assert active.size_bytes == 0, f"a segment of base {base_offset} holds data"
-            _log.warning("empty_segment_replaced", path=active.log_file.path)
+            path = self.directory.path
+            text = kafka_messages.empty_segment_rolled(
+                base_offset,
+                expected_next_offset,
+                self.log_end_offset,
+                timed=active.time_index.entry_count(),
+                indexed=active.offset_index.entry_count(),
+            )
+            _log.warning(text, directory=path)
             segment = self._replace_segment(active, base_offset)
+            text = kafka_messages.empty_segment_recreated(base_offset, "log roll")
+            _log.warning(text, directory=path, remedy="a larger segment.index.bytes")
         else:
             assert base_offset > active.base_offset, "a roll may not go back"
             self._remove_left_overs(base_offset)
@@ -387,7 +399,7 @@ class LocalLog:
         """Delete the files of the whole log at once (topic deletion); the log is dead then."""
         segments = self.segments.values
         self.segments.remove(segments)
-        _delete_files(segments)
+        _delete_files(segments, self.directory.path)
 
     def truncate_to(self, offset: int) -> tuple[LogSegment, ...]:
         """Drop everything at or above offset; returns the segments that went as a whole.
@@ -433,7 +445,7 @@ class LocalLog:
             )
 
         def delete_files() -> None:
-            _delete_files(segments)
+            _delete_files(segments, self.directory.path)
             for segment in segments:
                 self._deleting.pop(segment, None)
 
@@ -476,10 +488,14 @@ class LocalLog:
         self.segments.close_handles()
 
 
-def _delete_files(segments: Sequence[LogSegment]) -> None:
-    """Delete the files of segments that no reader finds any more."""
+def _delete_files(segments: Sequence[LogSegment], path: str) -> None:
+    """Delete the files of segments that no reader finds any more. path: of the directory."""
+    name = path.rpartition("/")[2]
+    with suppress(FormatError):  # a directory of an offline tool
+        name = str(parse_directory_name(name).topic_partition)
     for several in kafka_messages.groups_of_one_line(segments):
-        _log.info(kafka_messages.files_deleted(several))
+        descriptions = [segment.description(may_read=False) for segment in several]
+        _log.info(kafka_messages.files_deleted(descriptions), partition=name, directory=path)
     for segment in segments:
         for name in segment.delete_files():
             _log.info("segment_file_already_gone", name=name)

@@ -154,6 +154,16 @@ class UnifiedLog:
         """Bytes of all ``.log`` files."""
         return self.local.size_bytes
 
+    def description(self) -> str:
+        """As Kafka's log lines name it (``UnifiedLog.toString``)."""
+        topic_id = "" if self.topic_id is None else f", topicId={self.topic_id}"
+        name = self.topic_partition
+        return (
+            f"Log(dir={self.directory}{topic_id}, topic={name.topic}, partition={name.partition}, "
+            f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
+            f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
+        )
+
     @property
     def last_stable_offset(self) -> int:
         """First live offset of an open transaction, at most the high watermark."""

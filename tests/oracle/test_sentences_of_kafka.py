@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.log import kafka_messages
+from tests.cleaner_world import CleanerWorld, one, segments_of
 from tests.log_world import LogWorld
 
 if TYPE_CHECKING:
@@ -51,14 +52,20 @@ def texts(kafka: Kafka) -> set[str]:
     jars = kafka.run("classpath").stdout.strip().split(":")[-1].rstrip("*")
     storage = next(Path(jars).glob("kafka-storage-4*.jar"))
     with zipfile.ZipFile(storage) as jar:
-        names = ("UnifiedLog", "LocalLog", "LogSegment", "LogStartOffsetIncrementReason")
-        return set().union(*(texts_of(jar.read(f"{_PACKAGE}/{name}.class")) for name in names))
+        names = (
+            *("UnifiedLog", "LocalLog", "LogSegment", "LogStartOffsetIncrementReason"),
+            "Cleaner",
+        )
+        found = set().union(*(texts_of(jar.read(f"{_PACKAGE}/{name}.class")) for name in names))
+    with zipfile.ZipFile(next(Path(jars).glob("kafka_2*.jar"))) as jar:
+        return found | texts_of(jar.read("kafka/log/LogManager.class"))
 
 
 def test_every_sentence(texts: set[str]) -> None:
     """A line of ours is one of Kafka's with something in its places."""
     segment = LogWorld().new_segment(5)
     name = segment.description()
+    log = CleanerWorld(segments_of([one(0, b"k")])).log
     lines = [
         name,
         kafka_messages.rolled(5, 1),
@@ -66,6 +73,16 @@ def test_every_sentence(texts: set[str]) -> None:
         kafka_messages.below_start([name], 9),
         kafka_messages.over_size(name, 1, 0),
         kafka_messages.over_time(name, 1, has_timestamp=True),
+        kafka_messages.empty_segment_rolled(5, 5, 5, timed=0, indexed=0),
+        kafka_messages.empty_segment_recreated(5, "log roll"),
+        kafka_messages.collecting("t-0"),
+        kafka_messages.cleaning_begins("t-0"),
+        kafka_messages.map_begins("t-0", 1, 0, 5),
+        kafka_messages.map_is_full(0, 5),
+        kafka_messages.map_complete("t-0"),
+        kafka_messages.copy_begins("t-0", 0, 0),
+        kafka_messages.segment_cleaned(name, "t-0", 5, delete_horizon_ms=0, modified_ms=1),
+        kafka_messages.swapping(name, [name], log.description()),
     ]
     patterns = [
         re.compile(".+".join(map(re.escape, _PLACE.split(text))))
@@ -74,8 +91,9 @@ def test_every_sentence(texts: set[str]) -> None:
     ]
     for line in lines:
         assert any(pattern.fullmatch(line) for pattern in patterns), line
-    files = kafka_messages.files_deleted([segment])
+    files = kafka_messages.files_deleted([name])
     assert any(text == "{}Deleting segment files {}" for text in texts)
-    assert files.startswith("Deleting segment files ")
+    assert files == f"Deleting segment files {name}"
+    assert kafka_messages.cleanup_begins() in texts
     reasons = {"leader offset increment", "segment deletion", "client delete records request"}
     assert reasons <= texts

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from tests.cleaner_world import DIRECTORY, NOW_MS, CleanerWorld, one, segments_of
 from tests.unit.test_retention import bases, fill, put, started
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def told(lines: Sequence[Mapping[str, object]], beginning: str) -> list[str]:
     """Events that begin so, with times of the clock and sizes of records taken out."""
     events = [str(line["event"]) for line in lines]
     found = [event for event in events if event.startswith(beginning)]
-    return [re.sub(r"(Time|Timestamp|size)=\d+", r"\1=N", event) for event in found]
+    return [re.sub(r"(Time|Timestamp|size)=-?\d+", r"\1=N", event) for event in found]
 
 
 @pytest.mark.parametrize(
@@ -84,15 +85,78 @@ def test_a_life_of_a_topic() -> None:
     assert told(lines, "Deleting segments") == [
         f"Deleting segments due to log start offset 2 breach: {segments}"
     ]
-    files = "LogSegment(baseOffset=0, size=N),LogSegment(baseOffset=1, size=N)"
+    files = ", ".join(SEGMENT.format(base) for base in (0, 1))
     assert told(lines, "Deleting segment files") == [
         f"Deleting segment files {files}",
-        "Deleting segment files LogSegment(baseOffset=2, size=N)",
+        f"Deleting segment files {SEGMENT.format(2)}",
+    ]
+    deletions = [line for line in lines if "Deleting segment files" in str(line["event"])]
+    assert [(line["partition"], line["directory"]) for line in deletions] == [
+        ("t-0", path),
+        ("t-0", doomed),
     ]
     assert told(lines, "Log for partition") == [
         f"Log for partition t-0 is renamed to {doomed} and is scheduled for deletion"
     ]
     assert told(lines, "Deleted log") == [f"Deleted log for partition t-0 in {doomed}."]
+
+
+def test_an_empty_segment_that_takes_no_entry() -> None:
+    """KAFKA-6388: an index of 4 bytes has room for none, so every append asks for a roll."""
+    sim = started().with_topic("t", 1, {"segment.index.bytes": "4"})
+    with capture_logs() as lines:
+        put(sim)
+    assert told(lines, "Trying to roll")[0] == (
+        "Trying to roll a new log segment with start offset 0=max(provided offset = 0, LEO = 0) "
+        "while it already exists and is active with size 0. Size of time index: 0, size of offset "
+        "index: 0."
+    )
+    assert told(lines, "Empty active segment")[0] == (
+        "Empty active segment at 0 was deleted and recreated due to log roll"
+    )
+
+
+def test_a_retention_check_names_every_log() -> None:
+    sim = started().with_topic("t", 2).with_topic("c", 1, {"cleanup.policy": "compact"})
+    with capture_logs() as lines:
+        sim.manager.retention.run_once()
+    collected = ["Garbage collecting 't-0'", "Garbage collecting 't-1'"]
+    assert told(lines, "Beginning log cleanup") == ["Beginning log cleanup..."]
+    assert sorted(told(lines, "Garbage")) == collected
+    assert {line["log_level"] for line in lines} == {"debug"}
+
+
+def test_a_clean() -> None:
+    """From Kafka's Cleaner, in its order; what each segment lost beside it."""
+    first = [one(0, b"k"), one(1, b"gone", None)]
+    second = [one(2, b"k"), one(3, b"l")]
+    world = CleanerWorld(segments_of(first, second))
+    with capture_logs() as lines:
+        world.round(now_ms=NOW_MS)
+        world.round(now_ms=NOW_MS, dry_run=True)
+    horizon = "Tue Nov 14 22:13:20 UTC 2023"
+    cleaned = [
+        f"Cleaning {SEGMENT.format(base)} in log orders-0 into 0 with an upper bound deletion "
+        f"horizon 0 computed from the segment last modified time of {NOW_MS},retaining deletes."
+        for base in (0, 2)
+    ]
+    assert told(lines, "") == [
+        "Beginning cleaning of log orders-0",
+        "Building offset map for log orders-0 for 2 segments in offset range [0, 4).",
+        "Offset map for log orders-0 complete.",
+        f"Cleaning log orders-0 (cleaning prior to {horizon}, discarding tombstones prior to upper "
+        "bound deletion horizon Thu Jan 01 00:00:00 UTC 1970)...",
+        cleaned[0],
+        f"Cleaned {SEGMENT.format(0)} in log orders-0",
+        cleaned[1],
+        f"Cleaned {SEGMENT.format(2)} in log orders-0",
+        f"Swapping in cleaned segment {SEGMENT.format(0)} for segment(s) "
+        f"[{SEGMENT.format(0)}, {SEGMENT.format(2)}] in log Log(dir={DIRECTORY}, topic=orders, "
+        "partition=0, highWatermark=4, lastStableOffset=4, logStartOffset=0, logEndOffset=4)",
+    ]
+    counts = [line for line in lines if "dropped_tombstones" in line]
+    assert [line["dropped_tombstones"] for line in counts] == [0, 0]
+    assert [line["kept_batches_with_tombstones_or_markers"] for line in counts] == [1, 0]
 
 
 def test_many_segments_are_named_in_several_lines() -> None:

@@ -30,6 +30,7 @@ from kafkalog.broker.directory.commands import (
 )
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
+from kafkalog.log import kafka_messages
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.plan import Rule
 
@@ -229,6 +230,8 @@ class Retention:
         """
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._clock_guard.check(self._clock.wall_ms(), started_ns)
+        if not self._background.is_stopping:
+            _log.debug(kafka_messages.cleanup_begins())
         count, faults, time_slice = 0, list[KafkalogError](), TimeSlice(self._clock)
         for unit in self._logs.online_units:
             count += self._run_unit(unit, jump_ms, faults, time_slice)
@@ -257,6 +260,7 @@ class Retention:
             if log.config.is_compacted or self.is_guarded(log, jump_ms):
                 continue
             try:
+                _log.debug(kafka_messages.collecting(str(log.topic_partition)))
                 count += self._retain_paused(log)
             except (UnknownTopic, PartitionMoving):
                 continue  # deleted since the list was taken, or elsewhere by now

@@ -334,12 +334,16 @@ class LogSegment(SegmentFiles):
         largest = self.max_timestamp_so_far(may_block=may_block).timestamp_ms
         return largest if largest >= 0 else self.last_modified_ms
 
-    def description(self) -> str:
-        """As Kafka's log lines name it (``LogSegment.toString``); may read the time index."""
+    def description(self, *, may_read: bool = True) -> str:
+        """As Kafka's log lines name it (``LogSegment.toString``); may read the time index.
+
+        The largest timestamp is -1 where it is not known and may not be read.
+        """
+        largest = self.max_timestamp_so_far() if may_read else self.max_timestamp
         return (
             f"LogSegment(baseOffset={self.base_offset}, size={self.size_bytes}, "
             f"lastModifiedTime={self.last_modified_ms}, "
-            f"largestRecordTimestamp={self.max_timestamp_so_far().timestamp_ms})"
+            f"largestRecordTimestamp={NO_TIMESTAMP if largest is None else largest.timestamp_ms})"
         )
 
     # ---- life

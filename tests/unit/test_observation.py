@@ -134,6 +134,21 @@ def test_console_lines_cannot_be_forged() -> None:
     assert r"bad\x0aline \x1b[31m" in text
 
 
+def test_the_report_of_a_clean_is_lines_on_a_console() -> None:
+    stream = io.StringIO()
+    configure_logging(stream, log_format="console", level="info")
+    structlog.get_logger("kafka.log.LogCleaner").info(
+        "cleaned\n\tStart\n\tEnd\nno \x1b", p="a\n\tb"
+    )
+    structlog.get_logger("kafkalog.log").info("bad\n\tline")
+    first, start, end, other = stream.getvalue().splitlines()
+    assert first.endswith("cleaned")
+    assert start == "\tStart"
+    assert end.startswith("\tEnd" + r"\x0ano \x1b")
+    assert r"a\x0a\x09b" in end
+    assert r"bad\x0a\x09line" in other
+
+
 def test_exceptions_are_kept() -> None:
     stream = io.StringIO()
     configure_logging(stream, log_format="json", level="debug")

@@ -20,13 +20,14 @@ import hashlib
 import ipaddress
 import re
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.broker.broker_config import BrokerConfig, cordoned_fault
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
-from kafkalog.format.disk.properties import decode_properties
+from kafkalog.format.disk.properties import binary_fault, decode_numbered_properties
 from kafkalog.format.integers import FormatError
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.settings.dynamic_configs import (
@@ -46,7 +47,7 @@ from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, NOT_APPLICABLE_PREFIXES, TOPIC_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from kafkalog.broker.broker_config import LogDirConfig
     from kafkalog.broker.values import ConfigEntry
@@ -153,7 +154,8 @@ class Source(enum.Enum):
 class ResolvedValue:
     """One broker-level value. origin names the file or variable that gave it.
 
-    is_hidden: it was read from a file of its own, as secrets are, and is never shown.
+    is_hidden: it was read from a file of its own, as secrets are, and is never shown. place: for
+    errors, what to edit; "" of a default.
     """
 
     setting: Setting
@@ -161,6 +163,7 @@ class ResolvedValue:
     source: Source
     origin: str = ""
     is_hidden: bool = False
+    place: str = ""
 
     @property
     def text(self) -> str | None:
@@ -181,10 +184,18 @@ class _Given:
     source: Source
     origin: str = ""
     is_hidden: bool = False
+    line: int = 0  # of the file
 
     @property
     def shown_text(self) -> str:
         return HIDDEN if self.is_hidden else self.text.strip()
+
+    @property
+    def place(self) -> str:
+        """Where it is edited."""
+        if self.source is Source.FILE:
+            return f"{self.origin}:{self.line}" if self.origin else f"line {self.line}"
+        return self.origin or "--override"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +282,8 @@ def load_settings(
 ) -> Settings:
     """Resolve, parse and check everything; InvalidConfig names key, value and valid range.
 
+    It names the place of each wrong value, of all of them at once.
+
     files are properties files by their names, weakest first, Latin-1 with escapes as Java reads
     them; file_data is one without a name, which has precedence. read_file reads what a variable
     ``..._FILE`` names.
@@ -279,23 +292,60 @@ def load_settings(
     named = {**files, "": file_data} if file_data else files
     texts, notices = _merge(named, variables, overrides)
     values: dict[str, ResolvedValue] = {}
+    faults: list[InvalidConfig] = []
     for key, setting in BROKER_LEVEL.items():
-        if key in texts:
-            one = texts[key]
-            try:
-                value = setting.parse(one.text)
-            except ValueError as error:
-                raise _refused(setting, one.shown_text, str(error)) from error
-            values[key] = ResolvedValue(setting, value, one.source, one.origin, one.is_hidden)
-            if not setting.effective:
-                notices.append(Notice("info", f"{key} is set. {NO_EFFECT}"))
-        else:
-            values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
-    _check_together(values)
-    broker, server = _broker_config(values), ServerConfig(**_fields_of(ServerConfig, values))
-    _check_ports(server)
-    notices += _check_access(server)
-    return Settings(values, broker, server, tuple(notices))
+        values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
+        if key not in texts:
+            continue
+        one = texts[key]
+        try:
+            value = setting.parse(one.text)
+        except ValueError as error:
+            faults.append(_placed(_refused(setting, one.shown_text, str(error)), one.place))
+            continue
+        values[key] = ResolvedValue(
+            setting, value, one.source, one.origin, one.is_hidden, one.place
+        )
+        if not setting.effective:
+            notices.append(Notice("info", f"{key} is set. {NO_EFFECT}"))
+    server = ServerConfig(**_fields_of(ServerConfig, values))
+    faults += _faults_together(values, server, {str(one.details["key"]) for one in faults})
+    if faults:
+        raise _all_at_once(faults)
+    notices += _check_exposure(server)
+    return Settings(values, _broker_config(values), server, tuple(notices))
+
+
+def _faults_together(
+    values: Mapping[str, ResolvedValue], server: ServerConfig, wrong: Collection[str]
+) -> Iterator[InvalidConfig]:
+    """Of rules over several keys, but those of a key that is wrong by itself: its default is in."""
+    of_values = (_check_retention, _check_patterns, _check_hosts, _check_log_dirs, _broker_config)
+    of_server = (_check_ports, _check_auth, _check_jwt, _check_tls, _check_exposure)
+    checks: list[Callable[[], object]] = [partial(check, values) for check in of_values]
+    checks += [partial(check, server) for check in of_server]
+    for check in checks:
+        try:
+            check()
+        except InvalidConfig as fault:
+            if not any(key in fault.message for key in wrong):
+                key = str(fault.details.get("key"))
+                yield _placed(fault, values[key].place if key in values else "")
+
+
+def _placed(fault: InvalidConfig, place: str) -> InvalidConfig:
+    """The fault with the place that is to be edited."""
+    return InvalidConfig(
+        f"{fault.message} (from {place})" if place else fault.message, **fault.details
+    )
+
+
+def _all_at_once(faults: list[InvalidConfig]) -> InvalidConfig:
+    """One error for all of them, a line each."""
+    if len(faults) == 1:
+        return faults[0]
+    lines = "".join(f"\n  {fault.message}" for fault in faults)
+    return InvalidConfig(f"{len(faults)} settings are wrong:{lines}", **faults[0].details)
 
 
 def _check_ports(server: ServerConfig) -> None:
@@ -315,8 +365,8 @@ def _check_ports(server: ServerConfig) -> None:
             )
 
 
-def _check_access(server: ServerConfig) -> list[Notice]:
-    """Refuse to serve other machines without authentication by oversight; InvalidConfig."""
+def _check_auth(server: ServerConfig) -> None:
+    """Ways to authenticate that fit together, each with what it reads; InvalidConfig."""
     auth = server.http_auth
     if auth == () or (auth is not None and "none" in auth and len(auth) > 1):
         message = "http.auth is none alone, or one or more of the ways to authenticate"
@@ -327,8 +377,11 @@ def _check_access(server: ServerConfig) -> list[Notice]:
     if server.http_auth_file is not None and not set(auth or ()) & {"basic", "bearer"}:
         message = "http.auth.file is read for basic and bearer: name them in http.auth"
         raise InvalidConfig(message, key="http.auth.file")
-    _check_jwt(server)
-    _check_tls(server)
+
+
+def _check_exposure(server: ServerConfig) -> list[Notice]:
+    """Refuse to serve other machines without authentication by oversight; InvalidConfig."""
+    auth = server.http_auth
     exposed = server.exposed
     if exposed is None:
         return []
@@ -391,11 +444,17 @@ def _merge(
     texts: dict[str, _Given] = {}
     for name, data in files.items():
         try:
-            pairs = decode_properties(data)
+            pairs = decode_numbered_properties(data)
         except FormatError as error:
             message = f"the configuration file {name}".rstrip()
             raise InvalidConfig(f"{message} is malformed: {error}") from error
-        texts |= {key: _Given(text, Source.FILE, name) for key, text in pairs.items()}
+        fault = binary_fault(data)
+        if fault is not None:
+            message = f"the configuration file {name}".rstrip()
+            raise InvalidConfig(f"{message} is malformed: {fault}")
+        texts |= {
+            key: _Given(text, Source.FILE, name, line=line) for key, (text, line) in pairs.items()
+        }
     texts.update(environment)
     for key, text in overrides.items():
         texts[key] = _Given(text, Source.OVERRIDE)
@@ -425,12 +484,15 @@ def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:
     return setting.refusal(InvalidConfig, text, reason)
 
 
-def _check_together(values: Mapping[str, ResolvedValue]) -> None:
-    """Rules over several keys, and rules that a range cannot express."""
+def _check_retention(values: Mapping[str, ResolvedValue]) -> None:
+    """A rule that a range cannot express, as those that follow."""
     for synonym in TOPIC_LEVEL["retention.ms"].synonyms:
         resolved = values[synonym.key]
         if resolved.value == 0:
             raise _refused(resolved.setting, "0", "must be unlimited (-1) or at least 1")
+
+
+def _check_patterns(values: Mapping[str, ResolvedValue]) -> None:
     for key in ("metrics.topic.include", "metrics.topic.exclude"):
         resolved = values[key]
         try:
@@ -439,6 +501,9 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
             raise _refused(
                 resolved.setting, resolved.shown_text, f"is no regular expression: {error}"
             ) from error
+
+
+def _check_hosts(values: Mapping[str, ResolvedValue]) -> None:
     hosts = values["http.allowed.hosts"]
     assert isinstance(hosts.value, tuple)
     for entry in hosts.value:
@@ -452,6 +517,9 @@ def _check_together(values: Mapping[str, ResolvedValue]) -> None:
             ipaddress.ip_network(proxy, strict=False)
         except ValueError as error:
             raise _refused(proxies.setting, proxies.shown_text, str(error)) from error
+
+
+def _check_log_dirs(values: Mapping[str, ResolvedValue]) -> None:
     directories = _log_dirs(values)
     chosen = values["log.dirs"] if values["log.dirs"].value is not None else values["log.dir"]
     if not directories or not all(directories) or len(set(directories)) != len(directories):

@@ -555,6 +555,36 @@ def test_dynamic_broker_configs_go_over_the_file() -> None:
     assert not broker["log.retention.ms"].is_read_only
 
 
+def test_wrong_settings_are_named_with_their_places_and_all_at_once() -> None:
+    """File and line, variable, flag; a rule over a key that is wrong by itself is not asked."""
+    text = b"# ours\n\nnum.partitions=0\nlog.cleaner.dedupe.\\\n  buffer.size=7\nadmin.port=8082\n"
+    with pytest.raises(InvalidConfig) as raised:
+        load_settings(
+            None,
+            {"KAFKALOG_LOG_RETENTION_MS": "soon", "KAFKALOG_HTTP_ALLOWED_HOSTS": "a b"},
+            {"http.port": "x"},
+            files={"server.properties": text},
+        )
+    first, *lines = raised.value.message.splitlines()
+    assert first == "5 settings are wrong:"
+    assert [(line.split(" for ")[0], line.rpartition(" (from ")[2]) for line in lines] == [
+        ("  Invalid value 0", "server.properties:3)"),
+        ("  Invalid value soon", "KAFKALOG_LOG_RETENTION_MS)"),
+        ("  Invalid value x", "--override)"),
+        ("  Invalid value a b", "KAFKALOG_HTTP_ALLOWED_HOSTS)"),
+        ("  Invalid value 7", "server.properties:4)"),
+    ]
+    with pytest.raises(InvalidConfig, match=r"the same port .*\(from s:1\)$"):
+        load_settings(None, {}, {}, files={"s": b"admin.port=8082"})
+
+
+@pytest.mark.parametrize("junk", [b"\x7fELF\x02", b"a=b\n\x1f\x8b\x08", b"h\0t\0t\0p\0"])
+def test_a_file_that_is_no_text_is_refused(junk: bytes) -> None:
+    with pytest.raises(InvalidConfig, match="configuration file s is malformed: it is no text"):
+        load_settings(None, {}, {}, files={"s": junk})
+    assert load("\f# \u00e4\n\thttp.port=1\r\n").server.http_port == 1
+
+
 def test_a_small_segment_is_refused_with_the_key_that_takes_it() -> None:
     """Kafka 4: at least 1 MiB; tests set Kafka's internal key."""
     advice = "for tests there is the topic key internal.segment.bytes, which may be smaller"

@@ -28,6 +28,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _WRITTEN = {"\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"}
 _ESCAPED_BLANK = "\\ "
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -35,12 +36,26 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 def decode_properties(data: bytes) -> dict[str, str]:
     r"""All pairs; of a repeated key the last value counts. FormatError: a broken ``\u`` escape."""
-    properties: dict[str, str] = {}
+    return {key: value for key, (value, _) in decode_numbered_properties(data).items()}
+
+
+def decode_numbered_properties(data: bytes) -> dict[str, tuple[str, int]]:
+    """As ``decode_properties``, each value with the number of the line where its pair begins."""
+    properties: dict[str, tuple[str, int]] = {}
     # Differs from Java, for which an editor's byte order mark begins the first key.
-    for line in _logical_lines(data.removeprefix(BOM_UTF8).decode("latin-1")):
+    for number, line in _logical_lines(data.removeprefix(BOM_UTF8).decode("latin-1")):
         key_end, value_start = _split(line)
-        properties[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        properties[_unescape(line[:key_end])] = _unescape(line[value_start:]), number
     return properties
+
+
+def binary_fault(data: bytes) -> str | None:
+    """Why data is no text, whose bytes nobody would take for settings; None: it may be."""
+    found = _BINARY.search(data)
+    if found is None:
+        return None
+    number = data.count(b"\n", 0, found.start()) + 1
+    return f"it is no text: line {number} holds the byte 0x{found.group()[0]:02x}"
 
 
 def encode_properties(pairs: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
@@ -63,8 +78,8 @@ def java_date(wall_ms: int) -> str:
     return f"{day} {month} {at.day:02d} {at:%H:%M:%S} UTC {at.year}"
 
 
-def _logical_lines(text: str) -> Iterable[str]:
-    """Lines with their continuations joined, without comments and blank lines.
+def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
+    """Lines with their continuations joined, without comments and blank lines, numbered from 1.
 
     As in Java: a comment sign starts a comment on a continuation line only when nothing precedes
     it; a backslash at the end of the text, or before its last line end, leaves a line, perhaps an
@@ -72,17 +87,17 @@ def _logical_lines(text: str) -> Iterable[str]:
     """
     if text.endswith(("\n", "\r")) and not text.endswith("\r\n"):
         text = text[:-1]
-    natural = iter(_LINE_END.split(text))
-    for line in natural:
+    natural = iter(enumerate(_LINE_END.split(text), 1))
+    for number, line in natural:
         logical = line.lstrip(_BLANKS)
         while _is_continued(logical) and not _is_comment(logical):
             following = next(natural, None)
             if following is None:
-                yield logical[:-1]
+                yield number, logical[:-1]
                 return
-            logical = logical[:-1] + following.lstrip(_BLANKS)
+            logical = logical[:-1] + following[1].lstrip(_BLANKS)
         if logical and not _is_comment(logical):
-            yield logical
+            yield number, logical
 
 
 def _is_comment(line: str) -> bool:

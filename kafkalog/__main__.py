@@ -83,6 +83,10 @@ def _serve(settings: Settings) -> int:
     for notice in settings.notices:
         getattr(log, notice.level)(notice.message)
     log.info("Configuration; what is not named has its default", given=settings.effective)
+    if settings.has_default_log_dir:
+        log.info(
+            "log.dirs is not set; data goes to this directory", log_dir=settings.broker.log_dirs[0]
+        )
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
     warm = kernels.warm_up()

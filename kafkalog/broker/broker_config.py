@@ -73,7 +73,7 @@ _KAFKA_DEFAULTS = LogConfig()
 class BrokerConfig:
     """Defaults are Apache Kafka 4.1's where Kafka has the key."""
 
-    log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)  # Kafka's log.dir
+    log_dirs: tuple[str, ...] = ("/var/lib/kafkalog",)
     cordoned_log_dirs: tuple[str, ...] = ()  # some of log_dirs, or "*" alone
     node_id: int = 1
     num_partitions: int = 1

@@ -19,7 +19,7 @@ import enum
 import hashlib
 import ipaddress
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import combinations
 from types import MappingProxyType
@@ -258,6 +258,12 @@ class Settings:
         return [without_values(entry, hidden) for entry in described] if hidden else described
 
     @property
+    def has_default_log_dir(self) -> bool:
+        """Whether nobody said where data goes."""
+        chosen = (self.values["log.dirs"], self.values["log.dir"])
+        return all(one.source is Source.DEFAULT for one in chosen)
+
+    @property
     def effective(self) -> list[str]:
         """The configured keys: ``key=value (source)``; all others have their defaults."""
         return [
@@ -308,6 +314,8 @@ def load_settings(
         )
         if not setting.effective:
             notices.append(Notice("info", f"{key} is set. {NO_EFFECT}"))
+    if values["log.dirs"].value is None and values["log.dir"].value is None:
+        values["log.dir"] = replace(values["log.dir"], value=default_log_dir(environment))
     server = ServerConfig(**_fields_of(ServerConfig, values))
     faults += _faults_together(values, server, {str(one.details["key"]) for one in faults})
     if faults:
@@ -530,6 +538,20 @@ def _check_log_dirs(values: Mapping[str, ResolvedValue]) -> None:
     fault = cordoned_fault(directories, cordoned.value)
     if fault is not None:
         raise _refused(cordoned.setting, cordoned.shown_text, fault)
+
+
+def default_log_dir(environment: Mapping[str, str]) -> str:
+    """systemd's directory of the service, else the user's for data (XDG), else the system's.
+
+    Differs from Kafka, whose /tmp/kafka-logs many systems empty at a boot.
+    """
+    state = environment.get("STATE_DIRECTORY", "").split(":")[0]
+    if state:
+        return state
+    data, home = environment.get("XDG_DATA_HOME", ""), environment.get("HOME", "")
+    if not data.startswith("/") and home.startswith("/"):
+        data = f"{home}/.local/share"
+    return f"{data}/kafkalog" if data.startswith("/") else "/var/lib/kafkalog"
 
 
 def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ def test_log_dirs_wins_over_log_dir_and_is_trimmed() -> None:
         ("log.dirs", "/a,/a"),
         ("log.dirs", "/a,,/b"),
         ("cordoned.log.dirs", "/elsewhere"),
-        ("cordoned.log.dirs", "*,/tmp/kafka-logs"),
+        ("cordoned.log.dirs", "*,/var/lib/kafkalog"),
         ("http.produce.acks", "2"),
         ("http.host", "0.0.0.0"),
         ("queued.max.request.bytes", "-1"),
@@ -583,6 +583,26 @@ def test_a_file_that_is_no_text_is_refused(junk: bytes) -> None:
     with pytest.raises(InvalidConfig, match="configuration file s is malformed: it is no text"):
         load_settings(None, {}, {}, files={"s": junk})
     assert load("\f# \u00e4\n\thttp.port=1\r\n").server.http_port == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "path"),
+    [
+        ({"HOME": "/home/ada"}, "/home/ada/.local/share/kafkalog"),
+        ({"HOME": "/home/ada", "XDG_DATA_HOME": "/d"}, "/d/kafkalog"),
+        ({"HOME": "/home/ada", "XDG_DATA_HOME": "d"}, "/home/ada/.local/share/kafkalog"),
+        ({"HOME": "/", "STATE_DIRECTORY": "/var/lib/k:/x"}, "/var/lib/k"),
+        ({}, "/var/lib/kafkalog"),
+    ],
+)
+def test_where_data_goes_without_log_dirs(environment: dict[str, str], path: str) -> None:
+    """Not to Kafka's /tmp/kafka-logs; the daemon logs which it is."""
+    settings = load("", environment)
+    assert settings.broker.log_dirs == (path,)
+    assert settings.has_default_log_dir
+    described = {entry.name: entry for entry in settings.describe_broker_config()}
+    assert described["log.dir"].value == path
+    assert not load("log.dir=/a", environment).has_default_log_dir
 
 
 def test_a_small_segment_is_refused_with_the_key_that_takes_it() -> None:

@@ -296,9 +296,9 @@ def load_settings(
     """
     variables = settings_of_environment(environment, read_file)
     named = {**files, "": file_data} if file_data else files
-    texts, notices = _merge(named, variables, overrides)
-    values: dict[str, ResolvedValue] = {}
     faults: list[InvalidConfig] = []
+    texts, notices = _merge(named, variables, overrides, faults)
+    values: dict[str, ResolvedValue] = {}
     for key, setting in BROKER_LEVEL.items():
         values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
         if key not in texts:
@@ -446,9 +446,12 @@ def _check_tls(server: ServerConfig) -> None:
 
 
 def _merge(
-    files: Mapping[str, bytes], environment: Mapping[str, _Given], overrides: Mapping[str, str]
+    files: Mapping[str, bytes],
+    environment: Mapping[str, _Given],
+    overrides: Mapping[str, str],
+    faults: list[InvalidConfig],
 ) -> tuple[dict[str, _Given], list[Notice]]:
-    """The text of each key by precedence; notices about unknown keys."""
+    """The text of each key by precedence; notices about unknown keys, faults of overridden ones."""
     texts: dict[str, _Given] = {}
     for name, data in files.items():
         try:
@@ -466,17 +469,20 @@ def _merge(
     texts.update(environment)
     for key, text in overrides.items():
         texts[key] = _Given(text, Source.OVERRIDE)
-    notices: list[Notice] = []
-    strangers: list[str] = []
+    notices, strangers = list[Notice](), list[str]()
     for key in sorted(texts.keys() - BROKER_LEVEL.keys()):
-        if key.startswith(NOT_APPLICABLE_PREFIXES):
+        is_kafkas, one = key.startswith(NOT_APPLICABLE_PREFIXES), texts[key]
+        if one.source is not Source.OVERRIDE and is_kafkas:
             strangers.append(key)
             continue
-        hint = did_you_mean(key, BROKER_LEVEL)
+        hint = "; it does not apply to kafkalog" if is_kafkas else did_you_mean(key, BROKER_LEVEL)
         if key in TOPIC_LEVEL:
             synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
             hint = f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""
-        named = f" (from {texts[key].origin})" if texts[key].origin else ""
+        if one.source is Source.OVERRIDE:  # asked for now: it would be taken for done
+            faults.append(_placed(InvalidConfig(f"Nothing reads {key}{hint}", key=key), one.place))
+            continue
+        named = f" (from {one.origin})" if one.origin else ""
         notices.append(Notice("warning", f"unknown configuration key {key}{named}{hint}"))
     if strangers:
         message = "Kafka keys that do not apply to kafkalog are ignored: " + ", ".join(strangers)

@@ -578,6 +578,23 @@ def test_wrong_settings_are_named_with_their_places_and_all_at_once() -> None:
         load_settings(None, {}, {}, files={"s": b"admin.port=8082"})
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("listeners", "; it does not apply to kafkalog"),
+        ("log.segment.byte", "; did you mean log.segment.bytes?"),
+        ("segment.bytes", "; it is a topic key, its default is set with log.segment.bytes"),
+        ("my.key", ""),
+    ],
+)
+def test_an_override_that_nothing_reads_is_refused(key: str, hint: str) -> None:
+    """A file may hold the keys of other programs; what a flag names is asked for now."""
+    with pytest.raises(InvalidConfig) as raised:
+        load_settings(None, {}, {key: "9"})
+    assert raised.value.message == f"Nothing reads {key}{hint} (from --override)"
+    assert load(f"{key}=9").notices
+
+
 @pytest.mark.parametrize("junk", [b"\x7fELF\x02", b"a=b\n\x1f\x8b\x08", b"h\0t\0t\0p\0"])
 def test_a_file_that_is_no_text_is_refused(junk: bytes) -> None:
     with pytest.raises(InvalidConfig, match="configuration file s is malformed: it is no text"):

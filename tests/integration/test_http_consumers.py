@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka_bridge_client import KafkaBridgeConsumer, KafkaBridgeProducer, Message
 
+from kafkalog.server.groups.consumer_configs import IGNORED, NewConsumer
 from tests.integration.daemon import TEXT, V2, Daemon
 from tests.integration.http_world import others_in_work, refused, until
 
@@ -131,6 +132,43 @@ def test_what_is_created_wrongly_is_refused(daemon: Daemon) -> None:
     taken = daemon.request("POST", "/consumers/taken", {"id": "me"}, HEADERS)
     refused(taken, 409, 40902)
     assert daemon.request("POST", "/consumers/no-body").status == 200
+
+
+def test_configs_of_other_consumers_are_taken_and_named(daemon: Daemon) -> None:
+    """What Kafka's consumer and the proxies know is no mistake; a name that none has is one."""
+
+    def create(**config: object) -> Answer:
+        return daemon.request("POST", "/consumers/others", config, HEADERS)
+
+    karapace = {
+        "format": "json",
+        "auto.offset.reset": "earliest",
+        "consumer.request.timeout.ms": 11000,
+        "fetch.min.bytes": 100000,
+        "auto.commit.enable": "true",
+        "topic.metadata.refresh.interval.ms": 100,
+    }
+    answer = create(**karapace)
+    assert answer.status == 200, answer.body
+    assert answer.headers["Kafka-Ignored-Configs"] == "topic.metadata.refresh.interval.ms"
+    java = {"max.poll.records": "30", "group.id": "others", "interceptor.classes": ["a"]}
+    old = {"zookeeper.connect": "z:2181", "fetch.wait.max.ms": None}
+    answer = create(**java, **old)
+    assert answer.status == 200, answer.body
+    assert answer.headers["Kafka-Ignored-Configs"].split(", ") == sorted(java | old)
+    assert "Kafka-Ignored-Configs" not in create(**CONFLUENT).headers
+    for name, hint in (
+        ("max.poll.record", "; did you mean max.poll.records?"),
+        ("auto_offset_reset", "; did you mean auto.offset.reset?"),
+        ("colour", ""),
+    ):
+        answer = create(**{name: 1}, **java)
+        refused(answer, 422, 422)
+        assert answer.json["message"] == f"{name}: a consumer has no such config{hint}"
+        assert answer.json["validation_errors"] == [answer.json["message"]]
+    assert not IGNORED & {each.alias for each in NewConsumer.model_fields.values()}
+    assert len([name for name in IGNORED if name.startswith(("ssl.", "sasl."))]) == 64  # of 4.1
+    assert {"group.protocol", "share.acknowledgement.mode", "client.rack"} <= IGNORED
 
 
 def test_the_way_to_an_instance(daemon: Daemon) -> None:

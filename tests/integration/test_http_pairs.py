@@ -222,6 +222,8 @@ ELSEWHERE = {
     "v1 messages": "test_the_path_of_the_v1_api",
     "a config of a consumer out of range": "test_what_is_created_wrongly_is_refused",
     "an unknown config of a consumer": "test_what_is_created_wrongly_is_refused",
+    "configs of Kafka's consumer, and of other proxies": (
+        "test_configs_of_other_consumers_are_taken_and_named"),
     "configs of a consumer that one proxy does not take": (
         "test_auto_commit_covers_what_was_delivered_before"),
     "`auto.offset.reset` that is not said": "test_latest_begins_at_the_subscription",

@@ -13,6 +13,7 @@ from kafkalog.errors import IllegalConsumerState, KafkalogError
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.v2 import RecordPage
+from kafkalog.server.groups.consumer_configs import IGNORED_HEADER, NewConsumer
 from kafkalog.server.groups.poll import ConsumerPoll, commit, commit_positions, commits_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
@@ -33,9 +34,13 @@ from kafkalog.server.protocol.parameters import (
     group_of,
     parse_timestamp,
 )
-from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers, bytes_reply
+from kafkalog.server.protocol.replies import (
+    REQUEST_ID,
+    add_standard_headers,
+    bytes_reply,
+    json_reply,
+)
 from kafkalog.server.protocol.schemas import (
-    NewConsumer,
     OffsetCommit,
     Partitions,
     Positions,
@@ -131,23 +136,27 @@ def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
     "POST /consumers/{group}",
     "createConsumer",
     Access.READ_GROUP,
-    "The instance.",
+    Answer("The instance.", in_v2(NewInstance), (IGNORED_HEADER,)),
     is_body_required=False,
     errors=(406, 40002, 40902, 42204),
 )
-async def create(request: web.Request, wanted: NewConsumer) -> NewInstance:
+async def create(request: web.Request, wanted: NewConsumer) -> web.Response:
     """Create a consumer instance in a group.
 
-    The fields of the body tell the dialect of the client unless http.v2.dialect sets it.
+    The fields of the body tell the dialect of the client unless http.v2.dialect sets it. Configs of
+    Kafka's consumer and of the proxies that have no meaning here are ignored; the header names
+    them.
     """
     api = api_of(request)
-    metadata_type(request.headers.get("Accept", ""))
+    content_type = metadata_type(request.headers.get("Accept", ""))
+    ignored = wanted.ignored()
     group = group_of(request)
     name = wanted.name if wanted.name is not None else wanted.id
     consumer = api.operations.groups.members.create(group, name, _config_of(api, wanted))
     base = f"{origin_of(request)}{path_of(request)}"
     uri = f"{base}/instances/{quote(consumer.name, safe='')}"
-    return NewInstance(consumer.name, uri)
+    headers = {IGNORED_HEADER: ", ".join(ignored)} if ignored else {}
+    return json_reply(NewInstance(consumer.name, uri), content_type=content_type, headers=headers)
 
 
 def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:

@@ -353,23 +353,6 @@ Number = Annotated[int, BeforeValidator(_number)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
-class NewConsumer(Schema):
-    """``POST /consumers/{group}``: the union of what the REST Proxy and the Bridge take."""
-
-    id: str | None = None
-    name: str | None = None
-    format: str = "binary"
-    auto_offset_reset: str = Field("latest", alias="auto.offset.reset")
-    auto_commit_enable: Flag | None = Field(None, alias="auto.commit.enable")
-    enable_auto_commit: Flag | None = Field(None, alias="enable.auto.commit")
-    isolation_level: str | None = Field(None, alias="isolation.level")
-    fetch_min_bytes: Number | None = Field(None, alias="fetch.min.bytes")
-    response_min_bytes: Number | None = Field(None, alias="responseMinBytes")
-    request_timeout_ms: Number | None = Field(None, alias="consumer.request.timeout.ms")
-    request_wait_ms: Number | None = Field(None, alias="requestWaitMs")
-    auto_commit_interval_ms: Number = Field(5_000, alias="auto.commit.interval.ms")
-
-
 class GroupPartition(PartitionName):
     """One partition of a topic."""
 

@@ -22,6 +22,7 @@ _EXPOSED = ", ".join(
         "Kafka-Base-Offset",
         "Kafka-Durability",
         "Kafka-High-Watermark",
+        "Kafka-Ignored-Configs",
         "Kafka-Log-Start-Offset",
         "Kafka-Next-Offset",
         "Kafka-Up-To-Date",

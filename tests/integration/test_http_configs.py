@@ -58,6 +58,53 @@ def test_alter_sets_and_deletes_all_or_nothing(daemon: Daemon) -> None:
         refused(daemon.request("POST", alter, {"data": data}), 422, 422)
 
 
+def test_many_topics_are_altered_at_once(daemon: Daemon) -> None:
+    """As Confluent's API: each topic all or nothing; what does not exist refuses all of them."""
+    for name in ("many-a", "many-b"):
+        daemon.create_topic(name)
+    path = f"{configs(daemon, '-')}:alter"
+
+    def of(topic: str, name: str, value: str | None, **more: str) -> dict[str, object]:
+        return {"topic_name": topic, "configs": [{"name": name, "value": value, **more}]}
+
+    def alter(*data: dict[str, object], **more: object) -> Any:
+        return daemon.request("POST", path, {"data": data, **more})
+
+    good = (of("many-a", "retention.ms", "5"), of("many-b", "retention.ms", "6"))
+    done(alter(*good, validate_only=True))
+    assert overrides(daemon, "many-a") == {}
+    done(alter(*good))
+    assert overrides(daemon, "many-a") == {"retention.ms": "5"}
+    assert overrides(daemon, "many-b") == {"retention.ms": "6"}
+    cases: tuple[tuple[int, int, dict[str, object]], ...] = (
+        (404, 40403, of("nope", "retention.ms", "5")),
+        (404, 404, of("many-b", "no.such", "5")),
+        (400, 40002, of("many-b", "retention.ms", None)),
+        (400, 40002, of("many-a", "flush.ms", "5")),  # the topic a second time
+        (422, 422, {"topic_name": "many-b"}),
+    )
+    for status, code, wrong in cases:
+        refused(alter(of("many-a", "retention.ms", "7"), wrong), status, code)
+    named = {"topic": "many-b", "config": "no.such"}
+    assert alter(of("many-b", "no.such", "5")).json["details"] == named
+    assert overrides(daemon, "many-a") == {"retention.ms": "5"}
+    for validate_only in (True, False):
+        answer = alter(
+            of("many-a", "retention.ms", None, operation="DELETE"),
+            of("many-b", "cleanup.policy", "invalid"),
+            validate_only=validate_only,
+        )
+        assert answer.status == 207
+        (failure,) = answer.json["failures"]
+        assert (failure["topic_name"], failure["error_code"]) == ("many-b", 40002)
+        assert "cleanup.policy" in failure["message"]
+        kept = {"retention.ms": "5"} if validate_only else {}
+        assert overrides(daemon, "many-a") == kept
+    assert overrides(daemon, "many-b") == {"retention.ms": "6"}
+    elsewhere = "/v3/clusters/elsewhere/topics/-/configs:alter"
+    refused(daemon.request("POST", elsewhere, {"data": []}), 404, 40403)
+
+
 def test_what_is_not_there(daemon: Daemon) -> None:
     daemon.create_topic("there")
     for name in ("retention.byte", "internal.segment.bytes", "..%2f..", "%00"):

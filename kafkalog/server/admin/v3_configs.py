@@ -15,14 +15,20 @@ from aiohttp import web
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.operations import ConfigChange, Operations
-from kafkalog.errors import UnknownTopic
+from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.server.admin.v3 import PAGING, Entity, Page, broker_of, cluster_of, entity_of, page_of
 from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Right, Routes
-from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
 from kafkalog.server.protocol.parameters import topic_of
-from kafkalog.server.protocol.schemas import AlterConfigs, ConfigValue  # noqa: TC001 - read
-from kafkalog.server.security.audit import note_subject
+from kafkalog.server.protocol.schemas import (
+    AlterConfigs,
+    AlterTopics,
+    ConfigOperation,
+    ConfigValue,
+    TopicConfigs,
+)
+from kafkalog.server.security.audit import note_failure, note_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from kafkalog.broker.values import ConfigEntry
+    from kafkalog.errors import Detail
 
 
 ROUTES = Routes("configs", CLUSTER)
@@ -168,7 +175,11 @@ def _one(request: web.Request, resource: _Resource) -> ConfigEntry:
     for entry in resource.describe():
         if entry.name == name:
             return entry
-    raise ApiError(404, "No config of that name; GET .../configs lists them.")
+    raise _unknown_config()
+
+
+def _unknown_config(**details: Detail) -> ApiError:
+    return ApiError(404, "No config of that name; GET .../configs lists them.", details=details)
 
 
 def _list(request: web.Request, resource: _Resource) -> Page[Any]:
@@ -201,11 +212,15 @@ def _post(request: web.Request, resource: _Resource, wanted: AlterConfigs) -> No
     """Set and delete several configs, all or none."""
     for each in wanted.data:
         note_subject(request, config=each.name, validate_only=wanted.validate_only or None)
-    changes = [
+    resource.alter(_changes_of(wanted.data), validate_only=wanted.validate_only)
+
+
+def _changes_of(steps: Sequence[ConfigOperation]) -> list[ConfigChange]:
+    """As the broker takes them; ApiError 40002."""
+    return [
         ConfigChange(each.name, None) if each.operation == "DELETE" else _set(each.name, each.value)
-        for each in wanted.data
+        for each in steps
     ]
-    resource.alter(changes, validate_only=wanted.validate_only)
 
 
 def _set(name: str, value: str | None) -> ConfigChange:
@@ -249,6 +264,66 @@ def all_topics(request: web.Request, operations: Operations) -> KafkaTopicConfig
         key=lambda each: f"{each[1]}\0{each[2].name}",
         entity=lambda request, each: _entity(request, each[0], each[2]),
     )
+
+
+class TopicFailure(EntryError, kw_only=True):
+    """A topic that was not altered; the others were."""
+
+    topic_name: str
+
+
+class TopicFailures(AnswerBody):
+    """In the order of the request."""
+
+    failures: list[TopicFailure]
+
+
+@ROUTES.endpoint(
+    "POST /topics/-/configs:alter",
+    "alterConfigsOfTopics",
+    Access.ALTER_TOPIC,
+    {
+        207: Answer("Some topics could not be altered; the others are, durable.", TopicFailures),
+        204: Answer("Done, durable."),
+    },
+    errors=(404, 40002, 40403, 50302, 50303, 50701),
+)
+def alter_topics(
+    request: web.Request, operations: Operations, wanted: AlterTopics
+) -> TopicFailures | None:
+    """Set and delete configs of several topics; of each topic all or none.
+
+    Nothing is changed when one of the topics or configs does not exist.
+    """
+    cluster_of(request)
+    changes = {each.topic_name: _checked_changes(operations, each) for each in wanted.data}
+    if len(changes) < len(wanted.data):
+        raise ApiError(40002, "Name each topic once.")
+    failures = []
+    for name, steps in changes.items():
+        subjects = [
+            note_subject(
+                request, topic=name, config=step.name, validate_only=wanted.validate_only or None
+            )
+            for step in steps
+        ]
+        try:
+            operations.topics.alter_configs(name, steps, validate_only=wanted.validate_only)
+        except KafkalogError as error:
+            failures.append(answer_of(TopicFailure, error_of(error), topic_name=name))
+            for subject in subjects:
+                note_failure(subject, error)
+    return TopicFailures(failures) if failures else None
+
+
+def _checked_changes(operations: Operations, wanted: TopicConfigs) -> list[ConfigChange]:
+    """Of one topic; UnknownTopic, ApiError 404 for a config, 40002 for a value that is null."""
+    topic = operations.topics.describe(wanted.topic_name)
+    known = {entry.name for entry in topic.configs} | topic.overrides.keys()
+    for step in wanted.configs:
+        if step.name not in known:
+            raise _unknown_config(topic=topic.name, config=step.name)
+    return _changes_of(wanted.configs)
 
 
 def _handler(

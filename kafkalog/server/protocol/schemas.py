@@ -124,6 +124,20 @@ class AlterConfigs(Schema):
     validate_only: bool = False
 
 
+class TopicConfigs(Schema):
+    """What is altered of one topic."""
+
+    topic_name: TopicName
+    configs: list[ConfigOperation]
+
+
+class AlterTopics(Schema):
+    """``POST .../topics/-/configs:alter``."""
+
+    data: Annotated[list[TopicConfigs], Field(max_length=MAX_PARTITIONS)]
+    validate_only: bool = False
+
+
 class PartitionName(Schema):
     """One partition of a topic."""
 

@@ -236,6 +236,7 @@ ELSEWHERE = {
     "a position by a time later than every record": "test_positions",
     "the port in `base_uri`": "test_the_way_to_an_instance",
     "pages": "test_pages",
+    "`replicas_assignments`": "test_replicas_are_assigned_to_the_one_broker",
     "`offset_type`": "test_offsets_of_every_type",
     "delete-records": "test_offsets_of_every_type",
     "ACLs, reassignments": "test_what_one_node_does_not_have",

@@ -16,6 +16,8 @@ from tests.integration.http_world import append as append_batches, batch_of, che
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.integration.daemon import Answer
+
 
 def v3(daemon: Daemon) -> str:
     """Path of the topics of the one cluster."""
@@ -36,6 +38,38 @@ def test_admin_creates_a_topic_with_its_directories(daemon: Daemon) -> None:
         "00000000000000000000.timeindex",
         "partition.metadata",
     } <= files
+
+
+def test_replicas_are_assigned_to_the_one_broker(daemon: Daemon) -> None:
+    """Confluent's two forms, as its description and as its code have them; no other broker."""
+    topics = f"{daemon.cluster()}/topics"
+
+    def create(name: str, assignments: object, **more: object) -> Answer:
+        body = {"topic_name": name, "replicas_assignments": assignments, **more}
+        return daemon.request("POST", topics, body)
+
+    listed = [{"partition_id": number, "broker_ids": [1]} for number in (1, 0)]
+    answer = create("listed", listed)
+    assert (answer.status, answer.json["partitions_count"]) == (201, 2), answer.body
+    answer = create("mapped", {"0": [1], "1": [1], "2": [1]}, partitions_count=3)
+    assert (answer.status, answer.json["partitions_count"]) == (201, 3)
+    assert create("none", [], partitions_count=2).json["partitions_count"] == 2
+    wrong: tuple[object, ...] = (
+        {"0": [1, 2]},
+        {"0": [2]},
+        {"0": []},
+        {"0": [1, 1]},
+        {"1": [1]},
+        {"x": [1]},
+        {"00": [1], "0": [1]},
+        [{"partition_id": 0, "broker_ids": [1]}] * 2,
+    )
+    for assignments in wrong:
+        refused(create("refused", assignments), 400, 40002)
+    refused(create("refused", {"0": [1]}, partitions_count=2), 400, 40002)
+    refused(create("refused", {"0": [1]}, replication_factor=2), 400, 40002)
+    refused(create("refused", [[1]]), 422, 422)
+    assert daemon.request("GET", f"{topics}/refused").status == 404
 
 
 def test_an_existing_topic_is_refused(daemon: Daemon) -> None:

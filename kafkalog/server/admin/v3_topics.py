@@ -36,6 +36,7 @@ from kafkalog.server.protocol.parameters import (
     ISOLATION,
     ChoiceParameter,
     TimeParameter,
+    partition_number,
     partition_of,
     topic_of,
 )
@@ -161,7 +162,7 @@ async def create(request: web.Request) -> web.Response:
         created = await api.blocking(
             api.operations.topics.create,
             wanted.topic_name,
-            wanted.partitions_count,
+            _partition_count(wanted, api.operations.node_id),
             configs,
             replication_factor=wanted.replication_factor,
             validate_only=wanted.validate_only,
@@ -175,6 +176,27 @@ async def create(request: web.Request) -> web.Response:
         return json_reply(entity)
     location = f"{cluster_url(request)}/topics/{created.name}"
     return json_reply(entity, status=201, headers={"Location": location})
+
+
+def _partition_count(wanted: V3Topic, node_id: int) -> int | None:
+    """As the body says, or as many as it assigns to the one broker. ApiError 40002."""
+    given = wanted.replicas_assignments
+    if not given:
+        return wanted.partitions_count
+    if isinstance(given, dict):
+        assigned = [(partition_number(text), brokers) for text, brokers in given.items()]
+    else:
+        assigned = [(each.partition_id, each.broker_ids) for each in given]
+    if any(brokers != [node_id] for _, brokers in assigned):
+        raise ApiError(40002, f"Assign each partition to [{node_id}]: there is no other broker.")
+    if {number for number, _ in assigned} != set(range(len(assigned))):
+        raise ApiError(40002, "Assign each partition once, from 0 on without a gap.")
+    if wanted.partitions_count not in (None, -1, len(assigned)):
+        raise ApiError(
+            40002,
+            f"replicas_assignments name {len(assigned)} partitions: leave partitions_count out.",
+        )
+    return len(assigned)
 
 
 @TOPIC_ROUTES.endpoint(

@@ -87,12 +87,21 @@ class TopicConfigEntry(Schema):
     value: str | None = None
 
 
+class ReplicasAssignment(Schema):
+    """The brokers of one partition."""
+
+    partition_id: Whole
+    broker_ids: list[Whole]
+
+
 class V3Topic(Schema):
     """``POST /v3/clusters/{cluster_id}/topics``."""
 
     topic_name: TopicName
     partitions_count: Whole | None = None
     replication_factor: Whole | None = None
+    # As the REST Proxy's description has it, or brokers by partition as its code has it.
+    replicas_assignments: list[ReplicasAssignment] | dict[str, list[Whole]] | None = None
     configs: list[TopicConfigEntry] = Field(default_factory=list)
     validate_only: bool = False
 

@@ -24,7 +24,7 @@ from kafkalog.server.fast_path.front import FastPath
 from kafkalog.server.protocol.connection import ConnectionServer
 from kafkalog.server.protocol.endpoint import ADMINISTRATIVE, METRICS_PATH, Access, endpoint_of
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.media_types import JSON, is_json
+from kafkalog.server.protocol.media_types import JSON, check_charset, is_json
 from kafkalog.server.protocol.middleware import make_middleware
 from kafkalog.server.protocol.openapi import describe
 from kafkalog.server.security.gate import Filters
@@ -195,6 +195,7 @@ def _typed(handler: _Handler) -> _Handler:
             raise ApiError(415, f"Content-Type is missing. Send {JSON}.")
         if content_type is not None and not is_json(content_type):
             raise ApiError(415, f"This Content-Type is not accepted. Send {JSON}.")
+        check_charset(content_type or JSON)
         return await handler(request)
 
     return typed

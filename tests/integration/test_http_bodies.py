@@ -174,6 +174,35 @@ def test_values_are_kept_as_sent(daemon: Daemon) -> None:
     assert answer.status == 200
 
 
+def test_a_charset_is_utf_8(daemon: Daemon, topic: str) -> None:
+    """On every route that reads JSON: another would give other values, or none."""
+    records = json.dumps({"records": [{"value": 1}]})
+    cluster = daemon.cluster()
+    for method, path, body in (
+        ("POST", f"/topics/{topic}", records),
+        ("POST", f"{cluster}/topics/{topic}/records", "{}"),
+        ("POST", f"{cluster}/topics/{topic}/records:batch", '{"entries":[{"id":"a"}]}'),
+        ("POST", f"/v1/topics/{topic}/records", '[{"value":1}]'),
+        ("POST", f"{cluster}/topics", '{"topic_name":"no"}'),
+        ("POST", "/consumers/charset", "{}"),
+        ("PUT", f"{cluster}/topics/{topic}/configs/retention.ms", '{"value":"5"}'),
+    ):
+        for charset, said in (
+            ("ISO-8859-1", "ISO-8859-1 is not decoded"),
+            ('"latin1"', "ISO-8859-1 is not decoded"),
+            ("utf-16", "The body must be UTF-8"),
+            ("no-such", "The body must be UTF-8"),
+            ("", "The body must be UTF-8"),
+        ):
+            headers = {"Content-Type": f"application/json;charset={charset}"}
+            answer = daemon.request(method, path, body.encode(), headers)
+            assert said in str(refused(answer, 415, 415)["message"]), (path, charset)
+    assert end_offset(daemon, topic) == 0
+    for charset in ("utf8", "UTF-8", '"utf-8"', "us-ascii"):
+        headers = {"Content-Type": f"application/json; charset={charset}"}
+        assert daemon.request("POST", "/consumers/charset", b"{}", headers).status == 200
+
+
 def test_many_headers_in_a_record(daemon: Daemon, topic: str) -> None:
     """100,000 header names: taken or refused, in time, and the daemon goes on."""
     headers = [{"key": f"h{number}", "value": None} for number in range(30_000)]

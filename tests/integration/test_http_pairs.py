@@ -203,6 +203,7 @@ ELSEWHERE = {
     "a topic that may not be described": "test_unknown_and_forbidden_look_the_same",
     "halves that are switched off": "test_a_reader_reads_and_a_writer_writes",
     "compressed request bodies": "test_compressed_request_bodies",
+    "`charset` of a body": "test_a_charset_is_utf_8",
     "names in paths": "test_illegal_names_say_why",
     "probes": "test_probes",
     "every record of a produce failed for one reason": "test_one_reason_for_all_is_the_status",

@@ -62,6 +62,7 @@ from kafkalog.server.protocol.media_types import (
     TEXT,
     EmbeddedFormat,
     bare_type,
+    check_charset,
     wants_receipts,
 )
 from kafkalog.server.protocol.parameters import (
@@ -179,9 +180,13 @@ async def _produce(
     request: web.Request, partition: int | None, expected_offset: int | None
 ) -> web.StreamResponse:
     api, topic = api_of(request), topic_of(request)
-    take = _TAKERS.get(bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")))
+    content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
+    media_type = bare_type(content_type)
+    take = _TAKERS.get(media_type)
     if take is None:
         raise ApiError(415, f"Send one of: {', '.join(_TAKERS)}.")
+    if media_type in (JSON, NDJSON):  # what is not parsed is stored as it is, in any charset
+        check_charset(content_type)
     wants_receipt_lines = wants_receipts(request.headers.get(hdrs.ACCEPT, ""))
     acks = acks_of(request)
     if acks is Acks.NONE and wants_receipt_lines:

@@ -51,7 +51,7 @@ from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError, RequestError, error_of, v3_fault
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
-from kafkalog.server.protocol.media_types import JSON, bare_type
+from kafkalog.server.protocol.media_types import JSON, bare_type, check_charset
 from kafkalog.server.protocol.parameters import ACKS, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
 
@@ -400,8 +400,10 @@ async def produce_batch(request: web.Request) -> web.StreamResponse:
 
 def _terms(request: web.Request, api: Api, topic: str) -> Terms:
     """The terms of a request with JSON for an existing topic."""
-    if bare_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != JSON:
+    content_type = request.headers.get(hdrs.CONTENT_TYPE, "")
+    if bare_type(content_type) != JSON:
         raise ApiError(415, f"Send {JSON}.")
+    check_charset(content_type)
     refuse_producer(request)
     acks = ACKS.read(request)
     return Terms(acks or default_acks(api, topic, None))

@@ -48,6 +48,8 @@ _EMBEDDED = {
 }
 EMBEDDED_TYPES = tuple(name for name in _EMBEDDED if ".v2+" in name)
 _SCHEMA_FORMATS = ("avro", "jsonschema", "protobuf")
+_UTF_8 = ("utf-8", "utf8", "us-ascii")
+_LATIN_1 = ("iso-8859-1", "iso8859-1", "iso_8859-1", "latin-1", "latin1", "l1")
 _NEUTRAL = {"*/*", "application/*", JSON, V2_JSON}
 
 
@@ -67,11 +69,20 @@ def bare_type(header: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
+def check_charset(content_type: str) -> None:
+    """415 for a charset of JSON that is not UTF-8: read as UTF-8 it would be other text."""
+    charset = _bare(content_type)[1].get("charset", "utf-8").lower()
+    if charset in _UTF_8:
+        return
+    said = "ISO-8859-1 is not decoded: send" if charset in _LATIN_1 else "The body must be"
+    raise ApiError(415, f"{said} UTF-8, and leave charset out or set it to utf-8.")
+
+
+@functools.lru_cache(maxsize=256)
 def produce_format(content_type: str) -> EmbeddedFormat:
     """The embedded format of a produce body; 415 names the accepted types."""
-    media_type, parameters = _bare(content_type)
-    if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
-        raise ApiError(415, "The body must be UTF-8: leave charset out or set it to utf-8.")
+    media_type = _bare(content_type)[0]
+    check_charset(content_type)
     found = _EMBEDDED.get(media_type)
     if found is not None:
         return found

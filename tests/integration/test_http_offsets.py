@@ -99,7 +99,7 @@ def test_wrong_bodies(daemon: Daemon) -> None:
     refused(daemon.request("POST", path, {"partitions": [{"topic": "t"}]}), 422, 422)
     refused(daemon.request("POST", path, {"partitions": 5}), 422, 422)
     refused(daemon.request("POST", path, b"{"), 400, 400)
-    refused(daemon.request("POST", path, b""), 400, 400)
+    refused(daemon.request("POST", path, b""), 422, 42206)
 
 
 def test_unknown_topic_and_partition(daemon: Daemon, topic: str) -> None:

@@ -203,6 +203,7 @@ ELSEWHERE = {
     "a topic that may not be described": "test_unknown_and_forbidden_look_the_same",
     "halves that are switched off": "test_a_reader_reads_and_a_writer_writes",
     "compressed request bodies": "test_compressed_request_bodies",
+    "an empty body where one is needed": "test_an_empty_body",
     "`charset` of a body": "test_a_charset_is_utf_8",
     "names in paths": "test_illegal_names_say_why",
     "probes": "test_probes",

@@ -147,7 +147,7 @@ def test_wrong_runs(daemon: Daemon) -> None:
         refused(daemon.request("POST", "/v1/retention:run", body), 422, 422)
     refused(run(daemon, partitions=[]), 400, 40002)
     refused(run(daemon, partitions=names("t", "t")), 400, 40002)
-    refused(daemon.request("POST", "/v1/retention:run", b""), 400, 400)
+    refused(daemon.request("POST", "/v1/retention:run", b""), 422, 42206)
     refused(daemon.request("GET", "/v1/retention:run"), 405, 405)
 
 

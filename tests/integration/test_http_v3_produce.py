@@ -136,7 +136,7 @@ def test_batches_that_are_refused(daemon: Daemon, cluster: str) -> None:
         refused(daemon.request("POST", path, bad), 422, 422)
     refused(daemon.request("POST", path, b'{"entries":[{"id":"a","id":"b"}]}', JSON), 400, 400)
     refused(daemon.request("POST", path, b'{"entries":[{"id":"a"}]', JSON), 400, 400)
-    refused(daemon.request("POST", path, b"", JSON), 400, 400)
+    refused(daemon.request("POST", path, b"", JSON), 422, 42206)
     assert end_offset(daemon, "strict") == 0
     answer = daemon.request("POST", path, entries(*map(str, range(20))))
     assert [each["offset"] for each in answer.json["successes"]] == list(range(20))

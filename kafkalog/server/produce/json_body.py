@@ -25,7 +25,7 @@ from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.records.batch_builder import FlatHeaders, RecordColumns, build_single_batch
 from kafkalog.format.timestamps import iso_ms
 from kafkalog.format.wire.json_documents import Lines
-from kafkalog.server.protocol.bodies import NotJson, check_json
+from kafkalog.server.protocol.bodies import NotJson, check_json, refuse_empty
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import EmbeddedFormat
 
@@ -152,6 +152,7 @@ def parse(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRec
 
 def parse_array(data: bytes, formats: Formats, *, max_records: int) -> Sequence[AnyRecord]:
     """The records of a JSON array, none or more; errors as ``parse``."""
+    refuse_empty(data)
     check_json(data, opening=b'{"records":', closing=b"}")
     records: list[AnyRecord] = _decoded(
         lambda decoder: decoder.decode(data), _decoders(formats, _list_of)

@@ -313,7 +313,7 @@ class V3BatchAnswer(AnswerBody):
     {200: Answer("A receipt each, in order.", V3Receipt, ("Kafka-Durability",)), 202: _SILENT},
     parameters=(ACKS,),
     body=V3ProducedRecord,
-    errors=(*_ERRORS, 42206, 42903),
+    errors=(*_ERRORS, 42903),
     is_stream=True,
 )
 async def produce(request: web.Request) -> web.StreamResponse:

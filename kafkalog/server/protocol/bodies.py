@@ -488,14 +488,20 @@ class NotJson(ApiError):
         super().__init__(400, f"The body is not acceptable JSON: {reason}")
 
 
+def refuse_empty(data: bytes) -> None:
+    """ApiError 42206 for a body without JSON."""
+    if not data or data.isspace():
+        raise ApiError(42206, "The body is empty; send JSON.")
+
+
 def check_json(data: bytes, *, opening: bytes = b"", closing: bytes = b"") -> None:
-    """Refuse broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
+    """Refuse no JSON, broken JSON, other encodings, duplicate keys, NaN, and depth (JSON bombs).
 
     Where the data is a part of JSON, ``opening`` and ``closing`` complete it: an error
     counts the bytes of ``data``.
     """
-    if not data and not opening:
-        raise ApiError(400, "The body is empty; send a JSON object.")
+    if not opening:
+        refuse_empty(data)
     try:
         check_envelope(opening + data + closing)
     except MalformedJson as error:

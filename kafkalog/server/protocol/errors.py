@@ -148,7 +148,7 @@ _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
         "delete-records or an archived offset above the high watermark",
     ),
     (42204, "INVALID_REQUEST", "a consumer config is unknown or out of range"),
-    (42206, "INVALID_REQUEST", "v3: the body has no record"),
+    (42206, "INVALID_REQUEST", "the body is empty"),
     (42208, "INVALID_REQUEST", "records:batch has no entries, too many entries, or a repeated id"),
     (42209, errors.BadBatchCrc, "a batch fails its CRC-32C"),
     (42210, errors.InvalidRecord, "malformed batch, wrong magic, or control batch"),

@@ -35,7 +35,7 @@ _IN_PATH = re.compile(r"\{([a-z_]+)(?::[^}]*)?\}")
 
 # Checked before any route; an unknown path has its own 404.
 _ALWAYS = (40000, 408, 414, 417, 421, 431, 505, 42902, 50000, 50304)
-_WITH_BODY = (400, 40006, 408, 41302, 415, 41502)
+_WITH_BODY = (400, 40006, 408, 41302, 415, 41502, 42206)
 _WITH_MODEL = (422,)
 _WITH_QUERY = (40005,)
 _BY_PATH_PARAMETER = {

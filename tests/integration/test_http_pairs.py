@@ -245,6 +245,7 @@ ELSEWHERE = {
     "KafkaTopic": "test_an_entity_of_v3",
     "leader of a partition that is not served": "test_v3_topic",
     "errors in receipts of `records`": "test_types",
+    "a record of the wrong shape": "test_types",
     "entries of `records:batch`": "test_batches_that_are_refused",
     "`type` AVRO, JSONSCHEMA, PROTOBUF": "test_types",
     "prefix": "test_addresses_lead_somewhere",

@@ -8,6 +8,7 @@ not JSON ends the stream: the start of the next one cannot be found.
 from __future__ import annotations
 
 import operator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -56,7 +57,7 @@ from kafkalog.server.protocol.parameters import ACKS, topic_of
 from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -139,20 +140,32 @@ class TypedRecords(DecodedRecords):
     value_types: list[str | None]
 
 
+@contextmanager
+def _bad_request() -> Iterator[None]:
+    """A record of the wrong shape is 400, as the REST Proxy's receipts say; elsewhere it is 422."""
+    try:
+        yield
+    except ApiError as error:
+        if error.entry.error_code != 422:
+            raise
+        raise ApiError(400, error.message, validation_errors=error.validation_errors) from error
+
+
 class V3Dialect:
     """``{"partition_id", "headers", "key": {"type", "data"}, "value", "timestamp"}``."""
 
     def parse(self, documents: Sequence[bytes]) -> Sequence[V3ProducedRecord]:
         """See Dialect."""
         check_documents(documents)
-        with shape_errors():
+        with _bad_request(), shape_errors():
             return list(map(_RECORD.decode, documents))
 
     def columns(self, records: Sequence[V3ProducedRecord], now_ms: int) -> TypedRecords:
         """See Dialect."""
         keys, key_types = _texts("key", list(map(_KEY, records)))
         values, value_types = _texts("value", list(map(_VALUE, records)))
-        plain = assemble(keys, values, records, now_ms=now_ms)
+        with _bad_request():
+            plain = assemble(keys, values, records, now_ms=now_ms)
         return TypedRecords(plain.columns, plain.partitions, key_types, value_types)
 
 
@@ -167,7 +180,7 @@ def _texts(
             "type must be BINARY, JSON or STRING: there is no schema registry here - at "
             f"`$.{part}.type`"
         )
-    with shape_errors(f" - at `$.{part}.data`"):
+    with _bad_request(), shape_errors(f" - at `$.{part}.data`"):
         return [None if cell is None else _READERS[cell.type](cell.data) for cell in cells], types
 
 

@@ -40,7 +40,11 @@ class ErrorEntry:
 
 
 _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
-    (400, "INVALID_REQUEST", "the body is not valid JSON, UTF-8 or base64"),
+    (
+        400,
+        "INVALID_REQUEST",
+        "the body is not valid JSON, UTF-8 or base64; v3: a record has the wrong shape",
+    ),
     (
         404,
         "INVALID_REQUEST",

@@ -41,13 +41,17 @@ def total(
 def test_probes(daemon: Daemon) -> None:
     """M01: alive and ready, under every alias, with the checks named."""
     assert daemon.request("GET", "/livez").json == {"status": "ok"}
-    aliases = ("/healthz", "/ready", "/healthy", "/status/ready", "/_health", "/startupz")
+    aliases = ("/healthz", "/status/ready", "/_health", "/startupz")
     for path in ("/readyz", *aliases):
         answer = daemon.request("GET", path)
         assert answer.status == 200
         assert answer.json["status"] == "ready"
         assert all(answer.json["checks"].values())
         assert answer.json["online_log_dirs"] == 1
+        check_sealed(answer)
+    for path in ("/ready", "/healthy"):  # the Bridge's, which clients compare with 204
+        answer = daemon.request("GET", path)
+        assert (answer.status, answer.body) == (204, b"")
         check_sealed(answer)
 
 

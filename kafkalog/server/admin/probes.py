@@ -73,7 +73,7 @@ async def live(_: web.Request) -> Status:
     "ready",
     Access.OPEN,
     {200: Answer("Ready.", Readiness), 503: Answer("Not ready: the checks say why", Readiness)},
-    aliases=("/status/ready", "/_health", "/healthy", "/ready", "/healthz", "/readyz"),
+    aliases=("/status/ready", "/_health", "/healthz", "/readyz"),
 )
 async def ready(request: web.Request) -> web.Response:
     """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
@@ -83,6 +83,19 @@ async def ready(request: web.Request) -> web.Response:
     is_ready, body = readiness(api_of(request))
     headers = None if is_ready else {"Retry-After": "1"}
     return json_reply(body, status=200 if is_ready else 503, headers=headers)
+
+
+@ROUTES.endpoint(
+    "GET /ready",
+    "readyAsBridge",
+    Access.OPEN,
+    {204: Answer("Ready."), 503: Answer("Not ready: the checks say why", Readiness)},
+    aliases=("/healthy",),
+)
+async def ready_as_bridge(request: web.Request) -> web.Response:
+    """As the Bridge's probes: 204 when ready, else as /readyz."""
+    answer = await ready(request)
+    return web.Response(status=204) if answer.status == 200 else answer
 
 
 def readiness(api: Api) -> tuple[bool, Readiness]:

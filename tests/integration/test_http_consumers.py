@@ -250,6 +250,36 @@ def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> 
     refused(one.call("POST", "/assignments", beyond), 404, 40402)
 
 
+def test_an_instance_of_the_bridge_is_answered_as_there(daemon: Daemon) -> None:
+    """A topic that is to come may be assigned; a seek elsewhere is 404; what is read is listed."""
+    daemon.create_topic("assigned", 2)
+    one = Instance(daemon, "bridge-states", **STRIMZI)
+    assigned = [{"topic": name, "partition": 0} for name in ("assigned", "to-come")]
+    one.done("POST", "/assignments", {"partitions": assigned})
+    listed = [{"assigned": [0]}, {"to-come": [0]}]
+    assert one.call("GET", "/subscription").json == {
+        "topics": ["assigned", "to-come"],
+        "partitions": listed,
+    }
+    assert one.offsets() == []
+    for topic in ("assigned", "to-come"):
+        daemon.produce_text(f"{topic}/partitions/0", "v0")
+    records = [*one.poll("timeout=1000"), *one.poll()]
+    assert {each["topic"] for each in records} == {"assigned", "to-come"}
+    for place in ({"topic": "nowhere", "partition": 0}, {"topic": "assigned", "partition": 1}):
+        body = {"offsets": [{**place, "offset": 0}]}
+        refused(one.call("POST", "/positions", body), 404, 40402)
+        for edge in ("beginning", "end"):
+            refused(one.call("POST", f"/positions/{edge}", {"partitions": [place]}), 404, 40402)
+    other = Instance(daemon, "bridge-states", **CONFLUENT)
+    assert other.call("GET", "/subscription").json == {"topics": [], "partitions": []}
+    other.done("POST", "/assignments", {"partitions": assigned[:1]})
+    assert other.call("GET", "/subscription").json == {
+        "topics": [],
+        "partitions": [{"assigned": [0]}],
+    }
+
+
 def test_positions(daemon: Daemon) -> None:
     """Read on from an offset, the edges and a time; no record that late is the end, no 500."""
     daemon.create_topic("seeks")

@@ -33,6 +33,7 @@ from kafkalog.errors import (
     OffsetAboveLogEnd,
     Overloaded,
     UnknownConsumer,
+    UnknownPartition,
 )
 from kafkalog.format.disk.group_offsets import text_fault
 from kafkalog.format.topic_names import INTERNAL_TOPICS, TopicPartition
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.registry import RegistryState
     from kafkalog.env.clock import Clock
+    from kafkalog.errors import Detail
     from kafkalog.log.unified_log import UnifiedLog
 
 
@@ -140,7 +142,9 @@ class Consumer:
 
     @property
     def topics(self) -> list[str]:
-        """Subscribed; of a pattern those that match now."""
+        """Subscribed; of a pattern those that match now. The Bridge also lists assigned ones."""
+        if self._is_manual and self.config.dialect is Dialect.STRIMZI:
+            return sorted({at.topic for at in self._positions})
         if self._topics is not None:
             return sorted(self._topics)
         return sorted(name for name, does in self._matched.items() if does)
@@ -195,9 +199,17 @@ class Consumer:
         if self.is_subscribed:
             raise IllegalConsumerState("Illegal state: the consumer subscribed to topics.")
         for at in partitions:
-            self._offsets.check_exists(at)
+            if not self._may_come(at):
+                self._offsets.check_exists(at)
         self._is_manual = bool(partitions)
         self.assign(partitions)
+
+    def _may_come(self, at: TopicPartition) -> bool:
+        """Whether it is of a topic that may be created later, which only the Bridge's clients may
+        assign: nothing is read of it until then.
+        """
+        is_strimzi = self.config.dialect is Dialect.STRIMZI
+        return is_strimzi and at.topic not in self._logs.registry.state.topics
 
     # ---- its positions
 
@@ -253,14 +265,16 @@ class Consumer:
         }
 
     def check_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """IllegalConsumerState unless all of them are."""
+        """IllegalConsumerState, for the Bridge's clients UnknownPartition, unless all are."""
         missing = next((at for at in partitions if at not in self._positions), None)
-        if missing is not None:
-            raise IllegalConsumerState(
-                f"Illegal state: no current assignment for partition {missing}",
-                topic=missing.topic,
-                partition=missing.partition,
-            )
+        if missing is None:
+            return
+        place: dict[str, Detail] = {"topic": missing.topic, "partition": missing.partition}
+        if self.config.dialect is Dialect.STRIMZI:
+            raise UnknownPartition(f"No current assignment for partition {missing}", **place)
+        raise IllegalConsumerState(
+            f"Illegal state: no current assignment for partition {missing}", **place
+        )
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read on from there, all or none. IllegalConsumerState; an answer on its way is void."""
@@ -282,7 +296,7 @@ class Consumer:
 
     def poll_order(self) -> Sequence[TopicPartition]:
         """Assigned partitions, another one first each time, so that none starves."""
-        partitions = self.partitions
+        partitions = [at for at in self.partitions if not self._may_come(at)]
         if not partitions:
             return ()
         self._turn = (self._turn + 1) % len(partitions)

@@ -299,7 +299,7 @@ async def assignments(request: web.Request) -> Assignments:
 
 
 @INSTANCE_ROUTES.endpoint(
-    "POST /positions", "seek", Access.READ_GROUP, "Done.", errors=(40005, 40903, 50303)
+    "POST /positions", "seek", Access.READ_GROUP, "Done.", errors=(40005, 40402, 40903, 50303)
 )
 async def seek(request: web.Request, wanted: Positions) -> None:
     """Read on from offsets, or from the first records at or after times.
@@ -330,7 +330,7 @@ async def _offsets_at(
     "seekToBeginning",
     Access.READ_GROUP,
     "Done.",
-    errors=(40903, 50303),
+    errors=(40402, 40903, 50303),
 )
 async def seek_to_beginning(request: web.Request, wanted: Partitions) -> None:
     """Read partitions from their first record on."""
@@ -338,7 +338,7 @@ async def seek_to_beginning(request: web.Request, wanted: Partitions) -> None:
 
 
 @INSTANCE_ROUTES.endpoint(
-    "POST /positions/end", "seekToEnd", Access.READ_GROUP, "Done.", errors=(40903, 50303)
+    "POST /positions/end", "seekToEnd", Access.READ_GROUP, "Done.", errors=(40402, 40903, 50303)
 )
 async def seek_to_end(request: web.Request, wanted: Partitions) -> None:
     """Read what is appended to partitions from now on."""

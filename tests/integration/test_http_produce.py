@@ -313,7 +313,9 @@ def test_base64_is_strict(daemon: Daemon, text: str) -> None:
 def test_content_types(daemon: Daemon) -> None:
     """The accepted ones are named; a schema registry is not here."""
     body = {"records": [{"value": {"a": 1}}]}
-    for accepted in (JSON, "application/json", "application/json; charset=UTF-8", JSON.upper()):
+    unversioned = "application/vnd.kafka.json+json"  # Karapace's
+    named = "application/json; charset=UTF-8"
+    for accepted in (JSON, "application/json", named, JSON.upper(), unversioned):
         answer = daemon.request("POST", "/topics/typed", body, {"Content-Type": accepted})
         receipts(answer)
     for wrong in (
@@ -329,7 +331,12 @@ def test_content_types(daemon: Daemon) -> None:
     ):
         answer = daemon.request("POST", "/topics/typed", body, {"Content-Type": wrong})
         assert "application/vnd.kafka" in str(refused(answer, 415, 415)["message"]) or wrong != ""
-    assert end_offset(daemon, "typed") == 4
+    answer = daemon.request(
+        "GET", "/topics/typed/partitions/0/records?offset=0", None, {"Accept": unversioned}
+    )
+    assert answer.headers["Content-Type"] == unversioned
+    assert [each["value"] for each in answer.json] == [{"a": 1}] * 5
+    assert end_offset(daemon, "typed") == 5
 
 
 def test_more_records_than_allowed(daemon: Daemon) -> None:

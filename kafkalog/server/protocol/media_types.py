@@ -44,6 +44,8 @@ _EMBEDDED = {
     "application/vnd.kafka.json.v1+json": EmbeddedFormat.JSON,
     "application/vnd.kafka.v1+json": EmbeddedFormat.BINARY,
     "application/vnd.kafka+json": EmbeddedFormat.BINARY,
+    "application/vnd.kafka.binary+json": EmbeddedFormat.BINARY,
+    "application/vnd.kafka.json+json": EmbeddedFormat.JSON,
     JSON: EmbeddedFormat.JSON,
 }
 EMBEDDED_TYPES = tuple(name for name in _EMBEDDED if ".v2+" in name)

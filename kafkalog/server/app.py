@@ -27,6 +27,7 @@ from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON, check_charset, is_json
 from kafkalog.server.protocol.middleware import make_middleware
 from kafkalog.server.protocol.openapi import describe
+from kafkalog.server.protocol.origin import is_marked
 from kafkalog.server.security.gate import Filters
 from kafkalog.server.security.tls import listening_context
 
@@ -182,7 +183,7 @@ def _typed(handler: _Handler) -> _Handler:
     """A changing route of the control plane, which takes JSON alone.
 
     A page of another site can send a text, a form or a body without a type, and no JSON unless it
-    is asked first (the CORS protocol's preflight).
+    is asked first (the CORS protocol's preflight). A browser marks what a page sends.
     """
     spec = endpoint_of(handler)
     if spec is None or not spec.takes_json_alone:
@@ -191,7 +192,8 @@ def _typed(handler: _Handler) -> _Handler:
     @functools.wraps(handler)
     async def typed(request: web.Request) -> web.StreamResponse:
         content_type = request.headers.get(hdrs.CONTENT_TYPE)
-        if content_type is None and request.body_exists:
+        is_missing = content_type is None and request.body_exists
+        if is_missing and not (spec.takes_any_type and not is_marked(request)):
             raise ApiError(415, f"Content-Type is missing. Send {JSON}.")
         if content_type is not None and not is_json(content_type):
             raise ApiError(415, f"This Content-Type is not accepted. Send {JSON}.")

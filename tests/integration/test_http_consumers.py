@@ -19,7 +19,7 @@ import pytest
 from kafka_bridge_client import KafkaBridgeConsumer, KafkaBridgeProducer, Message
 
 from kafkalog.server.groups.consumer_configs import IGNORED, NewConsumer
-from tests.integration.daemon import TEXT, V2, Daemon
+from tests.integration.daemon import BINARY, TEXT, V2, Daemon
 from tests.integration.http_world import others_in_work, refused, until
 
 if TYPE_CHECKING:
@@ -248,6 +248,42 @@ def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> 
     refused(one.call("POST", "/assignments", unknown), 404, 40401)
     beyond = {"partitions": [{"topic": topic, "partition": 2}]}
     refused(one.call("POST", "/assignments", beyond), 404, 40402)
+
+
+def test_types_that_are_missing_or_foreign(daemon: Daemon) -> None:
+    """The route's own is meant, unless a page may have sent the request."""
+    topic = topic_of(daemon, "untyped")
+    create, path = "/consumers/untyped", "/consumers/untyped/instances/i"
+    steps: tuple[tuple[str, str, object, int], ...] = (
+        ("POST", create, {"name": "i", **CONFLUENT}, 200),
+        ("POST", f"{path}/subscription", {"topics": [topic]}, 204),
+        ("GET", f"{path}/subscription", None, 200),
+        ("GET", f"{path}/assignments", None, 200),
+        ("GET", f"{path}/records", None, 200),
+        ("POST", f"{path}/offsets", {"offsets": []}, 200),
+        ("GET", f"{path}/offsets", None, 200),
+        ("POST", f"{path}/positions", {"offsets": []}, 204),
+        ("DELETE", path, None, 204),
+    )
+
+    def ask(method: str, path: str, body: object, **headers: str) -> tuple[int, str]:
+        wire = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+        data = None if body is None else json.dumps(body).encode()
+        wire.request(method, path, data, {"Accept": "application/x-foreign", **headers})
+        answer = wire.getresponse()
+        answer.read()
+        wire.close()
+        return answer.status, answer.headers.get("Content-Type", "")
+
+    marks = ({"Origin": f"http://127.0.0.1:{daemon.port}"}, {"Sec-Fetch-Site": "same-origin"})
+    for method, at, body, status in steps:
+        for mark in marks if body is not None else ():
+            assert ask(method, at, body, **mark)[0] == 415, at
+        if body is not None:
+            assert ask(method, at, body, **{"Content-Type": "text/plain"})[0] == 415, at
+        got, media = ask(method, at, body)
+        own = BINARY if at.endswith("/records") else V2
+        assert (got, media) == (status, own if status == 200 else ""), at
 
 
 def test_an_instance_of_the_bridge_is_answered_as_there(daemon: Daemon) -> None:

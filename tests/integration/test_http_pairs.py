@@ -231,6 +231,8 @@ ELSEWHERE = {
     "`auto.offset.reset` that is not said": "test_latest_begins_at_the_subscription",
     "`fetch.min.bytes` that is not said": "test_a_waiting_poll_is_woken",
     "a poll without a subscription": "test_a_subscription_and_an_assignment_exclude_each_other",
+    "a missing Content-Type of a consumer's route": "test_types_that_are_missing_or_foreign",
+    "an Accept that names no type of these": "test_types_that_are_missing_or_foreign",
     "a seek of a partition that is not assigned": (
         "test_an_instance_of_the_bridge_is_answered_as_there"),
     "an assignment of a topic that does not exist": (

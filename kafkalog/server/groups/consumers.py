@@ -25,7 +25,7 @@ from kafkalog.server.protocol.media_types import (
     V2_JSON,
     EmbeddedFormat,
     consumer_type,
-    metadata_type,
+    metadata_or_own_type,
 )
 from kafkalog.server.protocol.origin import origin_of, path_of
 from kafkalog.server.protocol.parameters import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kafkalog.server.groups.poll import PartitionPage
 
 
-ROUTES = Routes("consumers", is_v2=True)
+ROUTES = Routes("consumers", is_v2=True, takes_any_type=True)
 _MIN_BYTES_MAX = 10_000_000
 _FORMATS = [each.value for each in EmbeddedFormat]
 _ISOLATIONS = {
@@ -120,6 +120,7 @@ INSTANCE_ROUTES = Routes(
     "/consumers/{group}/instances/{instance}",
     errors=(40403,),
     is_v2=True,
+    takes_any_type=True,
     look_up=consumer_of,
 )
 
@@ -138,7 +139,7 @@ def entries_of(partitions: list[TopicPartition]) -> list[AssignedPartition]:
     Access.READ_GROUP,
     Answer("The instance.", in_v2(NewInstance), (IGNORED_HEADER,)),
     is_body_required=False,
-    errors=(406, 40002, 40902, 42204),
+    errors=(40002, 40902, 42204),
 )
 async def create(request: web.Request, wanted: NewConsumer) -> web.Response:
     """Create a consumer instance in a group.
@@ -148,7 +149,7 @@ async def create(request: web.Request, wanted: NewConsumer) -> web.Response:
     them.
     """
     api = api_of(request)
-    content_type = metadata_type(request.headers.get("Accept", ""))
+    content_type = metadata_or_own_type(request.headers.get("Accept", ""))
     ignored = wanted.ignored()
     group = group_of(request)
     name = wanted.name if wanted.name is not None else wanted.id
@@ -255,9 +256,7 @@ async def subscribe(request: web.Request, wanted: Subscription) -> None:
         members.subscribe(consumer, wanted.topics, wanted.topic_pattern)
 
 
-@INSTANCE_ROUTES.endpoint(
-    "GET /subscription", "getSubscription", Access.READ_GROUP, "The topics.", errors=(406,)
-)
+@INSTANCE_ROUTES.endpoint("GET /subscription", "getSubscription", Access.READ_GROUP, "The topics.")
 async def subscription(request: web.Request) -> SubscribedTopics:
     """Topics that the instance subscribed to, and its partitions of them."""
     consumer = consumer_of(request)
@@ -287,7 +286,7 @@ async def assign(request: web.Request, wanted: Partitions) -> None:
 
 
 @INSTANCE_ROUTES.endpoint(
-    "GET /assignments", "getAssignments", Access.READ_GROUP, "Its partitions.", errors=(406,)
+    "GET /assignments", "getAssignments", Access.READ_GROUP, "Its partitions."
 )
 async def assignments(request: web.Request) -> Assignments:
     """Partitions that the instance reads, assigned by the group or by hand."""
@@ -375,7 +374,7 @@ _MAX_BYTES = IntegerParameter(
         dict.fromkeys(EMBEDDED_TYPES, RecordPage),
     ),
     parameters=(_TIMEOUT, _MAX_BYTES),
-    errors=(406, 40402, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
+    errors=(40402, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
 )
 async def poll(request: web.Request) -> web.StreamResponse:
     """Records that the consumer has not got yet, as soon as there are some.
@@ -439,7 +438,7 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
     aliases=("/offsets",),
     parameters=(_ASYNC,),
     is_body_required=False,
-    errors=(406, 40002, 40401, 40402, 50003, 50302, 50303, 50701),
+    errors=(40002, 40401, 40402, 50003, 50302, 50303, 50701),
 )
 async def commit_offsets(request: web.Request, wanted: OffsetCommit) -> list[object] | None:
     """Commit offsets, or without a body all that was delivered.
@@ -469,7 +468,7 @@ async def commit_offsets(request: web.Request, wanted: OffsetCommit) -> list[obj
     "The commits.",
     body={V2_JSON: Partitions},
     is_body_required=False,
-    errors=(406, 50303),
+    errors=(50303,),
 )
 async def committed(request: web.Request) -> CommittedOffsets:
     """What the group has committed for partitions, or without a body for those it was assigned.

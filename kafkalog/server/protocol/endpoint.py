@@ -18,7 +18,13 @@ from aiohttp import hdrs, web
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.media_types import JSON, V2_JSON, is_json, metadata_type
+from kafkalog.server.protocol.media_types import (
+    JSON,
+    V2_JSON,
+    is_json,
+    metadata_or_own_type,
+    metadata_type,
+)
 from kafkalog.server.protocol.replies import json_reply
 from kafkalog.server.protocol.schemas import read_body
 
@@ -147,6 +153,8 @@ class Endpoint:
     summary: str = ""
     description: str = ""
     right: Right | None = None  # of access, if it is one
+    # A Content-Type that is missing, or an Accept that names none of ours, means the route's own.
+    takes_any_type: bool = False
 
     @property
     def takes_json_alone(self) -> bool:
@@ -174,8 +182,8 @@ class Routes:
     description is given. A coroutine function runs on the event loop. A plain one may wait for a
     lock or the disk: it runs on the control pool, and also gets the operations of its principal.
     ``path`` is before that of each route, ``errors`` are of all; ``is_v2``: of the proxies, whose
-    media type bodies and answers may have; ``look_up`` fails when what the path names is not there,
-    which is said before the body is read.
+    media type bodies and answers may have; ``takes_any_type`` is Endpoint's; ``look_up`` fails when
+    what the path names is not there, which is said before the body is read.
     """
 
     def __init__(
@@ -185,12 +193,14 @@ class Routes:
         *,
         errors: tuple[int, ...] = (),
         is_v2: bool = False,
+        takes_any_type: bool = False,
         look_up: Callable[[web.Request], object] | None = None,
     ) -> None:
         self._tag = tag
         self._path = path
         self._errors = errors
         self._is_v2 = is_v2
+        self._takes_any_type = takes_any_type
         self._look_up = look_up
         self._routes: list[web.RouteDef] = []
 
@@ -237,6 +247,7 @@ class Routes:
                 summary,
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
                 access.value if isinstance(access.value, Right) else None,
+                self._takes_any_type,
             )
             handler = _handler_of(make, spec, model, self._look_up, on_sink_pool=on_sink_pool)
             setattr(handler, _ATTRIBUTE, spec)
@@ -312,7 +323,8 @@ def _reply(request: web.Request, spec: Endpoint, answer: object) -> web.StreamRe
     status, said = next(iter(spec.answers.items()))
     content_type = JSON
     if V2_JSON in said.content:
-        content_type = metadata_type(request.headers.get(hdrs.ACCEPT, ""))
+        choose = metadata_or_own_type if spec.takes_any_type else metadata_type
+        content_type = choose(request.headers.get(hdrs.ACCEPT, ""))
     return json_reply(answer, content_type=content_type, status=status)
 
 

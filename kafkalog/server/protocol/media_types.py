@@ -188,21 +188,28 @@ _FETCH_FORMATS |= dict.fromkeys(
 def consumer_type(accept: str, embedded: EmbeddedFormat) -> str:
     """Content type of a consumer's records, whose format was chosen when it was created.
 
-    406/40601 when only another one is acceptable, 406 when nothing of ours is.
+    406/40601 when another one of ours is asked for; what is none of ours says nothing.
     """
     own = f"application/vnd.kafka.{embedded.value}.v2+json"
     types = parse_accept(accept or "*/*")
-    if any(media_type in _NEUTRAL or media_type == own for media_type in types):
-        return own
-    if any(media_type in _EMBEDDED for media_type in types):
+    is_own = any(media_type in _NEUTRAL or media_type == own for media_type in types)
+    if not is_own and any(media_type in _EMBEDDED for media_type in types):
         raise ApiError(40601, f"This consumer was created for {own}.")
-    raise ApiError(406, f"Nothing in Accept is offered. Ask for {own}.")
+    return own
 
 
 @functools.lru_cache(maxsize=256)
 def metadata_type(accept: str) -> str:
     """Content type of a v2 metadata answer; 406 when JSON is not acceptable."""
     return _chosen(accept, _METADATA_TYPES, f"{V2_JSON} or {JSON}")
+
+
+def metadata_or_own_type(accept: str) -> str:
+    """The same, of a route that answers as it does where nothing acceptable is offered."""
+    try:
+        return metadata_type(accept)
+    except ApiError:
+        return V2_JSON
 
 
 _METADATA_TYPES = {**dict.fromkeys((*_NEUTRAL, *_EMBEDDED), V2_JSON), JSON: JSON}

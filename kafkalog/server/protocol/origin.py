@@ -69,6 +69,11 @@ def is_of_other_page(request: web.Request) -> bool:
     return origin is not None and origin != origin_of(request)
 
 
+def is_marked(request: web.Request) -> bool:
+    """Whether a browser says that a page sent the request, be it this origin's own."""
+    return "Sec-Fetch-Site" in request.headers or hdrs.ORIGIN in request.headers
+
+
 def is_from_trusted_proxy(request: web.Request) -> bool:
     """Whether the other end of the connection is in ``http.trusted.proxies``."""
     networks = _networks(api_of(request).config.http_trusted_proxies)

@@ -79,7 +79,7 @@ class ServerConfig:
     http_max_wait_ms: int = 60_000
     http_max_fetch_bytes: int = 67_108_864
     fetch_raw_verify: str = "first"  # or always
-    http_v2_dialect: str = "auto"  # auto, confluent or strimzi
+    http_v2_dialect: str = "auto"  # auto, confluent, strimzi, karapace
     http_trusted_proxies: tuple[str, ...] = ()
     http_body_timeout_ms: int = 30_000
     http_header_timeout_ms: int = 10_000

@@ -258,7 +258,7 @@ SERVER_SETTINGS: tuple[Setting, ...] = (
     _server("http.max.records", _I, 100_000, "records", _POSITIVE, "Maximum number of records in a JSON produce request."),
     _server("http.max.batch.entries", _I, 1_000, "records", _POSITIVE, "Maximum number of entries in a records:batch request of v3."),
     _server("http.max.wait.ms", _I, 60_000, "ms", _NEVER_NEGATIVE, "Maximum time that a fetch waits for records. Larger values in requests are reduced to it."),
-    _server("http.v2.dialect", _S, "auto", "", Valid(words=("auto", "confluent", "strimzi")), "Dialect of the v2 consumer API: Confluent's REST Proxy, the Strimzi Bridge, or, with auto, the one that the creation of each instance suggests."),
+    _server("http.v2.dialect", _S, "auto", "", Valid(words=("auto", "confluent", "strimzi", "karapace")), "Dialect of the v2 API where the proxies answer differently: Confluent's REST Proxy, the Strimzi Bridge, Karapace, or, with auto, the one that a media type or the creation of an instance suggests."),
     _server("http.trusted.proxies", _LIST, (), "", ANY, "Addresses or networks (10.0.0.0/8) of proxies whose Forwarded and X-Forwarded-* headers are trusted."),
     _server("http.max.fetch.bytes", _I, 67_108_864, "bytes", _POSITIVE, "Maximum bytes of a fetch answer. Larger values in requests are reduced to it."),
     _server("fetch.raw.verify", _S, "first", "", Valid(words=("first", "always")), "When the CRC of batches is checked that a fetch of raw batches returns: first is once for an open file, as long as its bytes stay in the page cache; always is at each fetch, also of clients that check it themselves."),

@@ -250,6 +250,22 @@ def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> 
     refused(one.call("POST", "/assignments", beyond), 404, 40402)
 
 
+def test_an_instance_of_karapace_is_answered_as_there(daemon: Daemon) -> None:
+    """Its own key tells it: from the start of the log, one added, 204, 422 for what is no JSON."""
+    topic = topic_of(daemon, "karapace")
+    key = {"topic.metadata.refresh.interval.ms": 100, "format": "json"}
+    one = Instance(daemon, "karapace", **key)
+    one.subscribe(topic)
+    refused(one.call("GET", "/records?timeout=0"), 422, 422)
+    entry = {"topic": topic, "partition": 0, "offset": 1}
+    one.done("POST", "/offsets", {"offsets": [entry]})
+    assert one.committed(topic, 0) == {0: 2}
+    refused(one.call("POST", "/positions", {"offsets": [{**entry, "partition": 1}]}), 409, 40903)
+    other = Instance(daemon, "karapace-2", **key, **{"auto.offset.reset": "latest"})
+    other.subscribe(topic)
+    assert other.offsets() == []
+
+
 def test_types_that_are_missing_or_foreign(daemon: Daemon) -> None:
     """The route's own is meant, unless a page may have sent the request."""
     topic = topic_of(daemon, "untyped")
@@ -411,6 +427,26 @@ def test_idle_instances_leave_and_commits_stay(tmp_path: Path) -> None:
         until(lambda: again.call("GET", "/offsets").status != 503, "the offsets were not loaded")
         assert again.committed(topic, 0, 1) == {0: 2}
         assert again.offsets() == [2]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "wrong_shape", "no_topic"),
+    [("confluent", 422, 40401), ("strimzi", 400, 40401), ("karapace", 400, 40403)],
+)
+def test_a_configured_dialect(
+    tmp_path: Path, dialect: str, wrong_shape: int, no_topic: int
+) -> None:
+    """http.v2.dialect is for all clients, whatever their media types and creations say."""
+    with Daemon(tmp_path, http_v2_dialect=dialect) as daemon:
+        for media in (TEXT, "application/vnd.kafka.json+json", BINARY):
+            headers = {"Content-Type": media}
+            answer = daemon.request("POST", "/topics/t", {"records": 5}, headers)
+            refused(answer, wrong_shape, wrong_shape)
+        refused(daemon.request("GET", "/topics/none"), 404, no_topic)
+        refused(daemon.request("GET", "/topics/none/partitions"), 404, 40401)
+        one = Instance(daemon, "configured", **CONFLUENT)
+        committed = one.call("POST", "/offsets", {"offsets": []})
+        assert committed.status == (200 if dialect == "confluent" else 204)
 
 
 __all__ = ["SETTINGS"]  # of the daemon fixture

@@ -233,6 +233,8 @@ ELSEWHERE = {
     "a poll without a subscription": "test_a_subscription_and_an_assignment_exclude_each_other",
     "a missing Content-Type of a consumer's route": "test_types_that_are_missing_or_foreign",
     "an Accept that names no type of these": "test_types_that_are_missing_or_foreign",
+    "a v2 produce of the wrong shape": "test_a_wrong_shape_by_dialect",
+    "`GET /topics/{topic}` of an unknown one": "test_a_configured_dialect",
     "a seek of a partition that is not assigned": (
         "test_an_instance_of_the_bridge_is_answered_as_there"),
     "an assignment of a topic that does not exist": (

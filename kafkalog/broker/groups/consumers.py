@@ -65,6 +65,7 @@ class Dialect(enum.Enum):
 
     CONFLUENT = "confluent"  # commits name the last record read, one is added
     STRIMZI = "strimzi"  # commits name the next record
+    KARAPACE = "karapace"  # as Confluent's, but for statuses and defaults
 
 
 @dataclass(frozen=True, slots=True)

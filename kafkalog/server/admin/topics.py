@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Literal
 from aiohttp import web
 
 from kafkalog import __version__
+from kafkalog.broker.groups.consumers import Dialect
 from kafkalog.broker.values import ListedPartition
-from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
-from kafkalog.server.protocol.errors import ApiError, error_of
+from kafkalog.server.protocol.errors import ApiError, error_of, v3_fault
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.media_types import JSON
 from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
@@ -150,11 +151,19 @@ async def topics(request: web.Request) -> list[str]:
     return api_of(request).operations.topic_names()
 
 
-@ROUTES.endpoint("GET /topics/{topic}", "describeTopic", Access.DESCRIBE_TOPIC, "The topic.")
+@ROUTES.endpoint(
+    "GET /topics/{topic}", "describeTopic", Access.DESCRIBE_TOPIC, "The topic.", errors=(40403,)
+)
 async def topic(request: web.Request) -> TopicAnswer:
     """Name, effective configs as strings, partitions."""
-    operations = api_of(request).operations
-    description = operations.topics.describe(topic_of(request))
+    api = api_of(request)
+    operations = api.operations
+    try:
+        description = operations.topics.describe(topic_of(request))
+    except UnknownTopic as error:
+        if api.config.http_v2_dialect == Dialect.KARAPACE.value:
+            raise v3_fault(error) from error  # 40403 on this route alone
+        raise
     configs = {entry.name: entry.value for entry in description.configs if entry.value is not None}
     partitions = [_partition(operations.node_id, each) for each in listed_partitions(description)]
     return TopicAnswer(description.name, configs, partitions)

@@ -73,6 +73,8 @@ _PROXIES = """
     consumer.request.max.bytes consumer.threads schema.registry.url
     topic.metadata.refresh.interval.ms
 """
+KARAPACE_KEY = "topic.metadata.refresh.interval.ms"
+"""Which no other proxy takes."""
 IGNORED = frozenset(f"{_KAFKA} {_OLDER_KAFKA} {_PROXIES}".split())
 IGNORED_HEADER = "Kafka-Ignored-Configs"
 _SHOWN_CHARACTERS = 80
@@ -94,7 +96,7 @@ class NewConsumer(Schema):
     id: str | None = None
     name: str | None = None
     format: str = "binary"
-    auto_offset_reset: str = Field("latest", alias="auto.offset.reset")
+    auto_offset_reset: str | None = Field(None, alias="auto.offset.reset")
     auto_commit_enable: Flag | None = Field(None, alias="auto.commit.enable")
     enable_auto_commit: Flag | None = Field(None, alias="enable.auto.commit")
     isolation_level: str | None = Field(None, alias="isolation.level")

@@ -13,7 +13,7 @@ from kafkalog.errors import IllegalConsumerState, KafkalogError
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.v2 import RecordPage
-from kafkalog.server.groups.consumer_configs import IGNORED_HEADER, NewConsumer
+from kafkalog.server.groups.consumer_configs import IGNORED_HEADER, KARAPACE_KEY, NewConsumer
 from kafkalog.server.groups.poll import ConsumerPoll, commit, commit_positions, commits_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
@@ -63,8 +63,12 @@ _ISOLATIONS = {
     "read_uncommitted": Isolation.HIGH_WATERMARK,
     "read_committed": Isolation.LAST_STABLE,
 }
-_REQUEST_TIMEOUT_MS = {Dialect.CONFLUENT: 1_000, Dialect.STRIMZI: 100}
-_NAME_PREFIX = {Dialect.CONFLUENT: "rest-consumer-", Dialect.STRIMZI: "kafka-bridge-consumer-"}
+_REQUEST_TIMEOUT_MS = {Dialect.CONFLUENT: 1_000, Dialect.STRIMZI: 100, Dialect.KARAPACE: 11_000}
+_NAME_PREFIX = {
+    Dialect.CONFLUENT: "rest-consumer-",
+    Dialect.STRIMZI: "kafka-bridge-consumer-",
+    Dialect.KARAPACE: "",
+}
 
 
 class NewInstance(AnswerBody):
@@ -165,9 +169,11 @@ def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
     dialect = _dialect_of(api, wanted)
     resets = [each.value for each in Reset]
     isolation = wanted.isolation_level or "read_uncommitted"
+    is_karapace = dialect is Dialect.KARAPACE
+    reset = wanted.auto_offset_reset or ("earliest" if is_karapace else "latest")
     for name, value, offered in (
         ("format", wanted.format, _FORMATS),
-        ("auto.offset.reset", wanted.auto_offset_reset, resets),
+        ("auto.offset.reset", reset, resets),
         ("isolation.level", isolation, list(_ISOLATIONS)),
     ):
         if value not in offered:
@@ -178,7 +184,7 @@ def _config_of(api: Api, wanted: NewConsumer) -> ConsumerConfig:
     return ConsumerConfig(
         dialect=dialect,
         embedded_format=wanted.format,
-        reset=Reset(wanted.auto_offset_reset),
+        reset=Reset(reset),
         is_auto_commit=True if auto_commit is None else bool(auto_commit),
         auto_commit_interval_ms=_in_range(
             "auto.commit.interval.ms", wanted.auto_commit_interval_ms, 0, 2**31 - 1
@@ -202,7 +208,9 @@ def _dialect_of(api: Api, wanted: NewConsumer) -> Dialect:
         or wanted.isolation_level is not None
         or wanted.format == EmbeddedFormat.TEXT.value
     )
-    return Dialect.STRIMZI if is_strimzi else Dialect.CONFLUENT
+    if is_strimzi:
+        return Dialect.STRIMZI
+    return Dialect.KARAPACE if KARAPACE_KEY in wanted.ignored() else Dialect.CONFLUENT
 
 
 def _either(one: int | None, other: int | None) -> int | None:
@@ -374,7 +382,7 @@ _MAX_BYTES = IntegerParameter(
         dict.fromkeys(EMBEDDED_TYPES, RecordPage),
     ),
     parameters=(_TIMEOUT, _MAX_BYTES),
-    errors=(40402, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
+    errors=(422, 40402, 40601, 40602, 40903, 41601, 42903, 50010, 50303),
 )
 async def poll(request: web.Request) -> web.StreamResponse:
     """Records that the consumer has not got yet, as soon as there are some.
@@ -433,7 +441,7 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
     Access.READ_GROUP,
     {
         200: Answer("Committed; dialect confluent.", in_v2(NO_RECORDS)),
-        204: Answer("Committed; dialect strimzi, or a body of pandaproxy's."),
+        204: Answer("Committed; dialects strimzi and karapace, or a body of pandaproxy's."),
     },
     aliases=("/offsets",),
     parameters=(_ASYNC,),
@@ -443,22 +451,23 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
 async def commit_offsets(request: web.Request, wanted: OffsetCommit) -> list[object] | None:
     """Commit offsets, or without a body all that was delivered.
 
-    In the dialect confluent an entry of ``offsets`` names the last record that was processed and
-    the next one is committed; in strimzi, and in ``partitions``, the offset is stored as it is.
+    In the dialects confluent and karapace an entry of ``offsets`` names the last record that was
+    processed and the next one is committed; in strimzi, and in ``partitions``, the offset is stored
+    as it is.
     """
     api, consumer = api_of(request), consumer_of(request)
     is_awaited = not _ASYNC.read(request)
-    is_confluent = consumer.config.dialect is Dialect.CONFLUENT
+    dialect = consumer.config.dialect
     if wanted.partitions is not None:
         commits = commits_of(api, wanted.partitions)
         await commit(api, consumer.group, commits, is_awaited=is_awaited)
         return None
     if wanted.offsets is not None:
-        commits = commits_of(api, wanted.offsets, plus=int(is_confluent))
+        commits = commits_of(api, wanted.offsets, plus=int(dialect is not Dialect.STRIMZI))
         await commit(api, consumer.group, commits, is_awaited=is_awaited)
     else:
         await commit_positions(api, consumer, is_awaited=is_awaited)
-    return [] if is_confluent else None
+    return [] if dialect is Dialect.CONFLUENT else None
 
 
 @INSTANCE_ROUTES.endpoint(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.broker.groups.consumers import Dialect
 from kafkalog.errors import KafkalogError, OffsetOutOfRange, UnknownConsumer
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.wire.json_page import write_page
@@ -21,7 +22,7 @@ from kafkalog.server.protocol.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog.broker.groups.consumers import Consumer
+    from kafkalog.broker.groups.consumers import Consumer, ConsumerConfig
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
@@ -156,7 +157,8 @@ class ConsumerPoll:
         self, log: UnifiedLog, info: FetchDataInfo, position: int, max_bytes: int
     ) -> JsonPage:
         """Up to the first record that does not fit the format; 40602 when that is the first."""
-        at, embedded = log.topic_partition, self._consumer.config.embedded_format
+        at, config = log.topic_partition, self._consumer.config
+        embedded = config.embedded_format
         aborted = [(a.producer_id, a.first_offset, a.last_offset) for a in info.aborted]
         end_offset = info.next_offset
         while True:
@@ -174,19 +176,19 @@ class ConsumerPoll:
                 )
             except UndecodableRecord as error:
                 if error.offset <= position or error.offset >= end_offset:
-                    raise _undecodable(at, error, embedded) from error
+                    raise _undecodable(at, error, config) from error
                 end_offset, fault = error.offset, error
                 continue
             if not page.count and end_offset < info.next_offset:
-                raise _undecodable(at, fault, embedded)
+                raise _undecodable(at, fault, config)
             return page
 
 
-def _undecodable(at: TopicPartition, error: UndecodableRecord, embedded: str) -> ApiError:
+def _undecodable(at: TopicPartition, error: UndecodableRecord, config: ConsumerConfig) -> ApiError:
     return ApiError(
-        40602,
-        f"The {error.part} at offset {error.offset} is not valid {embedded}; read it with a "
-        "consumer of format binary, or seek past it.",
+        422 if config.dialect is Dialect.KARAPACE else 40602,
+        f"The {error.part} at offset {error.offset} is not valid {config.embedded_format}; read it "
+        "with a consumer of format binary, or seek past it.",
         details={"topic": at.topic, "partition": at.partition, "offset": error.offset},
     )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import msgspec
 from aiohttp import hdrs, web
 
+from kafkalog.broker.groups.consumers import Dialect
 from kafkalog.broker.operations import Acks
-from kafkalog.server.api import api_of
+from kafkalog.server.api import Api, api_of
 from kafkalog.server.produce.append import (
     DURABILITIES,
     INLINE_BYTES,
@@ -30,8 +31,15 @@ from kafkalog.server.produce.append import (
 from kafkalog.server.produce.json_body import Formats
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2
+from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.json_schema import AnswerBody
-from kafkalog.server.protocol.media_types import EMBEDDED_TYPES, JSON, metadata_type, produce_format
+from kafkalog.server.protocol.media_types import (
+    EMBEDDED_TYPES,
+    JSON,
+    bare_type,
+    metadata_type,
+    produce_format,
+)
 from kafkalog.server.protocol.parameters import ACKS, FlagParameter, partition_of, topic_of
 from kafkalog.server.protocol.replies import REQUEST_ID, bytes_reply, error_reply
 from kafkalog.server.protocol.schemas import ProduceRequest
@@ -39,6 +47,11 @@ from kafkalog.server.protocol.schemas import ProduceRequest
 ROUTES = Routes("produce")
 _TAIL = b',"key_schema_id":null,"value_schema_id":null,"durability":"%b"}'
 _ASYNC = FlagParameter("async", "Answer 204 at once, as acks=0.")
+_DIALECTS = {
+    "application/vnd.kafka.text.v2+json": Dialect.STRIMZI,
+    "application/vnd.kafka.json+json": Dialect.KARAPACE,
+    "application/vnd.kafka.binary+json": Dialect.KARAPACE,
+}
 _BODY = dict.fromkeys((*EMBEDDED_TYPES, JSON), ProduceRequest)
 
 
@@ -92,6 +105,24 @@ async def produce_to_partition(request: web.Request) -> web.Response:
     return await _produce(request, partition_of(request))
 
 
+def _dialect_of(api: Api, request: web.Request) -> Dialect:
+    """As configured, else the one whose proxy alone has the media type."""
+    configured = api.config.http_v2_dialect
+    if configured != "auto":
+        return Dialect(configured)
+    media_type = bare_type(request.headers.get(hdrs.CONTENT_TYPE, ""))
+    return _DIALECTS.get(media_type, Dialect.CONFLUENT)
+
+
+def _in_dialect(error: ApiError, dialect: Dialect) -> ApiError:
+    """The status of a wrong shape: 422, the Bridge's 400, Karapace's 400 for a wrong type alone."""
+    is_wrong_type = error.message.startswith("Expected ")  # msgspec's words
+    is_bad = dialect is Dialect.STRIMZI or (dialect is Dialect.KARAPACE and is_wrong_type)
+    if error.entry.error_code != 422 or not is_bad:
+        return error
+    return ApiError(400, error.message, validation_errors=error.validation_errors)
+
+
 async def _produce(request: web.Request, partition: int | None) -> web.Response:
     api = api_of(request)
     refuse_producer(request)
@@ -109,7 +140,10 @@ async def _produce(request: web.Request, partition: int | None) -> web.Response:
                 return prepare(*arguments)
             return await api.blocking(prepare, *arguments)
 
-        count, batches, opened = await prepare_for(api, topic, partition, prepared)
+        try:
+            count, batches, opened = await prepare_for(api, topic, partition, prepared)
+        except ApiError as error:
+            raise _in_dialect(error, _dialect_of(api, request)) from error
         default_acks = api.operations.broker_acks if opened is None else opened.default_acks
         terms = Terms(acks or default_acks, partition)
         appended = await append_all(api, opened, batches, terms)

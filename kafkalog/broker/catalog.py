@@ -9,6 +9,7 @@ the threads that start, create, move and delete.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from kafkalog.format.topic_names import encode_id
 from kafkalog.log.inspect.directory_facts import absolute_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.broker.broker_config import ConfigRules
@@ -179,6 +180,14 @@ class OpenTopic:
         log = self.logs.table.find_log(self.name, partition)
         return log is not None and self.logs.is_online(log)
 
+    @property
+    def is_being_made(self) -> bool:
+        """Whether a partition is missing because the creation of the topic has not ended."""
+        if self.logs.topic_in_making != self.name:
+            return False
+        find_log = self.logs.table.find_log
+        return any(find_log(self.name, number) is None for number in range(self.partition_count))
+
 
 class Logs:
     """See the module."""
@@ -200,6 +209,8 @@ class Logs:
         self._configs: dict[UUID, _Resolved] = {}
         # published; changed under the lock of the registry
         self.topic_in_making: str | None = None
+        # single operations by any thread: what to call when the making has ended
+        self._when_made: deque[Callable[[], object]] = deque()
 
     # ---- log directories
 
@@ -280,6 +291,32 @@ class Logs:
             # After the log was found: no id comes back, so a log of an older topic is never passed.
             self.registered(topic, topic_id)
         return log
+
+    def begin_making(self, topic: str) -> None:
+        """From here on a missing partition of the topic is not there yet."""
+        self.topic_in_making = topic
+
+    def end_making(self) -> None:
+        """The partitions are there, or the creation has failed."""
+        self.topic_in_making = None
+        self._call_when_made()
+
+    def call_when_made(self, topic: str, call: Callable[[], object]) -> None:
+        """Have ``call`` made when the making of the topic has ended, now if it has; by any thread.
+
+        It may come early: look again whether the partitions are there.
+        """
+        self._when_made.append(call)
+        if self.topic_in_making != topic:
+            self._call_when_made()
+
+    def _call_when_made(self) -> None:
+        while self._when_made:
+            try:
+                call = self._when_made.popleft()
+            except IndexError:  # another thread was faster
+                return
+            call()
 
     def is_online(self, log: UnifiedLog) -> bool:
         """Whether the log's directory serves."""

@@ -9,7 +9,9 @@ import gzip
 import json
 import shutil
 import subprocess
+import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -222,6 +224,23 @@ def test_a_topic_may_fix_the_class(daemon: Daemon) -> None:
 def test_an_unknown_topic_is_created(daemon: Daemon) -> None:
     assert receipts(produce(daemon, "auto", {"value": "a"})) == [(0, 0)]
     assert "auto" in daemon.request("GET", "/topics").json
+
+
+def test_requests_that_create_a_topic_together(daemon: Daemon) -> None:
+    """One creates it, and the others wait until it is there: nobody is told to come again."""
+    together = 8
+    with ThreadPoolExecutor(together) as clients:
+        for number in range(10):
+            topic, barrier = f"together{number}", threading.Barrier(together)
+
+            def ask(_: int, topic: str = topic, barrier: threading.Barrier = barrier) -> Answer:
+                barrier.wait()
+                return produce(daemon, topic, {"value": "a"})
+
+            answers = list(clients.map(ask, range(together)))
+            assert sorted(receipts(answer)[0] for answer in answers) == [
+                (0, offset) for offset in range(together)
+            ]
 
 
 def test_no_topic_is_created_for_a_partition_it_would_not_have(daemon: Daemon) -> None:

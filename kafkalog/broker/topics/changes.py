@@ -270,7 +270,7 @@ class TopicChanges:
         """
         failed: set[str] = set()
         before = self._registry.state.topics.get(name)
-        self._logs.topic_in_making = name
+        self._logs.begin_making(name)
         try:
             while True:
                 failed_before = len(failed)
@@ -287,7 +287,7 @@ class TopicChanges:
                         raise
                     _log.warning("partitions_tried_again", topic=name, reason=fault.message)
         finally:
-            self._logs.topic_in_making = None
+            self._logs.end_making()
 
     def _make(
         self,

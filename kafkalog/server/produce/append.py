@@ -9,7 +9,9 @@ record. These records form one batch, which can be sent again. Owned by the even
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 
+CREATION_WAIT_SECONDS = 30.0
+"""How long records wait for the creation of their topic: Kafka's default of request.timeout.ms."""
 INLINE_BYTES = 256 << 10
 """Bodies up to here are worked on by the event loop itself."""
 _INLINE_COMPRESSED_BYTES = 16 << 10
@@ -251,11 +255,12 @@ async def prepare_for(
     The topic is created when the configuration says so (auto.create.topics.enable), but not for a
     body that is refused or brings nothing, nor for one that names only partitions that the new
     topic would not have. Differs from Kafka there, whose clients create it by asking for metadata
-    before they know that they will refuse themselves. UnknownTopic, and what ``prepare`` raises.
+    before they know that they will refuse themselves. A topic that another request is creating is
+    waited for. UnknownTopic, and what ``prepare`` raises.
     """
     operations = api.operations
     try:
-        opened = operations.open_topic(topic)
+        opened = await _opened(api, topic)
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
             raise
@@ -267,10 +272,38 @@ async def prepare_for(
         if all(batch.partition >= expected_count for batch in batches):
             raise
         await api.blocking(operations.topics.ensure, topic)
-        opened = operations.open_topic(topic)
+        opened = await _opened(api, topic)
         if opened.partition_count == expected_count:
             return *prepared, opened
     return *await prepare(_target(api, opened, partition, opened.partition_count)), opened
+
+
+async def _opened(api: Api, topic: str) -> OpenTopic:
+    """The topic with its partitions, which a creation that is under way may still have to make.
+
+    UnknownTopic, also when the creation failed. A creation that takes longer than the wait leaves a
+    topic whose missing partitions answer NotReady.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + CREATION_WAIT_SECONDS
+    while (opened := api.operations.open_topic(topic)).is_being_made:
+        made: asyncio.Future[None] = loop.create_future()
+        opened.logs.call_when_made(topic, functools.partial(_wake, made))
+        await asyncio.wait((made,), timeout=deadline - loop.time())
+        if not made.done():
+            break
+    return opened
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    """By any thread."""
+
+    def finish_waiting() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    with suppress(RuntimeError):  # the loop has ended, and with it the request
+        waiter.get_loop().call_soon_threadsafe(finish_waiting)
 
 
 def _target(

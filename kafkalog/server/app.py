@@ -32,7 +32,7 @@ from kafkalog.server.security.gate import Filters
 from kafkalog.server.security.tls import listening_context
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from kafkalog.server.api import Api
     from kafkalog.server.protocol.replies import RequestIds
@@ -111,6 +111,10 @@ ROUTE_TABLES = (
 )
 
 
+# Routes of the proxies, whose clients may put a slash at the end of a path.
+_WITH_SLASH_TOO = ("/topics", "/brokers", "/consumers/", "/admin/topics", "/v3/")
+
+
 class ListenerRole(enum.Enum):
     """What a listener is for: it decides which routes the listener has."""
 
@@ -167,16 +171,34 @@ def make_app(
     app[API_KEY] = api if filters.gate is None else filters.gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[probes.DESCRIPTION] = describe_api
-    for route in _routes_at(role, api.config):
+    routes = _routes_at(role, api.config)
+    _add_routes(app, routes)
+    declared = {(route.method, route.path) for route in routes}
+    # After all others: a request without the slash does not pass by them.
+    _add_routes(
+        app,
+        (
+            web.RouteDef(route.method, f"{route.path}/", route.handler, {})
+            for route in routes
+            if route.path.startswith(_WITH_SLASH_TOO)
+            and not route.path.endswith("/")
+            and (route.method, f"{route.path}/") not in declared
+        ),
+    )
+    app.freeze()
+    return app
+
+
+def _add_routes(app: web.Application, routes: Iterable[web.RouteDef]) -> None:
+    """As the application serves them: GET for HEAD too, v3 also where Confluent Server has it."""
+    for route in routes:
         methods = (
             (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
         )
         handler = route.handler if route.method == hdrs.METH_GET else _typed(route.handler)
-        prefixes = ("", "/kafka") if route.path.startswith("/v3/") else ("",)  # as Confluent Server
+        prefixes = ("", "/kafka") if route.path.startswith("/v3/") else ("",)
         for prefix, method in itertools.product(prefixes, methods):
             app.router.add_route(method, prefix + route.path, handler, expect_handler=_on_expect)
-    app.freeze()
-    return app
 
 
 def _typed(handler: _Handler) -> _Handler:

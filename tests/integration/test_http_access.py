@@ -192,6 +192,21 @@ def test_unknown_and_forbidden_look_the_same(guarded: Daemon) -> None:
 
 
 @pytest.mark.gate
+def test_a_slash_at_the_end_gives_no_rights(guarded: Daemon) -> None:
+    """The rule of the route, an audit line with the same subject, and no more names in a list."""
+    headers = {"Content-Type": TEXT}
+    for slash in ("", "/"):
+        path = f"/topics/private{slash}"
+        refused(ask(guarded, None, "GET", path), 401, 40101)
+        refused(ask(guarded, "reader", "GET", path), 403, 40301)
+        refused(ask(guarded, "writer", "POST", path, RECORDS, headers), 403, 40301)
+        line = audit_lines(guarded)[-1]
+        assert (line["operation"], line["subjects"]) == ("produce", [{"topic": "private"}])
+        assert "private" not in ask(guarded, "reader", "GET", f"/topics{slash}").json
+        assert ask(guarded, "admin", "GET", path).status == 200
+        refused(ask(guarded, "reader", "POST", f"/consumers/private{slash}", {}), 403, 40301)
+
+
 def test_probes_are_open_and_metrics_are_not(guarded: Daemon) -> None:
     """Probes need no credentials, metrics need the right to describe the cluster."""
     for path in ("/livez", "/readyz", "/healthz", "/startupz", "/openapi.json"):

@@ -120,6 +120,11 @@ PAIRS = (
          consumer={"format": "json"}),
     Pair("a record or a body that is too large", "POST", "/topics/small", 413,
          {"error_code": 41301}, records("x" * 600), TEXT),
+    # Confluent's clients join addresses: one slash at the end is taken.
+    Pair("", "GET", "/topics/t/", 200, {"name": "t"}),
+    Pair("", "GET", "{c}/brokers/", 200, {"kind": "KafkaBrokerList"}),
+    Pair("", "POST", "{i}/subscription/", 204, None, {"topics": ["t"]},
+         V2),
     Pair("v1 consumers", "POST", "/consumers/g/instances/i/topics/t", 404, {"error_code": 404}),
     Pair("a record larger than `max_bytes`", "GET", "{i}/records?timeout=0&max_bytes=10", 200,
          [{"offset": 0}], given=(of("large"),)),

@@ -143,7 +143,7 @@ def page_of(
             raise ApiError(40005, "page_token is none that metadata.next ever had.")
         start = bisect.bisect_right(items, bytes.fromhex(token), key=place)
     end = len(items) if size == _ALL else start + size
-    page, url = items[start:end], f"{origin_of(request)}{request.path}"
+    page, url = items[start:end], f"{origin_of(request)}{request.path.rstrip('/')}"
     following = None
     if end < len(items):
         following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"

@@ -111,13 +111,19 @@ def make_middleware(api: Api, ids: RequestIds, filters: Filters) -> Middleware:
         if rates is not None:
             rates.answered(request, response)
         audit(request, spec, response.status, error)
-        resource = request.match_info.route.resource
-        route = resource.canonical if resource is not None else "unmatched"
         seconds = time.perf_counter() - started
-        metrics.observe_http(route, request.method, response.status, seconds)
+        metrics.observe_http(_label_of(request), request.method, response.status, seconds)
         return response
 
     return middleware
+
+
+def _label_of(request: web.Request) -> str:
+    """The route of a request as metrics name it: one name, also with a slash at the end."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return "unmatched"
+    return resource.canonical.rstrip("/") or "/"
 
 
 def _admit(api: Api, filters: Filters, request: web.Request) -> None:

@@ -59,8 +59,8 @@ def _get(path: str, **query: str | int) -> Steps[Json]:
     return document
 
 
-def _get_list(path: str) -> Steps[list[Any]]:
-    answer = yield Request("GET", path)
+def _get_list(path: str, **query: str | int) -> Steps[list[Any]]:
+    answer = yield Request("GET", path, query)
     entries: list[Any] = document_of(answer)
     return entries
 
@@ -103,13 +103,13 @@ def _named(partitions: Iterable[Partition]) -> list[Json]:
 
 def list_topics() -> Steps[list[str]]:
     """Names of all topics, sorted, internal ones too."""
-    return sorted((yield from _get_list("/topics")))
+    return sorted((yield from _get_list("/topics", include_internal="true")))
 
 
 def describe_topics() -> Steps[list[Json]]:
     """Every topic: id, partition count, overrides, partitions that are not served."""
     path = path_of(*(yield from _cluster()), "topics")
-    return _entries((yield from _get(path)), "data")
+    return _entries((yield from _get(path, include_internal="true")), "data")
 
 
 def describe_topic(topic: str) -> Steps[Json]:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from kafkalog.client import Client
 from tests.integration.daemon import V2, Daemon
 from tests.integration.http_world import append as append_batches, batch_of, check_sealed, refused
 
@@ -260,6 +261,46 @@ def test_offsets_of_every_type(daemon: Daemon) -> None:
     )
     unknown = path.replace("/partitions/0", "/partitions/7")
     refused(daemon.request("POST", f"{unknown}/records:delete", {"offset": 0}), 404, 40403)
+
+
+def test_internal_topics_are_listed_when_asked_for(daemon: Daemon) -> None:
+    """As Kafka's AdminClient lists them, by which the proxies list; each is there by its name.
+
+    A page leads to a page of the same list. The command line shows what it showed.
+    """
+    daemon.create_topic("ordinary")
+    entry = {"topic": "ordinary", "partition": 0, "offset": 0}
+    assert daemon.request("PUT", "/v1/groups/lister/offsets", {"offsets": [entry]}).status == 204
+    offsets, asked = "__consumer_offsets", "include_internal=true"
+
+    def of_v3(query: str = "") -> list[str]:
+        return [
+            each["topic_name"] for each in daemon.request("GET", v3(daemon) + query).json["data"]
+        ]
+
+    for query in ("", "?include_internal=false", "?other=1"):
+        names = daemon.request("GET", f"/topics{query}").json
+        assert "ordinary" in names
+        assert not [name for name in names if name.startswith("__")]
+        assert of_v3(query) == names
+    everything = daemon.request("GET", f"/topics?{asked}").json
+    assert {offsets, *names} <= set(everything)
+    assert of_v3(f"?{asked}") == everything
+    assert daemon.request("GET", f"/topics/{offsets}").json["name"] == offsets
+    assert daemon.request("GET", f"{v3(daemon)}/{offsets}").json["is_internal"] is True
+
+    walked, url = [], f"{v3(daemon)}?{asked}&page_size=1"
+    while url:
+        page = daemon.request("GET", url).json
+        walked += [each["topic_name"] for each in page["data"]]
+        url = (page["metadata"]["next"] or "").removeprefix(f"http://127.0.0.1:{daemon.port}")
+    assert walked == everything
+    for path in ("/topics", v3(daemon)):
+        refused(daemon.request("GET", f"{path}?include_internal=yes"), 400, 40005)
+
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        assert client.list_topics() == everything
+        assert [each["topic_name"] for each in client.describe_topics()] == everything
 
 
 def test_pages(daemon: Daemon) -> None:

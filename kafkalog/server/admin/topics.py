@@ -13,12 +13,13 @@ from kafkalog import __version__
 from kafkalog.broker.groups.consumers import Dialect
 from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
+from kafkalog.format.topic_names import is_internal
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError, error_of, v3_fault
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
 from kafkalog.server.protocol.media_types import JSON
-from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
+from kafkalog.server.protocol.parameters import FlagParameter, TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.schemas import AdminTopic
 from kafkalog.server.security.audit import note_subject
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 ROUTES = Routes("metadata", errors=(406,), is_v2=True)
 INFO_ROUTES = Routes("operation")
+INCLUDE_INTERNAL = FlagParameter(
+    "include_internal", "List internal topics such as __consumer_offsets too."
+)
 _NO_LEADER = -1  # as Kafka has it
 _ABOUT_IT = tuple(
     Link(operation_id, {"topic": "$request.body#/topic_name"})
@@ -53,7 +57,7 @@ class BrokerIds(AnswerBody):
     brokers: list[int]
 
 
-TopicNames = NamedType("TopicNames", list[str], "Sorted, internal topics too.")
+TopicNames = NamedType("TopicNames", list[str], "Sorted.")
 
 
 class Replica(AnswerBody):
@@ -143,12 +147,23 @@ async def brokers(request: web.Request) -> BrokerIds:
     return BrokerIds([api_of(request).operations.node_id])
 
 
+def names_asked_for(request: web.Request) -> list[str]:
+    """Topics of a list, sorted; INCLUDE_INTERNAL says which. ApiError 40005."""
+    with_internal = INCLUDE_INTERNAL.read(request)
+    names = api_of(request).operations.topic_names()
+    return names if with_internal else [name for name in names if not is_internal(name)]
+
+
 @ROUTES.endpoint(
-    "GET /topics", "listTopicNames", Access.DESCRIBE_TOPIC, Answer("Names.", in_v2(TopicNames))
+    "GET /topics",
+    "listTopicNames",
+    Access.DESCRIBE_TOPIC,
+    Answer("Names.", in_v2(TopicNames)),
+    parameters=(INCLUDE_INTERNAL,),
 )
 async def topics(request: web.Request) -> list[str]:
-    """Names of all topics, internal ones too."""
-    return api_of(request).operations.topic_names()
+    """Names of all topics, as Kafka's AdminClient lists them: internal ones if asked for."""
+    return names_asked_for(request)
 
 
 @ROUTES.endpoint(

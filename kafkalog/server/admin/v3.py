@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import re
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
@@ -124,12 +125,15 @@ def page_of(
     items: Sequence[T],
     key: Callable[[T], str],
     entity: Callable[[web.Request, T], object | None],
+    *,
+    keeps: tuple[str, ...] = (),
 ) -> P:
     """One page of a list that is sorted by ``key``; entities are built for that page only.
 
     An entity of None is one that vanished since the list was taken.
     ``page_size`` and ``page_token`` choose it (PAGING); without a size everything is on one page,
-    as clients that do not follow ``next`` expect it. ApiError 40005.
+    as clients that do not follow ``next`` expect it. ``keeps``: parameters of the request that the
+    next page has too. ApiError 40005.
     """
 
     def place(item: T) -> bytes:
@@ -146,7 +150,9 @@ def page_of(
     page, url = items[start:end], f"{origin_of(request)}{request.path.rstrip('/')}"
     following = None
     if end < len(items):
-        following = f"{url}?page_size={size}&page_token={place(page[-1]).hex()}"
+        kept = {name: request.query[name] for name in keeps if name in request.query}
+        query = urlencode({"page_size": size, "page_token": place(page[-1]).hex(), **kept})
+        following = f"{url}?{query}"
     entities = [made for each in page if (made := entity(request, each)) is not None]
     return model(PageMetadata(url, following), entities)
 

@@ -14,7 +14,12 @@ from kafkalog.broker.operations import Operations
 from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import TopicExists, UnknownTopic
 from kafkalog.server.admin.delete_records import delete_one
-from kafkalog.server.admin.topics import listed_partitions, partition_in_path
+from kafkalog.server.admin.topics import (
+    INCLUDE_INTERNAL,
+    listed_partitions,
+    names_asked_for,
+    partition_in_path,
+)
 from kafkalog.server.admin.v3 import (
     PAGING,
     E,
@@ -121,10 +126,14 @@ def _topic_entity(request: web.Request, topic: TopicDescription) -> KafkaTopic:
 
 
 @TOPIC_ROUTES.endpoint(
-    "GET", "listTopics", Access.DESCRIBE_TOPIC, "A page of topics.", parameters=PAGING
+    "GET",
+    "listTopics",
+    Access.DESCRIBE_TOPIC,
+    "A page of topics.",
+    parameters=(*PAGING, INCLUDE_INTERNAL),
 )
 async def topics(request: web.Request) -> KafkaTopicList:
-    """All topics, internal ones too, by name."""
+    """All topics by name, internal ones if asked for."""
     operations = cluster_of(request).operations
 
     def listed(request: web.Request, name: str) -> KafkaTopic | None:
@@ -133,7 +142,8 @@ async def topics(request: web.Request) -> KafkaTopicList:
         except UnknownTopic:
             return None  # deleted since the names were taken
 
-    return page_of(KafkaTopicList, request, operations.topic_names(), str, listed)
+    names = names_asked_for(request)
+    return page_of(KafkaTopicList, request, names, str, listed, keeps=(INCLUDE_INTERNAL.name,))
 
 
 @TOPIC_ROUTES.endpoint(

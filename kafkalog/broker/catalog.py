@@ -13,8 +13,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkalogError, LogDirOffline, NotReady, UnknownPartition, UnknownTopic
-from kafkalog.format.topic_names import encode_id
+from kafkalog.errors import (
+    InvalidTopicName,
+    KafkalogError,
+    LogDirOffline,
+    NotReady,
+    UnknownPartition,
+    UnknownTopic,
+)
+from kafkalog.format.topic_names import encode_id, topic_name_fault
 from kafkalog.log.inspect.directory_facts import absolute_log_dir
 
 if TYPE_CHECKING:
@@ -234,13 +241,16 @@ class Logs:
     # ---- topics and partitions
 
     def registered(self, topic: str, topic_id: str | None = None) -> RegisteredTopic:
-        """The topic; UnknownTopic, or NotReady while it may still be found.
+        """The topic; UnknownTopic, or NotReady while it may still be found; InvalidTopicName.
 
         ``topic_id``: UnknownTopic when the topic with that id is gone and another has its name.
         """
         registered = self.registry.state.topics.get(topic)
         if registered is None:
             self.registry.check_ready()
+            fault = topic_name_fault(topic)
+            if fault is not None:  # of a name in a body or a query
+                raise InvalidTopicName(fault, topic=topic[:300])
             raise UnknownTopic(f"Topic {topic} does not exist", topic=topic)
         if topic_id is not None and encode_id(registered.topic_id) != topic_id:
             raise UnknownTopic(

@@ -9,20 +9,19 @@ here, so that no client's bytes can forge a line or control a terminal.
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING, TextIO
 
 import structlog
 
+from kafkalog.format.control_characters import CONTROL_CHARACTERS
+
 if TYPE_CHECKING:
+    import re
     from collections.abc import MutableMapping
 
     from structlog.typing import Processor
 
     from kafkalog.observe.terminal_line import TerminalLine
-
-# C0, DEL, C1, and the separators that some viewers take for line ends.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 _NEXT_LINE = "\n\t"
@@ -126,11 +125,13 @@ def escape_control_characters(
     for name, value in event.items():
         if isinstance(value, str) and name == "event" and is_kafkas:
             lines = value.split(_NEXT_LINE)
-            event[name] = _NEXT_LINE.join(_CONTROL.sub(_escaped, line) for line in lines)
+            event[name] = _NEXT_LINE.join(CONTROL_CHARACTERS.sub(_escaped, line) for line in lines)
         elif isinstance(value, str) and name != "exception":
-            event[name] = _CONTROL.sub(_escaped, value)
+            event[name] = CONTROL_CHARACTERS.sub(_escaped, value)
         elif isinstance(value, str):
-            event[name] = "\n".join(_CONTROL.sub(_escaped, line) for line in value.split("\n"))
+            event[name] = "\n".join(
+                CONTROL_CHARACTERS.sub(_escaped, line) for line in value.split("\n")
+            )
     return event
 
 

@@ -99,6 +99,104 @@ def test_illegal_names_say_why(daemon: Daemon) -> None:
     assert refused(daemon.request("GET", "/topics/%2e%2e%2fx"), 400, 40002)
 
 
+BAD_TOPIC = "test\ntopic"
+BAD_AT = {"topic": BAD_TOPIC, "partition": 0}
+GROUP, INSTANCE = "/v1/groups/h", "/consumers/g/instances/one"
+# Names in bodies and queries, where the request is about nothing else.
+WITH_BAD_TOPICS = (
+    ("POST", f"{INSTANCE}/subscription", {"topics": ["sound", BAD_TOPIC]}),
+    ("POST", f"{INSTANCE}/assignments", {"partitions": [BAD_AT]}),
+    ("POST", f"{INSTANCE}/positions", {"offsets": [{**BAD_AT, "offset": 0}]}),
+    ("POST", f"{INSTANCE}/positions", {"timestamps": [{**BAD_AT, "timestamp": 0}]}),
+    ("POST", f"{INSTANCE}/positions/beginning", {"partitions": [BAD_AT]}),
+    ("POST", f"{INSTANCE}/positions/end", {"partitions": [BAD_AT]}),
+    ("POST", f"{INSTANCE}/offsets", {"offsets": [{**BAD_AT, "offset": 0}]}),
+    ("POST", f"{INSTANCE}/offsets/", {"partitions": [{**BAD_AT, "offset": 0}]}),
+    ("GET", f"{INSTANCE}/offsets", {"partitions": [BAD_AT]}),
+    ("PUT", f"{GROUP}/offsets", {"offsets": [{**BAD_AT, "offset": 0}]}),
+    ("POST", f"{GROUP}/offsets:reset", {"to": "latest", "topics": [BAD_TOPIC]}),
+    ("POST", f"{GROUP}/offsets:reset", {"to": "latest", "partitions": [BAD_AT]}),
+    (
+        "POST",
+        "/v1/sinks/q:commit",
+        {
+            "batch_id": 0,
+            "winners": [{"producer_id": 1, "producer_epoch": 0, "partitions": [BAD_AT]}],
+        },
+    ),
+    ("POST", "/v1/backups", {"directory": "/nowhere/b", "topics": [BAD_TOPIC]}),
+    ("POST", "/v1/retention:simulate", {"topic": BAD_TOPIC, "horizon_ms": 1}),
+    ("DELETE", f"{GROUP}/offsets?topics=sound,test%0Atopic", None),
+    ("GET", "/v1/log-dirs?topics=sound&topics=test%0Atopic", None),
+    ("GET", "/v1/cleaner?topic=test%0Atopic", None),
+    ("GET", "/metrics?topic=test%0Atopic", None),
+    ("POST", "/admin/topics", {"topic_name": BAD_TOPIC}),
+    ("POST", "{c}/topics", {"topic_name": BAD_TOPIC}),
+)
+WITH_BAD_GROUPS = (
+    ("POST", "/consumers/My%0Dconsumer", {}),
+    ("POST", "/consumers/g", {"name": "My\rconsumer"}),
+    ("POST", "/consumers/g", {"id": "My\u2028consumer"}),
+    *(
+        (method, f"/consumers/{names}{path}", body)
+        for names in ("g/instances/o%0Ane", "g%00/instances/one")
+        for method, path, body in (
+            ("DELETE", "", None),
+            ("GET", "/records", None),
+            ("GET", "/subscription", None),
+            ("POST", "/subscription", {"topics": ["sound"]}),
+        )
+    ),
+    ("GET", "/v1/groups/g%1B[31m", None),
+    ("DELETE", "/v1/groups/g%0A", None),
+    ("GET", "/v1/groups/g%C2%85/offsets", None),
+    (
+        "PUT",
+        "/v1/groups/g%7F/offsets",
+        {"offsets": [{"topic": "sound", "partition": 0, "offset": 0}]},
+    ),
+    ("GET", "{c}/consumer-groups/g%0A/lags", None),
+    ("GET", "{c}/consumer-groups/g/consumers/o%0Ane", None),
+)
+
+
+def test_names_are_checked_wherever_they_stand(daemon: Daemon) -> None:
+    """In paths, bodies, lists and queries; nothing is made, logged raw or sent back raw."""
+    daemon.create_topic("sound")
+    made = daemon.request("POST", "/consumers/g", {"name": "one"})
+    assert made.status == 200
+    places = {"c": daemon.cluster()}
+    for method, path, body in (*WITH_BAD_TOPICS, *WITH_BAD_GROUPS):
+        answer = daemon.request(method, path.format(**places), body)
+        error = refused(answer, 400, 40002)
+        if (method, path, body) in WITH_BAD_TOPICS:
+            assert error["kafka_error"] == "INVALID_TOPIC_EXCEPTION", (method, path)
+        else:
+            assert "control character" in str(error["message"])
+        for text in (*answer.headers.values(), answer.body.decode()):
+            assert text.isprintable(), (path, text)
+    # Of several, each has its own answer.
+    entries = [{"topic": "sound", "partition": 0}, BAD_AT]
+    for path, more in (
+        ("/v1/offsets:list", {"timestamp": -1}),
+        ("/v1/records:delete", {"offset": 0}),
+    ):
+        answer = daemon.request(
+            "POST", path, {"partitions": [{**each, **more} for each in entries]}
+        )
+        assert answer.status == 200, answer.body
+        good, bad = answer.json["partitions"]
+        assert "error_code" not in good or good["error_code"] is None, good
+        assert (bad["error_code"], bad["kafka_error"]) == (40002, "INVALID_TOPIC_EXCEPTION")
+    for path in ("/v1/retention:run", "/v1/cleaner:run"):
+        answer = daemon.request("POST", path, {"dry_run": True, "partitions": [BAD_AT]})
+        assert "INVALID_TOPIC_EXCEPTION" in str(answer.json), answer.body
+    assert daemon.request("DELETE", INSTANCE).status == 204
+    assert [each["group"] for each in daemon.request("GET", "/v1/groups").json["groups"]] == []
+    for line in daemon.log_path.read_text().splitlines():
+        assert line.isprintable(), line
+
+
 def test_the_longest_name_works(daemon: Daemon) -> None:
     """249 characters, and names that look like Kafka's suffixes."""
     for name in ("x" * 249, "a-delete", "b.swap", "c-0-1", "-", "_", "0"):

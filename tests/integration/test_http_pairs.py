@@ -210,7 +210,7 @@ ELSEWHERE = {
     "compressed request bodies": "test_compressed_request_bodies",
     "an empty body where one is needed": "test_an_empty_body",
     "`charset` of a body": "test_a_charset_is_utf_8",
-    "names in paths": "test_illegal_names_say_why",
+    "names of topics, groups and consumers": "test_names_are_checked_wherever_they_stand",
     "internal topics in a list of topics": "test_internal_topics_are_listed_when_asked_for",
     "probes": "test_probes",
     "every record of a produce failed for one reason": "test_one_reason_for_all_is_the_status",

@@ -35,7 +35,7 @@ from kafkalog.errors import (
     UnknownConsumer,
     UnknownPartition,
 )
-from kafkalog.format.disk.group_offsets import text_fault
+from kafkalog.format.disk.group_offsets import name_fault
 from kafkalog.format.topic_names import INTERNAL_TOPICS, TopicPartition
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
 from kafkalog.log.values import Isolation
@@ -415,11 +415,12 @@ class ConsumerGroups:
     def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
         """A new member, which reads nothing yet. ``name`` None: one is made up.
 
-        ConsumerExists; Overloaded; InvalidRequest for a name that no commit could hold.
+        ConsumerExists; Overloaded; InvalidRequest for a name with control characters, or that no
+        commit could hold.
         """
         self._sweep()
-        for text, of in ((group, "group"), (name or "x", "consumer")):
-            fault = text_fault(text) if text else "is empty"
+        for text, of in ((group, "group"), ("x" if name is None else name, "consumer")):
+            fault = name_fault(text)
             if fault is not None:
                 raise InvalidRequest(f"The name of the {of} {fault}")
         if name is None:

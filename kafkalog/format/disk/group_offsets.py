@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from kafkalog.format.control_characters import CONTROL_CHARACTERS
 from kafkalog.format.field_reader import INT16, INT32, INT64, Buffer, FieldReader, encode_text
 from kafkalog.format.integers import INT16_MAX, FormatError
 
@@ -122,6 +123,18 @@ def text_fault(text: str) -> str | None:
     except UnicodeEncodeError:
         return "is not valid Unicode"
     return f"has {size} bytes, more than {INT16_MAX}" if size > INT16_MAX else None
+
+
+def name_fault(name: str) -> str | None:
+    """Why a group or a member of it may not be called so; None when it may.
+
+    Kafka takes any text. Differs: nothing that moves a line where the name is shown.
+    """
+    if not name:
+        return "is empty"
+    if CONTROL_CHARACTERS.search(name):
+        return "has a control character"
+    return text_fault(name)
 
 
 def _java_hash(text: str) -> int:

@@ -22,9 +22,14 @@ from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
-from kafkalog.server.protocol.parameters import TextParameter, partition_of, topic_of
+from kafkalog.server.protocol.parameters import (
+    TOPIC_NAME_SCHEMA,
+    TextParameter,
+    partition_of,
+    topic_of,
+)
 from kafkalog.server.protocol.replies import json_reply
-from kafkalog.server.protocol.schemas import CleanerRunRequest, CleanRequest, PartitionName, keys_of
+from kafkalog.server.protocol.schemas import CleanerRunRequest, CleanRequest, OnePartition, keys_of
 from kafkalog.server.security.audit import note_entries, note_subject
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ T = TypeVar("T")
 
 ROUTES = Routes("cleaner")
 _MAX_PARTITIONS = 1_000
-_TOPIC = TextParameter("topic", "Only the logs of this topic.")
+_TOPIC = TextParameter("topic", "Only the logs of this topic.", schema=TOPIC_NAME_SCHEMA)
 _OF_PLAN = (  # None where the log could not be inspected
     *("first_dirty_offset", "first_uncleanable_offset"),
     *("clean_bytes", "cleanable_bytes", "cleanable_ratio"),
@@ -385,7 +390,7 @@ def _offer(order: str, description: str) -> None:
     """The route of an order to the cleaner about a partition."""
 
     def obey(
-        request: web.Request, operations: Operations, wanted: PartitionName
+        request: web.Request, operations: Operations, wanted: OnePartition
     ) -> CleaningStateAnswer:
         topic, partition = wanted.topic, wanted.partition
         note_subject(request, topic=topic, partition=partition)
@@ -414,7 +419,7 @@ for _order, _description in _ORDERS.items():
     errors=(40401, 40402, 40907),
 )
 def retry(
-    request: web.Request, operations: Operations, wanted: PartitionName
+    request: web.Request, operations: Operations, wanted: OnePartition
 ) -> CleaningRetryAnswer:
     """Try a partition again that failed or is uncleanable."""
     topic, partition = wanted.topic, wanted.partition

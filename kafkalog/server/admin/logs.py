@@ -27,7 +27,7 @@ from kafkalog.server.protocol.errors import ApiError, EntryError, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, PartitionAnswer, answer_of
 from kafkalog.server.protocol.parameters import (
     FlagParameter,
-    ListParameter,
+    TopicsParameter,
     base_offset_of,
     partition_of,
     topic_of,
@@ -218,7 +218,7 @@ async def _pass_on(request: web.Request, process: Process) -> web.StreamResponse
     return response
 
 
-_TOPICS = ListParameter(
+_TOPICS = TopicsParameter(
     "topics", "Only the partitions of these, a,b; none for unknown ones. Without it, all."
 )
 # The tool prints the class of the error that the broker answers for an offline directory.

@@ -19,7 +19,7 @@ from kafkalog.server.api import Api, Phase, api_of
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.json_schema import AnswerBody
 from kafkalog.server.protocol.media_types import JSON, exposition_of
-from kafkalog.server.protocol.parameters import ListParameter
+from kafkalog.server.protocol.parameters import ListParameter, TopicsParameter
 from kafkalog.server.protocol.replies import bytes_reply, json_reply
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ROUTES = Routes("probes")
 _FAMILY = ListParameter(
     "family", "Only families whose names begin so, with commas between them, or one each."
 )
-_TOPIC = ListParameter("topic", "Only series of these topics; those without a topic stay out.")
+_TOPIC = TopicsParameter("topic", "Only series of these topics; those without a topic stay out.")
 
 
 class Status(AnswerBody):

@@ -32,6 +32,7 @@ from kafkalog.server.protocol.parameters import (
     FlagParameter,
     IntegerParameter,
     group_of,
+    instance_of,
     parse_timestamp,
 )
 from kafkalog.server.protocol.replies import (
@@ -114,7 +115,7 @@ NO_RECORDS = NamedType("Nothing", {"type": "array", "maxItems": 0}, "An empty ar
 def consumer_of(request: web.Request) -> Consumer:
     """The instance in the path; UnknownConsumer."""
     members = api_of(request).operations.groups.members
-    consumer = members.find(group_of(request), request.match_info["instance"])
+    consumer = members.find(group_of(request), instance_of(request))
     consumer.confirm(request.protocol)
     return consumer
 

@@ -18,7 +18,7 @@ from kafkalog.server.groups.poll import commit, commits_of
 from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of
-from kafkalog.server.protocol.parameters import TextParameter, group_of, parse_timestamp
+from kafkalog.server.protocol.parameters import TopicsParameter, group_of, parse_timestamp
 from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets
 from kafkalog.server.security.audit import note_entries
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROUTES = Routes("groups", "/v1/groups")
 _WRITES = (50003, 50302, 50303, 50701)
-_TOPICS = TextParameter("topics", "Of these topics alone, separated by commas; absent: all.")
+_TOPICS = TopicsParameter("topics", "Of these topics alone, separated by commas; absent: all.")
 
 
 class GroupEntry(AnswerBody):
@@ -192,11 +192,15 @@ async def put_offsets(request: web.Request, wanted: GroupOffsets) -> None:
 )
 async def delete_offsets(request: web.Request) -> RemovedOffsets:
     """Take away commits of a group without members."""
-    api, group, topics = api_of(request), group_of(request), _TOPICS.read(request)
-    named = None if topics is None else [each.strip() for each in topics.split(",")]
+    api, group, topics = api_of(request), group_of(request), _topics_in(request)
     api.operations.groups.check_no_members(group)
-    removed = await api.blocking(api.operations.groups.offsets.delete, group, named)
+    removed = await api.blocking(api.operations.groups.offsets.delete, group, topics)
     return RemovedOffsets(group, removed)
+
+
+def _topics_in(request: web.Request) -> list[str] | None:
+    """None: all of them, which an empty parameter does not say."""
+    return _TOPICS.read(request) if _TOPICS.name in request.query else None
 
 
 @ROUTES.endpoint(

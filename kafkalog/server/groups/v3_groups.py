@@ -21,7 +21,7 @@ from kafkalog.server.api import api_of
 from kafkalog.server.protocol.endpoint import CLUSTER, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON
-from kafkalog.server.protocol.parameters import group_of, partition_of, topic_of
+from kafkalog.server.protocol.parameters import group_of, instance_of, partition_of, topic_of
 
 if TYPE_CHECKING:
     from kafkalog.broker.groups.consumers import Consumer
@@ -172,7 +172,7 @@ async def consumers(request: web.Request) -> dict[str, object]:
 
 def _consumer_in(request: web.Request) -> Consumer:
     """The consumer in the path; this does not reset its idle time. UnknownConsumer."""
-    name = request.match_info["consumer"]
+    name = instance_of(request, "consumer")
     for each in _groups_of(request).members.members(group_of(request)):
         if each.name == name:
             return each

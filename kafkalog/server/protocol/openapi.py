@@ -23,7 +23,7 @@ from kafkalog.server.protocol.endpoint import (
 from kafkalog.server.protocol.errors import REGISTER
 from kafkalog.server.protocol.json_schema import REFERENCE, Components, NamedType
 from kafkalog.server.protocol.media_types import JSON, V2_JSON
-from kafkalog.server.protocol.schemas import TOPIC_NAME_SCHEMA
+from kafkalog.server.protocol.parameters import TOPIC_NAME_SCHEMA, TopicsParameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,13 +57,20 @@ _BY_V3_PATH_PARAMETER = {
     "partition": (404, 40403, 50010, 50302, 50303, 50701),
 }
 
+# Of a group or a consumer: any text without control characters.
+_NAME_SCHEMA = {
+    "type": "string",
+    "minLength": 1,
+    "pattern": r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+$",
+}
 _INT32 = {"type": "integer", "format": "int32", "minimum": 0, "maximum": INT32_MAX}
 PATH_PARAMETERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "topic": ("Name of a topic.", TOPIC_NAME_SCHEMA),
     "partition": ("Number of a partition.", _INT32),
-    "group": ("Name of a consumer group.", {"type": "string", "minLength": 1}),
+    "group": ("Name of a consumer group.", _NAME_SCHEMA),
     "sink": ("Name of a query that writes exactly once.", TOPIC_NAME_SCHEMA),
-    "instance": ("Name of a consumer instance.", {"type": "string", "minLength": 1}),
+    "instance": ("Name of a consumer instance.", _NAME_SCHEMA),
+    "consumer": ("Name of a consumer instance.", _NAME_SCHEMA),
     "broker": ("Id of a broker: of this one.", _INT32),
     "producer_id": (
         "Id of a producer.",
@@ -154,6 +161,8 @@ def error_numbers(path: str, spec: Endpoint) -> tuple[int, ...]:
             numbers.update(_WITH_MODEL)
     if spec.takes_json_alone:
         numbers.add(415)
+    if 40401 in numbers or any(isinstance(each, TopicsParameter) for each in spec.parameters):
+        numbers.add(40002)  # a name that no topic can have
     return tuple(sorted(numbers))
 
 

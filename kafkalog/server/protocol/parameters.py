@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import InvalidRequest, InvalidTopicName
-from kafkalog.format.disk.group_offsets import text_fault
+from kafkalog.format.disk.group_offsets import name_fault
 from kafkalog.format.disk.sink_state import query_name_fault
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.suggestions import did_you_mean
@@ -39,12 +39,25 @@ TIME_SCHEMA: dict[str, object] = {
         {"type": "string", "format": "date-time"},
     ]
 }
+TOPIC_NAME_PATTERN = (
+    r"([a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.\.[a-zA-Z0-9._-]+)"
+)
+TOPIC_NAME_SCHEMA: dict[str, object] = {
+    "type": "string",
+    "pattern": f"^{TOPIC_NAME_PATTERN}$",
+    "minLength": 1,
+    "maxLength": 249,
+}
 NO_PARTITION = "A partition is a number from 0 to 2147483647."
 
 
 def topic_of(request: web.Request) -> str:
     """The topic in the path, checked after decoding: no separators, no dots alone, no NUL."""
-    name = request.match_info["topic"]
+    return checked_topic(request.match_info["topic"])
+
+
+def checked_topic(name: str) -> str:
+    """A name that a topic may have, wherever it stands; InvalidTopicName."""
     fault = topic_name_fault(name)
     if fault is not None:
         raise InvalidTopicName(fault)
@@ -67,11 +80,19 @@ def partition_number(text: str) -> int | None:
 
 
 def group_of(request: web.Request) -> str:
-    """The group in the path: any text that a commit can hold."""
-    name = request.match_info["group"]
-    fault = text_fault(name)
+    """The group in the path: any text without control characters that a commit can hold."""
+    return _checked_name(request.match_info["group"], "group")
+
+
+def instance_of(request: web.Request, name: str = "instance") -> str:
+    """The consumer instance in the path, which ``name`` is a part of; as a group's name."""
+    return _checked_name(request.match_info[name], "consumer")
+
+
+def _checked_name(name: str, of: str) -> str:
+    fault = name_fault(name)
     if fault is not None:
-        raise InvalidRequest(f"The name of the group {fault}")
+        raise InvalidRequest(f"The name of the {of} {fault}")
     return name
 
 
@@ -251,6 +272,22 @@ class ListParameter(Parameter):
         """As sent, in order; none when it is absent."""
         lists = request.query.getall(self.name, [])
         return [text for texts in lists for text in texts.split(",") if text]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsParameter(ListParameter):
+    """Names of topics, in the form of a list; InvalidTopicName."""
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """See Parameter."""
+        one = f" *{TOPIC_NAME_PATTERN}? *"
+        return {"type": "string", "pattern": f"^{one}(,{one})*$"}
+
+    def read(self, request: web.Request) -> list[str]:
+        """See ListParameter; spaces around a name do not count."""
+        named = (name.strip(" ") for name in ListParameter.read(self, request))
+        return [checked_topic(name) for name in named if name]
 
 
 def check_query(request: web.Request, parameters: Sequence[Parameter]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,13 +23,12 @@ from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.errors import ApiError
-from kafkalog.server.protocol.parameters import TIME_SCHEMA
+from kafkalog.server.protocol.parameters import TIME_SCHEMA, TOPIC_NAME_SCHEMA, checked_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiohttp import web
-    from pydantic.json_schema import JsonSchemaValue
 
     from kafkalog.server.protocol.bodies import BodyHost
 
@@ -45,14 +45,6 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-TOPIC_NAME_SCHEMA: JsonSchemaValue = {
-    "type": "string",
-    "pattern": (
-        r"^([a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.\.[a-zA-Z0-9._-]+)$"
-    ),
-    "minLength": 1,
-    "maxLength": 249,
-}
 MAX_PARTITIONS = 10_000  # that one request may name
 
 
@@ -68,6 +60,8 @@ def whole(value: object) -> object:
 Whole = Annotated[int, BeforeValidator(whole)]
 # Described, not checked here: further in they are refused in Kafka's words.
 TopicName = Annotated[str, WithJsonSchema(TOPIC_NAME_SCHEMA)]
+# Checked here: a list of names that need not exist yet, or a look-up among those at hand.
+CheckedTopicName = Annotated[str, AfterValidator(checked_topic), WithJsonSchema(TOPIC_NAME_SCHEMA)]
 Time = Annotated[str, WithJsonSchema(TIME_SCHEMA)]
 
 
@@ -157,6 +151,12 @@ class PartitionName(Schema):
     def key(self) -> TopicPartition:
         """The same for the broker."""
         return TopicPartition(self.topic, self.partition)
+
+
+class OnePartition(PartitionName):
+    """The partition that a request is about; an illegal name refuses it."""
+
+    topic: TopicName
 
 
 def keys_of(names: Sequence[PartitionName], most: int) -> list[TopicPartition]:
@@ -340,7 +340,10 @@ async def read_body(
 
 
 def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
-    """The body as a schema: 400 when it is no JSON, ``shape_error`` when its shape is wrong."""
+    """The body as a schema: 400 when it is no JSON, ``shape_error`` when its shape is wrong.
+
+    InvalidTopicName for a CheckedTopicName.
+    """
     if len(data) > _SMALL_BODY_BYTES:
         raise ApiError(41302, f"This body may have {_SMALL_BODY_BYTES} bytes at most.")
     check_json(data)
@@ -379,6 +382,7 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 class GroupPartition(PartitionName):
     """One partition of a topic."""
 
+    topic: CheckedTopicName
     partition: PartitionNumber
 
 
@@ -391,7 +395,7 @@ class Partitions(Schema):
 class Subscription(Schema):
     """Topics by name, or those that match a pattern."""
 
-    topics: list[str] | None = None
+    topics: list[CheckedTopicName] | None = None
     topic_pattern: str | None = None
 
 
@@ -472,7 +476,7 @@ class BeginSink(Schema):
 class WinnerPartition(PartitionName):
     """Where a winner wrote; ``last_sequence``: of its last record, held against the log."""
 
-    topic: TopicName
+    topic: CheckedTopicName
     partition: Int32
     last_sequence: Int32 | None = None
 

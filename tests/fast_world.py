@@ -247,6 +247,7 @@ class FastWorld:
 
     def __init__(self, **overrides: str) -> None:
         self._runner = asyncio.Runner()
+        self._ahead_seconds = 0.0  # of the machine's clock
         self._overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         self.sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
         self.listeners: list[Listener] = []
@@ -264,6 +265,9 @@ class FastWorld:
         return self._runner.run(step)
 
     async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        machine_time = loop.time
+        loop.time = lambda: machine_time() + self._ahead_seconds  # type: ignore[method-assign]
         settings = load_settings(None, {}, PORTS | self._overrides)
         self.api = api_over(self.sim, settings, Inline())
         self.api.state.phase = Phase.SERVING
@@ -287,6 +291,11 @@ class FastWorld:
         line = Line(protocol, **extra).connect()
         await turn()
         return Both(line, connection)
+
+    async def pass_time(self, seconds: float) -> None:
+        """For the timers of the loop."""
+        self._ahead_seconds += seconds
+        await turn(8)
 
     async def learn(self, *heads: bytes) -> None:
         """Heads that are known from now on."""

@@ -36,7 +36,7 @@ BATCH = records("a")
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[FastWorld]:
-    with FastWorld(connections_max_idle_ms="600000") as world:
+    with FastWorld(connections_max_idle_ms="600000", http_write_stall_ms="6000000") as world:
         yield world.with_topics("t", "u")
 
 
@@ -681,7 +681,7 @@ def test_a_stop_answers_what_is_in_work() -> None:
 
 def test_idle_connections_are_closed() -> None:
     """One that only ever made requests of the fast path too, and none in whose work it is."""
-    with FastWorld(connections_max_idle_ms="300") as world:
+    with FastWorld(connections_max_idle_ms="600000", http_write_stall_ms="6000000") as world:
         world.with_topics("t")
 
         async def idle() -> None:
@@ -692,14 +692,14 @@ def test_idle_connections_are_closed() -> None:
                 each.line.send(APPEND)
                 await world.answers(each, 1)
             busy.line.send(APPEND)
-            await asyncio.sleep(0.5)  # the pause is the test's subject
+            await world.pass_time(601)
             assert both.line.is_lost()
             assert not busy.line.is_lost()
             assert not pausing.line.is_lost()
             pausing.line.take()
             assert len(await world.answers(busy, 1)) == 1
             assert not busy.line.is_lost()
-            await asyncio.sleep(0.5)  # likewise
+            await world.pass_time(601)
             assert busy.line.is_lost()
             assert pausing.line.is_lost()
 

@@ -242,6 +242,11 @@ class Operations:
             return self.broker_acks
         return self.broker_acks if fixed is None else Acks(fixed)
 
+    @open_to_all
+    def is_topic(self, name: str) -> bool:
+        """Whether there is a topic of that name now: for what is counted, no client is told."""
+        return name in self._registry.state.topics
+
     @lists(Resource.TOPIC)
     def topic_names(self) -> list[str]:
         """All topics, sorted, internal ones too."""

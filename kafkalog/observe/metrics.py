@@ -193,6 +193,8 @@ class Metrics(Declarations):
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.process_io: Callable[[], tuple[int, int] | None] = lambda: None
+        # owned by the event loop: what is counted elsewhere and told before a page is rendered
+        self.before_page: list[Callable[[], None]] = []
         self._tasks = TaskCollector()
         self.registry.register(self._tasks)
         if with_process:  # the stock collectors read /proc: not for simulations

@@ -76,6 +76,8 @@ class MetricsPage:
         question: Question | None = None,
     ) -> bytes:
         """The whole page, or what ``question`` asks for."""
+        for tell in self._metrics.before_page:
+            tell()
         scrape = _Scrape(self._options, question or Question())
         level = self._level_of(snapshot)
         own = own_families(snapshot, state, is_degraded=self._is_degraded)

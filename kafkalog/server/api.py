@@ -233,7 +233,9 @@ class Api:
         """
         self.state.joinable.pop(log, None)  # what comes now is behind this one
         self._keep(AppendCommand(log, records, acks, expected_offset, on_done))
-        self._count_pending(records.size_bytes)
+        self.state.pending_bytes += records.size_bytes
+        if self.state.pending_bytes > _PENDING_BYTES:
+            self._submit_pending()
 
     def submit_small(
         self,
@@ -251,18 +253,15 @@ class Api:
             self.state.joinable[log] = self.operations, command
             self._keep(command)
         command.add(batch, record_count, max_timestamp_ms, on_done)
-        self._count_pending(len(batch))
+        self.state.pending_bytes += len(batch)
+        if self.state.pending_bytes > _PENDING_BYTES:
+            self._submit_pending()
 
     def _keep(self, command: _Appends) -> None:
         """To the end of this iteration of the loop."""
         if not self.state.pending:
             asyncio.get_running_loop().call_soon(self._submit_pending)
         self.state.pending.append((self.operations, command))
-
-    def _count_pending(self, size_bytes: int) -> None:
-        self.state.pending_bytes += size_bytes
-        if self.state.pending_bytes > _PENDING_BYTES:
-            self._submit_pending()
 
     def _submit_pending(self) -> None:
         """Submit the appends of this iteration in order."""

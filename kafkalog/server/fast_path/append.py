@@ -6,14 +6,15 @@ log's writer refuses is answered here in the one shape of errors.
 
 from __future__ import annotations
 
+import struct
 import time
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp.helpers import rfc822_formatted_time
 
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import NAMES_PATHS, KafkalogError
-from kafkalog.format.records.record_batch import HEADER_BYTES, NO_PRODUCER_ID, unpack_header
+from kafkalog.format.records.record_batch import HEADER_BYTES, NO_PRODUCER_ID
 from kafkalog.log.validator import is_small_and_usual
 from kafkalog.server.produce.append import DURABILITIES
 from kafkalog.server.produce.batches import answer_to, quick_records
@@ -42,6 +43,8 @@ _ANSWER = (
     "Content-Length: %d\r\nDate: %s\r\n%s\r\n"
 )
 _CLOSING = "Connection: close\r\n"
+# Of a batch's header: the greatest timestamp, the producer with epoch and sequence, the count.
+_LAST_FIELDS, _LAST_FIELDS_AT = struct.Struct(">qq6si"), 35
 
 
 class Asker(Protocol):
@@ -96,23 +99,24 @@ class Append:
 
     def note_done(self, command: Command) -> None:
         """It was appended, or refused, or nobody knows."""
-        error = command.error
-        if error is None:
-            self._info = cast("LogAppendInfo", command.result)
-            self._end(200)
-            return
-        request_id = self._asker.next_request_id()
-        names_paths = NAMES_PATHS.set(self._names_paths)
-        self._refusal = error_reply(error, request_id)
-        NAMES_PATHS.reset(names_paths)
-        add_standard_headers(self._refusal, request_id)
-        self._end(self._refusal.status)
-
-    def _end(self, status: int) -> None:
+        status = 200
+        if command.error is None:
+            self._info = command.result  # type: ignore[assignment] # of an append
+        else:
+            self._refusal = self._refused(command.error)
+            status = self._refusal.status
         release(self._api, self._size_bytes)
         self._counts.note_append_ended(status, time.perf_counter() - self._started)
         self.has_ended = True
         self._asker.note_ended(closes=status in CLOSING_STATUSES)
+
+    def _refused(self, error: KafkalogError) -> web.Response:
+        request_id = self._asker.next_request_id()
+        names_paths = NAMES_PATHS.set(self._names_paths)
+        refusal = error_reply(error, request_id)
+        NAMES_PATHS.reset(names_paths)
+        add_standard_headers(refusal, request_id)
+        return refusal
 
     def answer(self, *, closes: bool) -> bytes:
         """What is sent once it has ended; ``closes``: the connection ends behind it."""
@@ -179,7 +183,7 @@ def begin_append(
     if acks is Acks.NONE:
         return None
     if len(data) > HEADER_BYTES:
-        *_, max_ms, producer_id, _, _, record_count = unpack_header(data)
+        max_ms, producer_id, _, record_count = _LAST_FIELDS.unpack_from(data, _LAST_FIELDS_AT)
         has_no_producer = producer_id == NO_PRODUCER_ID
         if has_no_producer and is_small_and_usual(data, log.config, operations.now_ms()):
             append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)

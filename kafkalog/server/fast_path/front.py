@@ -83,7 +83,7 @@ class FastPath:
             filters.hosts, None if filters.gate is None else filters.gate.authenticators
         )
         self._loop = asyncio.get_running_loop()
-        self.counts = Counts(api.metrics, self._loop)
+        self.counts = Counts(api.metrics, self._loop, api.operations.is_topic)
         # owned by the event loop
         self.sends_files = True  # no file system has refused yet
         self._tasks: set[asyncio.Task[None]] = set()
@@ -234,8 +234,13 @@ class Front(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether there is a request of which not all was done, or an answer to take."""
-        has_request = self._has_work or self._is_waiting or self._body is not None
-        return has_request or self._is_paused
+        return bool(
+            self._in_work
+            or self._sending is not None
+            or self._is_waiting
+            or self._body is not None
+            or self._is_paused
+        )
 
     @property
     def _has_work(self) -> bool:
@@ -551,7 +556,8 @@ class Front(asyncio.BufferedProtocol):
     def note_ended(self, *, closes: bool) -> None:
         """A request in work has its result; ``closes``: the connection ends with it."""
         self._is_closing |= closes
-        self._answer_soon()
+        if not self._is_to_be_answered:  # a call less for each of many
+            self._answer_soon()
 
     def _answer_soon(self) -> None:
         if not self._is_to_be_answered:

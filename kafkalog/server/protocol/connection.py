@@ -405,7 +405,8 @@ class Connection(RequestHandler):
 
     def note_front_request(self) -> None:
         """The front has a whole head."""
-        self._stop_header_timer()
+        if self._header_timer is not None:
+            self._stop_header_timer()
 
     def note_waited(self) -> None:
         """What it has in work now waited in the front, and came before an append was answered."""

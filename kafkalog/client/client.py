@@ -8,16 +8,16 @@ import select
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from kafkalog.client.fetch import Reader, TailState
 from kafkalog.client.messages import Answer, NoAnswer, Request
 from kafkalog.client.operations import Blocking, Operations
 from kafkalog.client.producer import Appender, ProducerState
-from kafkalog.client.retry import Pause, Steps, with_retries
+from kafkalog.client.retry import Effect, Outcome, Pause, Steps, with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from kafkalog.client.records import AppendReceipt, ConsumerRecord, ProducerRecord
 
@@ -54,23 +54,21 @@ class Client(Blocking, Operations["Producer", "Tail"]):
 
     def run(self, steps: Steps[T]) -> T:
         """Carry out an operation. Raises ClientError."""
-        effects = with_retries(steps, self._retry_context)
-        outcome: Answer | NoAnswer | None = None
-        try:
-            while True:
-                effect = effects.send(outcome)
-                if isinstance(effect, Pause):
-                    time.sleep(effect.seconds)
-                    outcome = None
-                else:
-                    outcome = self._try(effect)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+        return self.begin(steps).result()
+
+    def begin(self, steps: Steps[T]) -> Begun[T]:
+        """Send the first request of an operation; ``result`` waits for its answer, and the rest.
+
+        ``client.begin(Client.produce("t", records, partition=0))``. Several may be begun, each on a
+        connection of its own: the daemon orders appends as they reach it, and one that is retried
+        comes behind the others.
+        """
+        return Begun(self, with_retries(steps, self._retry_context))
 
     # ---- one try
 
-    def _try(self, request: Request) -> Answer | NoAnswer:
+    def send(self, request: Request) -> Sent | NoAnswer:
+        """A request, on a connection that nobody else uses until ``receive``."""
         connection = self._take()
         try:
             if connection.sock is None:
@@ -79,27 +77,35 @@ class Client(Blocking, Operations["Producer", "Tail"]):
             connection.close()
             is_hopeless = isinstance(error, ssl.SSLCertVerificationError)
             return NoAnswer(reason_of(error), was_sent=False, is_hopeless=is_hopeless)
+        is_whole = True
         try:
-            return self._exchange(connection, request)
+            connection.sock.settimeout(self._timeout_seconds + request.wait_seconds)
+            connection.request(
+                request.method, request.target, request.body, self._headers_of(request)
+            )
+        except (BrokenPipeError, ConnectionResetError):
+            is_whole = False  # a server that refuses a body may close early; the answer says why
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             return NoAnswer(reason_of(error), was_sent=True)
         except BaseException:
             connection.close()  # interrupted: its answer must not be read for another request
             raise
+        return Sent(connection, is_whole)
 
-    def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> Answer:
-        connection.sock.settimeout(self._timeout_seconds + request.wait_seconds)
-        is_whole = True
+    def receive(self, sent: Sent) -> Answer | NoAnswer:
+        """The answer of a request that was sent."""
+        connection = sent.connection
         try:
-            connection.request(
-                request.method, request.target, request.body, self._headers_of(request)
-            )
-        except (BrokenPipeError, ConnectionResetError):
-            is_whole = False  # a server that refuses a body may close early; the answer says why
-        response = connection.getresponse()
-        body = response.read()
-        if is_whole and not response.will_close:
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            return NoAnswer(reason_of(error), was_sent=True)
+        except BaseException:
+            connection.close()  # as above
+            raise
+        if sent.is_whole and not response.will_close:
             self._idle.append(connection)
         else:
             connection.close()
@@ -122,6 +128,50 @@ class Client(Blocking, Operations["Producer", "Tail"]):
         return http.client.HTTPSConnection(
             host, port, timeout=self._timeout_seconds, context=self._context
         )
+
+
+class Sent(NamedTuple):
+    """A request that waits for its answer. ``is_whole``: the daemon took all of it."""
+
+    connection: http.client.HTTPConnection
+    is_whole: bool
+
+
+class Begun(Generic[T]):
+    """An operation whose first request was sent. For one thread.
+
+    Without ``result`` nobody learns its outcome.
+    """
+
+    def __init__(self, client: Client, effects: Generator[Effect, Outcome, T]) -> None:
+        self._client = client
+        self._effects = effects
+        self._sent: Sent | NoAnswer | None = None
+        self._go_on(None)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether ``result`` would not have to wait for the answer to the last request."""
+        return not isinstance(self._sent, Sent) or not _is_silent(self._sent.connection)
+
+    def result(self) -> T:
+        """Receive the answer, and carry out what is left. Raises ClientError. Once."""
+        while self._sent is not None:
+            sent = self._sent
+            self._go_on(self._client.receive(sent) if isinstance(sent, Sent) else sent)
+        return self._value
+
+    def _go_on(self, outcome: Answer | NoAnswer | None) -> None:
+        """To the next request, which is sent, or to the end."""
+        self._sent = None
+        try:
+            while isinstance(effect := self._effects.send(outcome), Pause):
+                time.sleep(effect.seconds)
+                outcome = None
+        except StopIteration as end:
+            self._value: T = end.value
+            return
+        self._sent = self._client.send(effect)
 
 
 def _is_silent(connection: http.client.HTTPConnection) -> bool:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ import pytest
 from kafkalog.client import (
     ONE_TRY,
     AsyncClient,
+    Client,
+    ClientError,
     Conflict,
     ConsumerRecord,
     ExpectedOffsetMismatch,
@@ -25,6 +29,7 @@ from kafkalog.client import (
     OffsetAboveHighWatermark,
     OffsetAboveLogEnd,
     OffsetBelowLogStart,
+    OutcomeUnknown,
     OutOfOrderSequence,
     PolicyViolation,
     ProducerFenced,
@@ -44,8 +49,6 @@ from tests.integration.http_world import batch_of, end_offset
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from kafkalog.client import Client
 
 
 @pytest.fixture(params=KINDS)
@@ -380,6 +383,61 @@ def test_one_client_for_many_threads(daemon: Daemon) -> None:
 
         with ThreadPoolExecutor(8) as threads:
             assert list(threads.map(work, range(8))) == [None] * 8
+
+
+def test_several_operations_are_begun(daemon: Daemon) -> None:
+    """Results in any order; one that needs more requests or is refused; one that needs none."""
+    daemon.create_topic("begun", 2)
+    with Client(f"http://127.0.0.1:{daemon.port}") as one:
+        begun = [
+            one.begin(Client.produce("begun", texts(f"{number}"), partition=0, acks="1"))
+            for number in range(5)
+        ]
+        receipts = [each.result()[0] for each in reversed(begun)]
+        assert sorted(receipt.base_offset for receipt in receipts) == list(range(5))
+        records = one.fetch("begun", 0, 0).records
+        assert {record.value for record in records} == {b"0", b"1", b"2", b"3", b"4"}
+
+        small = one.begin(
+            Client.produce("begun", texts("a", "b", "c"), partition=1, batch_bytes=1, acks="1")
+        )
+        refused = one.begin(Client.produce("begun", texts("a"), partition=7))
+        nothing = one.begin(Client.produce("begun", []))
+        assert nothing.is_answered
+        assert nothing.result() == ()
+        with pytest.raises(UnknownPartition):
+            refused.result()
+        assert [receipt.base_offset for receipt in small.result()] == [0, 1, 2]
+        assert end_offset(daemon, "begun", 1) == 3
+
+
+def test_an_answer_that_is_there_is_seen(daemon: Daemon) -> None:
+    with Client(f"http://127.0.0.1:{daemon.port}") as one:
+        begun = one.begin(Client.info())
+        deadline = time.monotonic() + 60
+        while not begun.is_answered:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert begun.result()
+
+
+def test_begun_while_the_daemon_goes_away() -> None:
+    """A request that is without an answer is not sent again; one that was not taken is refused."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}", retries=ONE_TRY) as one:
+            begun = one.begin(Client.produce("t", texts("v"), partition=0))
+            taken, _ = deaf.accept()
+            assert not begun.is_answered
+            taken.close()
+            with pytest.raises(OutcomeUnknown):
+                begun.result()
+    with Client(f"http://127.0.0.1:{port}", retries=ONE_TRY) as one:
+        begun = one.begin(Client.produce("t", texts("v"), partition=0))
+        assert begun.is_answered
+        with pytest.raises(ClientError) as caught:
+            begun.result()
+        assert caught.value.nothing_was_done
 
 
 def test_a_connection_that_the_daemon_closed_is_not_used(tmp_path: Path) -> None:

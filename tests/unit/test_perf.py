@@ -4,9 +4,9 @@ Method: a simulated clock, and a daemon of a few lines that takes as long as it 
 
 from __future__ import annotations
 
+import itertools
 import re
-import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
@@ -19,34 +19,63 @@ from kafkalog.cli.jobs.perf import (
     total_line,
 )
 from kafkalog.client import ClientError, ConsumerRecord
+from kafkalog.client.batches import consumer_records
 from kafkalog.client.records import FetchedRecords, Position
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kafkalog.client import Client, ProducerRecord
+    from kafkalog.client import Client
+    from kafkalog.client.retry import Steps
 
 
 class Taker:
     """Takes each request in ``took_ms``; refuses those whose number is in ``refused``."""
 
+    is_quick = False  # whether an answer is there at once
+
     def __init__(
         self, clock: SimClock, took_ms: int, refused: frozenset[int] = frozenset()
     ) -> None:
         self._clock, self._took_ms, self._refused = clock, took_ms, refused
-        self.requests: list[list[ProducerRecord]] = []
+        self.requests: list[list[bytes | None]] = []  # values
+        self.chosen: list[int] = []  # partitions
+        self.in_flight: list[int] = []  # requests in flight as each began
+        self._answered_count = 0
 
     def partitions(self, topic: str) -> list[dict[str, Any]]:
         assert topic == "t"
         return [{"partition": 0}, {"partition": 1, "error_code": 50302}, {"partition": 2}]
 
-    def produce(self, topic: str, records: Sequence[ProducerRecord], **_: object) -> None:
-        assert topic == "t"
-        self.requests.append(list(records))
+    def begin(self, steps: Steps[object]) -> Taken:
+        request = next(steps)
+        place = re.fullmatch(r"/v1/topics/t/partitions/(\d+)/batches", request.path)
+        assert place is not None
+        assert request.body is not None
+        records = consumer_records("t", int(place[1]), request.body, 0)
+        self.requests.append([record.value for record in records])
+        self.chosen.append(int(place[1]))
+        self.in_flight.append(len(self.requests) - self._answered_count)
+        return Taken(self, len(self.requests))
+
+    def answer(self, number: int) -> None:
         self._clock.advance_ms(self._took_ms)
-        if len(self.requests) in self._refused:
+        self._answered_count += 1
+        if number in self._refused:
             raise ClientError("no")
+
+
+class Taken(NamedTuple):
+    """A request that ``Taker`` has."""
+
+    taker: Taker
+    number: int
+
+    @property
+    def is_answered(self) -> bool:
+        return self.taker.is_quick
+
+    def result(self) -> None:
+        self.taker.answer(self.number)
 
 
 class Giver:
@@ -111,7 +140,7 @@ def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
     load = AppendLoad("t", 25, random_payloads(10), batch_bytes=340, in_flight=1)
     stats = load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [10, 10, 5]
-    values = [record.value for request in taker.requests for record in request]
+    values = list(itertools.chain.from_iterable(taker.requests))
     assert all(isinstance(value, bytes) and value.isupper() for value in values)
     assert len(set(values)) == 25
     total = stats.total(clock.monotonic_ns() // 1_000_000)
@@ -121,19 +150,21 @@ def test_records_go_in_batches_as_fast_as_they_are_taken() -> None:
 
 def test_several_requests_are_in_flight() -> None:
     """To the partitions that are served, in turn."""
-    together, partitions = threading.Barrier(3), list[object]()
-
-    class Meeting(Taker):
-        def produce(self, topic: str, records: Sequence[ProducerRecord], **others: object) -> None:
-            partitions.append(others["partition"])
-            together.wait(60)
-            super().produce(topic, records)
-
     clock = SimClock()
+    taker = Taker(clock, 0)
     load = AppendLoad("t", 60, random_payloads(10), batch_bytes=340, in_flight=3)
-    stats = load.run(client_of(Meeting(clock, 0)), clock, never)
+    stats = load.run(client_of(taker), clock, never)
     assert stats.total(1)["records"] == 60
-    assert [partitions.count(each) for each in (0, 1, 2)] == [3, 0, 3]
+    assert taker.chosen == [0, 2] * 3
+    assert taker.in_flight == [1, 2, 3, 3, 3, 3]
+
+
+def test_an_answer_is_seen_when_the_next_batch_is_ready() -> None:
+    clock = SimClock()
+    taker = Taker(clock, 0)
+    taker.is_quick = True
+    AppendLoad("t", 60, random_payloads(10), batch_bytes=340).run(client_of(taker), clock, never)
+    assert taker.in_flight == [1] * 6
 
 
 def test_a_rate_is_kept() -> None:
@@ -144,7 +175,7 @@ def test_a_rate_is_kept() -> None:
     load.run(client_of(taker), clock, never)
     assert [len(request) for request in taker.requests] == [5] * 10
     assert clock.monotonic_ns() - began_ns == 100_000_000
-    assert [one.value for one in taker.requests[1]] == [b"5", b"6", b"7", b"8", b"9"]
+    assert taker.requests[1] == [b"5", b"6", b"7", b"8", b"9"]
 
 
 def test_a_failure_ends_a_run() -> None:

@@ -1,8 +1,9 @@
 """``kafkalog perf produce`` and ``perf consume``: how fast a daemon appends and returns records.
 
 A request to append carries one batch, and a few are in flight, so that batches are made while
-others are appended. The latency of a record is that of its batch, from the time when the batch was
-begun. A read has one request in flight. The lines have the form of
+others are appended, all by one thread. The latency of a record is that of its batch, from the time
+when the batch was begun until its answer was seen, which is looked for whenever the next batch is
+ready. A read has one request in flight. The lines have the form of
 Kafka's kafka-producer-perf-test and kafka-consumer-perf-test 4.1: MB are 2^20 bytes, and the time
 of a rebalance is the time in which the partitions and their start offsets were found.
 """
@@ -13,24 +14,22 @@ import datetime
 import itertools
 import json
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kafkalog.cli.arguments import topic_argument
 from kafkalog.cli.connection import with_client_and_output
-from kafkalog.client import ProducerRecord
+from kafkalog.client import Client, ProducerRecord
 from kafkalog.client.records import RECORD_OVERHEAD_BYTES
 from kafkalog.env.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.client import Client
-    from kafkalog.client.records import Acks, CodecName
+    from kafkalog.client.client import Begun
+    from kafkalog.client.records import Acks, AppendReceipt, CodecName
     from kafkalog.env.clock import Clock
 
 BATCH_BYTES = 16_384  # Kafka's batch.size
@@ -145,13 +144,13 @@ def total_line(total: dict[str, Any]) -> str:
     )
 
 
-class _Appended(NamedTuple):
+class _Sent(NamedTuple):
     """The records of one request."""
 
+    appended: Begun[tuple[AppendReceipt, ...]]
     record_count: int
     size_bytes: int
-    latency_ms: int
-    ended_ms: int
+    began_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,44 +175,48 @@ class AppendLoad:
         stats = AppendStats(self.record_count, start_ns // _NS_PER_MS)
         served = [each for each in client.partitions(self.topic) if "error_code" not in each]
         partitions = itertools.cycle([int(each["partition"]) for each in served] or [0])
-        count, sent = 0, deque[Future[_Appended]]()
+        count, sent = 0, deque[_Sent]()
 
         def take_in(most: int) -> None:
-            """Wait until at most so many are in flight."""
-            while len(sent) > most:
-                each = sent.popleft().result()
-                line = stats.add(each.record_count, each.size_bytes, each.latency_ms, each.ended_ms)
+            """Wait until at most so many are in flight; see what else was answered."""
+            while sent and (len(sent) > most or sent[0].appended.is_answered):
+                each = sent.popleft()
+                each.appended.result()
+                ended_ms = clock.monotonic_ns() // _NS_PER_MS
+                latency_ms = ended_ms - each.began_ms
+                line = stats.add(each.record_count, each.size_bytes, latency_ms, ended_ms)
                 if line is not None:
                     on_line(line)
 
-        with ThreadPoolExecutor(self.in_flight) as pool:
-            while count < self.record_count:
-                began_ms = clock.monotonic_ns() // _NS_PER_MS
-                values = self._batch(self.record_count - count)
-                count += len(values)
-                append = partial(self._append, client, clock, next(partitions), values, began_ms)
-                sent.append(pool.submit(append))
-                take_in(self.in_flight - 1)
-                if self.records_per_second is not None:  # until these are due
-                    due_ns = start_ns + int(count * 1e9 / self.records_per_second)
+        while count < self.record_count:
+            began_ms = clock.monotonic_ns() // _NS_PER_MS
+            values = self._batch(self.record_count - count)
+            count += len(values)
+            appended = self._begin(client, next(partitions), values)
+            sent.append(_Sent(appended, len(values), sum(map(len, values)), began_ms))
+            take_in(self.in_flight - 1)
+            if self.records_per_second is not None:  # until these are due
+                due_ns = start_ns + int(count * 1e9 / self.records_per_second)
+                if due_ns > clock.monotonic_ns():
+                    take_in(0)
                     clock.sleep(max(due_ns - clock.monotonic_ns(), 0) / 1e9)
-            take_in(0)
+        take_in(0)
         return stats
 
-    def _append(
-        self, client: Client, clock: Clock, partition: int, values: list[bytes], began_ms: int
-    ) -> _Appended:
-        """One request, on any thread."""
-        client.produce(
-            self.topic,
-            [ProducerRecord(value) for value in values],
-            partition=partition,
-            acks=self.acks,
-            codec=self.codec,
-            batch_bytes=self.batch_bytes,
+    def _begin(
+        self, client: Client, partition: int, values: list[bytes]
+    ) -> Begun[tuple[AppendReceipt, ...]]:
+        """One request."""
+        return client.begin(
+            Client.produce(
+                self.topic,
+                list(map(ProducerRecord, values)),
+                partition=partition,
+                acks=self.acks,
+                codec=self.codec,
+                batch_bytes=self.batch_bytes,
+            )
         )
-        ended_ms = clock.monotonic_ns() // _NS_PER_MS
-        return _Appended(len(values), sum(map(len, values)), ended_ms - began_ms, ended_ms)
 
     def _batch(self, most: int) -> list[bytes]:
         """The next values: one full batch, or as many as a low rate allows; at least one."""

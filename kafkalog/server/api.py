@@ -268,15 +268,7 @@ class Api:
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
         state.joinable.clear()
-        runs: list[tuple[Operations, list[_Appends]]] = []
-        newest: dict[UnifiedLog, tuple[Operations, list[_Appends]]] = {}
-        for operations, command in pending:
-            run = newest.get(command.log)
-            if run is None or run[0] is not operations:
-                run = newest[command.log] = operations, []
-                runs.append(run)
-            run[1].append(command)
-        for operations, commands in runs:
+        for operations, commands in _runs_of(pending):
             log = commands[0].log
             try:
                 operations.submit_appends(log, commands)
@@ -300,6 +292,22 @@ class Api:
             self.metrics.traffic.observe_failed_append(command.log.topic_partition.topic, error)
         command.error = error
         command.complete()
+
+
+def _runs_of(pending: list[tuple[Operations, _Appends]]) -> list[tuple[Operations, list[_Appends]]]:
+    """Those of a log that follow each other and are asked through one view, together."""
+    if len(pending) == 1:
+        ((operations, command),) = pending
+        return [(operations, [command])]
+    runs: list[tuple[Operations, list[_Appends]]] = []
+    newest: dict[UnifiedLog, tuple[Operations, list[_Appends]]] = {}
+    for operations, command in pending:
+        run = newest.get(command.log)
+        if run is None or run[0] is not operations:
+            run = newest[command.log] = operations, []
+            runs.append(run)
+        run[1].append(command)
+    return runs
 
 
 def finish(future: asyncio.Future[T], command: Command) -> None:

@@ -20,7 +20,7 @@ from kafkalog.broker.directory.commands import AppendCommand, JoinedAppendComman
 from kafkalog.broker.directory.storage_fault import fault_of
 from kafkalog.errors import KafkalogError, LogDirOffline, UnknownTopic
 from kafkalog.log.flush_plan import FailedBeforeSync
-from kafkalog.observe.prometheus import observe_many
+from kafkalog.observe.prometheus import observe, observe_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,24 +66,28 @@ class ThreadMetrics:
         """Durations of the appends among commands that ended, from submission to now."""
         now_ns = self._clock.monotonic_ns()
         done: list[float] = []
-        failed: list[float] = []
         for command in finished:
             if type(command) is not AppendCommand and type(command) is not JoinedAppendCommand:
                 continue
-            seconds = [(now_ns - command.submitted_ns) / 1e9] * command.append_count
-            if command.error is None:
-                done += seconds
-                continue
-            failed += seconds
-            # A deleted topic's counters are forgotten, for good.
-            if not isinstance(command.error, UnknownTopic):
-                topic = command.log.topic_partition.topic
-                for _ in seconds:
-                    self._metrics.traffic.observe_failed_append(topic, command.error)
+            if command.error is not None:
+                self._observe_failed(command, command.error, now_ns)
+            elif type(command) is AppendCommand:
+                done.append((now_ns - command.submitted_ns) / 1e9)
+            else:
+                seconds = (now_ns - command.submitted_ns) / 1e9
+                observe(self._ok_seconds, seconds, command.append_count)
         if done:
             observe_many(self._ok_seconds, done)
-        if failed:
-            observe_many(self._error_seconds, failed)
+
+    def _observe_failed(
+        self, command: AppendCommand | JoinedAppendCommand, error: KafkalogError, now_ns: int
+    ) -> None:
+        seconds = (now_ns - command.submitted_ns) / 1e9
+        observe(self._error_seconds, seconds, command.append_count)
+        if isinstance(error, UnknownTopic):
+            return  # a deleted topic's counters are forgotten, for good
+        for _ in range(command.append_count):
+            self._metrics.traffic.observe_failed_append(command.log.topic_partition.topic, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def test_several_partitions_at_once(daemon: Daemon, topic: str) -> None:
         (None, 40402),
         (None, 40401),
         (None, 40002),
-        (None, 40401),
+        (None, 40002),
     ]
     assert [(e["topic"], e["partition"]) for e in got] == [
         (w["topic"], w["partition"]) for w in wanted
@@ -172,7 +172,7 @@ def test_each_partition_fails_alone(daemon: Daemon) -> None:
     failed_entry(got[1], 40402)
     failed_entry(got[2], 40401)
     failed_entry(got[3], 40907)
-    failed_entry(got[4], 40401)
+    assert (got[4]["error_code"], got[4]["kafka_error"]) == (40002, "INVALID_TOPIC_EXCEPTION")
     assert got[5]["error_code"] in (40401, 40002)
     (low,) = delete_records(daemon, ("good", 0, -2))
     assert low["error_code"] in (41602, 40002)

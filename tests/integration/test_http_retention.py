@@ -114,7 +114,7 @@ def test_each_partition_fails_alone(daemon: Daemon) -> None:
     got = run(daemon, partitions=wanted).json["partitions"]
     assert [each["base_offset"] for each in got[0]["segments"]] == [0]
     failed_entry(got[1], 40401)
-    failed_entry(got[2], 40401)
+    assert (got[2]["error_code"], got[2]["kafka_error"]) == (40002, "INVALID_TOPIC_EXCEPTION")
     assert got[3]["error_code"] == 40002
     failed_entry(got[4], 40402)
     failed_entry(got[5], 40402)

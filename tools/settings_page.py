@@ -29,13 +29,10 @@ In the environment, `KAFKALOG_LOG_DIRS` is `log.dirs` (`_` is `.`, `__` is `_`, 
 `KAFKALOG_` overrides `KAFKA_`, which overrides `KAFKA_CFG_`. A variable that ends in `_FILE` names
 a file that contains the value ([Running](running.md)).
 
-An unknown key is a warning, in `--override` an error; invalid values stop the start, which names
-the place of each: file and line, variable or `--override`. `listeners=http://HOST:PORT`, the key of
-REST proxies, is read as `http.host` and `http.port` where neither is set; Kafka's other keys of
-that kind are ignored and named in the log. Times and sizes are plain numbers in the given unit. A
-changed file takes effect at the next start. A key marked *dynamic* can also be changed at run time:
-`kafkalog configs alter --broker --add-config KEY=VALUE`, or `--topic NAME` for a topic, or over
-HTTP. Such a value survives a restart. Some keys are dynamic in Kafka but not here.
+An unknown key is a warning; an invalid value stops the start. Times and sizes are plain numbers in
+the given unit. A changed file takes effect at the next start. A key marked *dynamic* can also be
+changed at run time: `kafkalog configs alter --broker --add-config KEY=VALUE`, or `--topic NAME` for
+a topic, or over HTTP. Such a value survives a restart. Some keys are dynamic in Kafka but not here.
 """
 
 

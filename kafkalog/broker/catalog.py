@@ -187,13 +187,12 @@ class OpenTopic:
         log = self.logs.table.find_log(self.name, partition)
         return log is not None and self.logs.is_online(log)
 
-    @property
-    def is_being_made(self) -> bool:
-        """Whether a partition is missing because the creation of the topic has not ended."""
+    def is_being_made(self, partition: int | None) -> bool:
+        """Whether the partition, or without one any, is missing while the topic is being made."""
         if self.logs.topic_in_making != self.name:
             return False
-        find_log = self.logs.table.find_log
-        return any(find_log(self.name, number) is None for number in range(self.partition_count))
+        numbers = range(self.partition_count) if partition is None else (partition,)
+        return any(self.logs.table.find_log(self.name, number) is None for number in numbers)
 
 
 class Logs:

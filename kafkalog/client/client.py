@@ -147,6 +147,7 @@ class Begun(Generic[T]):
         self._client = client
         self._effects = effects
         self._sent: Sent | NoAnswer | None = None
+        self._has_value = False
         self._go_on(None)
 
     @property
@@ -157,19 +158,21 @@ class Begun(Generic[T]):
     def result(self) -> T:
         """Receive the answer, and carry out what is left. Raises ClientError. Once."""
         while self._sent is not None:
-            sent = self._sent
+            sent, self._sent = self._sent, None
             self._go_on(self._client.receive(sent) if isinstance(sent, Sent) else sent)
+        if not self._has_value:
+            raise RuntimeError("The operation has failed before, or was interrupted")
         return self._value
 
     def _go_on(self, outcome: Answer | NoAnswer | None) -> None:
         """To the next request, which is sent, or to the end."""
-        self._sent = None
         try:
             while isinstance(effect := self._effects.send(outcome), Pause):
                 time.sleep(effect.seconds)
                 outcome = None
         except StopIteration as end:
             self._value: T = end.value
+            self._has_value = True
             return
         self._sent = self._client.send(effect)
 

@@ -137,8 +137,6 @@ _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 # A name, a domain suffix, or any; addresses are accepted too.
 _HOST_ENTRY = re.compile(r"\*|(\*?\.)?[A-Za-z0-9_~-]+(\.[A-Za-z0-9_~-]+)*|\[[0-9A-Fa-f:.]+\]")
 
-_HTTP_LISTENER = re.compile(r"(?i:http)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:/,]*):(?P<port>\d+)/?")
-
 HIDDEN = "***"
 """Shown instead of a secret value."""
 
@@ -471,7 +469,6 @@ def _merge(
     texts.update(environment)
     for key, text in overrides.items():
         texts[key] = _Given(text, Source.OVERRIDE)
-    _map_listeners(texts)
     notices, strangers = list[Notice](), list[str]()
     for key in sorted(texts.keys() - BROKER_LEVEL.keys()):
         is_kafkas, one = key.startswith(NOT_APPLICABLE_PREFIXES), texts[key]
@@ -495,21 +492,6 @@ def _merge(
         message = f"{CFG_PREFIX} variables are accepted; KAFKALOG_ is their name here: "
         notices.append(Notice("info", message + ", ".join(sorted(taken))))
     return texts, notices
-
-
-def _map_listeners(texts: dict[str, _Given]) -> None:
-    """``listeners=http://HOST:PORT``, as REST proxies have it, is http.host and http.port.
-
-    Where neither is given; any other value stays, a key that nothing reads.
-    """
-    given = texts.get("listeners")
-    found = None if given is None else _HTTP_LISTENER.fullmatch(given.text.strip())
-    if given is None or found is None or {"http.host", "http.port"} & texts.keys():
-        return
-    del texts["listeners"]
-    texts["http.port"] = replace(given, text=found["port"])
-    if found["host"]:
-        texts["http.host"] = replace(given, text=found["host"].strip("[]"))
 
 
 def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:
@@ -573,9 +555,10 @@ def default_log_dir(environment: Mapping[str, str]) -> str:
     if state:
         return state
     data, home = environment.get("XDG_DATA_HOME", ""), environment.get("HOME", "")
-    if not data.startswith("/") and home.startswith("/"):
+    if not data.startswith("/") and home.startswith("/") and home.strip("/"):
         data = f"{home}/.local/share"
-    return f"{data}/kafkalog" if data.startswith("/") else "/var/lib/kafkalog"
+    is_usable = data.startswith("/") and "," not in data  # of which a list is made
+    return f"{data}/kafkalog" if is_usable else "/var/lib/kafkalog"
 
 
 def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:

@@ -407,6 +407,9 @@ def test_several_operations_are_begun(daemon: Daemon) -> None:
         assert nothing.result() == ()
         with pytest.raises(UnknownPartition):
             refused.result()
+        assert refused.is_answered
+        with pytest.raises(RuntimeError, match="failed before"):
+            refused.result()
         assert [receipt.base_offset for receipt in small.result()] == [0, 1, 2]
         assert end_offset(daemon, "begun", 1) == 3
 

@@ -300,6 +300,12 @@ def test_types_that_are_missing_or_foreign(daemon: Daemon) -> None:
         got, media = ask(method, at, body)
         own = BINARY if at.endswith("/records") else V2
         assert (got, media) == (status, own if status == 200 else ""), at
+        if at.endswith("/records"):  # what the client could not decode moves no position
+            for other in (
+                "application/vnd.kafka.avro.v2+json",
+                "application/vnd.kafka.json.v2+json",
+            ):
+                assert ask(method, at, None, Accept=other)[0] == 406
 
 
 def test_an_instance_of_the_bridge_is_answered_as_there(daemon: Daemon) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.errors import KafkalogError, NotReady, UnknownTopic
 from kafkalog.format.topic_names import TopicPartition
+from kafkalog.server.api import Phase
 from kafkalog.server.produce import append
 from kafkalog.server.produce.append import PartitionBatch, PartitionTarget, prepare_for
 from kafkalog.settings import load_settings
@@ -50,11 +51,11 @@ class HeldCreation:
         self.logs.end_making()
 
 
-async def begun(api: Api) -> asyncio.Task[OpenTopic | None]:
+async def begun(api: Api, partition: int | None = None) -> asyncio.Task[OpenTopic | None]:
     """A produce that has looked at the topic."""
 
     async def produce() -> OpenTopic | None:
-        return (await prepare_for(api, "new", None, prepared))[2]
+        return (await prepare_for(api, "new", partition, prepared))[2]
 
     task = asyncio.create_task(produce())
     for _ in range(5):
@@ -115,6 +116,42 @@ def test_partitions_that_are_there_do_not_wait_for_a_growth() -> None:
         opened = await (await begun(api_over(sim, SETTINGS, Inline())))
         assert opened is not None
         assert opened.log_of(0).log_end_offset == 0
+
+    asyncio.run(run())
+
+
+def test_a_named_partition_waits_for_itself_alone() -> None:
+    """Others may be out of service, or not there yet."""
+
+    async def run() -> None:
+        sim = SimManager().start().with_topic("new", 2)
+        api = api_over(sim, SETTINGS, Inline())
+        sim.manager.logs.begin_making("new")
+        sim.manager.logs.table.remove(TopicPartition("new", 1))
+        assert await (await begun(api, 0)) is not None
+        late = await begun(api, 1)
+        assert not late.done()
+        assert api.delayed_fetches.waiting_count == 1, "it takes no place of requests in work"
+        sim.manager.logs.end_making()
+        assert await late is not None
+        assert api.delayed_fetches.waiting_count == 0
+
+    asyncio.run(run())
+
+
+def test_a_stop_ends_the_wait() -> None:
+    async def run() -> None:
+        sim = SimManager().start()
+        creation = HeldCreation(sim)
+        api = api_over(sim, SETTINGS, Inline())
+        task = await begun(api)
+        api.state.phase = Phase.STOPPING
+        api.delayed_fetches.wake_all()
+        opened = await task
+        assert opened is not None
+        with pytest.raises(NotReady):
+            opened.log_of(0)
+        creation.end()
 
     asyncio.run(run())
 

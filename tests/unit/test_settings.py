@@ -595,29 +595,6 @@ def test_an_override_that_nothing_reads_is_refused(key: str, hint: str) -> None:
     assert load(f"{key}=9").notices
 
 
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [
-        ("listeners=http://127.0.0.2:9000", "127.0.0.2", 9000),
-        ("listeners=HTTP://[::1]:9000/", "::1", 9000),
-        ("listeners=http://:9000", "127.0.0.1", 9000),
-        ("listeners=http://127.0.0.2:9000\nhttp.port=1", "127.0.0.1", 1),
-        ("listeners=http://127.0.0.2:9000,http://127.0.0.3:9000", "127.0.0.1", 8082),
-        ("listeners=PLAINTEXT://127.0.0.2:9092", "127.0.0.1", 8082),
-    ],
-)
-def test_a_listener_of_http_is_host_and_port(text: str, host: str, port: int) -> None:
-    """The key of REST proxies and of Kafka; what is not mapped is named in a line at info."""
-    settings = load(text)
-    assert (settings.server.http_host, settings.server.http_port) == (host, port)
-    assert ("to kafkalog are ignored: listeners" in messages(settings)) is (port != 9000)
-
-
-def test_a_wrong_listener_is_named_with_its_place() -> None:
-    with pytest.raises(InvalidConfig, match=r"99999 for configuration http.port.*\(from line 1\)"):
-        load("listeners=http://127.0.0.1:99999")
-
-
 @pytest.mark.parametrize("junk", [b"\x7fELF\x02", b"a=b\n\x1f\x8b\x08", b"h\0t\0t\0p\0"])
 def test_a_file_that_is_no_text_is_refused(junk: bytes) -> None:
     with pytest.raises(InvalidConfig, match="configuration file s is malformed: it is no text"):
@@ -633,6 +610,8 @@ def test_a_file_that_is_no_text_is_refused(junk: bytes) -> None:
         ({"HOME": "/home/ada", "XDG_DATA_HOME": "d"}, "/home/ada/.local/share/kafkalog"),
         ({"HOME": "/", "STATE_DIRECTORY": "/var/lib/k:/x"}, "/var/lib/k"),
         ({}, "/var/lib/kafkalog"),
+        ({"HOME": "/"}, "/var/lib/kafkalog"),
+        ({"HOME": "/home/a,b"}, "/var/lib/kafkalog"),
     ],
 )
 def test_where_data_goes_without_log_dirs(environment: dict[str, str], path: str) -> None:

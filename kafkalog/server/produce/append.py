@@ -260,7 +260,7 @@ async def prepare_for(
     """
     operations = api.operations
     try:
-        opened = await _opened(api, topic)
+        opened = await _opened(api, topic, partition)
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
             raise
@@ -272,25 +272,28 @@ async def prepare_for(
         if all(batch.partition >= expected_count for batch in batches):
             raise
         await api.blocking(operations.topics.ensure, topic)
-        opened = await _opened(api, topic)
+        opened = await _opened(api, topic, partition)
         if opened.partition_count == expected_count:
             return *prepared, opened
     return *await prepare(_target(api, opened, partition, opened.partition_count)), opened
 
 
-async def _opened(api: Api, topic: str) -> OpenTopic:
+async def _opened(api: Api, topic: str, partition: int | None) -> OpenTopic:
     """The topic with its partitions, which a creation that is under way may still have to make.
 
-    UnknownTopic, also when the creation failed. A creation that takes longer than the wait leaves a
-    topic whose missing partitions answer NotReady.
+    UnknownTopic, also when the creation failed. A creation that takes longer than the wait, or than
+    the daemon runs, leaves a topic whose missing partitions answer NotReady. Those who wait have
+    places as waiting fetches have: ApiError 42903 when there are too many.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + CREATION_WAIT_SECONDS
-    while (opened := api.operations.open_topic(topic)).is_being_made:
+    while (opened := api.operations.open_topic(topic)).is_being_made(partition):
         made: asyncio.Future[None] = loop.create_future()
-        opened.logs.call_when_made(topic, functools.partial(_wake, made))
-        await asyncio.wait((made,), timeout=deadline - loop.time())
-        if not made.done():
+        wake = functools.partial(_wake, made)
+        opened.logs.call_when_made(topic, wake)
+        with api.delayed_fetches.stream(wake):
+            await asyncio.wait((made,), timeout=deadline - loop.time())
+        if not made.done() or api.stopping:
             break
     return opened
 

@@ -193,7 +193,10 @@ def consumer_type(accept: str, embedded: EmbeddedFormat) -> str:
     own = f"application/vnd.kafka.{embedded.value}.v2+json"
     types = parse_accept(accept or "*/*")
     is_own = any(media_type in _NEUTRAL or media_type == own for media_type in types)
-    if not is_own and any(media_type in _EMBEDDED for media_type in types):
+    if not is_own and any(
+        media_type in _EMBEDDED or any(name in media_type for name in _SCHEMA_FORMATS)
+        for media_type in types
+    ):
         raise ApiError(40601, f"This consumer was created for {own}.")
     return own
 

@@ -233,9 +233,7 @@ class Api:
         """
         self.state.joinable.pop(log, None)  # what comes now is behind this one
         self._keep(AppendCommand(log, records, acks, expected_offset, on_done))
-        self.state.pending_bytes += records.size_bytes
-        if self.state.pending_bytes > _PENDING_BYTES:
-            self._submit_pending()
+        self._count_pending(records.size_bytes)
 
     def submit_small(
         self,
@@ -253,9 +251,7 @@ class Api:
             self.state.joinable[log] = self.operations, command
             self._keep(command)
         command.add(batch, record_count, max_timestamp_ms, on_done)
-        self.state.pending_bytes += len(batch)
-        if self.state.pending_bytes > _PENDING_BYTES:
-            self._submit_pending()
+        self._count_pending(len(batch))
 
     def _keep(self, command: _Appends) -> None:
         """To the end of this iteration of the loop."""
@@ -263,12 +259,25 @@ class Api:
             asyncio.get_running_loop().call_soon(self._submit_pending)
         self.state.pending.append((self.operations, command))
 
+    def _count_pending(self, size_bytes: int) -> None:
+        self.state.pending_bytes += size_bytes
+        if self.state.pending_bytes > _PENDING_BYTES:
+            self._submit_pending()
+
     def _submit_pending(self) -> None:
         """Submit the appends of this iteration in order."""
         state = self.state
         pending, state.pending, state.pending_bytes = state.pending, [], 0
         state.joinable.clear()
-        for operations, commands in _runs_of(pending):
+        runs: list[tuple[Operations, list[_Appends]]] = []
+        newest: dict[UnifiedLog, tuple[Operations, list[_Appends]]] = {}
+        for operations, command in pending:
+            run = newest.get(command.log)
+            if run is None or run[0] is not operations:
+                run = newest[command.log] = operations, []
+                runs.append(run)
+            run[1].append(command)
+        for operations, commands in runs:
             log = commands[0].log
             try:
                 operations.submit_appends(log, commands)
@@ -292,22 +301,6 @@ class Api:
             self.metrics.traffic.observe_failed_append(command.log.topic_partition.topic, error)
         command.error = error
         command.complete()
-
-
-def _runs_of(pending: list[tuple[Operations, _Appends]]) -> list[tuple[Operations, list[_Appends]]]:
-    """Those of a log that follow each other and are asked through one view, together."""
-    if len(pending) == 1:
-        ((operations, command),) = pending
-        return [(operations, [command])]
-    runs: list[tuple[Operations, list[_Appends]]] = []
-    newest: dict[UnifiedLog, tuple[Operations, list[_Appends]]] = {}
-    for operations, command in pending:
-        run = newest.get(command.log)
-        if run is None or run[0] is not operations:
-            run = newest[command.log] = operations, []
-            runs.append(run)
-        run[1].append(command)
-    return runs
 
 
 def finish(future: asyncio.Future[T], command: Command) -> None:

@@ -69,20 +69,19 @@ class ThreadMetrics:
         for command in finished:
             if type(command) is not AppendCommand and type(command) is not JoinedAppendCommand:
                 continue
+            seconds = (now_ns - command.submitted_ns) / 1e9
             if command.error is not None:
-                self._observe_failed(command, command.error, now_ns)
+                self._observe_failed(command, command.error, seconds)
             elif type(command) is AppendCommand:
-                done.append((now_ns - command.submitted_ns) / 1e9)
+                done.append(seconds)
             else:
-                seconds = (now_ns - command.submitted_ns) / 1e9
                 observe(self._ok_seconds, seconds, command.append_count)
         if done:
             observe_many(self._ok_seconds, done)
 
     def _observe_failed(
-        self, command: AppendCommand | JoinedAppendCommand, error: KafkalogError, now_ns: int
+        self, command: AppendCommand | JoinedAppendCommand, error: KafkalogError, seconds: float
     ) -> None:
-        seconds = (now_ns - command.submitted_ns) / 1e9
         observe(self._error_seconds, seconds, command.append_count)
         if isinstance(error, UnknownTopic):
             return  # a deleted topic's counters are forgotten, for good

@@ -43,26 +43,24 @@ class Counts:
         """One was queued for a writer."""
         records, total_bytes, requests = self._appends.get(topic, (0, 0, 0))
         self._appends[topic] = (records + record_count, total_bytes + size_bytes, requests + 1)
-        if not self._is_to_be_told:
-            self._tell_soon()
+        self._tell_soon()
 
     def note_fetch(self, topic: str, size_bytes: int, seconds: float) -> None:
         """So much was found in the log in this time, and answered."""
         total_bytes, requests = self._fetches.get(topic, (0, 0))
         self._fetches[topic] = total_bytes + size_bytes, requests + 1
         self._read_seconds.append(seconds)
-        if not self._is_to_be_told:
-            self._tell_soon()
+        self._tell_soon()
 
     def note_append_ended(self, status: int, seconds: float) -> None:
         """One was answered."""
         self._ended.setdefault(status, []).append(seconds)
-        if not self._is_to_be_told:
-            self._tell_soon()
+        self._tell_soon()
 
     def _tell_soon(self) -> None:
-        self._is_to_be_told = True
-        self._loop.call_later(_SECONDS, self.tell)
+        if not self._is_to_be_told:
+            self._is_to_be_told = True
+            self._loop.call_later(_SECONDS, self.tell)
 
     def tell(self) -> None:
         """The metrics know all that was noted."""

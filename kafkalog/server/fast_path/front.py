@@ -556,8 +556,7 @@ class Front(asyncio.BufferedProtocol):
     def note_ended(self, *, closes: bool) -> None:
         """A request in work has its result; ``closes``: the connection ends with it."""
         self._is_closing |= closes
-        if not self._is_to_be_answered:  # a call less for each of many
-            self._answer_soon()
+        self._answer_soon()
 
     def _answer_soon(self) -> None:
         if not self._is_to_be_answered:

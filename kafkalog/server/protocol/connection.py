@@ -405,8 +405,7 @@ class Connection(RequestHandler):
 
     def note_front_request(self) -> None:
         """The front has a whole head."""
-        if self._header_timer is not None:
-            self._stop_header_timer()
+        self._stop_header_timer()
 
     def note_waited(self) -> None:
         """What it has in work now waited in the front, and came before an append was answered."""

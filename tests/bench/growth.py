@@ -1,7 +1,7 @@
 """How figures grow with partitions, connections, segments: ``python -m tests.bench.growth``.
 
-``--quick`` uses small counts and one round, and prints. A full run writes results/growth/, too.
-kafkalog alone: what counts is the way from column to column.
+``--quick`` uses small counts and one round, and prints. A full run writes results/growth/ and the
+tables of docs/explanation-growth.md. kafkalog alone: what counts is the way from column to column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.observe.logging import configure_logging
 from tests.bench import datasets, report, results
@@ -34,10 +34,14 @@ if TYPE_CHECKING:
     from tests.bench.daemon_side import BenchDaemon
 
 FILE = report.RESULTS / "growth" / "growth.json"
-PARTITIONS, CONNECTIONS = (1, 10, 100, 1000, 10_000), (10, 100, 1000, 5000)
+PAGE = report.ROOT / "docs" / "explanation-growth.md"
+PARTITIONS, CONNECTIONS = (1, 10, 100, 1000, 5000, 10_000), (10, 100, 1000, 5000)
+# What a partition that is appended to keeps open: its active segment and both indexes.
+_FILES_OF_PARTITION = 3
 # Logs, and segments of each.
 SEGMENTS = ((100, 10), (1000, 10), (10_000, 10), (50_000, 1))
 ROUNDS = 3
+_MANY_AT_ONCE = {"http_max_inflight_requests": "20000"}
 _BUSY_CONNECTIONS, _TAIL_SECONDS = 32, 10.0
 _RAW = "application/vnd.kafkalog.record-batches"
 
@@ -70,11 +74,26 @@ def main() -> None:
     if not options.quick:
         FILE.parent.mkdir(exist_ok=True)
         FILE.write_text(json.dumps({**results.origin(), **tables}, indent=1) + "\n")
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(report.replace_block(text, as_page(written())), encoding="utf-8")
+
+
+def written() -> dict[str, Any]:
+    """What the last full run wrote."""
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def as_page(found: dict[str, Any]) -> str:
+    """The tables, and where they come from."""
+    tables = "\n".join(as_markdown(found[measure.__name__]) for measure in MEASURES)
+    return f"{tables}\n{report.origin_of(found)}, {ROUNDS} rounds.\n"
 
 
 def by_partitions(bench: Bench) -> Table:
     """Requests a second, one small record each, over so many partitions in turn."""
     counts = bench.size(PARTITIONS, PARTITIONS[:3])
+    counts = tuple(count for count in counts if count * _FILES_OF_PARTITION < bench.open_files)
     raw, fetched = ["produce, requests/s"], ["fetch, requests/s"]
     for count in counts:
         with bench.running_daemon() as daemon:
@@ -99,7 +118,7 @@ def by_connections(bench: Bench) -> Table:
     raw, fetched = ["produce, requests/s"], ["fetch, requests/s"]
     batch = datasets.batch_of(1, datasets.SMALL_BYTES)
     path = "/v1/topics/growth/partitions/0/batches"
-    with bench.running_daemon() as daemon:
+    with bench.running_daemon(**_MANY_AT_ONCE) as daemon:
         daemon.create_topic("growth")
         for count in counts:
             produce = [build_request("POST", f"{path}?acks=1", batch, _RAW)]

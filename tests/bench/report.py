@@ -66,17 +66,22 @@ def _sources(results: list[dict[str, Any]]) -> str:
     """Machine, versions and commits; every different one is named."""
     seen: list[str] = []
     for result in results:
-        box = result["machine"]
-        text = (
-            f"{box['cpu']}, {box['cores']} cores, {box['memory_gib']} GiB, Linux {box['kernel']}, "
-            f"{box['filesystem']}, Python {result['python']}, {len(result['rounds'])} rounds, "
-            f"{result['date']}, commit {result['commit']}"
-        )
+        text = f"{origin_of(result)}, {len(result['rounds'])} rounds"
         if text not in seen:
             seen.append(text)
     kafka = sorted({result["kafka"] for result in results if result["kafka"]})
     beside = f" Apache Kafka {', '.join(kafka)} in the same run on the same cores." if kafka else ""
     return "Median (lowest to highest) of the rounds. " + "; ".join(seen) + "." + beside
+
+
+def origin_of(result: dict[str, Any]) -> str:
+    """Machine, date and commit of a run."""
+    box = result["machine"]
+    return (
+        f"{box['cpu']}, {box['cores']} cores, {box['memory_gib']} GiB, Linux {box['kernel']}, "
+        f"{box['filesystem']}, Python {result['python']}, {result['date']}, "
+        f"commit {result['commit']}"
+    )
 
 
 def replace_block(text: str, table: str) -> str:

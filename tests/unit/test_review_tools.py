@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.bench import report
+from tests.bench import growth, report
 from tests.bench.results import LOAD_CLIENT, Goal, Result, Round, Sample, to_json
 from tests.tools.interface import differences, interface, main
 from tests.tools.size import Size, size_of
@@ -77,6 +77,11 @@ def test_the_readme_shows_the_result_files() -> None:
     """`python -m tests.bench.report` renews it."""
     text = report.README.read_text(encoding="utf-8")
     assert report.replace_block(text, report.render(report.load_results())) == text
+
+
+def test_the_page_of_growth_holds_what_was_measured() -> None:
+    text = growth.PAGE.read_text(encoding="utf-8")
+    assert report.replace_block(text, growth.as_page(growth.written())) == text
 
 
 def test_a_result_becomes_a_row() -> None:

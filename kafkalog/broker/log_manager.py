@@ -274,8 +274,8 @@ class LogManager:
     def startup(self) -> None:
         """Load everything and serve. InvalidConfig: the operator must act; nothing was changed.
 
-        Of it UnusableLogDirs: a further start will say the same; the directories are unlocked, for
-        ``kafkalog doctor --repair``.
+        UnusableLogDirs (an InvalidConfig): a further start will say the same; the directories are
+        unlocked, for ``kafkalog doctor --repair``.
         LogDirOffline when no directory can be used. Returns early, not loaded, after
         ``stop_loading``; ``shutdown`` is due all the same.
         """
@@ -286,7 +286,7 @@ class LogManager:
             for log_dir in self._log_dirs:
                 log_dir.release()
             raise
-        # Nothing was changed up to here: a start that is refused or stopped leaves the markers.
+        # No log was changed up to here: a start that is refused or stopped leaves the markers.
         if self._loading.is_stopped:
             return
         self._claim()

@@ -1,4 +1,4 @@
-"""Kafka's sentences about one log, word for word: what searches Kafka's logs finds them here too.
+"""Kafka's sentences about logs, word for word: what searches Kafka's logs finds them here too.
 
 Pure; how Kafka names a segment: ``LogSegment.description``. Source: Kafka 4.1 ``UnifiedLog``,
 ``LocalLog``, ``LogSegment``, ``LogManager``, ``Cleaner``; ``tests/oracle`` compares with the
@@ -89,6 +89,11 @@ def empty_segment_recreated(base_offset: int, reason: str) -> str:
 def cleanup_begins() -> str:
     """A retention check begins."""
     return "Beginning log cleanup..."
+
+
+def cleanup_ends(count: int, seconds: float) -> str:
+    """A retention check ended; Kafka calls the deleted segments files."""
+    return f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds"
 
 
 def collecting(log_name: str) -> str:

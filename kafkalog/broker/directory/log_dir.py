@@ -2,7 +2,7 @@
 
 Owns the files in the root of a log directory except the topic registry, and the decision what an
 OSError below that root means (``guard``). Never touches a partition's files. State changes are one
-way: online, then perhaps offline for good until a restart. Any thread; ``opened``, ``claim`` and
+way: online, then perhaps offline for good until a restart. Any thread; ``open``, ``claim`` and
 ``release`` belong to the thread that starts and stops the daemon.
 
 Crash rules: checkpoints and ``meta.properties`` are replaced atomically; the clean-shutdown marker

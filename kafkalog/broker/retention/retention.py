@@ -247,7 +247,7 @@ class Retention:
         for topic_partition in list(self._held):
             if self._logs.table.find(topic_partition) is None:  # its topic was deleted
                 self._held.pop(topic_partition, None)
-        _log.debug(f"Log cleanup completed. {count} files deleted in {seconds:.3f} seconds")
+        _log.debug(kafka_messages.cleanup_ends(count, seconds))
 
     def _run_unit(
         self, unit: LogDirUnit, jump_ms: int, faults: list[KafkalogError], time_slice: TimeSlice

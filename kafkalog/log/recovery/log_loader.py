@@ -1,9 +1,9 @@
 """load_log: from a partition directory to a UnifiedLog, after a clean stop or a crash.
 
-Owns the order of the steps (log-lifecycle 11.4) and nothing afterwards. One thread per log; no
+Owns the order of the steps, ``_load_once``, and nothing afterwards. One thread per log; no
 other one sees the log before it is returned. A crash at any point is harmless: the clean-shutdown
 mark was removed before, so the next load is an unclean one and does the same again. Source: Kafka's
-LogLoader. Differs from Kafka: see ``recovery_policy`` (corruption='keep') and ``loader_files``;
+LogLoader. Differs from Kafka: see ``corruption_policy`` (corruption='keep') and ``loader_files``;
 message sets of magic 0 and 1 are refused.
 """
 
@@ -151,7 +151,7 @@ class _Loader:
         self._producers = self._new_producers(())
         self._start = 0
         self._log_start = LogStart(0)
-        self._recovered: set[int] = set()  # bases of the segments that step 5 recovered
+        self._recovered: set[int] = set()  # bases of the segments that were recovered
         # No power cut took what lies below.
         self._durable_end = INT64_MAX if self._is_clean else self._recovery_point
         self._known = NO_ENDS  # where the log ended, as others than its batches have it
@@ -160,12 +160,12 @@ class _Loader:
         self._ends: dict[int, int] = {}  # base to end of segments that were looked at
         self._found_epochs = RecoveredEpochs()
         self._lost: dict[int | None, int] = {}  # holes not logged yet, see find_lost
-        self._logged: list[LostRange] = []  # holes that step 7 has logged
+        self._logged: list[LostRange] = []  # holes that were logged
         # The last segment while its index files may prove where the log ended, see _end_recovery.
         self._unfinished: list[tuple[LogSegment, RecoveryResult, bool]] = []
 
     def load(self, checkpointed_start: int, topic_id: str | None) -> UnifiedLog:
-        """All steps; again from the listing on when a segment had to be split (step 5)."""
+        """All steps; again from the listing on when a recovered segment had to be split."""
         while True:
             self._log_start = LogStart(checkpointed_start)
             try:
@@ -230,7 +230,7 @@ class _Loader:
         return log
 
     def _recover_records(self, epoch_damage: CorruptCheckpoint | None) -> None:
-        """Steps 6 to 8: records that may not be durable, their epochs, and the log start."""
+        """Records that may not be durable, their epochs, and the log start."""
         if self._is_clean:
             self._recover_torn_tail()
         else:
@@ -500,7 +500,7 @@ class _Loader:
         sound: a power cut may keep the name of a file and drop its data. Only compaction leaves
         such gaps on purpose.
         """
-        is_fresh = True  # nothing below the segment has changed since step 5
+        is_fresh = True  # nothing below the segment has changed since its recovery
         segments = self._segments.values_between(self._recovery_point, INT64_MAX)
         with closing(self._counted(segments)) as counted:
             for segment in counted:

@@ -72,7 +72,8 @@ _SIZE_BYTES = attrgetter("size_bytes")
 class SegmentRoom(NamedTuple):
     """What the next append may measure before the segment is rolled.
 
-    Compared here for one append, and by ``log/append.plan_group`` for several at once.
+    ``holds`` compares one append; ``plan_group`` and ``plan_joined`` of ``log/append.py`` compare
+    several at once, where every batch may need an index entry. ``UnifiedLog.append`` rolls.
     """
 
     size_bytes: int  # at most

@@ -13,8 +13,9 @@ from kafkalog.errors import IllegalConsumerState, KafkalogError
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
 from kafkalog.server.fetch.v2 import RecordPage
+from kafkalog.server.groups.commits import commit, commit_positions, commits_of
 from kafkalog.server.groups.consumer_configs import IGNORED_HEADER, KARAPACE_KEY, NewConsumer
-from kafkalog.server.groups.poll import ConsumerPoll, commit, commit_positions, commits_of
+from kafkalog.server.groups.poll import ConsumerPoll
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.connection import Connection
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes, in_v2

@@ -13,8 +13,8 @@ from kafkalog.errors import InvalidRequest, KafkalogError
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
+from kafkalog.server.groups.commits import commit, commits_of
 from kafkalog.server.groups.consumers import AssignedPartition, entries_of
-from kafkalog.server.groups.poll import commit, commits_of
 from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition, error_of
 from kafkalog.server.protocol.json_schema import AnswerBody, answer_of

@@ -1,4 +1,4 @@
-"""The poll of a v2 consumer, and commits from the event loop.
+"""The poll of a v2 consumer.
 
 ``ConsumerPoll`` collects a page of each partition that has records, beginning with another
 partition each time. It returns as soon as ``fetch.min.bytes`` are there; until then appends and
@@ -14,21 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.groups.consumers import Dialect
 from kafkalog.errors import KafkalogError, OffsetOutOfRange, UnknownConsumer
-from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.wire.json_page import write_page
 from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.protocol.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from kafkalog.broker.groups.consumers import Consumer, ConsumerConfig
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo
     from kafkalog.server.api import Api
-    from kafkalog.server.protocol.schemas import CommitEntry
 
 
 _INLINE_BYTES = 256 << 10
@@ -191,73 +187,3 @@ def _undecodable(at: TopicPartition, error: UndecodableRecord, config: ConsumerC
         "with a consumer of format binary, or seek past it.",
         details={"topic": at.topic, "partition": at.partition, "offset": error.offset},
     )
-
-
-async def commit(
-    api: Api,
-    group: str,
-    commits: Mapping[TopicPartition, CommittedOffset],
-    *,
-    is_awaited: bool = True,
-) -> None:
-    """Store offsets of a group, all or none; the first commit ever creates the topic.
-
-    Returns when they are durable, or queued when it is not awaited. Errors of GroupOffsets.submit
-    and of the append.
-    """
-    if not commits:
-        return
-    offsets = api.operations.groups.offsets
-    for at in commits:  # as the principal sees them: a commit does not reveal which topics exist
-        offsets.check_exists(at)
-    if not offsets.has_topic:
-        await api.blocking(offsets.create_topic)
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def finish(error: KafkalogError | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    offsets.submit(group, commits, finish)
-    if is_awaited:
-        await done
-    else:
-        done.add_done_callback(asyncio.Future.exception)
-
-
-async def commit_positions(
-    api: Api, consumer: Consumer, *, is_awaited: bool = True, only_moved: bool = False
-) -> None:
-    """Commit the positions of what was delivered, never beyond.
-
-    only_moved  leave out what the group has committed already
-    """
-    consumer.take_back_lost_answer()
-    now_ms = api.operations.now_ms()
-    commits = {
-        at: CommittedOffset(position, "", now_ms) for at, position in consumer.positions().items()
-    }
-    if only_moved:
-        known = api.operations.groups.offsets.committed(consumer.group)
-        commits = {
-            at: each
-            for at, each in commits.items()
-            if at not in known or known[at].offset != each.offset
-        }
-    await commit(api, consumer.group, commits, is_awaited=is_awaited)
-    consumer.note_commit()
-
-
-def commits_of(
-    api: Api, entries: Iterable[CommitEntry], *, plus: int = 0
-) -> dict[TopicPartition, CommittedOffset]:
-    """Entries of a body; ``plus`` is 1 where they name the last record that was read."""
-    now_ms = api.operations.now_ms()
-    return {
-        each.key: CommittedOffset(each.offset + plus, each.metadata or "", now_ms)
-        for each in entries
-    }

@@ -1,4 +1,4 @@
-"""The register of error numbers: the only place where an error meets an HTTP status.
+"""The register of error numbers: what number, and so which HTTP status, an error has.
 
 ``error_code`` is status x 100 + n where a finer number exists, the bare status otherwise; numbers
 that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md comes from this table.

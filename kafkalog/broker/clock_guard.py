@@ -2,7 +2,7 @@
 
 One instance a kind of check, any thread. Holds what it saw for ``hold_ms`` of the monotonic clock
 (0: for the check that sees it): a clock that was set wrong is put right by people sooner than data
-comes back (reliability 2.2).
+comes back.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ clean-shutdown marker is the last write to a directory. It is made only when eve
 succeeded, the logs had been loaded, and no partition of the directory is out of service. Crash
 anywhere before: the next start recovers. A directory whose load was stopped half way is closed
 alike, so that what was recovered is not recovered again; it gets the marker when it had one,
-because what was not loaded is as a clean stop left it.
-Source: Kafka's LogManager (4.1), log-lifecycle 11.
+because what was not loaded is as a clean stop left it. Source: Kafka's LogManager (4.1).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Owns the schedule; the work is a call into checkpoints or writers. What fails for one directory or
 log is logged and the others are still served; the first fault is raised at the end, so that the
 scheduler counts the run as failed.
-Source: log-lifecycle 11.1.
 """
 
 from __future__ import annotations

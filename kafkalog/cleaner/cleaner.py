@@ -29,9 +29,9 @@ Crash rule: ``.cleaned`` files count for nothing; see SegmentSwap for the rest. 
 log is as it was before the group at hand, without ``.cleaned`` files, or the group is swapped and
 the rest of its renames, which a full disk or a lack of descriptors kept back, is remembered with
 the log (``LocalLog.pending_swap``). That has to end before the next swap begins, because old files
-still have names that a load would take for current ones.
-Source: Kafka's Cleaner, UnifiedLog.replaceSegments and LocalLog.splitOverflowedSegment (4.1; the
-last does not copy the transaction index), log-lifecycle 12.3 to 12.8.
+still have names that a load would take for current ones. Source: Kafka's Cleaner,
+UnifiedLog.replaceSegments and LocalLog.splitOverflowedSegment (4.1; the last does not copy the
+transaction index).
 """
 
 from __future__ import annotations

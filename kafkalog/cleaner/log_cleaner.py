@@ -16,8 +16,8 @@ its caller does, so that a stop can end the wait. As Kafka's it checks every 300
 every thread pause for as long as brings the average of the period down to the rate. A new rate
 begins a new period: a thread that waits for the former rate need not wait any longer.
 
-Source: Kafka 4.1 LogCleaner, CleanerThread and Throttler, log-lifecycle 12.7, 12.9. Differs from
-Kafka: a dead thread is started again, and an uncleanable log still loses what retention deletes.
+Source: Kafka 4.1 LogCleaner, CleanerThread and Throttler. Differs from Kafka: a dead thread is
+started again, and an uncleanable log still loses what retention deletes.
 """
 
 from __future__ import annotations

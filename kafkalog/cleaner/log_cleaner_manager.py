@@ -10,7 +10,7 @@ Order that others rely on: a log is planned again after it was acquired, so that
 to segments that were deleted in between. After that it is looked up among the served logs, so a
 caller that removes it there first and then calls ``abort_cleaning`` has it for itself.
 
-Source: Kafka 4.1 LogCleanerManager and LogCleaningState, log-lifecycle 12.1, 12.2, 12.9. Differs
+Source: Kafka 4.1 LogCleanerManager and LogCleaningState. Differs
 from Kafka: a log that fails is tried again before it counts as uncleanable, and a full disk never
 makes it so for good; a paused log may be inspected, which leaves its pauses as they are.
 """

@@ -4,9 +4,8 @@
 ``group_segments`` says which sources become one cleaned segment. Both are pure: facts in, values
 out. ``LogToClean`` collects the facts of a log: what it published and, where a compaction lag asks
 for timestamps, the heads and indexes of dirty segments; any thread, may read. ``source_groups`` is
-the thread's that cleans and reads indexes.
-Source: Kafka's LogCleanerManager.cleanableOffsets, LogToClean, Cleaner.groupSegmentsBySize and
-cleanSegments (4.1), log-lifecycle 12.1, 12.5 and 12.6.
+the thread's that cleans and reads indexes. Source: Kafka's LogCleanerManager.cleanableOffsets,
+LogToClean, Cleaner.groupSegmentsBySize and cleanSegments (4.1).
 """
 
 from __future__ import annotations

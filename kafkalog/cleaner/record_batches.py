@@ -6,7 +6,7 @@ to be sound from the first batch to its last byte: a log with damage is not clea
 ``BatchInflater`` inflates compressed batches side by side, so that kernels are called once a group
 instead of once a batch; at most GROUP_BYTES and one batch at a time.
 
-The thread that cleans; reads only. Source: Kafka's Cleaner.growBuffersOrFail, log-lifecycle 12.7.
+The thread that cleans; reads only. Source: Kafka's Cleaner.growBuffersOrFail.
 """
 
 from __future__ import annotations

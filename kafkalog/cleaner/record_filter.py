@@ -5,10 +5,10 @@ kernel decide and write, inflate and compress again only what is compressed and 
 every batch that loses something is checked. A batch that stays whole keeps its bytes, and its
 damage if it has any. Never reads or writes a file. One thread.
 
-Source: Kafka 4.1 `MemoryRecords.filterTo`, `Cleaner.cleanInto`; log-lifecycle.md 12.6.
-Differs from Kafka: a batch with a wrong CRC is never rewritten, and one that loses all its records
-to the map must be sound as well (Kafka checks neither and would put a right CRC over the damage);
-header names that are no UTF-8 keep their bytes.
+Source: Kafka 4.1 `MemoryRecords.filterTo`, `Cleaner.cleanInto`. Differs from Kafka: a batch with a
+wrong CRC is never rewritten, and one that loses all its records to the map must be sound as well
+(Kafka checks neither and would put a right CRC over the damage); header names that are no UTF-8
+keep their bytes.
 """
 
 from __future__ import annotations

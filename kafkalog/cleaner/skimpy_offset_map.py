@@ -6,8 +6,7 @@ the offsets whose key came again, and the offsets without key or value. They are
 map is built and make the second pass free of hashing within the range; what they do not know stays.
 
 Never reads a file. One thread at a time; memory is taken by the first use and kept for the next.
-Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`; log-lifecycle.md 12.3 and
-12.4.
+Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ go at once; a marker may go once no data of its transaction is left, and until t
 keeps its entry in the transaction index. State goes on from segment to segment and from group to
 group. One thread; no disk.
 
-Batches without the transactional or control bit need not be shown: they change nothing.
-Source: Kafka's CleanedTransactionMetadata (4.1), log-lifecycle 12.6.
+Batches without the transactional or control bit need not be shown: they change nothing. Source:
+Kafka's CleanedTransactionMetadata (4.1).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Threads(Protocol):
     """Starts threads, and creates what they wait for."""
 
     def start(self, name: str, body: Callable[[], None], *, background: bool = False) -> Thread:
-        """Run body on a new daemon thread. background: nice 15 on that thread (design.md 3)."""
+        """Run body on a new daemon thread. background: nice 15 on that thread."""
 
     def signal(self) -> Signal:
         """A new, unset signal."""

@@ -1,9 +1,9 @@
 """Fields of Kafka's schemas and records: strings, fixed and variable-length integers.
 
-A string is its length as an int16 and UTF-8; a compact string an unsigned varint of length + 1.
-A varint has seven bits a byte, low group first, the high bit set when more follow; signed ones are
+A string is its length as an int16 and UTF-8; a compact string an unsigned varint of length + 1. A
+varint has seven bits a byte, low group first, the high bit set when more follow; signed ones are
 zigzag encoded. Hot paths use the kernels' own functions. Pure; a FieldReader is for one thread.
-Source: Kafka 4.1 ByteUtils, log-format.md 1.2.
+Source: Kafka 4.1 ByteUtils.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the naming rules in both directions. An id is a UUID, written as 22 characters of URL-safe
 base64. Pure; any thread. Source: Kafka's `Topic`, `TopicPartition`,
-`LocalLog.parseTopicPartitionName`, `Uuid` and `DirectoryId`, log-format.md 12 and 13.
+`LocalLog.parseTopicPartitionName`, `Uuid` and `DirectoryId`.
 """
 
 from __future__ import annotations

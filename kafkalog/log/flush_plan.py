@@ -4,7 +4,7 @@ Made by the writer thread without I/O; ``run`` is the flusher thread's and touch
 and the directory listed here; ``UnifiedLog.mark_flushed`` takes it back on the writer thread. After
 a failed sync the kernel may have dropped the pages and call the next one a success, so a plan runs
 once and what it listed is never synced again as if it could heal: the directory goes offline.
-Source: Kafka's LocalLog.flush and UnifiedLog.flushProducerStateSnapshot, log-lifecycle 5.
+Source: Kafka's LocalLog.flush and UnifiedLog.flushProducerStateSnapshot.
 """
 
 from __future__ import annotations

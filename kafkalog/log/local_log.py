@@ -8,8 +8,8 @@ thread runs the plan, ``mark_flushed`` takes the result back. Crash rule: files 
 
 ``LogSegments`` is the sorted set: an immutable view (bases and segments, both tuples) that is
 replaced as a whole, so that readers take no lock and work on what they saw. Adding a segment copies
-two tuples: with 20,000 segments tens of microseconds a roll.
-Source: Kafka's LocalLog and LogSegments (4.1), log-lifecycle 3, 5, 7, 9 and 12.8.
+two tuples: with 20,000 segments tens of microseconds a roll. Source: Kafka's LocalLog and
+LogSegments (4.1).
 """
 
 from __future__ import annotations

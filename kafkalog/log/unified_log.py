@@ -6,11 +6,10 @@ planned here and run elsewhere. Changes are the writer thread's. Reads are for a
 lock and see what was published last; a read during which a deletion or a clean took a segment away
 is repeated (``_undisturbed``).
 
-Order inside an append (log-lifecycle 1 and 18): epoch cache, size of the set, roll, duplicate and
-sequence checks, bytes, log end, producer state, transaction index, first unstable offset, high
-watermark. A refused append leaves no record; a failed write leaves the log as it was
-(LocalLog), and a failure *after* the bytes marks the log broken, so that no offset is given twice
-(KAFKA-7866).
+Order inside an append: epoch cache, size of the set, roll, duplicate and sequence checks, bytes,
+log end, producer state, transaction index, first unstable offset, high watermark. A refused append
+leaves no record; a failed write leaves the log as it was (LocalLog), and a failure *after* the
+bytes marks the log broken, so that no offset is given twice (KAFKA-7866).
 
 High watermark (one replica): the log end, but never above the first batch that was appended with
 ``synced=True`` and is not flushed yet, so no reader sees what a power cut could take back.
@@ -96,7 +95,7 @@ class UnifiedLog:
         proof: LogProof = NO_PROOF,
         disputed_start_offset: int | None = None,
     ) -> None:
-        """The high watermark begins at the log start; the owner sets it (log-lifecycle 6)."""
+        """The high watermark begins at the log start; the owner sets it."""
         # constant after construction
         self.topic_partition = topic_partition
         self.topic_id = topic_id

@@ -2,8 +2,8 @@
 
 Pure functions for any thread: bytes and configuration in, ``ValidatedRecords`` or an error out, so
 the edge runs them in its pool, away from the writer thread. Rules that need the state of the log
-(sequences, epochs, segment size, expected offset) belong to ``UnifiedLog.append``.
-Source: Kafka 4.1 LogValidator, UnifiedLog.analyzeAndValidateRecords, log-lifecycle 1 and 1.1.
+(sequences, epochs, segment size, expected offset) belong to ``UnifiedLog.append``. Source: Kafka
+4.1 LogValidator, UnifiedLog.analyzeAndValidateRecords.
 
 Per batch: header, CRC-32C, one kernel call over the (inflated) records; Python runs per record only
 to name the records of a refused batch. Differs from Kafka: several batches back to back are taken
@@ -116,7 +116,7 @@ def validate(
 ) -> ValidatedRecords:
     """Check whole batches and make them what will be written, except for offset and epoch.
 
-    CLIENT and COORDINATOR: every rule of log-lifecycle 1.1; timestamps in ms; a batch is rebuilt
+    CLIENT and COORDINATOR: every rule of Kafka's LogValidator; timestamps in ms; a batch is rebuilt
     when the topic's codec differs or its inner deltas do not count up. REPLICATION: size and CRC
     only, offsets kept, a partial tail dropped, any size.
     Raises BadBatchCrc, InvalidRecord, InvalidTimestamp, NullKey, RecordBatchTooLarge,

@@ -1,4 +1,4 @@
-"""MetricsOptions: which series exist (operations.md 1.4), and what one scrape asks for."""
+"""MetricsOptions: which series exist, and what one scrape asks for."""
 
 from __future__ import annotations
 

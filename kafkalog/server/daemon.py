@@ -1,4 +1,4 @@
-"""The daemon on the event loop: listen, load, serve, and stop in order (operations.md 6.2).
+"""The daemon on the event loop: listen, load, serve, and stop in order.
 
 ``kafkalog/__main__.py`` builds the object graph. This module owns the loop, the listeners, the
 signals and the order of the shutdown: not ready, stop accepting, finish requests in flight, close

@@ -4,8 +4,7 @@
 owns the pauses that operators asked for. Who works on which log is the LogCleanerManager's.
 ``CleaningOperations`` is the part of the operation layer about compaction. Never the event loop
 unless said: an inspection may read indexes, stopping a clean waits for its thread, which may wait
-for a writer.
-Source: Kafka's LogManager, where it calls the LogCleaner; log-lifecycle 12.
+for a writer. Source: Kafka's LogManager, where it calls the LogCleaner.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ entries there, as in Kafka.
 and first: after a crash it is as new as they are, or newer. Of a recovery point and of a first
 dirty offset the smaller counts at the start, which only checks and cleans more; of the log start
 see ``log/state/start_offsets``. Source: Kafka's LogManager.checkpoint*,
-ReplicaManager.checkpointHighWatermarks; log-format.md 10.
+ReplicaManager.checkpointHighWatermarks.
 """
 
 from __future__ import annotations

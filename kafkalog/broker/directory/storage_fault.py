@@ -1,7 +1,6 @@
 """Classes of disk errors: which errno means a full disk, short descriptors or a failed directory.
 
-And what the operator does about each. Pure. Source: reliability.md 2.2; Kafka takes the directory
-offline for all of them.
+And what the operator does about each. Pure. Kafka takes the directory offline for all of them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from the assignment on. It moves when an answer was written, and moves back when
 out to be lost: records may come twice, never not at all.
 
 Owned by the event loop, but for ``used_ms``. Never blocks. Source: Kafka 4.1 ``RangeAssignor``
-(members without a rack), ``ConsumerCoordinator``; http-api.md 3.4.
+(members without a rack), ``ConsumerCoordinator``.
 """
 
 from __future__ import annotations

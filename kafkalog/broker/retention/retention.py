@@ -10,8 +10,8 @@ threads during their pass, because a change of the policy could let them in.
 
 Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
 ``retention.ms`` since the check before, nothing of that log is deleted in this check. The cleaner's
-threads check every few seconds, so a jump that they see counts for the period of the task.
-Source: Kafka's LogManager.cleanupLogs, log-lifecycle 9 and 11.1.
+threads check every few seconds, so a jump that they see counts for the period of the task. Source:
+Kafka's LogManager.cleanupLogs.
 """
 
 from __future__ import annotations

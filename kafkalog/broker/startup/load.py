@@ -3,7 +3,7 @@
 Owns the pools of recovery threads and the decision what a failed load means: an I/O error takes its
 directory offline; corrupt data or record formats that are no longer supported put that one
 partition out of service with its reason. Nothing is served before ``load_all`` returns. Never
-changes the registry. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1.
+changes the registry. Source: Kafka's LogManager.loadLogs.
 
 A full disk and short descriptors put a partition out of service until they are over; every other
 fault waits for a restart. ``PartitionReload`` is the periodic task that tries again, one partition

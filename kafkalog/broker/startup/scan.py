@@ -1,9 +1,8 @@
 """The partition directories that a start finds in the log directories, by name and id.
 
 Reads, and renames what the plan puts aside; loads nothing, and decides only that the same partition
-in two places is a reason not to start. Source: Kafka's LogManager.loadLogs, log-lifecycle 11.1;
-unlike Kafka a directory whose name is no partition is skipped with a warning (``lost+found``
-without one; operations.md 6.1).
+in two places is a reason not to start. Source: Kafka's LogManager.loadLogs; unlike Kafka a
+directory whose name is no partition is skipped with a warning (``lost+found`` without one).
 """
 
 from __future__ import annotations

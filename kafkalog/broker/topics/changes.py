@@ -5,9 +5,8 @@ plane: one change at a time under the lock of the registry, on threads that may 
 has validated it. The registry is the truth: a change is one generation of it, in every online
 directory before the answer. Logs learn of a new configuration from the writer of their directory,
 after it is durable. A new partition is placed in the directory with the fewest logs, among those
-that are not cordoned; when all are, in the first one.
-Source: Kafka's ReplicationControlManager and ConfigurationControlManager make these decisions
-there, LogManager.nextLogDirs places partitions; log-lifecycle 11.
+that are not cordoned; when all are, in the first one. Source: Kafka's ReplicationControlManager and
+ConfigurationControlManager make these decisions there, LogManager.nextLogDirs places partitions.
 """
 
 from __future__ import annotations

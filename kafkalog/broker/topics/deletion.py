@@ -3,7 +3,7 @@
 Owns the queue; an entry is removed from disk when the broker's ``log.segment.delete.delay.ms`` is
 over (the topic's own delay is not used, as in Kafka). Runs on scheduler threads under the guard of
 the log directory; nothing is appended to these logs any more. Crash: the next start finds the names
-and queues the directories again. Source: Kafka's LogManager.deleteLogs, log-lifecycle 11.1, 11.3.
+and queues the directories again. Source: Kafka's LogManager.deleteLogs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the lines printed for `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` files. Never
 changes a file and holds at most one batch in memory. Findings go to the error stream at the end,
-the status stays 0, as Kafka's. Source: `kafka.tools.DumpLogSegments`, log-format.md 14.
+the status stays 0, as Kafka's. Source: `kafka.tools.DumpLogSegments`.
 
 Differs from Kafka: a malformed record, index or position ends the tool with one line instead of a
 stack trace, a name without a dot is ignored like every unknown kind, a missing `.index` beside a
@@ -79,7 +79,7 @@ def record_line(
     """A record as --deep-iteration and --print-data-log print it; FormatError. Pure.
 
     with_contents shows no contents of control records. Without metadata and key Kafka 4.1 prints
-    no bar before the payload. Source: `DumpLogSegments.dumpLog`, log-format.md 14.1.
+    no bar before the payload. Source: `DumpLogSegments.dumpLog`.
     """
     parts: list[str] = []
     prefix = "| "

@@ -2,10 +2,10 @@
 
 - DumpReport owns the wording and order of the report, which is printed at the end. Files appear in
   the order in which they were dumped (Kafka: the order of its hash map). Source: Kafka 4.1
-  `DumpLogSegments` and its `TimeIndexDumpErrors`, log-format.md 14.5.
+  `DumpLogSegments` and its `TimeIndexDumpErrors`.
 - DumpedOffsetIndex and DumpedTimeIndex own the sanity rules and the lookup of Kafka's `OffsetIndex`
-  and `TimeIndex` opened read-only (log-format.md 6 and 7): by length, padding included.
-- DumpedLog owns the iteration of Kafka's `FileLogInputStream` (log-format.md 1.5). Unlike recovery
+  and `TimeIndex` opened read-only: by length, padding included.
+- DumpedLog owns the iteration of Kafka's `FileLogInputStream`. Unlike recovery
   it does not stop at a wrong CRC, because the tool shows such batches. It reads one batch at a
   time, so the largest batch bounds its memory.
 

@@ -2,7 +2,7 @@
 
 Owns the text of the four offset checkpoints of a log directory and of `leader-epoch-checkpoint`.
 Pure functions. Source: Kafka's `CheckpointFile`, `OffsetCheckpointFile`,
-`LeaderEpochCheckpointFile`, log-format.md 10.
+`LeaderEpochCheckpointFile`.
 
 A wrong version, count or line is a FormatError. As in Kafka an empty file and a version line alone
 mean "no entries", fields may be separated by any white space, and of two entries for one partition

@@ -1,7 +1,7 @@
 """The names of all files in a log directory, created and parsed only here.
 
 Pure functions. Source: Kafka's `LogFileUtils`, `UnifiedLog` constants and
-`CleanShutdownFileHandler`, log-format.md 5, 10 and 11.
+`CleanShutdownFileHandler`.
 """
 
 from __future__ import annotations

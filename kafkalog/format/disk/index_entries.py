@@ -2,7 +2,7 @@
 
 Owns their byte layout. Pure functions. Offsets are relative to the segment in the offset and time
 index and absolute in the transaction index. Source: Kafka's `OffsetIndex`, `TimeIndex`,
-`AbortedTxn`, log-format.md 6 to 8.
+`AbortedTxn`.
 
     offset index  int32 relative offset, int32 position                                    8 bytes
     time index    int64 timestamp, int32 relative offset                                  12 bytes

@@ -1,7 +1,7 @@
 """Producer snapshots: the state of every producer as of one offset.
 
 Owns the bytes of `<offset>.snapshot`. Pure functions. Source: Kafka's
-`ProducerStateManager.writeSnapshot` and `ProducerSnapshot.json`, log-format.md 9.
+`ProducerStateManager.writeSnapshot` and `ProducerSnapshot.json`.
 
     byte  field
     0     int16   version, always 1

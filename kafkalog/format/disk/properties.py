@@ -2,9 +2,9 @@ r"""Java's `.properties` text, and the two files of a log directory that are wri
 
 `.properties`: the grammar of `java.util.Properties.load` and `store`; bytes are ISO 8859-1, all
 other characters are written as ``\u00e4``. `meta.properties` names cluster, node and directory.
-`partition.metadata` names the topic id of a directory: exactly ``version: 0``, newline,
-``topic_id: <22 characters>``, no newline at the end (43 bytes). Pure functions.
-Source: Kafka's `MetaProperties`, `MetaPropertiesVersion`, `PartitionMetadata`, log-format.md 11.
+`partition.metadata` names the topic id of a directory: exactly ``version: 0``, newline, ``topic_id:
+<22 characters>``, no newline at the end (43 bytes). Pure functions. Source: Kafka's
+`MetaProperties`, `MetaPropertiesVersion`, `PartitionMetadata`.
 """
 
 from __future__ import annotations

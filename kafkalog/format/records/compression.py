@@ -4,8 +4,8 @@ Owns the framing of each codec (xerial blocks, the gzip header of JDK 16 and lat
 independent 64 KiB blocks, zstd frames) and the bound on decompressed bytes: sizes that a stream
 declares are checked before memory is allocated, and at most one block more than the caller's limit
 is ever decompressed. Does not read records. Contexts of codecs are pooled, because creating one
-costs as much as decompressing 16 KiB. Any thread; all codecs release the interpreter lock.
-Source: Kafka 4.1 `clients/.../common/compress` and the libraries below it, log-format.md 4.
+costs as much as decompressing 16 KiB. Any thread; all codecs release the interpreter lock. Source:
+Kafka 4.1 `clients/.../common/compress` and the libraries below it.
 
 Differs from Kafka: bytes after the end of a gzip or LZ4 stream are refused (Kafka ignores them). A
 zstd frame must not need more than 8 MiB of history (Kafka: 128 MiB); one that only declares a

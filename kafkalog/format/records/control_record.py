@@ -1,8 +1,8 @@
 """Control records: the key with their type, and the markers that end transactions.
 
 A marker is a batch with the control and transactional bits and one record. Its key says COMMIT or
-ABORT, its value holds the coordinator's epoch. Pure functions; any thread.
-Source: Kafka 4.1 ControlRecordType, EndTransactionMarker, log-format.md 2.
+ABORT, its value holds the coordinator's epoch. Pure functions; any thread. Source: Kafka 4.1
+ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Owns the meaning of a record's fields in its batch: absolute offset, timestamp (LogAppendTime takes
 the batch's maximum; with a delete horizon the deltas are relative to it), sequence. Also renumbers
 the records of a batch whose offset deltas a producer compressed wrongly, as Kafka's LogValidator
-does. The structure is checked by `kernels/records/record_scan.py`. Pure; any thread.
-Source: Kafka 4.1 `DefaultRecordBatch`, `DefaultRecord`; log-format.md 1.1 and 1.2.
+does. The structure is checked by `kernels/records/record_scan.py`. Pure; any thread. Source: Kafka
+4.1 `DefaultRecordBatch`, `DefaultRecord`.
 """
 
 from __future__ import annotations

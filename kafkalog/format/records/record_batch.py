@@ -1,7 +1,7 @@
 """The header of a record batch, magic 2: layout, reading, writing, and changes to a stored header.
 
-Owns the 61 bytes before the records and the CRC over both. Does not read records or codecs.
-Pure functions; any thread. Source: Kafka 4.1 DefaultRecordBatch, log-format.md 1.
+Owns the 61 bytes before the records and the CRC over both. Does not read records or codecs. Pure
+functions; any thread. Source: Kafka 4.1 DefaultRecordBatch.
 
     Byte  Len  Field                    Byte  Len  Field
        0    8  base offset                27    8  base timestamp, or delete horizon (bit 6)

@@ -3,7 +3,7 @@
 Owns the schema of answers over HTTP, the types that other schemas may have, and the memory that
 `kernels/records/arrow_columns.py` fills. That memory becomes the buffers of the batch without a
 copy: the batch must be encoded before the columns are filled again. Imports pyarrow, an optional
-dependency: see `arrow_writer`. Source: http-api.md 3.6; Arrow's columnar format 1.5.
+dependency: see `arrow_writer`. Source: Arrow's columnar format 1.5.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ columns of the batch builder. `value` is required; `key`, `headers`, `timestamp`
 optional; any other column is refused, because it would be lost. A stream from outside is used only
 after pyarrow's full validation (offsets within their buffers, text that is UTF-8); `record_block`
 expects a valid batch. Runs no Python statement per record. Any thread. Imports pyarrow, an optional
-dependency: see `arrow_writer`. Source: http-api.md 3.6.
+dependency: see `arrow_writer`.
 """
 
 from __future__ import annotations

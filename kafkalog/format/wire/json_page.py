@@ -1,8 +1,8 @@
 """JSON on the data path: the pages of a v2 fetch, the receipts of a produce, the check of a body.
 
 Owns the shape of a v2 page and the rules of a request body. Runs no Python statement per record.
-Any thread; a `PageBuffer` belongs to one caller at a time. Source: http-api.md 1.4 and 3.3 (the v2
-API of Confluent's REST Proxy and Redpanda's pandaproxy), reliability.md 4.
+Any thread; a `PageBuffer` belongs to one caller at a time. Source: the v2 API of Confluent's REST
+Proxy and Redpanda's pandaproxy.
 """
 
 from __future__ import annotations

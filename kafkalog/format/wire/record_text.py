@@ -1,8 +1,7 @@
 """Records as text: a JSON array, lines of JSON, or the events of a stream (server-sent events).
 
 Owns the framing of the three and their messages between records; ``PageWriter`` writes the records.
-How a writer is used: ``record_writer.py``. Source: http-api.md 3.6 (N4, N5); the event stream
-format of WHATWG HTML 9.2.
+How a writer is used: ``record_writer.py``. Source: the event stream format of WHATWG HTML 9.2.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ server collects a page (application/json, Arrow) and sends a stream (NDJSON, SSE
 ``PageWriter`` passes the batches of reads through the kernels that write records as text. It owns
 the choice of batches (control and aborted ones are left out), their decompression, the growth of
 the output and the errors of a kernel's status. Callers give the text around the members of a
-record. Runs no Python statement per record. Any thread, one at a time. Source: http-api.md 3.3
-and 3.6.
+record. Runs no Python statement per record. Any thread, one at a time.
 """
 
 from __future__ import annotations

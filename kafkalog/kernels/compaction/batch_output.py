@@ -4,8 +4,8 @@ Owns the layout of a rebuilt batch. Offsets, sequence, producer and leader epoch
 source, and so is the rest of each record after its timestamp. A batch whose source has the
 CRC_STATE VALID is written uncompressed and without a CRC: the caller compresses its records, and
 `pack_batches` then puts the compressed batches and the unchanged ones into their final form.
-Inlined into `record_filter.py`.
-Source: Kafka 4.1 `MemoryRecordsBuilder`, `DefaultRecordBatch.writeEmptyHeader`; log-format.md 1.4.
+Inlined into `record_filter.py`. Source: Kafka 4.1 `MemoryRecordsBuilder`,
+`DefaultRecordBatch.writeEmptyHeader`.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ Keys are taken from the batches, PENDING_MAX at a time, hashed in parallel (`key
 then looked up, so that the processor accesses many slots at once instead of waiting for each.
 Records of compressed batches are inflated in a separate array.
 
-Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`; log-lifecycle.md 12.3 and
-12.4.
+Source: Kafka 4.1 `SkimpyOffsetMap`, `Cleaner.buildOffsetMapForSegment`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A batch whose offsets are in the range of the bit rows (see `offset_map.py`) is 
 bits say that all or none of its records are retained and none lacks a key or a value.
 
 Source: Kafka 4.1 `MemoryRecords.filterTo`, `MemoryRecords.RecordFilter`, `MemoryRecordsBuilder`,
-`Cleaner.shouldRetainRecord`; log-lifecycle.md 12.6.
+`Cleaner.shouldRetainRecord`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Write fetched records and produce receipts as JSON text.
 
 Owns the walk over the records of batches, the choice of the records of a page and the order of a
-record's members (http-api.md 3.3, 3.6). The text between members is the caller's, so that an array,
-lines and the events of a stream share one kernel. Does not check stored JSON: `scan.check_values`
-does, by the spans of what was copied. Batches were checked when they were stored, yet every read is
-bounded. Any thread.
+record's members. The text between members is the caller's, so that an array, lines and the events
+of a stream share one kernel. Does not check stored JSON: `scan.check_values` does, by the spans of
+what was copied. Batches were checked when they were stored, yet every read is bounded. Any thread.
 
 A page is written in steps: `write_batches` and `write_records` stop when the output must grow or a
 chunk is full; the caller calls again with the same state. `JsonFault` says why a JSON text is

@@ -1,8 +1,8 @@
 """Walk the batches of a chunk: one table row per whole batch, with the CRC of small batches.
 
-Layout: `format/records/record_batch.py`; rules: log-format.md 1.5 (Kafka 4.1 FileLogInputStream).
-Batches of at least INLINE_CRC_MAX bytes keep the CRC_STATE UNCHECKED: from that size on the C
-package `crc32c`, which uses the processor's CRC instruction, is faster.
+Layout: `format/records/record_batch.py`; rules: Kafka 4.1 FileLogInputStream. Batches of at least
+INLINE_CRC_MAX bytes keep the CRC_STATE UNCHECKED: from that size on the C package `crc32c`, which
+uses the processor's CRC instruction, is faster.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which offset and time index entries the batches of a scan produce.
 
-The same rule serves appending and recovery (Kafka 4.1 LogSegment.append and recover,
-log-lifecycle.md 4): an entry is due when more than the interval has been written since the last
-entry, tested before the batch itself counts. The state carries over from chunk to chunk.
+The same rule serves appending and recovery (Kafka 4.1 LogSegment.append and recover): an entry is
+due when more than the interval has been written since the last entry, tested before the batch
+itself counts. The state carries over from chunk to chunk.
 """
 
 from __future__ import annotations

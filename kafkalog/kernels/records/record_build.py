@@ -1,11 +1,10 @@
 """Write the records of a v2 batch from columns, one call per batch; and the partition of each key.
 
-Owns the encoding of records and record headers (log-format.md 1.2), murmur2 with Java's seed, and
-the step from a hash to a partition. Writes no batch header. Offset deltas are 0, 1, 2... in the
-order of the selection. The input is trusted: columns of kafkalog itself, in an output that the
-caller sizes by `measure_records`. A null key has the partition -1: the caller chooses one. Any
-thread. Source: Kafka 4.1 `DefaultRecord.writeTo`, `Utils.murmur2`,
-`BuiltInPartitioner.partitionForKey`.
+Owns the encoding of records and record headers, murmur2 with Java's seed, and the step from a hash
+to a partition. Writes no batch header. Offset deltas are 0, 1, 2... in the order of the selection.
+The input is trusted: columns of kafkalog itself, in an output that the caller sizes by
+`measure_records`. A null key has the partition -1: the caller chooses one. Any thread. Source:
+Kafka 4.1 `DefaultRecord.writeTo`, `Utils.murmur2`, `BuiltInPartitioner.partitionForKey`.
 """
 
 from __future__ import annotations

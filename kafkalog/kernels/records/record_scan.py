@@ -1,11 +1,11 @@
 """Walk the records of one inflated v2 batch: spans per record, or the facts that validation needs.
 
 Owns the count (exactly the declared number of records and no bytes after the last) and the rules of
-a single record (log-format.md 1.2): lengths inside the body, the body inside the batch. As in Kafka
-a key, value or header value length below -1 reads as null (-1), and the surplus bits of a longest
-varint are dropped. Knows nothing of the batch header: the caller passes the bytes after it and its
-record count. Readers check every byte against the end that they get; writers write into space that
-their caller has measured. Any thread.
+a single record: lengths inside the body, the body inside the batch. As in Kafka a key, value or
+header value length below -1 reads as null (-1), and the surplus bits of a longest varint are
+dropped. Knows nothing of the batch header: the caller passes the bytes after it and its record
+count. Readers check every byte against the end that they get; writers write into space that their
+caller has measured. Any thread.
 
 For several kernel files: `cache.py` covers this file by the digest of each module that imports it.
 Source: Kafka 4.1 `DefaultRecordBatch`, `DefaultRecord.readFrom`, `ByteUtils`.

@@ -1,7 +1,7 @@
 """Batches as most clients send them: the whole check of a small one, and offsets for many of them.
 
 Of some hundred bytes each, so that what is called for each batch would cost more than the check.
-Rules: `log/validator.py`, log-lifecycle.md 1.1.
+Rules: `log/validator.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""check_invariants: what must hold of one live log between two commands (reliability.md 2.4).
+"""check_invariants: what must hold of one live log between two commands.
 
 Reads everything and changes nothing; for tests, the simulator and ``verify``. Writer thread, or any
 thread while nothing is written. A broken invariant is an AssertionError that names it.

@@ -1,4 +1,4 @@
-"""check_segment: the format of one segment and its indexes, believed nothing (log-format.md 16).
+"""check_segment: the format of one segment and its indexes, believed nothing.
 
 Every batch is read and its CRC checked, every index entry is compared with it. What can only be
 decided with the segments around it is in the report: ``directory_check`` joins reports. Opens files

@@ -1,4 +1,4 @@
-"""Rot or torn tail: what recovery does with the bad batches of a segment (design 4.27).
+"""Rot or torn tail: what recovery does with the bad batches of a segment.
 
 ``kafka`` cuts the segment at the first one, as Kafka does. ``keep`` first asks what follows:
   - Rot of the base offset, the length or the magic leaves a batch whose CRC is right over the bytes

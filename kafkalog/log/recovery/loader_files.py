@@ -1,4 +1,4 @@
-"""What a crash left in a partition directory: finish it or throw it away (log-lifecycle 11.4, 1-4).
+"""What a crash left in a partition directory: finish it or throw it away.
 
 Runs in the loader, before any segment object of the log exists. Every step may be cut short by
 another crash and is done again by the next load: files are deleted before others are renamed, and

@@ -16,8 +16,8 @@ the three steps are the writer thread's, and between them the caller waits for t
                  that its renames need no order. After a power cut it may be there again, and its
                  records are served until the next pass.
 
-Kafka deletes without waiting, and trusts the file system to keep the order of its renames.
-Source: Kafka 4.1 UnifiedLog.deleteOldSegments and deleteSegments, log-lifecycle 9.
+Kafka deletes without waiting, and trusts the file system to keep the order of its renames. Source:
+Kafka 4.1 UnifiedLog.deleteOldSegments and deleteSegments.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure. Everything is "as things stand": no append, no change of configuration or log start. A moment
 is wall time in ms. A segment goes at the first check at or after its moment; its files vanish a
-delete delay later. Sources: the rules of ``plan``; golden/published.md 3.
+delete delay later. Source: the rules of ``plan``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Which of the oldest segments go, by which rule, and what keeps the others.
 
 Pure: segment facts, policy and a moment in, the plan out; the pass executes exactly what it says
-(``execute``). Three rules run one after the other, each over what the one before left,
-each from the oldest segment on until one stays: start offset, size, time. Without ``delete`` in
+(``execute``). Three rules run one after the other, each over what the one before left, each from
+the oldest segment on until one stays: start offset, size, time. Without ``delete`` in
 cleanup.policy only the first rule runs. No rule takes a segment that reaches above the high
 watermark, nor an empty active segment; when all go, a new active segment is rolled at the log end
 first. A hold (``archive.hold``, not Kafka's) then keeps what size and time would take and reaches
 above its offset, up to a limit of bytes: beyond that it gives way, oldest segment first. It does
 not keep what lies below the log start: a user deleted that. Sources: Kafka 4.1
-UnifiedLog.deleteOldSegments, log-lifecycle 9.
+UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations

@@ -6,16 +6,16 @@ costs no system call, sizes come from the directory listing, and everything else
 entries, largest timestamp, first timestamp) is fetched on first use. A log of 20,000 segments is
 therefore quick to open and needs about 1 KiB a segment.
 
-An append is all or nothing: one gather write, then one small write per index entry that is due
-(log-lifecycle 4). Whatever fails, the ``.log`` is cut back to its old size and memory keeps the old
-state, so the next append starts at the same place. If the cut fails too, ``is_broken`` is set: the
-segment takes no more appends, and the next load cuts the torn batch or finds it whole.
+An append is all or nothing: one gather write, then one small write per index entry that is due.
+Whatever fails, the ``.log`` is cut back to its old size and memory keeps the old state, so the next
+append starts at the same place. If the cut fails too, ``is_broken`` is set: the segment takes no
+more appends, and the next load cuts the torn batch or finds it whole.
 
-A full disk or a shortage of descriptors must not end a log (reliability 2.2): whatever call of a
+A full disk or a shortage of descriptors must not end a log: whatever call of a
 roll fails, the old segment is the active one again and the same roll can be tried later. Differs
 from Kafka: there a failed roll takes the log directory offline. After a crash in between, the
 unclean start rebuilds the indexes of unflushed segments. ``SegmentRoom`` is the rule of
-log-lifecycle 3 (Kafka's LogSegment.shouldRoll) as limits that many sets can be compared with.
+Kafka's LogSegment.shouldRoll as limits that many sets can be compared with.
 
 Descriptors. The kernel reports a failed writeback once, to the descriptors that are open then. So
 the files are pinned from the first unsynced change until the flush that covers it. Then their
@@ -403,7 +403,7 @@ class LogSegment(SegmentFiles):
         is_durable: bool = False,
         keeps_indexes: bool = False,
     ) -> RecoveryResult:
-        """Check every batch, cut at the first bad one, rebuild the indexes (log-lifecycle 11.4).
+        """Check every batch, cut at the first bad one, rebuild the indexes.
 
         ``on_batches`` is called per chunk with the good rows and the bytes, before the cut, so that
         the caller can update producer state and epochs. ``judge`` decides which bad batch is the

@@ -2,10 +2,10 @@
 
 Runs in the loader, before others see the segment; ``remember_entries`` alone is for any thread and
 changes no file. One walk: per chunk one kernel call checks the batches and one more applies the
-index cadence (``IndexCadence``, log-lifecycle 4), so no Python runs per batch. Nothing is cut
-before the walk is over. A crash in the middle is harmless: there is no clean-shutdown mark, so it
-runs again. Of a segment below the recovery point, which no later start scans, an empty time index
-says so: see ``recover``.
+index cadence (``IndexCadence``), so no Python runs per batch. Nothing is cut before the walk is
+over. A crash in the middle is harmless: there is no clean-shutdown mark, so it runs again. Of a
+segment below the recovery point, which no later start scans, an empty time index says so: see
+``recover``.
 
 Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
 below the last offset before it counts as the first bad one, where Kafka notices it only when it

@@ -20,9 +20,8 @@ index for an old one. Of old segments that start after the last retained record 
 nothing; *blanks*, empty ``.swap`` files of the last such segment, widen the range over them and
 are removed when all old names are gone. A crash before that leaves an empty segment more.
 
-No other thread may change these segments meanwhile (abort and pause the cleaning first).
-Source: Kafka's LocalLog.replaceSegments (4.1), log-lifecycle 12.8, reliability 2.3. Differs from
-Kafka: the syncs, and the blanks.
+No other thread may change these segments meanwhile (abort and pause the cleaning first). Source:
+Kafka's LocalLog.replaceSegments (4.1). Differs from Kafka: the syncs, and the blanks.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ the published tuple); changes are the writer thread's and touch memory alone. Th
 the next flush plan, on the flusher thread, before anything of the plan counts as durable: so every
 record below the recovery point has its epoch on disk, and recovery finds those above it again. An
 entry too many on disk is cut at load. The flusher is the only one that writes while the log lives
-(KAFKA-16541); ``flush`` is for creating, loading and closing.
-Source: Kafka's LeaderEpochFileCache, log-format.md 10. Differs from Kafka: there an assignment is
-written before the bytes, with the log's lock held.
+(KAFKA-16541); ``flush`` is for creating, loading and closing. Source: Kafka's LeaderEpochFileCache.
+Differs from Kafka: there an assignment is written before the bytes, with the log's lock held.
 
 In the loader, on its thread: an epoch lies outside the batch's CRC. Epochs never fall along a log,
 so one that a later batch contradicts by a smaller one is rot, and is not adopted; adopting it would

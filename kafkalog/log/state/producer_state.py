@@ -3,8 +3,8 @@
 ``ProducerStateEntry`` keeps the last five batches, so that a retry of any of the five requests that
 a producer may have in flight is recognised. ``ProducerAppendInfo`` works on a copy: a refused or
 failed append leaves no trace, and the manager takes the result over after the bytes are written.
-Plain values of the writer thread (in recovery: the loader's).
-Source: Kafka's ProducerStateEntry, BatchMetadata and ProducerAppendInfo, log-lifecycle 2.
+Plain values of the writer thread (in recovery: the loader's). Source: Kafka's ProducerStateEntry,
+BatchMetadata and ProducerAppendInfo.
 """
 
 from __future__ import annotations

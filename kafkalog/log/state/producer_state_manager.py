@@ -8,9 +8,8 @@ at load, is deleted and the next older one is taken.
 ``rebuild`` and ``apply_rows`` make the state from the batches of the log: after a load, a
 truncation, and during recovery. Batches come as rows of a chunk. Of producers without transactions
 only the last five rows of each matter, so a chunk costs a few numpy calls and at most five Python
-steps a producer; rows of transactional producers are applied one by one.
-Source: Kafka's ProducerStateManager, UnifiedLog.rebuildProducerState and loadProducersFromRecords;
-log-lifecycle 2, log-format.md 9.
+steps a producer; rows of transactional producers are applied one by one. Source: Kafka's
+ProducerStateManager, UnifiedLog.rebuildProducerState and loadProducersFromRecords.
 """
 
 from __future__ import annotations

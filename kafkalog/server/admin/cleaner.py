@@ -1,4 +1,4 @@
-"""The log cleaner over HTTP: its state, and cleans, pauses and retries by hand (N12, N13).
+"""The log cleaner over HTTP: its state, and cleans, pauses and retries by hand.
 
 A request that waits for a clean occupies no thread: the cleaner thread completes a future of the
 event loop. Times are in ms since 1970.

@@ -1,4 +1,4 @@
-"""``/debug/``: diagnostics of the process for operators (operations.md 6.2).
+"""``/debug/``: diagnostics of the process for operators.
 
 The routes are on ``admin.port``; without one they answer this machine only, whatever the access
 rules say. They answer also while the daemon starts and stops. They show stacks, coroutines,

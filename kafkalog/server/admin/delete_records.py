@@ -1,4 +1,4 @@
-"""``POST /v1/records:delete``: kafka-delete-records over HTTP (http-api.md N7, published.md 6)."""
+"""``POST /v1/records:delete``: kafka-delete-records over HTTP."""
 
 from __future__ import annotations
 

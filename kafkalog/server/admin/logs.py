@@ -1,4 +1,4 @@
-"""Logs by hand: state, roll, flush, losses, segment dumps, log directories and moves (N10 to N12).
+"""Logs by hand: state, roll, flush, losses, segment dumps, log directories and moves.
 
 A dump has a line of text for each record. It runs in its own process, ``kafkalog segments dump``;
 its output is sent as fast as the client reads. ``GET /v1/log-dirs`` has the fields of

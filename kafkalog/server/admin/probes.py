@@ -1,4 +1,4 @@
-"""Probes, metrics and the API's description (operations.md 6.2).
+"""Probes, metrics and the API's description.
 
 ``/livez`` touches nothing; ``/readyz`` says which checks fail. ``/openapi.json`` and ``.yaml`` are
 made at the first request.
@@ -78,7 +78,7 @@ async def live(_: web.Request) -> Status:
 async def ready(request: web.Request) -> web.Response:
     """200 when the logs are loaded, a directory is online and no stop is under way; else 503.
 
-    A full disk takes no readiness: reads and deletions go on (reliability.md 2.2).
+    A full disk takes no readiness: reads and deletions go on.
     """
     is_ready, body = readiness(api_of(request))
     headers = None if is_ready else {"Retry-After": "1"}

@@ -1,4 +1,4 @@
-"""Retention over HTTP: segments, passes, simulations and archived offsets (N11, N12).
+"""Retention over HTTP: segments, passes, simulations and archived offsets.
 
 An answer may name 20,000 segments: it is built and encoded on the control pool. Times are in ms
 since 1970; one beyond the range of Kafka's timestamps is ``null``. An archiver raises the archived

@@ -1,7 +1,4 @@
-"""v2 metadata, ``POST /admin/topics``, ``GET /v1/info`` and ``/v1/configs``.
-
-Sources: http-api.md 1.3, 1.4 and N14.
-"""
+"""v2 metadata, ``POST /admin/topics``, ``GET /v1/info`` and ``/v1/configs``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """v3 cluster and broker, and what all v3 routes share: addresses, pages, error numbers.
 
-There is one cluster with one broker. What a single node cannot do is 501 (http-api.md 1.7, 3.5).
+There is one cluster with one broker. What a single node cannot do is 501.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """v3 configs of topics, the broker and the cluster: list, get, put, delete, alter.
 
-Each kind of ``_Resource`` has the same five routes (http-api.md 1.7). The cluster's
-(``broker-configs``) are the broker's dynamic configs: with one broker both are the same.
+Each kind of ``_Resource`` has the same five routes. The cluster's (``broker-configs``) are the
+broker's dynamic configs: with one broker both are the same.
 """
 
 from __future__ import annotations

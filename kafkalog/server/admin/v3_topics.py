@@ -1,4 +1,4 @@
-"""v3 topics, partitions, replicas, offsets and ``records:delete`` (http-api.md 1.7, 3.5).
+"""v3 topics, partitions, replicas, offsets and ``records:delete``.
 
 ``offset`` has further values of the proxy's offset_type. ``records:delete`` is an addition of
 kafkalog: ``POST /v1/records:delete`` for one partition.

@@ -1,4 +1,4 @@
-"""Fetches from one partition with long poll, and the route of raw batches (http-api.md N2)."""
+"""Fetches from one partition with long poll, and the route of raw batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of one partition (N4) or of several, merged (N5): pages and streams (http-api.md 3.6)."""
+"""Records of one partition or of several, merged: pages and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List-offsets by time, earliest, latest and max timestamp (http-api.md N6, log-lifecycle.md 8)."""
+"""List-offsets by time, earliest, latest and max timestamp."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The parameters of a request for records: where to begin and end, and the format (N4, N5).
+"""The parameters of a request for records: where to begin and end, and the format.
 
-They are read and checked here (http-api.md 3.6); ``cursors_of`` resolves a start to an offset of
-each partition. Owned by the event loop.
+They are read and checked here; ``cursors_of`` resolves a start to an offset of each partition.
+Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ means that the last was sent. While the client does not read, the current read i
 nothing is read from the disk, so a stalled client holds what the transport has of one piece; all
 streams together are bounded by ``ReadSlots``. Appends wake a wait (``delayed_fetch.py``). An error
 is reported in the stream, because its status was sent before. ``PAGES`` and ``STREAMS`` map media
-types to writers (N4, N5). Owned by the event loop.
+types to writers. Owned by the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stateless JSON fetch by partition and offset, with long poll (http-api.md 1.5, 3.3)."""
+"""Stateless JSON fetch by partition and offset, with long poll."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def _answer(
     try:
         log = api.operations.partition_log(topic_of(request), partition_of(request))
     except errors.UnknownTopic as error:
-        # The ecosystem's stateless fetch has one number for what is not there (http-api.md 3.2).
+        # The ecosystem's stateless fetch has one number for what is not there.
         raise ApiError(40402, error.message, details=error.details) from error
     offset = _OFFSET.read(request)
     bounds = _Bounds(
@@ -169,7 +169,7 @@ async def _answer(
     try:
         info, page = await _first_page(api, log, offset, embedded, bounds, wait_ms, isolation)
     except errors.OffsetOutOfRange as error:
-        # The ecosystem's stateless fetch answers 400/40002 here (http-api.md 3.2).
+        # The ecosystem's stateless fetch answers 400/40002 here.
         raise ApiError(40002, error.message, details=error.details) from error
     next_offset = page.next_offset if page is not None else info.next_offset
     return bytes_reply(

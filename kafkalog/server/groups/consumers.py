@@ -1,4 +1,4 @@
-"""v2 consumers: instances, subscriptions, positions, polls and commits (http-api.md 1.3-1.5)."""
+"""v2 consumers: instances, subscriptions, positions, polls and commits."""
 
 from __future__ import annotations
 

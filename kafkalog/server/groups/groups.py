@@ -1,4 +1,4 @@
-"""Native group routes: list, describe, offsets, resets (http-api.md N9).
+"""Native group routes: list, describe, offsets, resets.
 
 Offsets are stored exactly as sent: the next record that the group wants.
 """

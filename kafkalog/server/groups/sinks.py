@@ -1,4 +1,4 @@
-"""Exactly-once sinks: begin, commit and abort of a query's batches (design.md 4.24)."""
+"""Exactly-once sinks: begin, commit and abort of a query's batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""v3 consumer groups, their consumers and lags: read only (http-api.md 1.7, 3.5)."""
+"""v3 consumer groups, their consumers and lags: read only."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 All produce routes share what is here: auto-creation of the topic, the topic's rules, the writer's
 queue and the results in request order. Three headers name the producer of a request's records as
-the header of a raw batch does (http-api.md N8): producer id, epoch and the sequence of the first
-record. These records form one batch, which can be sent again. Owned by the event loop.
+the header of a raw batch does: producer id, epoch and the sequence of the first record. These
+records form one batch, which can be sent again. Owned by the event loop.
 """
 
 from __future__ import annotations

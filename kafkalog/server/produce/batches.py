@@ -1,4 +1,4 @@
-"""Appends of raw record batches: no Python statement runs per record (http-api.md N1)."""
+"""Appends of raw record batches: no Python statement runs per record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native produce: JSON lines or array, an Arrow stream, one record as it is (http-api.md N3).
+"""Native produce: JSON lines or array, an Arrow stream, one record as it is.
 
 Lines and Arrow streams are appended while they arrive, in bounded memory. A client that asks for
 lines in Accept gets a receipt for each record on the same connection, before it sends the next.

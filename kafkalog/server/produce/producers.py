@@ -1,4 +1,4 @@
-"""Producer ids and epochs for idempotent appends, and the producers of a log (http-api.md N8)."""
+"""Producer ids and epochs for idempotent appends, and the producers of a log."""
 
 from __future__ import annotations
 

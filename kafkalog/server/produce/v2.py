@@ -1,4 +1,4 @@
-"""v2 produce: binary, json and text records with keys, headers and timestamps (http-api.md 3.3).
+"""v2 produce: binary, json and text records with keys, headers and timestamps.
 
 One request is one record batch a partition: request order is offset order. Nothing runs per record
 in Python: columns, partitions, batches and receipts are made by C and by kernels.

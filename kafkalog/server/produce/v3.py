@@ -1,4 +1,4 @@
-"""v3 produce: concatenated JSON with receipts, and ``records:batch`` (http-api.md 1.7, 3.5).
+"""v3 produce: concatenated JSON with receipts, and ``records:batch``.
 
 Keys and values name their type: BINARY (base64, the default), JSON (stored as sent) or STRING. A
 receipt has the size of what was stored, and is sent while records still arrive. A document that is

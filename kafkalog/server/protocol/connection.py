@@ -1,4 +1,4 @@
-"""The HTTP/1.1 connection: timeouts and refusals that aiohttp does not have (reliability.md 4).
+"""The HTTP/1.1 connection: timeouts and refusals that aiohttp does not have.
 
 The header must arrive within a time-out, a client must read its answer within another
 (``ReaderWatch``), and connections are counted. What the parser refuses gets our error and a close,

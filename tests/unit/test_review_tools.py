@@ -1,16 +1,17 @@
 """Goal: the programs that a review reads growth, changes of the interface and benchmarks from are
 right.
-Method: known trees and result files; the README's table.
+Method: known trees and result files; the pages that show them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import growth, report
+from tests.bench import growth, plot, report
 from tests.bench.results import LOAD_CLIENT, Goal, Result, Round, Sample, to_json
 from tests.tools.interface import differences, interface, main
 from tests.tools.size import Size, size_of
@@ -73,10 +74,10 @@ RESULT = Result(
 )
 
 
-def test_the_readme_shows_the_result_files() -> None:
-    """`python -m tests.bench.report` renews it."""
-    text = report.README.read_text(encoding="utf-8")
-    assert report.replace_block(text, report.render(report.load_results())) == text
+def test_pages_and_picture_show_the_result_files() -> None:
+    """`python -m tests.bench.report` renews them."""
+    for page, text in report.pages(report.load_results()).items():
+        assert page.read_text(encoding="utf-8") == text, page
 
 
 def test_the_page_of_growth_holds_what_was_measured() -> None:
@@ -89,27 +90,44 @@ def test_a_result_becomes_a_row() -> None:
     assert (content["median"], content["min"], content["max"]) == (250, 100, 300)
     assert content["ratio_median"] == 2.5
     assert content["met"] is True
-    row = report.render([content]).splitlines()[2]
+    row = report.render([content]).splitlines()[4]
     assert "250 MB/s (100 to 300); p99 ms 6" in row
     assert "| 100 MB/s (100 to 100) | 2.5x | >= 2x, p99 <= 10 ms | yes |" in row
 
 
 def test_rows_of_one_client_for_both_sides_come_first() -> None:
-    def content(what: str, client: str, *, alone: bool = False) -> dict[str, Any]:
+    def content(what: str, client: str, name: str = "x", *, alone: bool = False) -> dict[str, Any]:
         rounds = [Round(each.kafkalog) for each in RESULT.rounds] if alone else RESULT.rounds
-        return to_json(dataclasses.replace(RESULT, what=what, client=client, rounds=rounds), None)
+        changed = dataclasses.replace(RESULT, name=name, what=what, client=client, rounds=rounds)
+        return to_json(changed, None)
 
-    rows = report.render(
-        [
-            content("Start", ""),
-            content("Alone", LOAD_CLIENT, alone=True),
-            content("Together", "two tools"),
-            content("Same", LOAD_CLIENT),
-        ]
-    ).splitlines()
-    names = [row.split(" ")[1] for row in rows[2:6]]
-    assert names == ["Same", "Together", "Start", "Alone"]
-    assert "| Together (acks=1) | two tools | 250 MB/s" in rows[3]
+    results = [
+        content("Spark: scan", "", "spark_scan"),
+        content("Start", ""),
+        content("Alone", LOAD_CLIENT, alone=True),
+        content("Client and broker together: produce", "two tools"),
+        content("Same", LOAD_CLIENT),
+    ]
+    lines = report.render(results).splitlines()
+    assert tuple(each[3:] for each in lines if each.startswith("## ")) == report.SECTIONS
+    names = [each.split(" ")[1] for each in lines if "| 250 MB/s" in each]
+    assert names == ["Same", "Produce", "Start", "Alone", "Scan"]
+    assert any(each.startswith("| Produce (acks=1; two tools) |") for each in lines)
+    short = report.short(results).splitlines()[2:]
+    assert short == [
+        f"| {work} | 250 MB/s | 100 MB/s | 2.5x |" for work in ("Same", "Produce", "Start")
+    ]
+
+
+def test_a_bar_to_the_left_of_the_line_is_slower() -> None:
+    text = plot.ratios([("half <as> fast", 0.5), ("twice", 2.0), ("x" * 100, 1.0)])
+    bars = [each for each in ElementTree.fromstring(text) if each.tag.endswith("rect")]
+    line = next(each for each in ElementTree.fromstring(text) if each.tag.endswith("line"))
+    zero = float(line.attrib["x1"])
+    assert float(bars[0].attrib["x"]) + float(bars[0].attrib["width"]) == pytest.approx(zero)
+    assert float(bars[1].attrib["x"]) == pytest.approx(zero)
+    assert [each.attrib["class"] for each in bars] == ["behind", "ahead", "ahead"]
+    assert float(bars[0].attrib["width"]) == pytest.approx(float(bars[1].attrib["width"]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ DefaultRecordBatch.ensureValid.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -108,6 +108,13 @@ class BatchRows:
         return BatchRows(self.table[:row], ScanStop.BAD_OFFSET, position, position - start)
 
 
+class Scanner(Protocol):
+    """``scan``, or what finds more in a chunk."""
+
+    def __call__(self, chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
+        """See ``scan``."""
+
+
 def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
     """Walk the batches of chunk[start:].
 
@@ -146,8 +153,11 @@ def walk(
     *,
     check_crc: bool,
     chunk_bytes: int,
+    scanner: Scanner = scan,
 ) -> Iterator[ScannedChunk]:
     """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
+
+    ``scanner``: ``message_set.scan_any`` to walk over messages of format v0 and v1 as well.
 
     ``read`` gets a size and a position. The last chunk says with ``rows.stop`` why the walk ended.
     A batch that is larger than a chunk is read whole, never more than what is left before ``end``.
@@ -156,7 +166,7 @@ def walk(
     while position < end:
         size = min(wanted, end - position)
         data = memoryview(read(size, position))
-        rows = scan(data, check_crc=check_crc)
+        rows = scanner(data, check_crc=check_crc)
         is_last = position + len(data) >= end or len(data) < size  # the file was cut
         if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
             size = int.from_bytes(data[LENGTH_AT:LEADER_EPOCH_AT], "big") + LOG_OVERHEAD

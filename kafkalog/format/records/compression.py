@@ -407,6 +407,43 @@ def _lz4_frame(view: memoryview) -> tuple[int | None, int, int]:
     return content_size, bound, position
 
 
+_XXH32_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+_U32 = 0xFFFFFFFF
+
+
+def with_header_checksum(frame: Buffer) -> bytes:
+    """The LZ4 frame with the checksum of its header as it should be.
+
+    Kafka's producers of message format v0 computed it over the frame's magic, too. What is no frame
+    is returned as it is.
+    """
+    data = bytearray(frame)
+    at = 14 if len(data) > 4 and data[4] & 0x08 else 6  # after the content size, if there is one
+    if len(data) > at:
+        data[at] = _xxh32_of_few(data[4:at]) >> 8 & 0xFF
+    return bytes(data)
+
+
+def _xxh32_of_few(data: Buffer) -> int:
+    """XXH32 of less than 16 bytes with seed 0."""
+    first, second, third, fourth, fifth = _XXH32_PRIMES
+    hashed = (fifth + len(data)) & _U32
+    words = len(data) // 4 * 4
+    for position in range(0, words, 4):
+        word = int.from_bytes(data[position : position + 4], "little")
+        hashed = _rotated(hashed + word * third, 17) * fourth & _U32
+    for byte in data[words:]:
+        hashed = _rotated(hashed + byte * fifth, 11) * first & _U32
+    hashed = (hashed ^ hashed >> 15) * second & _U32
+    hashed = (hashed ^ hashed >> 13) * third & _U32
+    return hashed ^ hashed >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= _U32
+    return (value << bits | value >> 32 - bits) & _U32
+
+
 WINDOW_MAX = 1 << 23
 _WINDOW_LOG_MAX = 23
 _OUTPUT_FULL = "did not decompress full frame"  # tests/unit/test_compression.py pins it

@@ -340,13 +340,21 @@ class Cleaner:
     """See the module. Kept from round to round: its map and buffers are used again."""
 
     def __init__(
-        self, offset_map: SkimpyOffsetMap, config: CleanerConfig, throttle: Callable[[int], None]
+        self,
+        offset_map: SkimpyOffsetMap,
+        config: CleanerConfig,
+        throttle: Callable[[int], None],
+        chunk_bytes: Callable[[], int] | None = None,
     ) -> None:
-        """``throttle`` gets how many bytes were just read or written, and may block."""
+        """``throttle`` gets how many bytes were just read or written, and may block.
+
+        ``chunk_bytes`` says how many to read next, if not as many as the buffer takes.
+        """
         # constant after construction
         self.offset_map = offset_map
         self.config = config
         self._throttle = throttle
+        self._chunk_bytes = chunk_bytes or (lambda: config.io_buffer_bytes)
         self._filter = RecordFilter(offset_map)
 
     def clean(
@@ -437,7 +445,7 @@ class Cleaner:
             segment,
             position,
             end_offset=round_.end_of(segment),
-            chunk_bytes=self.config.io_buffer_bytes,
+            chunk_bytes=self._chunk_bytes,
             max_decompressed_bytes=self.config.max_decompressed_bytes,
         ):
             round_.check_done()

@@ -78,6 +78,13 @@ class LogCleanerConfig:
         return self.map_bytes // SLOT_BYTES * self.io_buffer_load_factor > 1
 
     @property
+    def chunk_bytes(self) -> int:
+        """What one thread reads at once: its buffer, or its share of a tenth of the rate."""
+        threads = max(self.threads, 1)
+        buffer_bytes = self.io_buffer_size_bytes // threads // 2
+        return int(min(buffer_bytes, self.io_max_bytes_per_second / 10 / threads))
+
+    @property
     def of_one_thread(self) -> CleanerConfig:
         """What its cleaner needs beside the map."""
         return CleanerConfig(

@@ -1,7 +1,7 @@
 """The batches of a segment, chunk by chunk, as both passes of a cleaning take them.
 
-``chunks_of`` reads as much at once as the cleaner's buffer takes (``scan_chunks``). A segment has
-to be sound from the first batch to its last byte: a log with damage is not cleaned.
+``chunks_of`` reads as much at once as the cleaner's buffer and rate allow (``scan_chunks``). A
+segment has to be sound from the first batch to its last byte: a log with damage is not cleaned.
 ``RecordBatches`` turns a chunk into rows and names the file and position of a bad batch.
 ``BatchInflater`` inflates compressed batches side by side, so that kernels are called once a group
 instead of once a batch; at most GROUP_BYTES and one batch at a time.
@@ -31,7 +31,7 @@ from kafkalog.kernels.records.record_scan import fault_of
 from kafkalog.log.segment.segment_file import scan_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.kernels.compile import Bytes, Int64s, Int64Table
     from kafkalog.log.segment.log_segment import LogSegment
@@ -121,35 +121,42 @@ def chunks_of(
     position: int,
     *,
     end_offset: int,
-    chunk_bytes: int,
+    chunk_bytes: Callable[[], int],
     max_decompressed_bytes: int,
 ) -> Iterator[RecordBatches]:
     """All batches of a closed segment from position on, where one begins.
 
-    The bytes of a chunk are good until the next one is asked for: it is read into the same memory.
-    Raises CorruptBatch for bytes that are no batch and for offsets that do not rise or reach
-    end_offset, the base of the next segment; OSError.
+    ``chunk_bytes`` is asked after each chunk; a change counts from the next one on. The bytes of a
+    chunk are good until the next one is asked for: it is read into the same memory. Raises
+    CorruptBatch for bytes that are no batch and for offsets that do not rise or reach end_offset,
+    the base of the next segment; OSError.
     """
     path, end = segment.log_file.path, segment.size_bytes
     last_offset = segment.base_offset - 1 if position == 0 else -1
-    chunk_bytes = max(chunk_bytes, HEADER_BYTES)
-    for chunk in scan_chunks(
-        segment.log_file, position, end, check_crc=False, chunk_bytes=chunk_bytes
-    ):
-        batches = RecordBatches(
-            chunk.data, path, chunk.position, chunk.rows, max_decompressed_bytes
-        )
-        batches.check_order(last_offset)
-        if not chunk.rows.count:
-            raise CorruptBatch(
-                f"Log segment may be corrupt: a batch reaches beyond its last byte, {end}",
-                file=path,
-                position=chunk.position,
+    while position < end:
+        size = chunk_bytes()
+        for chunk in scan_chunks(
+            segment.log_file, position, end, check_crc=False, chunk_bytes=max(size, HEADER_BYTES)
+        ):
+            batches = RecordBatches(
+                chunk.data, path, chunk.position, chunk.rows, max_decompressed_bytes
             )
-        last_offset = int(chunk.rows.column(BatchColumn.LAST_OFFSET)[-1])
-        if last_offset >= end_offset:
-            raise batches.corrupt(chunk.rows.count - 1, f"it reaches offset {end_offset}")
-        yield batches
+            batches.check_order(last_offset)
+            if not chunk.rows.count:
+                raise CorruptBatch(
+                    f"Log segment may be corrupt: a batch reaches beyond its last byte, {end}",
+                    file=path,
+                    position=chunk.position,
+                )
+            last_offset = int(chunk.rows.column(BatchColumn.LAST_OFFSET)[-1])
+            if last_offset >= end_offset:
+                raise batches.corrupt(chunk.rows.count - 1, f"it reaches offset {end_offset}")
+            yield batches
+            position = chunk.position + chunk.rows.consumed_bytes
+            if chunk_bytes() != size:
+                break
+        else:
+            return
 
 
 GROUP_BYTES = 1 << 20

@@ -207,7 +207,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.cleaner.dedupe.buffer.size", _L, 134_217_728, "bytes", ANY, "Memory for the offset maps of all cleaner threads, more than 1 MiB each. It is allocated at the first clean.", dynamic=True),
     _broker("log.cleaner.io.buffer.size", _I, 524_288, "bytes", _NEVER_NEGATIVE, "Memory for the read and write buffers of all cleaner threads.", dynamic=True),
     _broker("log.cleaner.io.buffer.load.factor", _D, 0.9, "ratio", ANY, "Maximum load of an offset map; above 0, at most 1.", dynamic=True),
-    _broker("log.cleaner.io.max.bytes.per.second", _D, DOUBLE_MAX, "bytes/s", ANY, "Maximum bytes per second that all cleaner threads read and write together; above 0.", dynamic=True),
+    _broker("log.cleaner.io.max.bytes.per.second", _D, DOUBLE_MAX, "bytes/s", ANY, "Maximum bytes per second that all cleaner threads read and write together, above 0. Any second has at most 1.2 times as many.", dynamic=True),
     _broker("log.cleaner.backoff.ms", _L, 15_000, "ms", _NEVER_NEGATIVE, "Pause of a cleaner thread that found nothing to clean, and of a log after a failed clean.", dynamic=True),
     _broker("log.cleaner.tombstone.horizon", _S, "batch", "", Valid(words=("batch", "segment")), "When a tombstone may be deleted: after the delete horizon of its batch, which the first clean sets, or by the age of the last clean segment, as before Kafka 3.1.", own=True),
 )

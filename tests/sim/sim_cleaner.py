@@ -33,9 +33,14 @@ class SimCleaners:
         self.at_work: set[TopicPartition] = set()
         self.cleaned: list[tuple[TopicPartition, int, int, bool]] = []  # from, to, dry
 
-    def make(self, config: LogCleanerConfig, throttle: Callable[[int], None]) -> SimCleaner:
+    def make(
+        self,
+        config: LogCleanerConfig,
+        throttle: Callable[[int], None],
+        chunk_bytes: Callable[[], int],
+    ) -> SimCleaner:
         """As LogCleaner wants it."""
-        del config
+        del config, chunk_bytes
         return SimCleaner(self, throttle)
 
 

@@ -295,13 +295,15 @@ def make(bytes_per_second: float, now_ns: int = 5 * SECOND) -> Throttler:
 @pytest.mark.parametrize(
     ("seen", "go_on_ms"),
     [
-        ([(1_000_000, 300)], 300),  # Kafka looks every 300 ms only
-        ([(500, 200), (500, 400)], 1_000),
-        ([(1_000, 400), (1, 500)], 1_000),  # another thread: one rate for all
-        ([(200, 400)], 400),  # below the rate
+        ([(1_000, 0)], 1_000),  # the first one is paid for already
+        ([(500, 0), (500, 500)], 1_000),
+        ([(500, 0), (500, 590)], 1_000),  # a late one makes up for up to 100 ms
+        ([(500, 0), (500, 700)], 1_100),
+        ([(1_000, 400), (1, 500)], 1_301),  # another thread: one rate for all
+        ([(100, 400)], 400),  # below the rate
     ],
 )
-def test_a_period_is_stretched_to_the_rate(seen: list[tuple[int, int]], go_on_ms: int) -> None:
+def test_every_chunk_is_paid_for_at_the_rate(seen: list[tuple[int, int]], go_on_ms: int) -> None:
     """Bytes at milliseconds, at 1,000 bytes a second: when who saw the last of them goes on."""
     throttler = make(1_000)
     *_, last = [throttler.observe(size, 5 * SECOND + at * MS) for size, at in seen]
@@ -314,4 +316,4 @@ def test_the_rate_may_change_under_way() -> None:
     assert throttler.observe(1_000, 5 * SECOND + 400 * MS) > 1_000_000 * SECOND
     throttler.change_rate(10_000, 6 * SECOND)
     assert throttler.go_on_ns == 6 * SECOND
-    assert throttler.observe(10_000, 6 * SECOND + 400 * MS) == 7 * SECOND
+    assert throttler.observe(10_000, 6 * SECOND + 400 * MS) == 7 * SECOND + 300 * MS

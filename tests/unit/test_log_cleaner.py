@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.compaction.cleaning import submit_each
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.cleaner.log_cleaner_manager import NONE
-from kafkalog.cleaner.stats import CleaningRun
+from kafkalog.cleaner.stats import CleaningRun, CleanRequest
 from kafkalog.errors import CleaningConflict, CorruptBatch, DiskFull, InvalidRequest, NotReady
 from kafkalog.format.disk.file_names import segment_file_name
 from kafkalog.format.topic_names import TopicPartition
@@ -22,7 +23,7 @@ from kafkalog.log.log_config import LogConfig
 from tests.cleaning_daemon import BOTH, COMPACTED, NOW_MS, CleaningDaemon, keyed_batch
 from tests.sim.sim_clock import SimClock
 from tests.sim.sim_faults import Fault
-from tests.sim.sim_manager import SimManager
+from tests.sim.sim_manager import DIRS, SimManager
 from tests.sim.sim_threads import SimThreads
 from tests.there import there
 from tests.unit.test_compacted_logs import cleaned
@@ -230,6 +231,84 @@ def test_the_throttle_makes_a_clean_as_slow_as_it_says() -> None:
     assert world.sim.clock.wall_ms() == started_ms
     world.sim.threads.run_until_idle()
     assert [run.is_aborted for run in again] == [True]
+
+
+@pytest.mark.parametrize(("threads", "rate"), [(1, 1_000_000), (1, 100_000), (2, 400_000)])
+def test_the_throttle_holds_over_any_second_of_a_clean(threads: int, rate: int) -> None:
+    """Also of one that would end within the 300 ms after which Kafka looks."""
+    world, traffic = throttled(threads, float(rate), cleans=threads)
+    began_ns = world.clock.monotonic_ns()
+    _run_cleans(world, threads)
+    seconds = (world.clock.monotonic_ns() - began_ns) / 1e9
+    total = sum(size for _, size in traffic)
+    assert most_in_a_second(traffic) <= 1.2 * rate
+    assert total / seconds > 0.9 * rate
+
+
+def test_a_rate_that_is_lowered_holds_at_once() -> None:
+    """In the middle of a segment, which was read in larger chunks before."""
+    world, traffic = throttled(1, 1e308, cleans=1)
+    cleaner = world.manager.cleaning.cleaner
+    observe = cleaner.throttler.observe
+
+    def lower(size: int, now_ns: int) -> int:
+        if len(traffic) == 1:
+            cleaner.throttler.observe = observe  # type: ignore[method-assign] # once
+            slow = replace(cleaner.config, io_max_bytes_per_second=200_000.0)
+            cleaner.reconfigure(slow)
+            traffic.clear()
+        return observe(size, now_ns)
+
+    cleaner.throttler.observe = lower  # type: ignore[method-assign] # in the middle of a clean
+    _run_cleans(world, 1)
+    assert len(traffic) > 20
+    assert most_in_a_second(traffic[1:]) <= 1.2 * 200_000
+
+
+def throttled(threads: int, rate: float, cleans: int) -> tuple[SimManager, list[tuple[int, int]]]:
+    """A daemon with topics to clean; time and size of all that its cleaners read and write."""
+    world = SimManager(
+        config=BrokerConfig(
+            log_dirs=DIRS, log_cleaner_threads=threads, log_cleaner_io_max_bytes_per_second=rate
+        ),
+        topic_defaults=LogConfig(cleanup_policy=BOTH, segment_index_bytes=4_096),
+    ).start()
+    batch = keyed_batch(*((f"k{number}", "v" * 1_000) for number in range(4)))
+    for name in range(cleans):
+        world.with_topic(f"t{name}")
+        log = world.operations.partition_log(f"t{name}", 0)
+        for _ in range(2):
+            for _ in range(250):
+                world.produce(f"t{name}", batch, Acks.LEADER)
+            world.manager.logs.unit_of(log).writer.call(log.roll)
+    traffic = list[tuple[int, int]]()
+    throttler = world.manager.cleaning.cleaner.throttler
+    observe = throttler.observe
+
+    def listen(size: int, now_ns: int) -> int:
+        traffic.append((now_ns, size))
+        return observe(size, now_ns)
+
+    throttler.observe = listen  # type: ignore[method-assign] # a look, no fake
+    return world, traffic
+
+
+def _run_cleans(world: SimManager, count: int) -> None:
+    """Of all topics at once."""
+    done = list[CleaningRun]()
+    for name in range(count):
+        log = world.operations.partition_log(f"t{name}", 0)
+        world.manager.cleaning.cleaner.submit(CleanRequest(log, False, done.append))
+    world.threads.run_until(lambda: len(done) == count)
+    assert [run.error for run in done] == [None] * count
+
+
+def most_in_a_second(traffic: list[tuple[int, int]]) -> int:
+    """Of all seconds that begin with a chunk."""
+    return max(
+        sum(size for at_ns, size in traffic if start_ns <= at_ns < start_ns + 1_000_000_000)
+        for start_ns, _ in traffic
+    )
 
 
 def test_the_number_of_threads_changes_at_run_time() -> None:

@@ -83,10 +83,14 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirFault:
-    """What keeps an entry of ``log.dirs`` from full service: ``offline`` or ``full``, and why."""
+    """What keeps an entry of ``log.dirs`` from full service, and why.
+
+    ``failing``: calls failed within the last minute though it is online and has space, for want of
+    descriptors or memory; or one of its logs takes no appends until a restart.
+    """
 
     log_dir: str
-    state: Literal["offline", "full"]
+    state: Literal["offline", "full", "failing"]
     reason: str
 
 

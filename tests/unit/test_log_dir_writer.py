@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog import errors
 from kafkalog.broker.directory.commands import (
@@ -25,7 +26,7 @@ from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
 from kafkalog.broker.directory.log_dir import LogDir
 from kafkalog.broker.directory.storage_fault import fault_of
 from kafkalog.broker.directory.writer import LogDirWriter
-from kafkalog.broker.values import Acks
+from kafkalog.broker.values import Acks, LogDirFault
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.observe.metrics import Metrics
@@ -44,7 +45,7 @@ class Bench:
     """A writer whose threads are the test itself."""
 
     def __init__(self, limit_bytes: int = 1 << 20) -> None:
-        clock = SimClock()
+        clock = self.clock = SimClock()
         threads = SimThreads(clock)
         self.sink = Sink()
         self.log_dir = LogDir(
@@ -168,6 +169,32 @@ def test_what_an_error_number_means(numbers: tuple[int, ...], fault: type[Except
         with pytest.raises(fault), bench.log_dir.guard():
             raise error
         assert bench.log_dir.is_online is (fault is not errors.LogDirOffline)
+
+
+def test_a_shortage_is_shown_for_a_minute_after_its_last_call() -> None:
+    """Which directory, why, and in the log what to do; a full or dead one shows that instead."""
+    bench = Bench()
+    log_dir, clock = bench.log_dir, bench.clock
+    with capture_logs() as lines:
+        for _ in range(2):
+            clock.sleep(40)
+            with pytest.raises(errors.DescriptorsShort), log_dir.guard():
+                raise OSError(errno.EMFILE, "Too many open files")
+    assert [line["event"] for line in lines] == ["descriptors_short"] * 2
+    assert "ulimit -n" in lines[0]["remedy"]
+    clock.sleep(59)
+    fault = log_dir.shown_fault
+    assert fault is not None
+    assert (fault.log_dir, fault.state) == ("/a", "failing")
+    assert "Too many open files" in fault.reason
+    clock.sleep(2)
+    assert log_dir.shown_fault is None
+    with pytest.raises(errors.DiskFull), capture_logs() as lines, log_dir.guard():
+        raise OSError(errno.EFBIG, "File too large")
+    assert "ulimit -f" in lines[0]["remedy"]
+    assert log_dir.shown_fault == LogDirFault(
+        "/a", "full", "A file in log directory /a cannot grow: File too large"
+    )
 
 
 def submit(sim: SimManager, partition: int, data: bytes, acks: Acks, **more: int) -> list[Command]:

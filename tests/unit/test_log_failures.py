@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.commands import Command, JoinedAppendCommand
@@ -289,6 +290,24 @@ def test_what_could_not_be_cut_back_is_no_refusal() -> None:
     later = run.sim.produce("t", batch_of("later"), Acks.LEADER).error
     assert isinstance(later, DiskFull | LogDirOffline)
     assert b"new-0" in run.stored()
+
+
+def test_a_partition_that_takes_no_appends_is_shown_until_a_restart() -> None:
+    """M15: which one, of which directory, for a probe and with the remedy in the log."""
+    sim = SimManager(config=OUTCOME_CONFIG, topic_defaults=DEFAULTS).start().with_topic("t", 1)
+    assert sim.produce("t", batch_of("a")).error is None
+    calls = frozenset({"write", "truncate"})
+    sim.disk.faults.add(Fault(error=errno.EMFILE, kinds=calls, path_contains="/t-0/", times=9))
+    with capture_logs() as lines:
+        assert isinstance(sim.produce("t", batch_of("b")).error, AppendOutcomeUnknown)
+    sim.disk.faults.clear()
+    sim.clock.advance_ms(600_000)
+    assert isinstance(sim.produce("t", batch_of("c")).error, LogDirOffline)
+    (fault,) = sim.operations.readiness().faults
+    assert (fault.log_dir, fault.state) == ("/data/a", "failing")
+    assert fault.reason.startswith("t-0 takes no appends: ")
+    (line,) = [line for line in lines if line["event"] == "log_takes_no_appends"]
+    assert line["remedy"].startswith("Restart the daemon")
 
 
 PATH = f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"

@@ -149,6 +149,47 @@ def test_the_report_of_a_clean_is_lines_on_a_console() -> None:
     assert r"bad\x0a\x09line" in other
 
 
+def test_equal_warnings_are_one_line_a_minute_with_their_number() -> None:
+    """One at once; the rest when the minute is over, before any other line, or at the end."""
+    stream, now = io.StringIO(), [100.0]
+    configure_logging(stream, log_format="json", level="info", monotonic=lambda: now[0])
+    log = structlog.get_logger("k")
+
+    def lines() -> list[tuple[str, str | None, int | None]]:
+        text = stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
+        told = map(json.loads, text.splitlines())
+        return [(line["event"], line.get("log_dir"), line.get("repeated")) for line in told]
+
+    for _ in range(5):
+        log.error("short", log_dir="/a", remedy="more")
+        log.error("short", log_dir="/b", remedy="more")
+        log.info("usual")
+        logging.getLogger("uvloop").warning("odd %s", "thing")
+    shorts = [("short", "/a", None), ("short", "/b", None)]
+    usual = [("usual", None, None)]
+    odd = [("odd thing", None, None)]
+    assert lines() == [*shorts, *usual, *odd, *usual * 4]
+    now[0] += 60
+    log.info("usual")
+    repeated = [
+        ("short", "/a", 4),
+        ("short", "/b", 4),
+        ("odd thing (repeated 4 times)", None, None),
+    ]
+    assert lines() == [*repeated, *usual]
+    log.error("short", log_dir="/a", remedy="more")
+    assert lines() == []
+    now[0] += 60
+    log.error("short", log_dir="/b", remedy="more")
+    assert lines() == [("short", "/a", 1), ("short", "/b", None)]
+    log.error("short", log_dir="/b", remedy="more")
+    (handler,) = logging.getLogger().handlers
+    handler.close()
+    assert lines() == [("short", "/b", 1)]
+
+
 def test_exceptions_are_kept() -> None:
     stream = io.StringIO()
     configure_logging(stream, log_format="json", level="debug")

@@ -284,6 +284,8 @@ def fault_of_write(error: OSError, log: UnifiedLog, log_dir: LogDir) -> StorageF
     fault = log_dir.fault(error)
     if not log.is_broken:
         return fault
+    if log_dir.is_online:
+        log_dir.note_broken(f"{log.topic_partition} takes no appends: {fault.message}")
     return AppendOutcomeUnknown(
         f"A part of the records may have been written. {fault.message}", **fault.details
     )

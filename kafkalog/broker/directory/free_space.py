@@ -108,8 +108,8 @@ class FreeSpace:
                     f"log.dir.min.free.bytes ({self._min_free_bytes})"
                 )
 
-    def note_full(self, reason: str) -> None:
-        """The disk refused a write for want of space."""
+    def note_full(self, reason: str, remedy: str | None = None) -> None:
+        """The disk refused a write for want of space; ``remedy`` if more space is none."""
         with self._mutex:
             now_ns = self._clock.monotonic_ns()
             if self.full_reason is None:
@@ -120,10 +120,10 @@ class FreeSpace:
                 else:
                     self._wait_ns = min(max(2 * self._wait_ns, _LOOK_INTERVAL_NS), _WAIT_MAX_NS)
                 self._retry_ns = now_ns + self._wait_ns
-                self._refuse_appends(reason)
+                self._refuse_appends(reason, remedy)
             self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
 
-    def _refuse_appends(self, reason: str) -> None:
+    def _refuse_appends(self, reason: str, remedy: str | None = None) -> None:
         self.full_reason = reason
         self._next_look_ns = self._clock.monotonic_ns() + _LOOK_INTERVAL_NS
         _log.error(
@@ -132,10 +132,14 @@ class FreeSpace:
             reason=reason,
             consequence="appends are refused with 507 until there is space again; reads and "
             "retention go on, changes of topics need room on two directories, or on the only one",
-            remedy=f"Free space until more than {self._resume_above_bytes} bytes are free."
-            if self._min_free_bytes
-            else "Free space on its disk: appends begin again by themselves.",
+            remedy=remedy or self._remedy,
         )
+
+    @property
+    def _remedy(self) -> str:
+        if self._min_free_bytes:
+            return f"Free space until more than {self._resume_above_bytes} bytes are free."
+        return "Free space on its disk: appends begin again by themselves."
 
     def _look(self, size_bytes: int) -> None:
         """The careful way of ``take``."""
@@ -155,5 +159,10 @@ class FreeSpace:
                 is_told = self._tight_reason is not None
                 self._tight_reason = reason
             if not is_told:
-                _log.warning("append_larger_than_space", log_dir=self._path, reason=reason)
+                _log.warning(
+                    "append_larger_than_space",
+                    log_dir=self._path,
+                    reason=reason,
+                    remedy=self._remedy,
+                )
             raise DiskFull(reason, log_dir=self._path)

@@ -12,6 +12,7 @@ Source: Kafka's LogManager, MetaProperties, CleanShutdownFileHandler, LogDirFail
 
 from __future__ import annotations
 
+import errno
 import itertools
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.broker.directory.free_space import UNKNOWN_SPACE, FreeSpace
-from kafkalog.broker.directory.storage_fault import fault_of
+from kafkalog.broker.directory.storage_fault import FILE_LIMIT_REMEDY, fault_of, remedy_of
 from kafkalog.broker.values import LogDirFault
 from kafkalog.errors import DiskFull, InvalidConfig, LogDirOffline, StorageFault
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
@@ -65,6 +66,7 @@ _WITHOUT_ENTRY = {
 }
 ASIDE_SUFFIX = ".damaged"
 _SHOWN_CHARACTERS = 200
+_FAILING_SHOWN_NS = 60_000_000_000
 _NO_FILE = [DamagedLine(0, "", "is a directory")]
 LOST_AND_FOUND = "lost+found"
 _REPLACED_FILES = (*_WITHOUT_ENTRY, REGISTRY_FILE, META_PROPERTIES, CLEAN_SHUTDOWN_MARKER)
@@ -167,6 +169,8 @@ class LogDir:
         self.offline_reason: str | None = None  # None: online; stays until a restart
         # False after the first I/O error that is neither a full disk nor a shortage
         self.is_online = True
+        # Why calls fail though it is online, and until when that is shown; None: until a restart.
+        self._failing: tuple[str, int | None] | None = None
         self._on_offline: tuple[Callable[[LogDir], None], ...] = ()
 
     # ---- fate
@@ -177,7 +181,22 @@ class LogDir:
         if self.offline_reason is not None:
             return LogDirFault(self.path, "offline", self.offline_reason)
         reason = self.free_space.shown_reason
-        return None if reason is None else LogDirFault(self.path, "full", reason)
+        if reason is not None:
+            return LogDirFault(self.path, "full", reason)
+        failing = self._failing
+        if failing is None or (failing[1] is not None and self._clock.monotonic_ns() > failing[1]):
+            return None
+        return LogDirFault(self.path, "failing", failing[0])
+
+    def note_broken(self, reason: str) -> None:
+        """One of its logs takes no appends until a restart."""
+        self._failing = reason, None
+        _log.error(
+            "log_takes_no_appends",
+            log_dir=self.path,
+            reason=reason,
+            remedy="Restart the daemon: the log is recovered then.",
+        )
 
     def when_offline(self, callback: Callable[[LogDir], None]) -> None:
         """Call once, on the thread that sees the failure, when the directory goes offline."""
@@ -200,7 +219,8 @@ class LogDir:
             self.offline_reason = reason  # first: who sees the end finds it
             self.is_online = False
             listeners = self._on_offline
-        _log.error("log_dir_offline", log_dir=self.path, reason=reason, file=file)
+        remedy = remedy_of(LogDirOffline(reason))
+        _log.error("log_dir_offline", log_dir=self.path, reason=reason, file=file, remedy=remedy)
         for listener in listeners:
             listener(self)
 
@@ -210,9 +230,14 @@ class LogDir:
         if isinstance(fault, LogDirOffline):
             self.take_offline(fault.message, error.filename)
         elif isinstance(fault, DiskFull):
-            self.free_space.note_full(fault.message)
+            remedy = FILE_LIMIT_REMEDY if error.errno == errno.EFBIG else None
+            self.free_space.note_full(fault.message, remedy)
         else:
-            _log.error("descriptors_short", log_dir=self.path, reason=fault.message)
+            if self._failing is None or self._failing[1] is not None:
+                until_ns = self._clock.monotonic_ns() + _FAILING_SHOWN_NS
+                self._failing = fault.message, until_ns
+            remedy = remedy_of(fault)
+            _log.error("descriptors_short", log_dir=self.path, reason=fault.message, remedy=remedy)
         return fault
 
     @contextmanager

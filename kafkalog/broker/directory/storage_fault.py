@@ -13,7 +13,7 @@ from kafkalog.errors import DescriptorsShort, DiskFull, LogDirOffline, StorageFa
 if TYPE_CHECKING:
     from kafkalog.errors import KafkalogError
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -36,6 +36,13 @@ def remedy_of(fault: KafkalogError) -> str:
             )
 
 
+FILE_LIMIT_REMEDY = (
+    "Raise the limit of the size of files (ulimit -f), or set a smaller segment.bytes: appends "
+    "begin again by themselves."
+)
+"""Of a disk that refuses a larger file, not more bytes."""
+
+
 def is_passing(fault: KafkalogError) -> bool:
     """Whether the fault may end without a restart."""
     return isinstance(fault, DiskFull | DescriptorsShort)
@@ -44,6 +51,8 @@ def is_passing(fault: KafkalogError) -> bool:
 def fault_of(error: OSError, path: str) -> StorageFault:
     """The fault that error is for the log directory at path; LogDirOffline unless known better."""
     reason = error.strerror or str(error)
+    if error.errno == errno.EFBIG:
+        return DiskFull(f"A file in log directory {path} cannot grow: {reason}", log_dir=path)
     if error.errno in _FULL:
         return DiskFull(f"No space is left in log directory {path}: {reason}", log_dir=path)
     if error.errno in _SHORT:

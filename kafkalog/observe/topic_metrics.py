@@ -128,8 +128,25 @@ class TopicTraffic(Declarations):
         with self._mutex:
             for counter in self.topic_counters:
                 for labels, value in take_out(counter, topic):
-                    key = (counter, labels[1:])
-                    self._departed[key] = self._departed.get(key, 0.0) + value
+                    self._depart(counter, value, *labels[1:])
+
+    def observe_departed_append(self, records: int, size_bytes: int, requests: int) -> None:
+        """``observe_append`` of a topic that was deleted meanwhile: only the sum has it."""
+        with self._mutex:
+            self._depart(self.append_records, records)
+            self._depart(self.append_bytes, size_bytes)
+            self._depart(self.append_requests, requests)
+
+    def observe_departed_reads(self, size_bytes: int, requests: int) -> None:
+        """``observe_reads`` of a topic that was deleted meanwhile."""
+        with self._mutex:
+            self._depart(self.fetch_requests, requests)
+            self._depart(self.fetch_bytes, size_bytes)
+
+    def _depart(self, counter: Counter, value: float, *labels: str) -> None:
+        """Under the mutex."""
+        key = (counter, labels)
+        self._departed[key] = self._departed.get(key, 0.0) + value
 
     # ---- for the scrape
 

@@ -47,6 +47,7 @@ from kafkalog.observe.partition_metrics import (
     joined,
 )
 from kafkalog.observe.prometheus import observe_many
+from kafkalog.server.fast_path.counts import Counts
 from tests.sim.sim_manager import DIRS, SimManager, batch_of, records_of
 from tools.metrics_page import metrics_page
 
@@ -604,3 +605,20 @@ def test_a_scrape_in_the_middle_of_a_deletion_counts_a_topic_once() -> None:
     door.visit.join()
     seen.append(whole(traffic))
     assert seen == [seen[0]] * 3
+
+
+def test_the_last_appends_of_a_deleted_topic_are_in_the_sum() -> None:
+    """M26: the fast path tells its counts some milliseconds later; the topic is gone by then."""
+    metrics, topics, loop = Metrics(), {"gone", "stays"}, asyncio.new_event_loop()
+    counts = Counts(metrics, loop, topics.__contains__)
+    counts.note_append("gone", 7, 700)
+    counts.note_append("stays", 1, 100)
+    counts.note_fetch("gone", 70, 0.001)
+    topics.remove("gone")
+    metrics.forget_topic("gone")
+    counts.tell()
+    loop.close()
+    every, stays = metrics.traffic.totals()
+    assert (every.messages_in, every.bytes_in, every.produce_requests) == (8, 800, 2)
+    assert (every.bytes_out, every.fetch_requests) == (70, 1)
+    assert (stays.topic, stays.bytes_in) == ("stays", 100)

@@ -26,7 +26,7 @@ class Counts:
     def __init__(
         self, metrics: Metrics, loop: asyncio.AbstractEventLoop, is_topic: Callable[[str], bool]
     ) -> None:
-        """``is_topic``: whether there is a topic of that name; the counts of others are dropped."""
+        """``is_topic``: whether there is a topic of that name; others count in the sum alone."""
         # constant after construction
         self._metrics = metrics
         self._loop = loop
@@ -65,12 +65,17 @@ class Counts:
     def tell(self) -> None:
         """The metrics know all that was noted."""
         self._is_to_be_told = False
+        traffic = self._metrics.traffic
         for topic, (record_count, size_bytes, requests) in self._appends.items():
-            if self._is_topic(topic):  # a deleted topic's counters are forgotten, for good
-                self._metrics.traffic.observe_append(topic, record_count, size_bytes, requests)
+            if self._is_topic(topic):
+                traffic.observe_append(topic, record_count, size_bytes, requests)
+            else:  # a deleted topic's counters are forgotten, for good
+                traffic.observe_departed_append(record_count, size_bytes, requests)
         for topic, (size_bytes, requests) in self._fetches.items():
             if self._is_topic(topic):
-                self._metrics.traffic.observe_reads(topic, size_bytes, requests)
+                traffic.observe_reads(topic, size_bytes, requests)
+            else:
+                traffic.observe_departed_reads(size_bytes, requests)
         if self._read_seconds:
             observe_many(child_of(self._metrics.fetch_seconds, "ok"), self._read_seconds)
             self._metrics.observe_http_many(_ROUTE, "GET", 200, self._read_seconds)

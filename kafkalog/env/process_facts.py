@@ -19,6 +19,7 @@ import ctypes
 import errno
 import os
 import resource
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,3 +209,12 @@ def _is_read_only(path: str) -> bool:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
         return False  # unreachable: it has another owner
+
+
+def own_command() -> str:
+    """How a person types this program here: by name, by its path, or as a module of Python."""
+    if shutil.which("kafkalog"):
+        return "kafkalog"
+    program = sys.argv[0]
+    is_script = program.rpartition("/")[2] == "kafkalog"
+    return quote(program) if is_script else f"{quote(sys.executable)} -m kafkalog"

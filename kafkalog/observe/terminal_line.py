@@ -34,6 +34,11 @@ class TerminalLine:
                 self._text = text[: self._columns() - 1]  # a full row would wrap
                 self._write(_ERASE + self._text)
 
+    def write_above(self, text: str) -> None:
+        """Whole lines that stay on the screen."""
+        with self.hidden():
+            self._write(text)
+
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """Output within the context appears above the line."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kafkalog.env.process_facts import give_freed_memory_back
+from kafkalog.env.process_facts import give_freed_memory_back, own_command
 from kafkalog.env.system_threads import PoolPerLogDir, thread_pool
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.observe.metrics_page import MetricsPage
@@ -32,6 +32,7 @@ from kafkalog.server.protocol.replies import RequestIds
 from kafkalog.server.security.gate import AccessFiles
 from kafkalog.server.supervision import (
     Supervision,
+    first_steps,
     keep_files_current,
     show_loading,
     supervised_task,
@@ -244,6 +245,9 @@ class Daemon:
             _log.info("Further port", routes=each.role.value, port=each.port)
         url = f"{scheme}://{self.config.http_host}:{listeners[0].port}"
         _log.info("kafkalog is ready", url=url)
+        if self.terminal_line is not None:
+            log_dirs = self.settings.broker.log_dirs
+            self.terminal_line.write_above(first_steps(url, log_dirs, own_command()))
         supervision.ready(url)
         await stop.wait()
         supervision.stopping()

@@ -8,7 +8,7 @@ the rest. Without a service manager nothing runs.
 
 A supervised task runs until it is cancelled. One that ends by itself has a defect; the daemon logs
 it and stops. Files of access are read again when they change and at SIGHUP. ``show_loading`` prints
-the progress of a start on a terminal. Owned by the event loop.
+the progress of a start on a terminal, ``first_steps`` what comes next. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkalog.env.systemd import monotonic_usec, usec
 from kafkalog.server.api import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from kafkalog.broker.values import Loading
     from kafkalog.env.systemd import ServiceManager
@@ -78,6 +78,7 @@ async def keep_files_current(
 
 
 _SHOWN_EVERY_SECONDS = 0.2
+CLIENT_URL = "http://127.0.0.1:8082"  # what the command line uses without --url
 
 
 async def show_loading(line: TerminalLine, loading: Callable[[], Loading]) -> None:
@@ -88,6 +89,17 @@ async def show_loading(line: TerminalLine, loading: Callable[[], Loading]) -> No
             line.show(loading_text(loading()))
     finally:
         line.show("")
+
+
+def first_steps(url: str, log_dirs: Sequence[str], command: str) -> str:
+    """For the person who started the daemon on a terminal: where data is, what to do next."""
+    url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    address = "" if url == CLIENT_URL else f" --url {url}"
+    return (
+        f"\n  Data     {', '.join(log_dirs)}\n"
+        f"  Console  {url}/console\n"
+        f"  Produce  echo hello | {command} produce greetings{address}\n\n"
+    )
 
 
 def loading_text(loading: Loading) -> str:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pty
+import sys
 import termios
 from contextlib import suppress
 from pathlib import Path
@@ -25,9 +26,11 @@ from kafkalog.broker.values import Loading
 from kafkalog.cli.configs import settings_from
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.output import Progress
+from kafkalog.client.messages import DEFAULT_URL
+from kafkalog.env.process_facts import own_command
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
-from kafkalog.server.supervision import loading_text, show_loading
+from kafkalog.server.supervision import CLIENT_URL, first_steps, loading_text, show_loading
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.sim.sim_clock import SimClock
 from tools.commands_page import commands_page, leaves
@@ -294,6 +297,45 @@ def test_log_lines_go_above_it(terminal: StartTerminal) -> None:
     first, second = terminal.read("\r\nhalf").split("\r\n")
     assert first.startswith('\r\x1b[Khalf\r\x1b[K{"timestamp"')
     assert second == "half"
+
+
+def test_a_start_on_a_terminal_says_what_comes_next(terminal: StartTerminal) -> None:
+    """Where data is, the console, the first record; lines that stay."""
+    line = TerminalLine(terminal.stream)
+    line.show("half")
+    line.write_above(first_steps(CLIENT_URL, ["/data/a", "/data/b"], "kafkalog"))
+    with line.hidden():
+        terminal.stream.write("end")
+        terminal.stream.flush()
+    lines = terminal.read("endhalf").split("\r\n")
+    assert lines[1:4] == [
+        "  Data     /data/a, /data/b",
+        f"  Console  {CLIENT_URL}/console",
+        "  Produce  echo hello | kafkalog produce greetings",
+    ]
+    assert CLIENT_URL == DEFAULT_URL
+
+
+def test_a_port_of_its_own_is_in_the_command() -> None:
+    text = first_steps("http://0.0.0.0:9000", ["/data"], ".venv/bin/kafkalog")
+    assert "http://127.0.0.1:9000/console" in text
+    assert " | .venv/bin/kafkalog produce greetings --url http://127.0.0.1:9000\n" in text
+
+
+@pytest.mark.parametrize(
+    ("is_on_path", "program", "command"),
+    [
+        (True, "/opt/bin/kafkalog", "kafkalog"),
+        (False, "/my venv/bin/kafkalog", "'/my venv/bin/kafkalog'"),
+        (False, "/x/kafkalog/__main__.py", f"{sys.executable} -m kafkalog"),
+    ],
+)
+def test_the_command_is_what_a_person_can_type(
+    monkeypatch: pytest.MonkeyPatch, *, is_on_path: bool, program: str, command: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [program, "server"])
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}" if is_on_path else None)
+    assert own_command() == command
 
 
 def test_a_terminal_that_is_gone_costs_the_line_only(terminal: StartTerminal) -> None:

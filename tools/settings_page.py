@@ -29,10 +29,17 @@ In the environment, `KAFKALOG_LOG_DIRS` is `log.dirs` (`_` is `.`, `__` is `_`, 
 `KAFKALOG_` overrides `KAFKA_`, which overrides `KAFKA_CFG_`. A variable that ends in `_FILE` names
 a file that contains the value ([Running](running.md)).
 
-An unknown key is a warning; an invalid value stops the start. Times and sizes are plain numbers in
-the given unit. A changed file takes effect at the next start. A key marked *dynamic* can also be
-changed at run time: `kafkalog configs alter --broker --add-config KEY=VALUE`, or `--topic NAME` for
-a topic, or over HTTP. Such a value survives a restart. Some keys are dynamic in Kafka but not here.
+An invalid value stops the start, and so does an unknown key that is at most two characters away
+from a known one, unless the option `--allow-unknown` is given. Other unknown keys are a warning.
+Keys of Kafka's brokers, from 0.8 to 4.2, that do not apply here (`advertised.listeners`,
+`zookeeper.connect`, `process.roles`) are named in one info line. `listeners=http://HOST:PORT` sets
+`http.host` and `http.port` in its source, unless the source sets them itself; addresses of Kafka's
+protocol in it open no port. An `--override` that nothing reads is an error.
+
+Times and sizes are plain numbers in the given unit. A changed file takes effect at the next start.
+A key marked *dynamic* can also be changed at run time: `kafkalog configs alter --broker
+--add-config KEY=VALUE`, or `--topic NAME` for a topic, or over HTTP. Such a value survives a
+restart. Some keys are dynamic in Kafka but not here.
 """
 
 

@@ -120,17 +120,32 @@ def alter(
 # ---- without a daemon
 
 _MAY_BE_MISSING = "-"  # before a path
+_ALLOW_UNKNOWN = f"{__name__}.allow_unknown"
 
 
 def with_settings_source(command: Command) -> Command:
-    """Add PROPERTIES and --override; the command gets ``properties`` and ``overrides``."""
+    """Add PROPERTIES, --override and --allow-unknown.
+
+    The command gets ``properties`` and ``overrides``, ``settings_from`` the other.
+    """
     argument = click.argument(
         "properties", type=click.Path(dir_okay=False), nargs=-1, envvar="KAFKALOG_SERVER_PROPERTIES"
     )
     option = click.option(
         "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Repeatable."
     )
-    return argument(option(command))
+    tolerance = click.option(
+        "--allow-unknown",
+        is_flag=True,
+        expose_value=False,
+        callback=_note_tolerance,
+        help="Warn of keys that look mistyped, instead of an error.",
+    )
+    return argument(option(tolerance(command)))
+
+
+def _note_tolerance(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[_ALLOW_UNKNOWN] = value
 
 
 def settings_from(properties: tuple[str, ...], overrides: tuple[str, ...]) -> Settings:
@@ -146,7 +161,11 @@ def settings_from(properties: tuple[str, ...], overrides: tuple[str, ...]) -> Se
         path = name.removeprefix(_MAY_BE_MISSING)
         if path == name or os.path.lexists(path):
             files[path] = _read(path)
-    return load_settings(None, os.environ, pairs, _read_text, files=files)
+    context = click.get_current_context(silent=True)
+    allow_unknown = context is not None and context.meta.get(_ALLOW_UNKNOWN, False)
+    return load_settings(
+        None, os.environ, pairs, _read_text, files=files, allow_unknown=allow_unknown
+    )
 
 
 def _read(path: str) -> bytes:

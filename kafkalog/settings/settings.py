@@ -29,7 +29,7 @@ from kafkalog.broker.broker_config import BrokerConfig, cordoned_fault
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig
 from kafkalog.format.disk.properties import binary_fault, decode_numbered_properties
 from kafkalog.format.integers import FormatError
-from kafkalog.format.suggestions import did_you_mean
+from kafkalog.format.suggestions import did_you_mean, mistyped
 from kafkalog.settings.dynamic_configs import (
     broker_with_dynamic,
     cleaner_fault,
@@ -42,6 +42,7 @@ from kafkalog.settings.dynamic_configs import (
     with_dynamic,
     without_values,
 )
+from kafkalog.settings.listeners import http_listener
 from kafkalog.settings.server_config import ServerConfig, overlap
 from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, NOT_APPLICABLE_PREFIXES, TOPIC_LEVEL
@@ -131,6 +132,8 @@ def _without_file(suffix: str) -> str | None:
     return plain if key_of_variable(plain) in BROKER_LEVEL else None
 
 
+_LISTENERS = "listeners"
+_OTHERWISE_NAMED = {"port": "http.port", "host.name": "http.host"}  # of Kafka before 3.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
@@ -285,6 +288,7 @@ def load_settings(
     read_file: Callable[[str], str] = no_file,
     *,
     files: Mapping[str, bytes] = _NO_FILES,
+    allow_unknown: bool = False,
 ) -> Settings:
     """Resolve, parse and check everything; InvalidConfig names key, value and valid range.
 
@@ -292,12 +296,12 @@ def load_settings(
 
     files are properties files by their names, weakest first, Latin-1 with escapes as Java reads
     them; file_data is one without a name, which has precedence. read_file reads what a variable
-    ``..._FILE`` names.
+    ``..._FILE`` names. allow_unknown: a key that looks mistyped is a warning, no error.
     """
     variables = settings_of_environment(environment, read_file)
     named = {**files, "": file_data} if file_data else files
     faults: list[InvalidConfig] = []
-    texts, notices = _merge(named, variables, overrides, faults)
+    texts, notices = _merge(named, variables, overrides, faults, allow_unknown=allow_unknown)
     values: dict[str, ResolvedValue] = {}
     for key, setting in BROKER_LEVEL.items():
         values[key] = ResolvedValue(setting, setting.default, Source.DEFAULT)
@@ -450,48 +454,120 @@ def _merge(
     environment: Mapping[str, _Given],
     overrides: Mapping[str, str],
     faults: list[InvalidConfig],
+    *,
+    allow_unknown: bool,
 ) -> tuple[dict[str, _Given], list[Notice]]:
-    """The text of each key by precedence; notices about unknown keys, faults of overridden ones."""
+    """The text of each key by precedence; notices about keys that nothing reads, or faults."""
+    layers = [_of_file(name, data) for name, data in files.items()]
+    layers.append(environment)
+    layers.append({key: _Given(text, Source.OVERRIDE) for key, text in overrides.items()})
     texts: dict[str, _Given] = {}
-    for name, data in files.items():
-        try:
-            pairs = decode_numbered_properties(data)
-        except FormatError as error:
-            message = f"the configuration file {name}".rstrip()
-            raise InvalidConfig(f"{message} is malformed: {error}") from error
-        fault = binary_fault(data)
-        if fault is not None:
-            message = f"the configuration file {name}".rstrip()
-            raise InvalidConfig(f"{message} is malformed: {fault}")
-        texts |= {
-            key: _Given(text, Source.FILE, name, line=line) for key, (text, line) in pairs.items()
-        }
-    texts.update(environment)
-    for key, text in overrides.items():
-        texts[key] = _Given(text, Source.OVERRIDE)
-    notices, strangers = list[Notice](), list[str]()
-    for key in sorted(texts.keys() - BROKER_LEVEL.keys()):
-        is_kafkas, one = key.startswith(NOT_APPLICABLE_PREFIXES), texts[key]
-        if one.source is not Source.OVERRIDE and is_kafkas:
-            strangers.append(key)
-            continue
-        hint = "; it does not apply to kafkalog" if is_kafkas else did_you_mean(key, BROKER_LEVEL)
-        if key in TOPIC_LEVEL:
-            synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
-            hint = f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""
-        if one.source is Source.OVERRIDE:  # asked for now: it would be taken for done
-            faults.append(_placed(InvalidConfig(f"Nothing reads {key}{hint}", key=key), one.place))
-            continue
-        named = f" (from {one.origin})" if one.origin else ""
-        notices.append(Notice("warning", f"unknown configuration key {key}{named}{hint}"))
-    if strangers:
-        message = "Kafka keys that do not apply to kafkalog are ignored: " + ", ".join(strangers)
-        notices.append(Notice("info", message))
+    for layer in layers:
+        texts |= _with_listener(layer)
+    notices = _notices_of_unread(texts, faults, allow_unknown=allow_unknown)
     taken = [one.origin for one in texts.values() if one.origin.startswith(CFG_PREFIX)]
     if taken:
         message = f"{CFG_PREFIX} variables are accepted; KAFKALOG_ is their name here: "
-        notices.append(Notice("info", message + ", ".join(sorted(taken))))
+        notices.append(Notice("info", message + ", ".join(sorted(set(taken)))))
     return texts, notices
+
+
+def _of_file(name: str, data: bytes) -> dict[str, _Given]:
+    """The keys of one file; InvalidConfig when it is malformed."""
+    try:
+        pairs, fault = decode_numbered_properties(data), binary_fault(data)
+    except FormatError as error:
+        pairs, fault = {}, str(error)
+    if fault is not None:
+        message = f"the configuration file {name}".rstrip()
+        raise InvalidConfig(f"{message} is malformed: {fault}")
+    return {key: _Given(text, Source.FILE, name, line=line) for key, (text, line) in pairs.items()}
+
+
+def _with_listener(layer: Mapping[str, _Given]) -> Mapping[str, _Given]:
+    """One source with the host and port of its ``listeners=http://HOST:PORT``.
+
+    What it says itself of http.host and http.port has precedence, as what later sources say.
+    """
+    one = layer.get(_LISTENERS)
+    try:
+        listener = None if one is None else http_listener(one.text)
+    except ValueError:
+        return layer  # see _check_listener
+    if one is None or listener is None:
+        return layer
+    host, port = replace(one, text=listener.host), replace(one, text=listener.port)
+    return {"http.host": host, "http.port": port, **layer}
+
+
+def _check_listener(
+    texts: Mapping[str, _Given], notices: list[Notice], faults: list[InvalidConfig]
+) -> bool:
+    """Whether ``listeners`` is read; its scheme has to be what the port then speaks."""
+    one, certificate = texts[_LISTENERS], texts.get("http.tls.cert.file")
+    has_tls = certificate is not None and bool(certificate.text.strip())
+    try:
+        listener = http_listener(one.text)
+        if listener is None:
+            return False
+        if listener.is_tls and not has_tls:
+            raise ValueError("https needs http.tls.cert.file and http.tls.key.file")
+        if has_tls and not listener.is_tls:
+            raise ValueError("with http.tls.cert.file the port serves https")
+    except ValueError as error:
+        message = f"Invalid value {one.shown_text} for configuration {_LISTENERS}: {error}"
+        faults.append(_placed(InvalidConfig(message, key=_LISTENERS), one.place))
+        return True
+    if listener.others:
+        others = ", ".join(listener.others)
+        notices.append(Notice("info", f"{_LISTENERS}: {others} opens no port: only HTTP is spoken"))
+    return True
+
+
+def _notices_of_unread(
+    texts: Mapping[str, _Given], faults: list[InvalidConfig], *, allow_unknown: bool
+) -> list[Notice]:
+    """About keys that nothing reads; a fault of those that somebody means to be read."""
+    unread = sorted(texts.keys() - BROKER_LEVEL.keys())
+    if not unread:
+        return []  # without the list of Kafka's keys
+    from kafkalog.settings.kafka_keys import KAFKA_KEYS
+
+    notices, strangers = list[Notice](), list[str]()
+    if _LISTENERS in unread and _check_listener(texts, notices, faults):
+        unread.remove(_LISTENERS)
+    for key in unread:
+        one, meant = texts[key], None
+        if not (allow_unknown or key in KAFKA_KEYS or key in TOPIC_LEVEL):
+            meant = mistyped(key, BROKER_LEVEL)
+        is_strange = key.startswith(NOT_APPLICABLE_PREFIXES) or (
+            key in KAFKA_KEYS and key not in TOPIC_LEVEL and key not in _OTHERWISE_NAMED
+        )
+        if is_strange and meant is None and one.source is not Source.OVERRIDE:
+            strangers.append(key)
+            continue
+        hint = "; it does not apply to kafkalog" if is_strange else _hint_of(key)
+        if meant is not None and one.source is not Source.OVERRIDE:
+            hint = f"; did you mean {meant}? --allow-unknown makes it a warning"
+        if meant is not None or one.source is Source.OVERRIDE:  # it would be taken for done
+            faults.append(_placed(InvalidConfig(f"Nothing reads {key}{hint}", key=key), one.place))
+        else:
+            named = f" (from {one.origin})" if one.origin else ""
+            notices.append(Notice("warning", f"unknown configuration key {key}{named}{hint}"))
+    if strangers:
+        message = "Kafka keys that do not apply to kafkalog are ignored: " + ", ".join(strangers)
+        notices.append(Notice("info", message))
+    return notices
+
+
+def _hint_of(key: str) -> str:
+    """What may have been meant by a key that nothing reads."""
+    if key in TOPIC_LEVEL:
+        synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
+        return f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""
+    if key in _OTHERWISE_NAMED:
+        return f"; here it is {_OTHERWISE_NAMED[key]}"
+    return did_you_mean(key, BROKER_LEVEL)
 
 
 def _refused(setting: Setting, text: str | None, reason: str) -> InvalidConfig:

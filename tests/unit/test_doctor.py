@@ -137,9 +137,23 @@ def test_a_trouble_is_one_finding(facts: LogDirFacts, level: str, part: str) -> 
     assert part in f"{subject}: {message}"
 
 
+def test_a_mistyped_key_is_an_error_unless_it_is_allowed(tmp_path: Path) -> None:
+    """The option is that of `kafkalog server`."""
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path}\nhtpp.port=9000\n")
+    run = CliRunner().invoke
+    refused = run(make_cli(), ["doctor", str(file)])
+    assert refused.exit_code == 1
+    assert "error: configuration: Nothing reads htpp.port; did you mean http.port?" in (
+        refused.output
+    )
+    allowed = run(make_cli(), ["doctor", "--allow-unknown", str(file)])
+    assert "warning: configuration: unknown configuration key htpp.port" in allowed.output
+
+
 def test_findings_about_the_configuration() -> None:
-    (level, _, message), *_ = found(file="log.retention.byte=5\n")
-    assert (level, "did you mean log.retention.bytes?" in message) == ("warning", True)
+    (level, _, message), *_ = found(file="log.retention.size=5\n")
+    assert (level, "did you mean log.retention" in message) == ("warning", True)
     assert found(file="listeners=PLAINTEXT://:9092\n")[0][0] == "info"
     level, subject, message = found(log_retention_bytes="1000000")[0]
     assert (level, subject) == ("warning", "defaults of topics")

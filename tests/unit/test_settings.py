@@ -5,6 +5,8 @@ Method: tables of keys, good and bad values, files and variables.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.metrics_options import PartitionLevel
 from kafkalog.settings import ServerConfig, Settings, Source, load_settings
 from kafkalog.settings.dynamic_configs import DYNAMIC_KEYS
+from kafkalog.settings.kafka_keys import KAFKA_KEYS
 from kafkalog.settings.setting import Scope, format_value
 from kafkalog.settings.settings import key_of_variable
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
@@ -167,8 +170,8 @@ def test_values_are_read_as_java_reads_them() -> None:
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_name() -> None:
-    text = messages(load("log.segment.byte=5\nsegment.bytes=5"))
-    assert "unknown configuration key log.segment.byte; did you mean log.segment.bytes?" in text
+    text = messages(load("log.segment.size=5\nsegment.bytes=5"))
+    assert "unknown configuration key log.segment.size; did you mean log.segment.bytes?" in text
     assert "segment.bytes; it is a topic key, its default is set with log.segment.bytes" in text
 
 
@@ -282,7 +285,7 @@ def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("variable", "key"),
     [
-        ("KAFKALOG_HTPP_PORT", "htpp.port"),
+        ("KAFKALOG_HTTPS_HOST_PORT", "https.host.port"),
         ("KAFKALOG_PORT", "port"),
         ("KAFKALOG_HTTP_SERVICE_LIMIT", "http.service.limit"),
     ],
@@ -582,7 +585,7 @@ def test_wrong_settings_are_named_with_their_places_and_all_at_once() -> None:
     ("key", "hint"),
     [
         ("listeners", "; it does not apply to kafkalog"),
-        ("log.segment.byte", "; did you mean log.segment.bytes?"),
+        ("log.segment.size", "; did you mean log.segment.bytes?"),
         ("segment.bytes", "; it is a topic key, its default is set with log.segment.bytes"),
         ("my.key", ""),
     ],
@@ -682,3 +685,108 @@ def test_the_dynamic_broker_keys_are_those_marked_dynamic() -> None:
         if setting.scope is Scope.TOPIC_DEFAULT and setting.dynamic
     }
     assert set(DYNAMIC_KEYS) == marked
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("log.segment.byte", "log.segment.bytes"),
+        ("htpp.port", "http.port"),
+        ("log.dir.", "log.dir"),
+        ("num.partitons", "num.partitions"),
+        ("replica.alter.log.dirs.io.max.byte.per.secnd", None),  # both are away
+    ],
+)
+def test_a_key_that_looks_mistyped_stops_the_start(name: str, meant: str | None) -> None:
+    """Two characters at most, in a file or a variable, with the place; unless it is allowed."""
+    meant = meant or "replica.alter.log.dirs.io.max.bytes.per.second"
+    said = f"Nothing reads {name}; did you mean {meant}? --allow-unknown makes it a warning"
+    with pytest.raises(InvalidConfig) as raised:
+        load_settings(None, {}, {}, files={"s": f"# x\n{name}=5".encode()})
+    assert raised.value.message == f"{said} (from s:2)"
+    variable = "KAFKALOG_" + name.replace(".", "_").upper()
+    with pytest.raises(InvalidConfig) as raised:
+        load_settings(None, {variable: "5"}, {})
+    assert raised.value.message == f"{said} (from {variable})"
+    allowed = load_settings(None, {}, {}, files={"s": f"{name}=5".encode()}, allow_unknown=True)
+    assert len(allowed.notices) == 1
+
+
+def test_no_key_of_a_kafka_stops_the_start() -> None:
+    """Of any broker from 0.8 on; those that apply here, and those that do not, which are named."""
+    assert len(KAFKA_KEYS) > 390
+    others = sorted(KAFKA_KEYS - BROKER_LEVEL.keys())
+    settings = load("".join(f"{key}=1\n" for key in others))
+    levels = [notice.level for notice in settings.notices if "do not apply" in notice.message]
+    assert levels == ["info"]
+    told = messages(settings)
+    assert all(key in told for key in others)
+    for key in ("advertised.listeners", "zookeeper.connect", "process.roles"):
+        assert key in others
+
+
+def test_the_list_of_kafkas_keys_costs_a_start_nothing() -> None:
+    """It is read when a key is unknown."""
+    code = (
+        "import sys; from kafkalog.settings import load_settings; "
+        "load_settings(b'http.port=1', {}, {}); "
+        "print('kafkalog.settings.kafka_keys' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def server_of(text: str, env: dict[str, str] | None = None, **overrides: str) -> tuple[str, int]:
+    server = load(text + "\nhttp.auth=none", env, **overrides).server
+    return server.http_host, server.http_port
+
+
+@pytest.mark.parametrize(
+    ("value", "host", "port"),
+    [
+        ("http://0.0.0.0:9000", "0.0.0.0", 9000),
+        ("HTTP://127.0.0.1:9000/", "127.0.0.1", 9000),
+        ("http://[::1]:9000", "::1", 9000),
+        ("http://:9000", "", 9000),
+        ("http://*:9000", "", 9000),
+        ("PLAINTEXT://:9092, http://localhost:9000", "localhost", 9000),
+    ],
+)
+def test_listeners_of_http_are_host_and_port(value: str, host: str, port: int) -> None:
+    assert server_of(f"listeners={value}") == (host, port)
+    assert server_of("", {"KAFKA_LISTENERS": value}) == (host, port)
+    assert server_of("", listeners=value) == (host, port)
+
+
+def test_listeners_are_mapped_in_their_own_source() -> None:
+    """A later source wins, whichever of the two it names; a source's own port wins in it."""
+    there = "listeners=http://127.0.0.2:9000"
+    assert server_of(there, {"KAFKALOG_HTTP_PORT": "9001"}) == ("127.0.0.2", 9001)
+    assert server_of(f"{there}\nhttp.port=9002") == ("127.0.0.2", 9002)
+    assert server_of("http.port=9002", listeners="http://127.0.0.3:9003") == ("127.0.0.3", 9003)
+    assert server_of(there, {"KAFKA_LISTENERS": "PLAINTEXT://:9092"}) == ("127.0.0.2", 9000)
+    settings = load(there)
+    assert not settings.notices
+    assert settings.values["http.port"].source is Source.FILE
+    (notice,) = load(f"{there},PLAINTEXT://:9092").notices
+    assert (notice.level, "PLAINTEXT://:9092 opens no port" in notice.message) == ("info", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("listeners=http://localhost", "http://localhost is not http://HOST:PORT"),
+        ("listeners=http://a:1/topics", "is not http://HOST:PORT"),
+        ("listeners=http://127.0.0.1:1,https://127.0.0.1:2", "more than one address for HTTP"),
+        ("listeners=https://127.0.0.1:1", "https needs http.tls.cert.file"),
+        (
+            "listeners=http://127.0.0.1:1\nhttp.tls.cert.file=c\nhttp.tls.key.file=k",
+            "with http.tls.cert.file the port serves https",
+        ),
+        ("listeners=http://127.0.0.1:70000", "Invalid value 70000 for configuration http.port"),
+        ("listeners=http://10.0.0.1:1", "http.host=10.0.0.1 can be reached"),
+    ],
+)
+def test_listeners_that_cannot_be_are_refused(text: str, fault: str) -> None:
+    with pytest.raises(InvalidConfig, match=fault):
+        load(text)

@@ -87,6 +87,7 @@ def _serve(settings: Settings) -> int:
         log.info(
             "log.dirs is not set; data goes to this directory", log_dir=settings.broker.log_dirs[0]
         )
+        warn_of_overlooked_data(settings)
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
     warm = kernels.warm_up()
@@ -106,6 +107,20 @@ def _serve(settings: Settings) -> int:
     except OSError as error:
         log.error("Cannot start", reason=str(error))
         return 1
+
+
+def warn_of_overlooked_data(settings: Settings) -> None:
+    """Records in another default directory are not served, which looks like their loss."""
+    import structlog
+
+    overlooked = settings.overlooked_log_dirs(os.path.exists)
+    if overlooked:
+        structlog.get_logger("kafkalog").warning(
+            "log.dirs is not set, and another default directory holds data that is not served",
+            log_dir=settings.broker.log_dirs[0],
+            not_served=overlooked,
+            remedy=f"Set log.dirs={overlooked[0]} to serve it, or another value to serve that.",
+        )
 
 
 def _check_write_access(settings: Settings) -> None:

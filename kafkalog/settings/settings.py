@@ -266,6 +266,13 @@ class Settings:
         chosen = (self.values["log.dirs"], self.values["log.dir"])
         return all(one.source is Source.DEFAULT for one in chosen)
 
+    def overlooked_log_dirs(self, exists: Callable[[str], bool]) -> list[str]:
+        """Directories with data that are, or were, the default of others, when none is chosen."""
+        if not self.has_default_log_dir:
+            return []
+        others = [path for path in _OTHER_DEFAULTS if path not in self.broker.log_dirs]
+        return [path for path in others if exists(f"{path}/meta.properties")]
+
     @property
     def effective(self) -> list[str]:
         """The configured keys: ``key=value (source)``; all others have their defaults."""
@@ -620,6 +627,10 @@ def _check_log_dirs(values: Mapping[str, ResolvedValue]) -> None:
     fault = cordoned_fault(directories, cordoned.value)
     if fault is not None:
         raise _refused(cordoned.setting, cordoned.shown_text, fault)
+
+
+# Kafka's, which kafkalog had as well, a service's, and that of deploy/systemd.
+_OTHER_DEFAULTS = ("/tmp/kafka-logs", "/var/lib/kafkalog", "/var/lib/kafkalog/data")
 
 
 def default_log_dir(environment: Mapping[str, str]) -> str:

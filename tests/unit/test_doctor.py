@@ -12,7 +12,9 @@ from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 
+from kafkalog.__main__ import warn_of_overlooked_data
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.broker.directory.repair import LogDirRepair
 from kafkalog.broker.topics.registry import (
@@ -490,6 +492,46 @@ def on_a_real_disk(root: Path) -> tuple[Path, Path]:
         meta = MetaProperties("x" * 22, 1, directory_id)
         (path / META_PROPERTIES).write_bytes(encoded_meta(meta, 0))
     return paths
+
+
+def test_a_default_directory_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon under systemd has another default: a repair of nothing is no success."""
+    service = tmp_path / "service"
+    service.mkdir()
+    (service / META_PROPERTIES).write_bytes(b"")
+    monkeypatch.setattr("kafkalog.settings.settings._OTHER_DEFAULTS", (str(service),))
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": None, "STATE_DIRECTORY": None}
+    default, run = tmp_path / ".local/share/kafkalog", CliRunner().invoke
+    examined = run(make_cli(), ["doctor"], env=home)
+    assert f"info: {default}: log.dirs is not set" in examined.output
+    named = (
+        f"warning: {service}: it holds data, but {default} is examined: add --override log.dirs="
+    )
+    assert f"{named}{service}" in examined.output
+    nothing = run(make_cli(), ["doctor", "--repair"], env=home)
+    assert nothing.exit_code == 1
+    assert f"None of the log directories exists, so nothing was repaired: {default}" in (
+        nothing.output
+    )
+    assert named in nothing.output
+    chosen = run(make_cli(), ["doctor", "--override", f"log.dirs={service}"], env=home)
+    assert "log.dirs is not set" not in chosen.output
+
+
+def test_a_start_names_data_in_a_former_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = "/tmp/kafka-logs/meta.properties"
+    monkeypatch.setattr("os.path.exists", lambda path: path == there)
+    with capture_logs() as lines:
+        warn_of_overlooked_data(load_settings(None, {"HOME": "/home/ada"}, {}))
+        warn_of_overlooked_data(load_settings(None, {}, {"log.dirs": "/a"}))
+    (line,) = lines
+    assert (line["log_level"], line["log_dir"], line["not_served"]) == (
+        "warning",
+        "/home/ada/.local/share/kafkalog",
+        ["/tmp/kafka-logs"],
+    )
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -627,6 +627,15 @@ def test_where_data_goes_without_log_dirs(environment: dict[str, str], path: str
     assert not load("log.dir=/a", environment).has_default_log_dir
 
 
+def test_data_in_another_default_directory_is_named() -> None:
+    """Kafka's and kafkalog's former one, and a service's; unless log.dirs is set."""
+    there = {"/tmp/kafka-logs/meta.properties", "/var/lib/kafkalog/meta.properties"}
+    others = load("", {"HOME": "/home/ada"}).overlooked_log_dirs(there.__contains__)
+    assert others == ["/tmp/kafka-logs", "/var/lib/kafkalog"]
+    assert load().overlooked_log_dirs(there.__contains__) == ["/tmp/kafka-logs"]
+    assert load("log.dirs=/a").overlooked_log_dirs(there.__contains__) == []
+
+
 def test_a_small_segment_is_refused_with_the_key_that_takes_it() -> None:
     """Kafka 4: at least 1 MiB; tests set Kafka's internal key."""
     advice = "for tests there is the topic key internal.segment.bytes, which may be smaller"

@@ -374,7 +374,24 @@ def examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[Fi
         return [Finding("error", "configuration", error.message)]
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-    return findings(settings, facts, descriptor_limit())
+    return [*_of_default(settings), *findings(settings, facts, descriptor_limit())]
+
+
+def _of_default(settings: Settings) -> Iterator[Finding]:
+    """That no directory was named: a daemon may have another default."""
+    if not settings.has_default_log_dir:
+        return
+    path = settings.broker.log_dirs[0]
+    for other in settings.overlooked_log_dirs(os.path.exists):
+        message = f"it holds data, but {path} is examined: add --override log.dirs={other}"
+        yield Finding("warning", other, message)
+    yield Finding(
+        "info",
+        path,
+        "log.dirs is not set, and this is its default for this user here; a service with a "
+        "StateDirectory or another home has another one. Give the arguments of the daemon, or "
+        "--override log.dirs=DIR",
+    )
 
 
 def repaired(
@@ -389,6 +406,7 @@ def repaired(
     found: list[Finding] = []
     try:
         settings = settings_from(properties, overrides)
+        found += _of_default(settings)
         with _open_repair(settings.broker, cluster_id) as repair:
             for step, kept in repair.run(dry_run=dry_run):
                 message = f"would be repaired: {step.message}" if dry_run else step.message
@@ -405,11 +423,20 @@ def repaired(
 
 @contextmanager
 def _open_repair(broker: BrokerConfig, cluster_id: str | None) -> Iterator[LogDirRepair]:
-    """All existing log directories, locked. InvalidConfig when a daemon uses one; StorageFault."""
+    """All existing log directories, locked.
+
+    InvalidConfig when there is none, or a daemon uses one; StorageFault.
+    """
     filesystem = SystemFilesystem()
     check_apart(filesystem, broker.log_dirs)
     paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in broker.log_dirs)
     existing = [path for path in paths if filesystem.exists(path)]
+    if not existing:
+        raise InvalidConfig(
+            f"None of the log directories exists, so nothing was repaired: {', '.join(paths)}. "
+            "Name those of the daemon: give its arguments, or --override log.dirs=DIR",
+            key="log.dirs",
+        )
     seams = (filesystem, SystemClock(), SystemRandom(), SystemThreads(_thread_failed))
     repair = LogDirRepair(existing, broker.node_id, cluster_id, seams)
     try:

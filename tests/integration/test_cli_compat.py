@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
+from kafkalog.cli.kafka_tools.install import _CLASSES
 from kafkalog.cli.main import make_cli
 from tests.integration.daemon import ROOT
-from tests.integration.http_world import end_offset
+from tests.integration.http_world import batch_of, end_offset
 from tests.integration.test_cli_over_http import done, run_plain
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.testing import Result
 
     from tests.integration.daemon import Daemon
@@ -461,6 +461,37 @@ def test_installed_scripts_are_the_tools(daemon: Daemon, tmp_path: Path) -> None
     assert "somebody" in script.read_text()
     done(run_install(str(tmp_path / "bin"), "--force"))
     assert "somebody" not in script.read_text()
+
+
+def test_classes_are_run_by_their_names(tmp_path: Path) -> None:
+    """kafka-run-class.sh, as Kafka's documentation dumps a segment; whatever the package."""
+    home = tmp_path / "bin"
+    listed = done(run_install(str(home))).decode().splitlines()
+    tools = {Path(line).stem for line in listed} - {"kafka-run-class"}
+    assert tools == set(_CLASSES.values())
+    segment = tmp_path / f"{0:020d}.log"
+    segment.write_bytes(batch_of(b"v"))
+
+    def run_script(*command: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [home / command[0], *command[1:]],
+            capture_output=True,
+            check=False,
+            timeout=60,
+            cwd=ROOT,
+        )
+
+    dumped = run_script("kafka-dump-log.sh", "--files", str(segment))
+    assert b"baseOffset: 0" in done(dumped)
+    for package in ("kafka.tools", "org.apache.kafka.tools"):
+        name = f"{package}.DumpLogSegments"
+        again = run_script("kafka-run-class.sh", name, "--files", str(segment))
+        assert done(again) == dumped.stdout
+    for unknown in (("kafka.Kafka",), ()):
+        refused = run_script("kafka-run-class.sh", *unknown)
+        assert (refused.returncode, refused.stdout) == (1, b"")
+        assert b"USAGE:" in refused.stderr
+        assert b"DumpLogSegments" in refused.stderr
 
 
 def run_install(*arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -88,6 +88,11 @@ def explain(topic: str, partition: int | None, client: Client, output: str) -> N
     "--horizon", type=duration, required=True, help="How far to look ahead: 30d, 12h, 45m."
 )
 @click.option("--at", help="Start time: ms since 1970 or ISO-8601 with a zone. Default: now.")
+@click.option(
+    "--check-interval",
+    type=duration,
+    help="Time between two checks: 10m. Default: log.retention.check.interval.ms of the daemon.",
+)
 @partition_option
 @with_client_and_output
 def simulate(
@@ -95,18 +100,25 @@ def simulate(
     configs: tuple[str, ...],
     horizon: int,
     at: str | None,
+    check_interval: int | None,
     partition: int | None,
     client: Client,
     output: str,
 ) -> None:
     """Show what retention would delete, and when, if these were the topic's configs.
 
-    Changes nothing. Exit 3 when a partition is not served.
+    Changes nothing. Cleaner threads check compacted topics, whatever the --check-interval. Exit 3
+    when a partition is not served.
 
     Example: kafkalog retention simulate orders --config retention.ms=86400000 --horizon 30d
     """
     answer = client.simulate_retention(
-        topic, dict(config_pairs(configs)), horizon, at=at, partition=partition
+        topic,
+        dict(config_pairs(configs)),
+        horizon,
+        at=at,
+        partition=partition,
+        check_interval_ms=check_interval,
     )
     if not is_printed_as_json(output, answer):
         for entry in _served(answer["partitions"]):

@@ -376,10 +376,14 @@ def simulate_retention(
     *,
     at: str | None = None,
     partition: int | None = None,
+    check_interval_ms: int | None = None,
 ) -> Steps[Json]:
-    """What retention would delete within the horizon with these configs. Changes nothing."""
+    """What retention would delete within the horizon with these configs. Changes nothing.
+
+    check_interval_ms   between two checks; None: the daemon's log.retention.check.interval.ms
+    """
     wanted: Json = {"topic": topic, "configs": dict(configs), "horizon_ms": horizon_ms}
-    wanted |= given(at=at, partition=partition)
+    wanted |= given(at=at, partition=partition, check_interval_ms=check_interval_ms)
     return (yield from _post("/v1/retention:simulate", wanted, Repeat.ALWAYS))
 
 

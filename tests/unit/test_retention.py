@@ -37,7 +37,7 @@ from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager
 
 if TYPE_CHECKING:
-    from kafkalog.broker.retention.report import SegmentReport
+    from kafkalog.broker.retention.report import RetentionSimulation, SegmentReport
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
 
@@ -510,6 +510,23 @@ def test_what_if() -> None:
         what_if(retention_ms="soon")
     with pytest.raises(UnknownPartition):
         sim.operations.retention.simulate("t", 1, {}, start_ms=None, horizon_ms=1)
+
+    def with_checks(check_interval_ms: int, **configs: str) -> RetentionSimulation:
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        return sim.operations.retention.simulate(
+            "t", 0, named, start_ms=None, horizon_ms=DAY, check_interval_ms=check_interval_ms
+        )
+
+    every_second = with_checks(1_000, retention_ms="3600000")
+    assert every_second.schedule is not None
+    assert every_second.schedule.check_interval_ms == 1_000
+    for each in every_second.departures:
+        assert each.due.latest_ms == each.due.moment_ms + 999
+    once_a_year = with_checks(365 * DAY, retention_ms="3600000")
+    assert every_second.departures
+    assert once_a_year.departures == []
+    cleaners = with_checks(1_000, retention_ms="1", cleanup_policy="compact,delete").schedule
+    assert cleaners == sim.manager.cleaning.retention_schedule(60_000)
     assert bases(sim) == [0, 1, 2, 3, 4]
 
 

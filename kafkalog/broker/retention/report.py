@@ -250,12 +250,15 @@ class RetentionOperations:
         *,
         start_ms: int | None,
         horizon_ms: int,
+        check_interval_ms: int | None = None,
         most: int | None = None,
     ) -> RetentionSimulation:
         """What is deleted under ``configs`` over its own from start_ms (None: now) on; no append.
 
         InvalidTopicConfig.
 
+        check_interval_ms   between two checks, were that log.retention.check.interval.ms; no matter
+                            for compacted logs, which cleaner threads check; None: as it is
         most    the oldest that are deleted, at most: no pass after these is planned, and what is
                 left is what they leave; None: all
         """
@@ -269,6 +272,8 @@ class RetentionOperations:
             facts = execute.read_all(facts)
         policy = execute.policy_of(config)
         schedule = self.schedule_of(config)
+        if check_interval_ms is not None and schedule is not None and not schedule.is_cleaners:
+            schedule = schedule.every(check_interval_ms, now_ms)
         if schedule is not None and start_ms is not None:
             schedule = schedule.seen_from(start_ms)
         going: list[Departure] = []

@@ -50,6 +50,12 @@ class Schedule(NamedTuple):
         behind_ms = (self.next_check_ms - moment_ms) % self.check_interval_ms
         return self._replace(next_check_ms=moment_ms + behind_ms)
 
+    def every(self, check_interval_ms: int, now_ms: int) -> Schedule:
+        """With another interval: the next check is the known one, or an interval from now."""
+        known = self.next_check_ms
+        sooner = None if known is None else min(known, now_ms + check_interval_ms)
+        return self._replace(check_interval_ms=check_interval_ms, next_check_ms=sooner)
+
 
 def timestamp_or_none(moment_ms: int | None) -> int | None:
     """A moment as a timestamp of an answer; None, for never, beyond what a timestamp holds."""

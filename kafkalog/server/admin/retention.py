@@ -398,6 +398,8 @@ def simulate(
 ) -> RetentionSimulateAnswer:
     """What would be deleted within ``horizon_ms`` from ``at``, were these configs the topic's.
 
+    ``check_interval_ms``: and were this log.retention.check.interval.ms.
+
     Of a whole topic, a partition that is not served has an error entry.
     """
     try:
@@ -418,6 +420,7 @@ def simulate(
                 wanted.configs,
                 start_ms=start_ms,
                 horizon_ms=wanted.horizon_ms,
+                check_interval_ms=wanted.check_interval_ms,
             )
         except InvalidRequest:
             raise  # the request's fault, not the partition's

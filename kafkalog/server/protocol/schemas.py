@@ -260,13 +260,19 @@ class CleanerRunRequest(RetentionRunRequest):
 
 
 class RetentionSimulateRequest(Schema):
-    """``POST /v1/retention:simulate``; ``at``: ms since 1970 or ISO-8601, absent is now."""
+    """``POST /v1/retention:simulate``; ``at``: ms since 1970 or ISO-8601, absent is now.
+
+    ``check_interval_ms``: absent is log.retention.check.interval.ms.
+    """
 
     topic: str
     partition: Whole | None = None
     configs: dict[str, str] = Field(default_factory=dict)
     horizon_ms: Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(whole)]
     at: Time | Whole | None = None
+    check_interval_ms: Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(whole)] | None = (
+        None
+    )
 
 
 class LogLevelRequest(Schema):

@@ -160,7 +160,6 @@ def test_what_the_daemon_refuses_fails_the_task(daemon: Daemon) -> None:
     daemon.create_topic("narrow", max_message_bytes="2000")
     rows = pa.record_batch({"value": pa.array(["x" * 100] * 40)})
     for topic, message in (
-        ("missing", "Create the topic first"),
         ("compacted", "could not be appended to compacted-0"),
         ("narrow", "Decrease option batchBytes"),
     ):
@@ -169,6 +168,28 @@ def test_what_the_daemon_refuses_fails_the_task(daemon: Daemon) -> None:
         assert message in caught.value.message
     write(url_of(daemon), [rows], topic="narrow", batchBytes="1900")
     assert len(read_back(daemon, "narrow", 0)) == 40
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_topic_is_made_as_a_produce_makes_it(daemon: Daemon, *, exactly_once: bool) -> None:
+    """With auto.create.topics.enable, with num.partitions and before the first record."""
+    topic = f"made-{exactly_once}"
+    options = {"url": url_of(daemon), "topic": topic, "exactlyOnce": str(exactly_once)}
+    part = pa.record_batch({"value": pa.array(["a", "b"])})
+    if exactly_once:
+        checked = sink_options(options)
+        done = write_exactly_once([part], checked, ["value"], SinkBatch("makes", 0), 0, 0)
+        commit_batch(checked, [done])
+    else:
+        write(options.pop("url"), [part], **options)
+    assert [each.value for each in read_back(daemon, topic, 0)] == [b"a", b"b"]
+
+
+def test_a_topic_is_not_made_where_a_produce_makes_none(tmp_path: Path) -> None:
+    with Daemon(tmp_path, auto_create_topics_enable="false") as strict:
+        with pytest.raises(SinkFailed, match="Create the topic first"):
+            write(url_of(strict), [pa.record_batch({"value": pa.array(["a"])})], topic="missing")
+        assert strict.request("GET", "/topics").json == []
 
 
 class World:

@@ -25,6 +25,8 @@ REQUIREMENTS = {
     "console": "KAFKALOG_CONSOLE",
     "image": "KAFKALOG_IMAGE",
 }
+SPARK = "M27"
+SPARK_MARKERS = ("spark", "spark_kafka")
 BUILD = Path(__file__).resolve().parents[1] / "build"
 RESULTS = Path(os.environ.get("MISSION_RESULTS", BUILD / "mission.jsonl"))
 
@@ -42,13 +44,16 @@ _lines: list[str] = []
 
 
 def _mechanisms(item: pytest.Item) -> list[str]:
-    """Numbers named in the test's own name or docstring."""
+    """Numbers named in the test's own name or docstring, and M27 of every test on Spark."""
     text = item.name
     if isinstance(item, pytest.Function):
         text += " " + (item.function.__doc__ or "")
         if item.cls is not None:
             text += " " + (item.cls.__doc__ or "")
-    return sorted(set(MECHANISM.findall(text)))
+    named = set(MECHANISM.findall(text))
+    if any(item.get_closest_marker(marker) for marker in SPARK_MARKERS):
+        named.add(SPARK)
+    return sorted(named)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,11 +15,13 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests.conftest import _mechanisms
 from tests.integration.http_world import until
 from tests.tools.stages import PLANS, Plan, Runner, Stage, read_log
 
@@ -235,3 +237,14 @@ def test_logs_are_read_as_pytest_writes_them() -> None:
     log = "ERROR tests/a.py::b - x\n= 1 error in 0.1s =\n2 failed, 1 passed in 66.00s (0:01:06)\n"
     assert read_log(log) == ("2 failed, 1 passed in 66.00s (0:01:06)", ["tests/a.py::b"])
     assert read_log("1 error in 0.10s\nno line of ours in 5 s\n") == ("1 error in 0.10s", [])
+
+
+@pytest.mark.parametrize(
+    ("marker", "numbers"),
+    [("spark", ["M01", "M27"]), ("spark_kafka", ["M01", "M27"]), ("slow", ["M01"])],
+)
+def test_tests_on_spark_count_for_their_row(marker: str, numbers: list[str]) -> None:
+    """M27 is what runs on Spark, whether or not a docstring says so."""
+    found = {marker: pytest.mark.spark}
+    item = SimpleNamespace(name="M01 of it", get_closest_marker=found.get)
+    assert _mechanisms(item) == numbers  # type: ignore[arg-type] # what it needs of an item

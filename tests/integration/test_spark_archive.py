@@ -91,7 +91,7 @@ def test_every_record_once(tmp_path: Path, logs: GrowingLogs, kind: type[Place])
 def test_a_run_that_ends_at_a_step(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place], stop_at: str
 ) -> None:
-    """M27. No record lost or doubled."""
+    """No record lost or doubled."""
     place = kind(tmp_path)
     for records in (11, 1):
         with pytest.raises(Stopped):
@@ -148,7 +148,7 @@ def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: Growin
 def test_a_task_that_fails_leaves_nothing(
     tmp_path: Path, logs: GrowingLogs, kind: type[Place]
 ) -> None:
-    """M27. The table is as before, and the next run gets everything."""
+    """The table is as before, and the next run gets everything."""
     place = kind(tmp_path)
     logs.run(place.open())
     before = list(logs.offsets)
@@ -315,7 +315,7 @@ def test_a_directory_that_is_served(tmp_path: Path, logs: GrowingLogs) -> None:
 
 
 def test_a_directory_that_was_not_left_cleanly(tmp_path: Path, logs: GrowingLogs) -> None:
-    """M27. Nothing is archived that a power cut can still take from the log."""
+    """Nothing is archived that a power cut can still take from the log."""
     place, log_dir = PlainPlace(tmp_path), tmp_path / "logs"
     (log_dir / CLEAN_SHUTDOWN).unlink()
     with structlog.testing.capture_logs() as told:
@@ -384,7 +384,7 @@ class FailingFilesystem(SystemFilesystem):
 
 
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
-    """M27. A file that is not what was written is of no commit."""
+    """A file that is not what was written is of no commit."""
     from kafkalog.jobs.archive.archive_files import WrongFile
     from kafkalog.spark.logs.values import OffsetRange
 

@@ -261,8 +261,10 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, hang_up.set)
         period_seconds = _WATCH_PERIOD_SECONDS if files.is_any else None
 
-        async def refresh() -> None:
-            await loop.run_in_executor(api.pools.access, files.refresh, api.metrics.observe_reload)
+        async def refresh() -> dict[str, str]:
+            return await loop.run_in_executor(
+                api.pools.access, files.refresh, api.metrics.observe_reload
+            )
 
         await keep_files_current(refresh, period_seconds, hang_up, supervision)
 

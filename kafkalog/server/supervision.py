@@ -25,7 +25,7 @@ from kafkalog.env.systemd import monotonic_usec, usec
 from kafkalog.server.api import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from kafkalog.broker.values import Loading
     from kafkalog.env.systemd import ServiceManager
@@ -52,15 +52,15 @@ def supervised_task(
 
 
 async def keep_files_current(
-    refresh: Callable[[], Awaitable[None]],
+    refresh: Callable[[], Awaitable[Mapping[str, str]]],
     period_seconds: float | None,
     hang_up: asyncio.Event,
     supervision: Supervision,
 ) -> None:
     """Refresh at every period (None: there are no files) and when ``hang_up`` is set.
 
-    Until it is cancelled. The refresh reports an error in a file; what it raises is a
-    defect, and ends this.
+    Until it is cancelled. The refresh reports an error in a file, and returns what became of each;
+    what it raises is a defect, and ends this. Who hung up reads in the log what was done.
     """
     while True:
         with contextlib.suppress(TimeoutError):
@@ -71,7 +71,9 @@ async def keep_files_current(
         if is_asked_for:
             supervision.reloading()
         try:
-            await refresh()
+            outcomes = await refresh()
+            if is_asked_for:
+                _log.info("SIGHUP: looked for changed files of access and TLS", files=outcomes)
         finally:
             if is_asked_for:
                 supervision.reloaded()

@@ -465,7 +465,7 @@ def _merge(
     allow_unknown: bool,
 ) -> tuple[dict[str, _Given], list[Notice]]:
     """The text of each key by precedence; notices about keys that nothing reads, or faults."""
-    layers = [_of_file(name, data) for name, data in files.items()]
+    layers: list[Mapping[str, _Given]] = [_of_file(name, data) for name, data in files.items()]
     layers.append(environment)
     layers.append({key: _Given(text, Source.OVERRIDE) for key, text in overrides.items()})
     texts: dict[str, _Given] = {}

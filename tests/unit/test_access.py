@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import inspect
 from typing import TYPE_CHECKING
 
@@ -60,11 +61,14 @@ from kafkalog.server.security.authenticators import (
     RefusedToken,
     Verified,
 )
+from kafkalog.server.security.gate import AccessFiles
 from kafkalog.server.security.rate_limits import TokenBuckets
+from kafkalog.settings.settings import load_settings
 from tests.sim.sim_manager import SimManager, batch_of, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from pathlib import Path
 
 
 TOPIC, GROUP, CLUSTER = Resource.TOPIC, Resource.GROUP, Resource.CLUSTER
@@ -506,3 +510,22 @@ def test_remembered_names_are_bounded() -> None:
     assert buckets.wait_seconds("used", 0.0) > 1000
     assert buckets.wait_seconds("\0" + "0", 0.0) == 0
     assert buckets.wait_seconds("\0" + "9999", 0.0) == 1
+
+
+def test_a_look_at_the_files_says_what_became_of_each(tmp_path: Path) -> None:
+    """Read, refused until it is put right, unchanged."""
+    rules = tmp_path / "rules"
+    rules.write_text("allow admin all cluster\n")
+    told: list[tuple[str, bool]] = []
+
+    def look() -> str:
+        return files.refresh(lambda key, is_taken: told.append((key, is_taken)))["http.acl.file"]
+
+    server = load_settings(None, {}, {"http.port": "0"}).server
+    files = AccessFiles(dataclasses.replace(server, http_acl_file=str(rules)))
+    assert look() == "unchanged"
+    rules.write_text("allow admin everything\n")
+    assert [look(), look()] == ["refused", "refused"]
+    rules.write_text("allow admin read cluster\n")
+    assert [look(), look()] == ["read", "unchanged"]
+    assert told == [("http.acl.file", False), ("http.acl.file", True)]

@@ -150,7 +150,7 @@ def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading()
         def notify(self, **states: str) -> None:
             heard.append(set(states))
 
-    async def refresh() -> None:
+    async def refresh() -> dict[str, str]:
         raise AssertionError("defect")
 
     async def run() -> None:
@@ -163,6 +163,32 @@ def test_a_refresh_with_a_defect_ends_the_reloads_and_leaves_no_unit_reloading()
     with pytest.raises(AssertionError, match="defect"):
         asyncio.run(run())
     assert heard == [{"READY", "STATUS"}, {"RELOADING", "MONOTONIC_USEC"}, {"READY"}]
+
+
+def test_who_hangs_up_reads_what_was_done() -> None:
+    """A line for SIGHUP, with each setting; none for a look that the period brings."""
+
+    async def run() -> None:
+        hang_up, looks = asyncio.Event(), 0
+
+        async def refresh() -> dict[str, str]:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                raise AssertionError("over")
+            if looks == 1:
+                hang_up.set()
+            return {"http.auth.file": "read", "http.acl.file": "unchanged"}
+
+        supervision = Supervision(ServiceManager(None, None), pytest.fail, Deaths())
+        await keep_files_current(refresh, 0.0, hang_up, supervision)
+
+    with capture_logs() as lines, pytest.raises(AssertionError, match="over"):
+        asyncio.run(run())
+    said = [each for each in lines if "SIGHUP" in each["event"]]
+    assert [each["files"] for each in said] == [
+        {"http.auth.file": "read", "http.acl.file": "unchanged"}
+    ]
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])

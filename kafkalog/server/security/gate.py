@@ -76,12 +76,20 @@ class AccessFiles:
         """Whether there are any."""
         return bool(self._all())
 
-    def refresh(self, observe_reload: Callable[[str, bool], None]) -> None:
-        """Read again what changed; ``observe_reload`` gets the setting and if it was accepted."""
+    def refresh(self, observe_reload: Callable[[str, bool], None]) -> dict[str, str]:
+        """Read again what changed; ``observe_reload`` gets the setting and if it was accepted.
+
+        Returns what became of each setting's files: read, refused (the old content stays, and the
+        log says why when it is new), or unchanged.
+        """
+        outcomes = {}
         for files in self._all():
             is_taken = files.refresh()
             if is_taken is not None:
                 observe_reload(files.key, is_taken)
+            is_refused = is_taken is False or files.is_refused
+            outcomes[files.key] = "read" if is_taken else "refused" if is_refused else "unchanged"
+        return outcomes
 
     def _all(self) -> list[WatchedFiles[Any]]:
         """Those that there are."""

@@ -60,6 +60,11 @@ class WatchedFiles(Generic[T]):
         _log.info("A changed file was read", setting=self.key, files=list(self._paths))
         return True
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the files as they are now have an error, so that older content is used."""
+        return bool(self._complaint)
+
     def _marks(self) -> list[tuple[int, ...]]:
         """Differs when a file was written or replaced."""
         marks: list[tuple[int, ...]] = []

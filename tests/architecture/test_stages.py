@@ -245,6 +245,6 @@ def test_logs_are_read_as_pytest_writes_them() -> None:
 )
 def test_tests_on_spark_count_for_their_row(marker: str, numbers: list[str]) -> None:
     """M27 is what runs on Spark, whether or not a docstring says so."""
-    found = {marker: pytest.mark.spark}
+    found = {marker: "its mark"}
     item = SimpleNamespace(name="M01 of it", get_closest_marker=found.get)
     assert _mechanisms(item) == numbers  # type: ignore[arg-type] # what it needs of an item

@@ -269,6 +269,10 @@ def test_simulate(daemon: Daemon) -> None:
     later = ("--at", at, "--partition", "0")
     (entry,) = document(daemon, "simulate", topic, "--horizon", "1d", *later)["partitions"]
     assert [each["base_offset"] for each in entry["segments"]] == [0, 1, 2]
+    hourly = (*words, "--check-interval", "1h")
+    (entry,) = document(daemon, *hourly)["partitions"]
+    assert entry["schedule"]["check_interval_ms"] == 3_600_000
+    refused(simulate(daemon, topic, horizon_ms=1, check_interval_ms=0), 422, 422)
     compacted = ("simulate", topic, "--horizon", "1d", "--config", "cleanup.policy=compact")
     assert lines(daemon, *compacted)[1].startswith("No check: the log is compacted")
     for wrong in (("--config", "retention.ms=soon"), ("--config", "no.such=1"), ("--at", "soon")):

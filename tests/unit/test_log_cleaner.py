@@ -251,13 +251,13 @@ def test_a_rate_that_is_lowered_holds_at_once() -> None:
     cleaner = world.manager.cleaning.cleaner
     observe = cleaner.throttler.observe
 
-    def lower(size: int, now_ns: int) -> int:
+    def lower(size_bytes: int, now_ns: int) -> int:
         if len(traffic) == 1:
             cleaner.throttler.observe = observe  # type: ignore[method-assign] # once
             slow = replace(cleaner.config, io_max_bytes_per_second=200_000.0)
             cleaner.reconfigure(slow)
             traffic.clear()
-        return observe(size, now_ns)
+        return observe(size_bytes, now_ns)
 
     cleaner.throttler.observe = lower  # type: ignore[method-assign] # in the middle of a clean
     _run_cleans(world, 1)
@@ -285,9 +285,9 @@ def throttled(threads: int, rate: float, cleans: int) -> tuple[SimManager, list[
     throttler = world.manager.cleaning.cleaner.throttler
     observe = throttler.observe
 
-    def listen(size: int, now_ns: int) -> int:
-        traffic.append((now_ns, size))
-        return observe(size, now_ns)
+    def listen(size_bytes: int, now_ns: int) -> int:
+        traffic.append((now_ns, size_bytes))
+        return observe(size_bytes, now_ns)
 
     throttler.observe = listen  # type: ignore[method-assign] # a look, no fake
     return world, traffic

@@ -58,6 +58,7 @@ class Valid:
     words: tuple[str, ...] = ()
     extra: tuple[int, ...] = ()  # single numbers outside the bounds
     advice: str = ""  # what else the user of a refused value can do
+    text: str = ""  # in words, where another check narrows what bounds cannot say
 
     def accepts(self, value: Value) -> bool:
         """Whether value keeps the rule; None always does."""
@@ -72,6 +73,8 @@ class Valid:
 
     def describe(self, kind: Kind) -> str:
         """In words, for error messages and the reference page."""
+        if self.text:
+            return self.text
         if kind is Kind.BOOLEAN:
             return "true or false"
         if self.words:

@@ -586,7 +586,7 @@ def _check_retention(values: Mapping[str, ResolvedValue]) -> None:
     for synonym in TOPIC_LEVEL["retention.ms"].synonyms:
         resolved = values[synonym.key]
         if resolved.value == 0:
-            raise _refused(resolved.setting, "0", "must be unlimited (-1) or at least 1")
+            raise _refused(resolved.setting, "0", "must not be 0")
 
 
 def _check_patterns(values: Mapping[str, ResolvedValue]) -> None:

@@ -32,6 +32,7 @@ _LZ4_LEVELS = Valid(low=1, high=17)
 _ZSTD_LEVELS = Valid(low=-131_072, high=22)
 _ACKS = Valid(words=("all", "1", "0"))
 _PORT = Valid(low=0, high=65_535)
+_AGE = Valid(text="any number from 1, or -1")
 
 
 def _key(
@@ -136,9 +137,9 @@ TOPIC_DEFAULT_SETTINGS: tuple[Setting, ...] = (
     _fallback("log.index.interval.bytes", _I, 4_096, "bytes", _NEVER_NEGATIVE, "index.interval.bytes"),
     _fallback("log.flush.interval.messages", _L, INT64_MAX, "records", _POSITIVE, "flush.messages"),
     _fallback("log.flush.interval.ms", _L, None, "ms", _NEVER_NEGATIVE, "flush.ms"),
-    _fallback("log.retention.ms", _L, None, "ms", ANY, "retention.ms (0 is refused; negative: never)"),
-    _fallback("log.retention.minutes", _I, None, "minutes", ANY, "retention.ms (0 is refused; negative: never)", dynamic=False),
-    _fallback("log.retention.hours", _I, 168, "hours", ANY, "retention.ms (0 is refused; negative: never)", dynamic=False),
+    _fallback("log.retention.ms", _L, None, "ms", _AGE, "retention.ms; negative: never"),
+    _fallback("log.retention.minutes", _I, None, "minutes", _AGE, "retention.ms; negative: never", dynamic=False),
+    _fallback("log.retention.hours", _I, 168, "hours", _AGE, "retention.ms; negative: never", dynamic=False),
     _fallback("log.retention.bytes", _L, -1, "bytes", ANY, "retention.bytes"),
     _fallback("message.max.bytes", _I, 1_048_588, "bytes", _NEVER_NEGATIVE, "max.message.bytes"),
     _fallback("log.segment.delete.delay.ms", _L, 60_000, "ms", _NEVER_NEGATIVE, "file.delete.delay.ms"),

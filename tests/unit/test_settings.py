@@ -160,6 +160,8 @@ def test_cordoned_directories_are_some_of_the_log_directories() -> None:
 def test_the_message_names_the_valid_range() -> None:
     with pytest.raises(InvalidConfig, match=r"valid: 0 to 65535"):
         load(http_port="-1")
+    with pytest.raises(InvalidConfig, match=r"valid: any number from 1, or -1\)"):
+        load("log.retention.ms=0\n")
 
 
 def test_values_are_read_as_java_reads_them() -> None:

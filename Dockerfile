@@ -12,7 +12,7 @@ RUN python3 -m venv tools \
 COPY pyproject.toml README.md LICENSE ./
 COPY kafkalog ./kafkalog
 COPY pyspark_kafkalog ./pyspark_kafkalog
-RUN tools/bin/python -m pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels . \
+RUN KAFKALOG_WHEEL_KERNELS=none tools/bin/python -m pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels . \
  && tools/bin/uv pip install --quiet --no-cache --no-deps --compile-bytecode \
       --python /opt/kafkalog/.venv/bin/python wheels/kafkalog-*.whl
 WORKDIR /opt/kafkalog

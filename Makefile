@@ -23,7 +23,7 @@ NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or operate o
 GATE := not slow and (gate or not ($(NIGHTLY))) and not (oracle or spark)
 KINDS := campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
 
-.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs image clean
+.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs wheel image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -192,6 +192,9 @@ lock: $(RUN_READY) ## update the requirement files with pinned hashes
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboards
 	@$(BIN)/python -m tools.pages
+
+wheel: $(RUN_READY) ## build a wheel with compiled kernels into dist/, for this Python and platform
+	@$(BIN)/python -c 'from setuptools import build_meta; print("dist/" + build_meta.build_wheel("dist"))'
 
 image: ## build the container image
 	@docker build -t kafkalog .

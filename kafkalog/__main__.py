@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
+import functools
 import gc
 import os
 import platform
@@ -23,8 +24,11 @@ from kafkalog.server.early_stop import EarlyStop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import structlog
+
     from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.directory.writer import CompletionSink
+    from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.server.daemon import Graph
     from kafkalog.settings import Settings
 
@@ -90,7 +94,7 @@ def _serve(settings: Settings) -> int:
         warn_of_overlooked_data(settings)
     if not keep_freed_memory():
         log.info("This C library cannot keep freed memory; large requests cost more")
-    warm = kernels.warm_up()
+    warm = kernels.warm_up(functools.partial(_show_compiling, line, log))
     log.info("Kernels are ready", compiled=warm.compiled, cached=warm.cached, image=warm.image)
     daemon = Daemon(
         settings=settings,
@@ -138,6 +142,20 @@ def _check_write_access(settings: Settings) -> None:
             structlog.get_logger("kafkalog").error(
                 "No write access to log directory", log_dir=log_dir, **dataclasses.asdict(fault)
             )
+
+
+def _show_compiling(
+    line: TerminalLine | None, log: structlog.stdlib.BoundLogger, module: str, done: int, total: int
+) -> None:
+    """Progress of ``kernels.warm_up``, where it may take a minute."""
+    from kafkalog.kernels.compile import IS_COMPILING
+
+    if not IS_COMPILING:
+        return
+    if done == 0:
+        log.info("No compiled kernels of this version; a start compiles them once")
+    if line is not None:
+        line.show(f"Compiling kernels: {done}/{total} modules" if module else "")
 
 
 def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]) -> Graph:

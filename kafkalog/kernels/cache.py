@@ -9,6 +9,8 @@ stale kernel is ever loaded; an existing directory is used whether it is writabl
 Root, in this order: `$KAFKALOG_KERNEL_CACHE` (then no other), `lib/kafkalog/kernels` below the
 installation prefix, `kafkalog/kernels` in the user's cache directory. Without any the kernels are
 compiled at each start. Several processes may fill one directory at once: files appear by rename.
+A wheel brings the image of all kernels in `kernels/prebuilt`. It is used when no root is named and
+sources and tools are those that made it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ CPU_NAME = "generic"
 CPU_FEATURES = ""
 
 _SOURCE_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
+_PREBUILT = os.path.join(_SOURCE_DIRECTORY, "prebuilt")
 _IMPORTED = re.compile(r"^\s*(?:from|import) kafkalog\.kernels\.([\w.]+)", re.MULTILINE)
 _SHARED = ("cache", "compile", "jit", "loads", "signature")
 
@@ -92,6 +95,12 @@ def candidate_roots() -> list[str]:
         os.path.join(sys.prefix, "lib", "kafkalog", "kernels"),
         os.path.join(os.path.abspath(user), "kafkalog", "kernels"),
     ]
+
+
+def image_roots() -> list[str]:
+    """Where an image may lie: what the wheel brought, then the cache roots."""
+    prebuilt = [] if os.environ.get("KAFKALOG_KERNEL_CACHE") else [_PREBUILT]
+    return prebuilt + candidate_roots()
 
 
 def _is_writable(root: str) -> bool:

@@ -66,7 +66,7 @@ def load() -> dict[str, Callable[..., Any]] | None:
     if not IS_SUPPORTED:
         return None
     name = cache.image_name()
-    for root in cache.candidate_roots():
+    for root in cache.image_roots():
         try:
             with open(os.path.join(root, name), "rb") as file:
                 return functions(file.read())

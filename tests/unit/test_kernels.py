@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,43 @@ def test_the_image_replaces_numba_and_is_written_again_when_damaged(tmp_path: Pa
         with pytest.raises((ValueError, struct.error)):
             image.functions(broken)
     assert image.functions(whole).keys() == {f"{k.module}:{k.name}" for k in BUILT_KERNELS}
+
+
+@needs_image
+def test_an_image_that_a_wheel_brought_serves_until_a_root_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of other sources or tools it has another name, and is not found."""
+    directory = cache.cache_directory("records.index_build")
+    assert directory is not None
+    whole = (Path(directory).parent / cache.image_name()).read_bytes()
+    prebuilt = tmp_path / "prebuilt"
+    prebuilt.mkdir()
+    monkeypatch.setattr(cache, "_PREBUILT", str(prebuilt))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KAFKALOG_KERNEL_CACHE", raising=False)
+    (prebuilt / "image-0123456789abcdef").write_bytes(whole)
+    assert image.load() is None
+    (prebuilt / cache.image_name()).write_bytes(whole)
+    loaded = image.load()
+    assert loaded is not None
+    assert loaded.keys() == {f"{k.module}:{k.name}" for k in BUILT_KERNELS}
+    monkeypatch.setenv("KAFKALOG_KERNEL_CACHE", str(tmp_path / "named"))
+    assert image.load() is None
+
+
+def test_the_wheel_is_made_by_the_tools_that_it_depends_on() -> None:
+    """Its machine code counts only with them: pyproject, the requirements and the lock agree."""
+    root = Path(package.__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+    made_by = {each for each in project["build-system"]["requires"] if "==" in each}
+    wanted = (root / "requirements/run.in").read_text("utf-8").splitlines()
+    assert made_by == {each for each in wanted if "==" in each}
+    locked = (root / "requirements/run.txt").read_text("utf-8")
+    for each in made_by:
+        name_and_version = each.partition(";")[0].strip()
+        assert f"\n{name_and_version} " in locked, each
 
 
 @needs_image

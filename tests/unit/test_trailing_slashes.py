@@ -49,10 +49,10 @@ def test_every_route_of_the_proxies_takes_one() -> None:
 
         counted = 0
         for method, path in all_routes():
-            if path.endswith("/") and path != "/":
-                path = path[:-1]
             if not PROXIES.match(path):
                 continue
+            # The description would have a path of its own, without the methods of the other one.
+            assert not path.endswith("/"), path
             counted += 1
             bases = ("", "/kafka") if path.startswith("/v3/") else ("",)
             for base in bases:

@@ -438,14 +438,13 @@ _ASYNC = FlagParameter("async", "Answer before the commit counts.")
 
 
 @INSTANCE_ROUTES.endpoint(
-    "POST /offsets/",
+    "POST /offsets",
     "commitOffsets",
     Access.READ_GROUP,
     {
         200: Answer("Committed; dialect confluent.", in_v2(NO_RECORDS)),
         204: Answer("Committed; dialects strimzi and karapace, or a body of pandaproxy's."),
     },
-    aliases=("/offsets",),
     parameters=(_ASYNC,),
     is_body_required=False,
     errors=(40002, 40401, 40402, 50003, 50302, 50303, 50701),

@@ -115,13 +115,14 @@ def describe(tables: Iterable[Routes], *, version: str) -> dict[str, object]:
     endpoints = [(route, spec) for route, spec in described if spec is not None]
     schemas = _component_schemas([spec for _, spec in endpoints])
     paths: dict[str, dict[str, object]] = {}
+    refusals: dict[str, object] = {}
     seen: set[str] = set()
     for route, spec in endpoints:
         item = paths.setdefault(described_path(route.path), {})
         # Aliases of a path share a handler; an operation id must be unique.
         is_alias = spec.operation_id in seen
         seen.add(spec.operation_id)
-        item[route.method.lower()] = _operation(route.path, spec, is_alias=is_alias)
+        item[route.method.lower()] = _operation(route.path, spec, refusals, is_alias=is_alias)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -133,6 +134,7 @@ def describe(tables: Iterable[Routes], *, version: str) -> dict[str, object]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": {"Error": _ERROR_SCHEMA, **schemas},
+            "responses": dict(sorted(refusals.items())),
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
@@ -166,14 +168,16 @@ def error_numbers(path: str, spec: Endpoint) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
-def _operation(path: str, spec: Endpoint, *, is_alias: bool) -> dict[str, object]:
+def _operation(
+    path: str, spec: Endpoint, refusals: dict[str, object], *, is_alias: bool
+) -> dict[str, object]:
     suffix = "_" + re.sub(r"[^a-z0-9]+", "_", path.lower()).strip("_") if is_alias else ""
     operation: dict[str, object] = {
         "operationId": spec.operation_id + suffix,
         "tags": [spec.tag],
         "summary": spec.summary,
         "parameters": [*_path_parameters(path), *_query_parameters(spec)],
-        "responses": _responses(path, spec),
+        "responses": _responses(path, spec, refusals),
     }
     if spec.description:
         operation["description"] = spec.description
@@ -215,7 +219,8 @@ def _query_parameters(spec: Endpoint) -> list[dict[str, object]]:
     ]
 
 
-def _responses(path: str, spec: Endpoint) -> dict[str, object]:
+def _responses(path: str, spec: Endpoint, refusals: dict[str, object]) -> dict[str, object]:
+    """By status. ``refusals`` gets those that say nothing but error numbers: routes share them."""
     responses: dict[str, object] = {}
     for status, answer in spec.answers.items():
         response: dict[str, object] = {"description": answer.description}
@@ -232,19 +237,27 @@ def _responses(path: str, spec: Endpoint) -> dict[str, object]:
                 for link in answer.links
             }
         responses[str(status)] = response
-    meanings: dict[int, list[str]] = {}
+    by_status: dict[int, list[int]] = {}
     for number in error_numbers(path, spec):
-        entry = REGISTER[number]
-        meanings.setdefault(entry.status, []).append(f"{number}: {entry.meaning}")
-    for status, lines in sorted(meanings.items()):
-        error = {media: {"schema": _reference("Error")} for media in (JSON, V2_JSON)}
-        known = cast("dict[str, object]", responses.get(str(status), {}))
-        described = cast("str", known.get("description", ""))
-        responses[str(status)] = {
-            "description": "; ".join([described, *lines] if described else lines),
-            # A status of its own (a probe that says no with 503) has both shapes.
-            "content": error | cast("dict[str, object]", known.get("content", {})),
+        by_status.setdefault(REGISTER[number].status, []).append(number)
+    for status, numbers in sorted(by_status.items()):
+        refusal = {
+            "description": "; ".join(f"{each}: {REGISTER[each].meaning}" for each in numbers),
+            "content": {media: {"schema": _reference("Error")} for media in (JSON, V2_JSON)},
         }
+        known = cast("dict[str, object] | None", responses.get(str(status)))
+        if known is None:
+            name = "Error-" + "-".join(map(str, numbers))
+            refusals[name] = refusal
+            responses[str(status)] = {"$ref": f"#/components/responses/{name}"}
+        else:  # a status of its own (a probe that says no with 503) has both shapes
+            responses[str(status)] = {
+                "description": f"{known['description']}; {refusal['description']}",
+                "content": {
+                    **cast("dict[str, object]", refusal["content"]),
+                    **cast("dict[str, object]", known.get("content", {})),
+                },
+            }
     return responses
 
 

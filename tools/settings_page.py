@@ -36,10 +36,11 @@ Keys of Kafka's brokers, from 0.8 to 4.2, that do not apply here (`advertised.li
 `http.host` and `http.port` in its source, unless the source sets them itself; addresses of Kafka's
 protocol in it open no port. An `--override` that nothing reads is an error.
 
-Times and sizes are plain numbers in the given unit. A changed file takes effect at the next start.
-A key marked *dynamic* can also be changed at run time: `kafkalog configs alter --broker
---add-config KEY=VALUE`, or `--topic NAME` for a topic, or over HTTP. Such a value survives a
-restart. Some keys are dynamic in Kafka but not here.
+Times and sizes are plain numbers in the given unit, as in Kafka, or have their own unit: `7d`,
+`12h`, `30s`, `1GiB`, `64MiB`. A changed file takes effect at the next start. A key marked *dynamic*
+can also be changed at run time: `kafkalog configs alter --broker --config KEY=VALUE`, or with TOPIC
+in place of `--broker` for a topic, or over HTTP. Such a value survives a restart. Some keys are
+dynamic in Kafka but not here.
 """
 
 

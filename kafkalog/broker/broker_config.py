@@ -26,6 +26,9 @@ class ConfigRules(Protocol):
     topic config, InvalidRequest for a wrong dynamic one.
     """
 
+    def plain_texts(self, configs: Mapping[str, str]) -> dict[str, str]:
+        """Configs by key, durations and sizes (7d, 1GiB) as Kafka's plain numbers."""
+
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
         """A topic's whole configuration over the broker's defaults."""
 

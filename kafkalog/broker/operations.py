@@ -350,7 +350,7 @@ class Operations:
             for change in changes:
                 if change.value is None and change.name not in dynamic:
                     self._logs.rules.topic_defaults({change.name: ""})
-            configs = altered(state.broker_configs, changes)
+            configs = self._logs.rules.plain_texts(altered(state.broker_configs, changes))
             self._validate_broker_configs(configs)
             if validate_only or configs == state.broker_configs:
                 return

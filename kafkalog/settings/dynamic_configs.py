@@ -46,6 +46,15 @@ _MAP_TOO_SMALL = (  # Kafka's sentence (Cleaner), and the third way
 )
 
 
+def plain_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Configs by key, durations and sizes as Kafka's plain numbers; unknown keys stay."""
+    known = {key: TOPIC_LEVEL.get(key) or BROKER_LEVEL.get(key) for key in texts}
+    return {
+        key: text if (setting := known[key]) is None else setting.plain(text)
+        for key, text in texts.items()
+    }
+
+
 # ---- topics
 
 

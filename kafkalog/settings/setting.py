@@ -3,7 +3,7 @@
 Owns Kafka's parsing rules (``ConfigDef.parseType``, 4.1): text is trimmed, booleans are ``true`` or
 ``false`` in any case, lists are split at commas and trimmed, numbers are decimal and bounded by
 their Java type. Pure; any thread. Differs from Kafka: ``NaN`` is refused everywhere (Kafka's range
-checks accept it).
+checks accept it), and a number that counts time or bytes may have its own unit (``7d``, ``1GiB``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
+from kafkalog.format.quantities import example_of, plain_number
 
 if TYPE_CHECKING:
     from kafkalog.errors import KafkalogError
@@ -125,10 +126,24 @@ class Setting:
 
     def parse(self, text: str) -> Value:
         """The value of text; ValueError when it is not of the kind or outside the valid range."""
-        value = parse_value(self.kind, text)
+        try:
+            value = parse_value(self.kind, text)
+        except ValueError:
+            value = self._parse_with_unit(text)
         if not self.valid.accepts(value):
             raise ValueError("is not allowed")
         return value
+
+    def _parse_with_unit(self, text: str) -> Value:
+        try:
+            return parse_value(self.kind, self.plain(text))
+        except ValueError as error:
+            example = example_of(self.unit)
+            raise ValueError(f"{error}{f', or as {example}' if example else ''}") from error
+
+    def plain(self, text: str) -> str:
+        """A value with a unit as the number that Kafka takes; any other text as it is."""
+        return plain_number(text, self.unit)
 
     def refusal(self, kind: type[E], text: str | None, reason: str) -> E:
         """The error of a value that ``parse`` refused, or that does not fit to others."""

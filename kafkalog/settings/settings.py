@@ -37,6 +37,7 @@ from kafkalog.settings.dynamic_configs import (
     describe_topic_config,
     parse_dynamic,
     parse_topic_config,
+    plain_texts,
     topic_default,
     topic_defaults,
     with_dynamic,
@@ -63,7 +64,7 @@ _PREFIXES = (CFG_PREFIX, "KAFKA_", "KAFKALOG_")  # weakest first
 _NOT_SETTINGS = re.compile(
     r"KAFKA_(?:.*_OPTS|OPTS|JMX_.*|LOG4J_.*|VERSION|HOME|CLUSTER_ID|GC_LOG.*|MODE)"
     r"|KAFKALOG_(?:KERNEL_CACHE|ORACLE|ORACLE_.*|VERSION|HOME|SERVER_PROPERTIES)"
-    r"|KAFKALOG_(?:URL|USER|PASSWORD_FILE|TOKEN_FILE|CA_FILE|CLIENT_CERT|CLIENT_KEY)"
+    r"|KAFKALOG_(?:URL|OUTPUT|USER|PASSWORD_FILE|TOKEN_FILE|CA_FILE|CLIENT_CERT|CLIENT_KEY)"
 )
 # KAFKALOG_SERVICE_HOST, KAFKALOG_PORT_8082_TCP_ADDR
 _SERVICE_ADDRESS = re.compile(r".+_(?:SERVICE_HOST|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_[A-Z]+)?)")
@@ -223,6 +224,10 @@ class Settings:
         """SHA-256 of every key with its value: two starts of one configuration have the same."""
         lines = (f"{key}={format_value(one.value)}\n" for key, one in sorted(self.values.items()))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def plain_texts(self, configs: Mapping[str, str]) -> dict[str, str]:
+        """Configs by key, durations and sizes as Kafka's plain numbers."""
+        return plain_texts(configs)
 
     def topic_config(
         self, overrides: Mapping[str, str], dynamic: Mapping[str, str] = _NOTHING

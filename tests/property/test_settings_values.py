@@ -18,7 +18,22 @@ TEXTS = st.one_of(
     st.text(max_size=12),
     st.integers().map(str),
     st.floats().map(repr),
-    st.sampled_from(["", "true", "-1", "compact", "compact, delete", "١", "1e400", "0x10", "--1"]),
+    st.sampled_from(
+        [
+            "",
+            "true",
+            "-1",
+            "compact",
+            "compact, delete",
+            "١",
+            "1e400",
+            "0x10",
+            "--1",
+            "7d",
+            "1GiB",
+            "1.5h",
+        ]
+    ),
 )
 DEFAULTS = load_settings(None, {}, {})
 

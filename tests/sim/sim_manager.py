@@ -23,6 +23,7 @@ from kafkalog.settings.dynamic_configs import (
     describe_topic_config,
     parse_dynamic,
     parse_topic_config,
+    plain_texts,
     with_dynamic,
 )
 from tests.sim.sim_clock import SimClock
@@ -60,6 +61,9 @@ class SimRules:
     ) -> None:
         self.defaults = defaults if defaults is not None else small_indexes(LogConfig())
         self.broker = broker if broker is not None else BrokerConfig()
+
+    def plain_texts(self, configs: Mapping[str, str]) -> dict[str, str]:
+        return plain_texts(configs)
 
     def topic_config(self, overrides: Mapping[str, str], dynamic: Mapping[str, str]) -> LogConfig:
         return parse_topic_config(overrides, self.topic_defaults(dynamic))

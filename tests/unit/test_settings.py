@@ -72,6 +72,45 @@ def test_every_default_survives_its_own_text() -> None:
             assert setting.parse(text) == setting.default, setting.key
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("log.retention.ms", "7d", 604_800_000),
+        ("log.retention.ms", "1.5h", 5_400_000),
+        ("log.retention.hours", "1w", 168),
+        ("log.retention.minutes", "90min", 90),
+        ("log.segment.bytes", "1GiB", 1 << 30),
+        ("log.segment.bytes", " 64 mib ", 64 << 20),
+        ("log.cleaner.io.max.bytes.per.second", "10MiB/s", 10 << 20),
+        ("http.max.bytes.per.second", "1Mi", 1 << 20),
+    ],
+)
+def test_numbers_of_time_and_bytes_may_have_a_unit(key: str, text: str, value: int) -> None:
+    setting = BROKER_LEVEL[key]
+    assert setting.parse(text) == value
+    assert setting.plain(text) == str(value)
+    assert setting.plain(str(value)) == str(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "example"),
+    [
+        ("log.retention.hours", "30m", "7d, 12h"),  # no whole number of hours
+        ("log.retention.ms", "7D", "7d, 12h"),
+        ("log.retention.ms", "-7d", "7d, 12h"),
+        ("log.retention.ms", "1GiB", "7d, 12h"),
+        ("log.segment.bytes", "1GB", "1GiB, 64MiB"),  # 1000 or 1024?
+        ("log.segment.bytes", "4GiB", "1GiB, 64MiB"),  # above its type
+        ("num.partitions", "7d", ""),
+    ],
+)
+def test_what_has_no_such_unit(key: str, text: str, example: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        load("", {}, **{key.replace(".", "_"): text})
+    assert f"Invalid value {text} for configuration {key}: must be a whole" in refused.value.message
+    assert (f", or as {example}" in refused.value.message) is bool(example)
+
+
 def test_every_synonym_is_a_declared_broker_key() -> None:
     for setting in TOPIC_LEVEL.values():
         assert all(synonym.key in BROKER_LEVEL for synonym in setting.synonyms)

@@ -55,7 +55,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTopic:
-    """One living topic. ``overrides`` are topic configs as the user wrote them.
+    """One living topic. ``overrides`` are topic configs as the user wrote them, in plain numbers.
 
     ``archived_offsets``: by partition, everything below is in an archive; 0 is left out.
     """

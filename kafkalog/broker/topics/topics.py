@@ -87,7 +87,7 @@ class TopicOperations:
         InvalidTopicName, TopicExists, TopicCollision, InvalidPartitions, InvalidTopicConfig,
         InvalidRequest (replication factor, internal name), StorageFault.
         """
-        overrides = dict(configs or {})
+        overrides = self._logs.rules.plain_texts(configs or {})
         count = partition_count
         if count is None or count == -1:
             count = self.default_partition_count
@@ -152,7 +152,7 @@ class TopicOperations:
             for change in changes:  # deleting nothing is fine, deleting what is misspelt is not
                 if change.value is None and change.name not in known | topic.overrides.keys():
                     self._logs.validate_overrides({change.name: ""})
-            overrides = altered(topic.overrides, changes)
+            overrides = self._logs.rules.plain_texts(altered(topic.overrides, changes))
             self._logs.validate_overrides(overrides)
             if validate_only:
                 return self._description(replace(topic, overrides=overrides))

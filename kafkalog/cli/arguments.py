@@ -7,9 +7,9 @@ is completed, because a shell that waits for a word has no place for a message.
 
 from __future__ import annotations
 
+import functools
 import os
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -18,6 +18,7 @@ from kafkalog.client import ONE_TRY, Client, ClientError
 from kafkalog.client.messages import DEFAULT_URL
 from kafkalog.format.disk.file_names import LOG_SUFFIX
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.quantities import DURATIONS, SIZES, duration_ms, size_bytes
 from kafkalog.format.timestamps import is_before_1970, timestamp_ms
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 PROGRAM = "kafkalog"
 _COMPLETION_VARIABLE = "_KAFKALOG_COMPLETE"  # click's name for it, of the program's
 _COMPLETION_SECONDS = 1.0
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"([0-9]{1,19})(ms|s|m|h|d)")
 
 
 # ---- types of values
@@ -50,13 +49,49 @@ def timestamp(text: str, kinds: str = TIMESTAMP_KINDS) -> int:
 
 def duration(text: str) -> int:
     """Milliseconds, of 30d, 12h, 45m, 30s or 250ms; else wrong usage."""
-    found = _DURATION.fullmatch(text)
+    found = duration_ms(text)
     if found is None:
-        raise click.BadParameter(f"'{text}' is not a duration like 30d, 12h, 45m, 30s or 250ms")
-    duration_ms = int(found[1]) * _UNITS_MS[found[2]]
-    if duration_ms > INT64_MAX:
+        raise click.BadParameter(f"'{text}' is not a duration like {DURATIONS}")
+    if found > INT64_MAX:
         raise click.BadParameter(f"'{text}' is more milliseconds than 64 bits can hold")
-    return duration_ms
+    return found
+
+
+class Size(click.IntRange):
+    """Bytes, as a number or as 64MiB, in a range."""
+
+    name = "size"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 - click's
+        """See click."""
+        found = size_bytes(value) if isinstance(value, str) else None
+        if found is None and not str(value).isdigit():
+            self.fail(f"'{value}' is not a number of bytes or a size like {SIZES}", param, ctx)
+        return super().convert(value if found is None else found, param, ctx)
+
+
+class Milliseconds(click.IntRange):
+    """Milliseconds, as a number or as 30s, in a range."""
+
+    name = "duration"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 - click's
+        """See click."""
+        found = duration_ms(value) if isinstance(value, str) else None
+        if found is None and not str(value).isdigit():
+            wanted = f"a number of milliseconds or a duration like {DURATIONS}"
+            self.fail(f"'{value}' is not {wanted}", param, ctx)
+        return super().convert(value if found is None else found, param, ctx)
 
 
 def config_pairs(
@@ -121,12 +156,33 @@ def topic_argument(name: str = "topic", *, required: bool = True) -> Callable[[C
     return click.argument(name, required=required, shell_complete=topic_names)
 
 
+def topic_or_option(command: Command) -> Command:
+    """TOPIC as an argument; the former spelling --topic stays, hidden. None without both."""
+
+    @functools.wraps(command)
+    def with_topic(
+        *args: object, topic: str | None, topic_option: str | None, **options: object
+    ) -> None:
+        if topic is not None and topic_option is not None:
+            raise click.UsageError("Give TOPIC once: --topic is its former spelling")
+        command(*args, topic=topic if topic_option is None else topic_option, **options)
+
+    hidden = click.option(
+        "--topic",
+        "topic_option",
+        hidden=True,
+        shell_complete=topic_names,
+        help="Former spelling of TOPIC.",
+    )
+    return topic_argument(required=False)(hidden(with_topic))
+
+
 topic_configs_option = click.option(
     "--config",
     "configs",
     multiple=True,
     shell_complete=topic_config_names,
-    help="Topic config key=value; repeatable.",
+    help="Topic config key=value, as retention.ms=7d; repeatable.",
 )
 partition_option = click.option(
     "--partition", type=click.IntRange(min=0), help="Default: all partitions of the topic."
@@ -147,7 +203,9 @@ before_time_option = click.option(
     type=timestamp,
     help="Delete records before the first one at or after this time.",
 )
-execute_option = click.option("--execute", is_flag=True, help="Do it. Default: only show it.")
+execute_option = click.option(
+    "--execute", "--yes", "execute", is_flag=True, help="Do it. Default: only show it."
+)
 
 
 def check_partition_directory(directory: str) -> None:

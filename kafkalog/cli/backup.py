@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import RequestFailed, output_option, with_client_and_output
-from kafkalog.cli.output import is_printed_as_json, progress
+from kafkalog.cli.connection import RequestFailed, with_client_and_output
+from kafkalog.cli.output import is_printed, output_option, progress
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -71,11 +71,12 @@ def backup(
                 done, count = counts["partitions_done"], counts["partitions"]
                 text = f"{done} of {count} partitions, {_bytes(counts)}"
             shown.show(text)
-    is_json = is_printed_as_json(output, operation)
-    if operation["state"] != "succeeded":
+    is_complete = operation["state"] == "succeeded"
+    is_document = is_printed(output, operation, [directory] if is_complete else [])
+    if not is_complete:
         error = operation["error"] or {"message": "the daemon's log has the reason"}
         raise RequestFailed(f"The backup is not complete: {error['message']}")
-    if not is_json:
+    if not is_document:
         _print(operation)
 
 
@@ -124,7 +125,7 @@ def restore(directory: str, targets: str, output: str) -> None:
         click.echo(
             f"{name} has changed since the backup; the daemon recreates it at its start", err=True
         )
-    if is_printed_as_json(output, dataclasses.asdict(report)):
+    if is_printed(output, dataclasses.asdict(report), (each.path for each in report.log_dirs)):
         return
     for each in report.log_dirs:
         click.echo(f"{each.path}: {each.partitions} partitions, {each.size_bytes} bytes")

@@ -15,9 +15,10 @@ from kafkalog.cli.connection import (
     failed_entry,
     is_failed,
     name_of,
+    names_of,
     with_client_and_output,
 )
-from kafkalog.cli.output import is_printed_as_json, print_rows, timestamp_text
+from kafkalog.cli.output import is_printed, print_rows, timestamp_text
 from kafkalog.client import ClientError
 
 if TYPE_CHECKING:
@@ -61,10 +62,8 @@ def plan(topic: str | None, partition: int | None, client: Client, output: str) 
     logs = _logs(client, topic, partition)
     runs = _clean(client, [each for each in logs if each["cleanable_bytes"]], dry_run=True)
     found = {name_of(run): run for run in runs}
-    if output == "json":
-        for each in logs:
-            each["dry_run"] = found.get(name_of(each))
-    if not is_printed_as_json(output, logs):
+    documents = [{**each, "dry_run": found.get(name_of(each))} for each in logs]
+    if not is_printed(output, documents, names_of(logs)):
         rows = [_plan_row(each, found.get(name_of(each), {})) for each in logs]
         print_rows(_PLAN_HEADINGS, rows, "No topic is compacted.")
     exit_on_failures(runs)
@@ -84,7 +83,7 @@ def run(topic: str | None, partition: int | None, client: Client, output: str) -
         runs = client.run_cleaner()
     else:
         runs = _clean(client, _logs(client, topic, partition), dry_run=False)
-    if not is_printed_as_json(output, runs):
+    if not is_printed(output, runs, names_of(runs)):
         print_rows(_RUN_HEADINGS, list(map(_run_row, runs)), "Nothing to clean.")
     exit_on_failures(runs)
 
@@ -98,7 +97,7 @@ def status(topic: str | None, client: Client, output: str) -> None:
     Example: kafkalog compact status --output json
     """
     report = client.cleaner_status(topic)
-    if is_printed_as_json(output, report):
+    if is_printed(output, report, names_of(report["logs"])):
         return
     if not report["enabled"]:
         click.echo("The cleaner is off (log.cleaner.enable, log.cleaner.threads).")
@@ -127,7 +126,7 @@ def retry(topic: str | None, partition: int | None, client: Client, output: str)
     """
     failed = [each for each in _logs(client, topic, partition) if each["failure"]]
     answers = [client.steer_cleaner(each["topic"], each["partition"], "retry") for each in failed]
-    if is_printed_as_json(output, answers):
+    if is_printed(output, answers, names_of(failed)):
         return
     for each in failed:
         click.echo(f"{name_of(each)} will be tried again.")
@@ -205,7 +204,7 @@ def _not_compacted(topic: str) -> str:
     """What to do about a topic that the cleaner does not know."""
     return (
         f"Topic {topic} is not compacted, or none of its partitions is served. To compact it: "
-        f"kafkalog configs alter --topic {topic} --add-config cleanup.policy=compact"
+        f"kafkalog configs alter {topic} --config cleanup.policy=compact"
     )
 
 
@@ -220,7 +219,7 @@ def _steer(
             states.append(client.steer_cleaner(*at, action))
         except ClientError as refusal:
             states.append(failed_entry(*at, refusal))
-    if not is_printed_as_json(output, states):
+    if not is_printed(output, states, names_of(states)):
         for state in states:
             if not is_failed(state):
                 shown = "may be cleaned" if state["state"] == "none" else f"is {_state(state)}"

@@ -1,8 +1,9 @@
-"""``kafkalog configs`` and ``kafkalog config``: of a running daemon, and without one.
+"""``kafkalog configs``: of a running daemon, and without one.
 
-``configs describe`` and ``alter`` ask a daemon; their text is that of Kafka's kafka-configs.
-``config list`` prints the keys there are, ``config show`` the configuration that a daemon would be
-started with: a properties file, the environment and --override.
+``describe`` and ``alter`` ask a daemon; without a terminal their text is that of Kafka's
+kafka-configs. ``list`` prints the keys there are, ``show`` the configuration that a daemon would be
+started with: a properties file, the environment and --override. ``kafkalog config`` is the former
+name of the last two.
 """
 
 from __future__ import annotations
@@ -14,13 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import config_pairs, topic_names
-from kafkalog.cli.connection import Command, output_option, with_client, with_client_and_output
+from kafkalog.cli.arguments import config_pairs, topic_config_names, topic_or_option
+from kafkalog.cli.connection import Command, with_client_and_output
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import is_printed_as_json, print_entries, print_table
+from kafkalog.cli.output import (
+    TEXT,
+    Columns,
+    is_printed,
+    output_option,
+    print_entries,
+    print_rows,
+    print_table,
+)
+from kafkalog.client import AccessDenied
 from kafkalog.errors import InvalidConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from kafkalog.client import Client
     from kafkalog.settings import Settings
 
@@ -57,64 +69,133 @@ def _text(value: str | None) -> str:
 def _entity(client: Client, topic: str | None, is_broker: bool) -> str:
     """Kafka's name of the entity. Usage error unless exactly one is given."""
     if (topic is None) is not is_broker:
-        raise click.UsageError("Give either --topic NAME or --broker")
+        raise click.UsageError("Give either TOPIC or --broker")
     return f"topic {topic}" if topic is not None else f"broker {client.broker_id()}"
 
 
-_topic_option = click.option("--topic", shell_complete=topic_names, help="Configs of this topic.")
 _broker_option = click.option("--broker", "is_broker", is_flag=True, help="Configs of the broker.")
+_COLUMNS: Columns = (("CONFIG", "name"), ("VALUE", "value"), ("SOURCE", "source"))
+_CHANGE_COLUMNS: Columns = (("CHANGED", "name"), ("BEFORE", "before"), ("NOW", "now"))
 
 
 @click.group(cls=CommandGroup)
 def configs() -> None:
-    """Describe and alter configs of a topic or of the broker while the daemon runs."""
+    """Describe and alter configs of a topic or the broker; list keys; show what a start reads."""
 
 
 @configs.command()
-@_topic_option
+@topic_or_option
 @_broker_option
 @click.option("--all", "is_all", is_flag=True, help="Also configs that were not set at run time.")
 @with_client_and_output
 def describe(topic: str | None, is_broker: bool, is_all: bool, client: Client, output: str) -> None:
     """Print the value of each config and its sources.
 
-    Example: kafkalog configs describe --topic orders --all
+    --output json has all configs. Without a terminal the lines are those of kafka-configs.
+
+    Example: kafkalog configs describe orders --all
     """
     entity = _entity(client, topic, is_broker)
     entries = client.broker_configs() if topic is None else client.topic_configs(topic)
-    if not is_printed_as_json(output, entries):
+    shown = [one for one in entries if is_all or one["source"].startswith("DYNAMIC_")]
+    if is_printed(output, entries, (one["name"] for one in shown)):
+        return
+    if output == TEXT:
         print_configs(entity, entries, is_all=is_all)
+    elif shown:
+        print_entries(_COLUMNS, shown)
+    else:
+        click.echo(f"No config of {entity} was set at run time; --all shows those in force.")
 
 
 @configs.command()
-@_topic_option
+@topic_or_option
 @_broker_option
-@click.option("--add-config", "added", multiple=True, help="k=v,k=[a,b]; repeatable.")
+@click.option(
+    "--config",
+    "pairs",
+    multiple=True,
+    shell_complete=topic_config_names,
+    help="Config key=value, as retention.ms=7d; repeatable.",
+)
+@click.option(
+    "--add-config", "added", multiple=True, help="As kafka-configs: k=v,k=[a,b]; repeatable."
+)
 @click.option("--delete-config", "deleted", multiple=True, help="k,k; repeatable.")
-@with_client
+@with_client_and_output
 def alter(
     topic: str | None,
     is_broker: bool,
+    pairs: tuple[str, ...],
     added: tuple[str, ...],
     deleted: tuple[str, ...],
     client: Client,
+    output: str,
 ) -> None:
     """Set configs or reset them to their defaults; in force at once, kept over a restart.
 
-    Example: kafkalog configs alter --topic orders --add-config retention.ms=86400000
+    Prints the configs that changed, before and now.
+
+    Example: kafkalog configs alter orders --config retention.ms=7d
     """
-    to_set = dict(pairs_of("--add-config", added))
+    to_set = dict(config_pairs(pairs)) | dict(pairs_of("--add-config", added))
     to_delete = [name.strip() for text in deleted for name in text.split(",")]
     if not all(to_delete):
         raise click.UsageError("--delete-config takes names, not ''")
     if not to_set and not to_delete:
-        raise click.UsageError("Give --add-config or --delete-config")
+        raise click.UsageError("Give --config, --add-config or --delete-config")
     entity = _entity(client, topic, is_broker)
+    changes = altered_configs(client, topic, to_set, to_delete)
+    if is_printed(output, {"entity": entity, "changes": changes}, names_of_changes(changes)):
+        return
+    click.echo(f"Completed updating config for {entity}.")
+    print_changes(changes)
+
+
+def altered_configs(
+    client: Client, topic: str | None, to_set: Mapping[str, str], to_delete: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Alter configs of a topic, or of the broker; those whose value or source is another now.
+
+    By name. A caller that may alter but not describe gets what was asked for.
+    """
+
+    def described() -> dict[str, tuple[str | None, str]]:
+        """Value and source by name; empty where the caller may not describe."""
+        try:
+            entries = client.broker_configs() if topic is None else client.topic_configs(topic)
+        except AccessDenied:
+            return {}
+        return {one["name"]: (one["value"], one["source"]) for one in entries}
+
+    before = described()
     if topic is None:
         client.alter_broker_configs(to_set, to_delete=to_delete)
     else:
         client.alter_topic_configs(topic, to_set, to_delete=to_delete)
-    click.echo(f"Completed updating config for {entity}.")
+    now = described()
+    if not before or not now:
+        asked: dict[str, str | None] = {**to_set, **dict.fromkeys(to_delete)}
+        return [{"name": name, "before": None, "now": asked[name]} for name in sorted(asked)]
+    return [
+        {"name": name, "before": before[name][0], "now": now[name][0]}
+        for name in sorted(before.keys() & now.keys())
+        if before[name] != now[name]
+    ]
+
+
+def names_of_changes(changes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What ``altered_configs`` found, for --output name."""
+    return [change["name"] for change in changes]
+
+
+def print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
+    """A table of what changed; nothing when nothing did."""
+    print_rows(
+        [heading for heading, _ in _CHANGE_COLUMNS],
+        [[change[field] for _, field in _CHANGE_COLUMNS] for change in changes],
+        "Nothing changed: every value is as before.",
+    )
 
 
 # ---- without a daemon
@@ -183,18 +264,13 @@ def _read_text(path: str) -> str:
         raise click.ClickException(f"{path} is not UTF-8 text: {error.reason}") from error
 
 
-@click.group(cls=CommandGroup)
-def config() -> None:
-    """List config keys and show the configuration, without a daemon."""
-
-
-@config.command("list")
+@configs.command("list")
 @click.option("--topics", "of_topics", is_flag=True, help="Topic configs instead of the daemon's.")
 @output_option
 def list_keys(of_topics: bool, output: str) -> None:
-    """List every key with its default, sorted; --output json includes what it means.
+    """List every key with its default, sorted; --output json includes what it means. No daemon.
 
-    Example: kafkalog config list | grep retention
+    Example: kafkalog configs list | grep retention
     """
     from kafkalog.settings.setting import format_value
     from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
@@ -214,11 +290,11 @@ def list_keys(of_topics: bool, output: str) -> None:
         for one in settings
     ]
     columns = (("KEY", "name"), ("DEFAULT", "default"), ("TYPE", "type"), ("UNIT", "unit"))
-    if not is_printed_as_json(output, documents):
+    if not is_printed(output, documents, (one.key for one in settings)):
         print_entries(columns, documents)
 
 
-@config.command()
+@configs.command()
 @with_settings_source
 @click.option("--source", "with_source", is_flag=True, help="Print where each value comes from.")
 @click.option("--all", "is_all", is_flag=True, help="Also the defaults.")
@@ -230,12 +306,12 @@ def show(
     is_all: bool,
     output: str,
 ) -> None:
-    """Show the configuration that a daemon would start with.
+    """Show the configuration that a daemon would start with, without a daemon.
 
     --override takes precedence over the environment, and that over PROPERTIES. Warnings go to
     standard error. Exit 1 when a daemon would refuse the configuration.
 
-    Example: kafkalog config show config/server.properties --source
+    Example: kafkalog configs show config/server.properties --source
     """
     from kafkalog.settings.settings import Source
 
@@ -259,7 +335,7 @@ def show(
         }
         for one in values
     ]
-    if is_printed_as_json(output, documents):
+    if is_printed(output, documents, (one.setting.key for one in values)):
         return
     if with_source:
         rows = [
@@ -270,3 +346,11 @@ def show(
     else:
         for one in values:
             click.echo(f"{one.setting.key}={'' if one.text is None else one.shown_text}")
+
+
+config = CommandGroup(
+    "config",
+    {name: configs.commands[name] for name in ("list", "show")},
+    hidden=True,
+    help=configs.help,
+)

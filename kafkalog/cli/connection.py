@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.output import document_option, is_printed, output_option
 from kafkalog.client import (
     ONE_TRY,
     Basic,
@@ -72,12 +73,6 @@ _access_options = tuple(
         ),
         ("client-key", "Private key of --client-cert, in PEM."),
     )
-)
-output_option = click.option(
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Text for people, or one JSON document.",
 )
 
 
@@ -134,6 +129,11 @@ with_client = client_within(TIMEOUT_SECONDS)
 def with_client_and_output(command: Command) -> Command:
     """Add the options of ``with_client`` and --output."""
     return with_client(output_option(command))
+
+
+def with_client_and_document(command: Command) -> Command:
+    """The same without --output name: what it prints has no names."""
+    return with_client(document_option(command))
 
 
 @contextmanager
@@ -230,6 +230,11 @@ def report_failures(entries: Iterable[dict[str, Any]]) -> bool:
     return bool(failed)
 
 
+def names_of(entries: Iterable[dict[str, Any]]) -> list[str]:
+    """The partitions of entries that did not fail, as orders-0."""
+    return [name_of(entry) for entry in entries if not is_failed(entry)]
+
+
 def exit_on_failures(entries: Iterable[dict[str, Any]]) -> None:
     """Report failed entries; with one the command ends here with PARTIAL_FAILURE."""
     if report_failures(entries):
@@ -245,10 +250,13 @@ def failed_entry(topic: str, partition: int, error: ClientError) -> dict[str, An
 @click.command()
 @click.option("--ready", is_flag=True, help="Ask whether it is ready, not only alive.")
 @client_within(_HEALTH_SECONDS)
-def health(ready: bool, client: Client) -> None:
+@document_option
+def health(ready: bool, client: Client, output: str) -> None:
     """Exit 0 when the daemon is alive, or with --ready when it is ready.
 
     Example: kafkalog health --ready
     """
     client.call("GET", "/readyz" if ready else "/livez")
-    click.echo("ready" if ready else "alive")
+    state = "ready" if ready else "alive"
+    if not is_printed(output, {"state": state}):
+        click.echo(state)

@@ -1,6 +1,6 @@
 """``kafkalog dirs`` and ``kafkalog tasks``: log directories, moves between them, background tasks.
 
-The text of ``dirs describe`` is that of Kafka's kafka-log-dirs.
+Without a terminal the text of ``dirs describe`` is that of Kafka's kafka-log-dirs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import PARTIAL_FAILURE, is_failed, name_of, with_client_and_output
+from kafkalog.cli.connection import (
+    PARTIAL_FAILURE,
+    is_failed,
+    name_of,
+    names_of,
+    with_client_and_output,
+)
 from kafkalog.cli.kafka_tools.log_dirs import tool_lines
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import TIMESTAMP_MAX_MS, is_printed_as_json, print_table, timestamp_text
+from kafkalog.cli.output import TEXT, TIMESTAMP_MAX_MS, is_printed, print_table, timestamp_text
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
 
 _POLL_SECONDS = 1.0
+_DIR_HEADINGS = ("DIRECTORY", "STATE", "PARTITIONS", "BYTES", "USABLE", "OF BYTES")
+_IN_DIR_HEADINGS = ("PARTITION", "BYTES", "LAG OF MOVE", "DIRECTORY")
 _MOVE_HEADINGS = (
     "PARTITION", "STATE", "COPIED", "OF BYTES", "OFFSET LAG", "FROM", "TO", "REASON"
 )  # fmt: skip
@@ -58,20 +66,43 @@ def dirs() -> None:
 def describe(topics: str | None, client: Client, output: str) -> None:
     """Show the partitions of each log directory with their bytes, and what is offline.
 
-    The last line of the text is kafka-log-dirs' JSON. The reason why a directory is offline goes to
-    standard error. --output json adds that reason, and total and usable bytes (-1: unknown).
+    The reason why a directory is offline goes to standard error. --output json has that reason, and
+    total and usable bytes (-1: unknown). Without a terminal the lines are those of kafka-log-dirs,
+    the last one its JSON.
 
-    Example: kafkalog dirs describe --topics orders | tail -1 | jq .
+    Example: kafkalog dirs describe --topics orders
     """
     answer = client.describe_log_dirs(topics or "")
-    if is_printed_as_json(output, answer):
+    log_dirs = [log_dir for broker in answer["brokers"] for log_dir in broker["logDirs"]]
+    if is_printed(output, answer, (log_dir["logDir"] for log_dir in log_dirs)):
         return
-    for line in tool_lines(answer):
-        click.echo(line)
-    for broker in answer["brokers"]:
-        for log_dir in broker["logDirs"]:
-            if log_dir["error"] is not None:
-                click.echo(f"{log_dir['logDir']} is offline: {log_dir['reason']}", err=True)
+    if output == TEXT:
+        for line in tool_lines(answer):
+            click.echo(line)
+    else:
+        print_table([_DIR_HEADINGS, *map(_dir_row, log_dirs)])
+        partitions = [
+            (log_dir["logDir"], one) for log_dir in log_dirs for one in log_dir["partitions"]
+        ]
+        print_table([_IN_DIR_HEADINGS, *(_in_dir_row(*each) for each in partitions)])
+    for log_dir in log_dirs:
+        if log_dir["error"] is not None:
+            click.echo(f"{log_dir['logDir']} is offline: {log_dir['reason']}", err=True)
+
+
+def _dir_row(log_dir: dict[str, Any]) -> tuple[object, ...]:
+    is_online = log_dir["error"] is None
+    sizes = sum(one["size"] for one in log_dir["partitions"])
+    spaces = (
+        None if log_dir[name] < 0 else log_dir[name] for name in ("usableBytes", "totalBytes")
+    )
+    state = "online" if is_online else "offline"
+    return (log_dir["logDir"], state, len(log_dir["partitions"]), sizes, *spaces)
+
+
+def _in_dir_row(path: str, partition: dict[str, Any]) -> tuple[object, ...]:
+    lag = partition["offsetLag"]
+    return (partition["partition"], partition["size"], lag if partition["isFuture"] else None, path)
 
 
 # ---- moves
@@ -140,7 +171,7 @@ def _wait_for_end(client: Client, entries: list[dict[str, Any]]) -> list[dict[st
 
 
 def _print_moves(entries: list[dict[str, Any]], output: str) -> None:
-    if not is_printed_as_json(output, entries):
+    if not is_printed(output, entries, names_of(entries)):
         print_table([_MOVE_HEADINGS, *map(_move_row, entries)])
 
 
@@ -169,9 +200,9 @@ def list_tasks(client: Client, output: str) -> None:
     Example: kafkalog tasks list --output json
     """
     answer = client.describe_tasks()
-    if is_printed_as_json(output, answer):
-        return
     entries = answer["tasks"]
+    if is_printed(output, answer, (entry["name"] for entry in entries)):
+        return
     print_table([_TASK_HEADINGS, *map(_task_row, entries)])
     for entry in entries:
         if entry["last_error"] is not None:

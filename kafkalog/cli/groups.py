@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import execute_option
-from kafkalog.cli.connection import exit_on_failures, is_failed, with_client, with_client_and_output
+from kafkalog.cli.connection import exit_on_failures, is_failed, names_of, with_client_and_output
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import Columns, is_printed_as_json, print_entries, print_table
+from kafkalog.cli.output import Columns, confirm, is_printed, print_entries, print_table, yes_option
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -44,7 +44,7 @@ def list_groups(client: Client, output: str) -> None:
     Example: kafkalog groups list
     """
     found = client.list_groups()
-    if not is_printed_as_json(output, {"groups": found}):
+    if not is_printed(output, {"groups": found}, (each["group"] for each in found)):
         print_entries(_GROUP_COLUMNS, found)
 
 
@@ -57,13 +57,14 @@ def describe(group: str, client: Client, output: str) -> None:
     Example: kafkalog groups describe billing
     """
     answer = client.describe_group(group)
-    if is_printed_as_json(output, answer):
-        return
     readers, commits = readers_and_commits(answer)
+    keys = sorted(readers.keys() | commits.keys())
+    if is_printed(output, answer, (f"{topic}-{number}" for topic, number in keys)):
+        return
     rows: list[tuple[object, ...]] = [
         ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
     ]
-    for key in sorted(readers.keys() | commits.keys()):
+    for key in keys:
         commit = commits.get(key, {})
         offsets = (commit.get(name) for name in ("offset", "log_end_offset", "lag"))
         rows.append((*key, *offsets, readers.get(key)))
@@ -125,7 +126,7 @@ def reset_offsets(
         group, *targets[0], topics=topics or None, dry_run=not execute
     )
     document = {"group": group, "dry_run": not execute, "offsets": entries}
-    if not is_printed_as_json(output, document):
+    if not is_printed(output, document, names_of(entries)):
         print_entries(_RESET_COLUMNS, (each for each in entries if not is_failed(each)))
     if not execute:
         click.echo("Nothing was changed; add --execute.", err=True)
@@ -134,14 +135,17 @@ def reset_offsets(
 
 @groups.command()
 @click.argument("group")
-@with_client
-def delete(group: str, client: Client) -> None:
-    """Delete a group without members, with all its committed offsets.
+@yes_option
+@with_client_and_output
+def delete(group: str, is_sure: bool, client: Client, output: str) -> None:
+    """Delete a group without members, with all its committed offsets. Asks on a terminal.
 
     Example: kafkalog groups delete billing
     """
+    confirm(f"Delete group {group} with all its committed offsets?", is_sure=is_sure)
     client.delete_group(group)
-    click.echo(f"Deleted group {group}.")
+    if not is_printed(output, {"group": group, "deleted": True}, [group]):
+        click.echo(f"Deleted group {group}.")
 
 
 # ---- transactions
@@ -177,7 +181,7 @@ def list_transactions(topic: str, client: Client, output: str) -> None:
         for producer in client.describe_producers(topic, each["partition"])
         if producer["current_transaction_start_offset"] is not None
     ]
-    if not is_printed_as_json(output, {"transactions": entries}):
+    if not is_printed(output, {"transactions": entries}, names_of(entries)):
         print_entries(_TRANSACTION_COLUMNS, entries)
 
 
@@ -192,18 +196,24 @@ def list_transactions(topic: str, client: Client, output: str) -> None:
     required=True,
     help="As `transactions list` prints it.",
 )
+@yes_option
 @with_client_and_output
-def abort(topic: str, partition: int, start_offset: int, client: Client, output: str) -> None:
-    """Abort one transaction: read_committed readers never see its records.
+def abort(
+    topic: str, partition: int, start_offset: int, is_sure: bool, client: Client, output: str
+) -> None:
+    """Abort one transaction: read_committed readers never see its records. Asks on a terminal.
 
     This cannot be undone. It is for transactions in an adopted directory of Kafka, as
     kafka-transactions.sh abort is for hanging ones.
 
     Example: kafkalog transactions abort orders --partition 0 --start-offset 4711
     """
+    at = f"{topic}-{partition}"
+    question = f"Abort the transaction at offset {start_offset} of {at}? This cannot be undone."
+    confirm(question, is_sure=is_sure)
     aborted = client.abort_transaction(topic, partition, start_offset)
-    if not is_printed_as_json(output, aborted):
+    if not is_printed(output, aborted, [at]):
         click.echo(
-            f"Aborted the transaction of producer {aborted['producer_id']} in {topic}-{partition}:"
+            f"Aborted the transaction of producer {aborted['producer_id']} in {at}:"
             f" committed records are readable below {aborted['last_stable_offset']}"
         )

@@ -1,28 +1,78 @@
 """The command tree: ``kafkalog <noun> <verb>``. ``server`` is added by ``kafkalog/__main__.py``.
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly failed, 130 interrupted. Data goes to
-standard output, messages to standard error. Commands are imported when they are called, so that a
-command without kernels does not wait for numba.
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly failed, 130 interrupted, 141 the reader of
+the output has gone. Data goes to standard output, messages to standard error. Commands are imported
+when they are called, so that a command without kernels does not wait for numba.
+
+An error of the system that no command has a message for ends the program with one line: above all
+standard output that is closed (``| head``) or full (``> /dev/full``).
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import os
+import sys
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog import __version__
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _SENTENCE_MAX = 1_000
 _INTERRUPTED = 130
+_READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
+_FAILED = 1
+_HABITS = {  # what other programs call it
+    **dict.fromkeys(("rm", "remove", "drop", "destroy"), "delete"),
+    **dict.fromkeys(("ls", "dir"), "list"),
+    **dict.fromkeys(("show", "get", "info", "cat"), "describe"),
+    **dict.fromkeys(("add", "new", "make"), "create"),
+    **dict.fromkeys(("set", "edit", "update", "change"), "alter"),
+}
 
 
 class CommandGroup(click.Group):
     """A group whose help prints the whole first sentence of each command.
 
-    Click cuts the sentence at the width of the terminal, and with it what the command does.
+    Click cuts the sentence at the width of the terminal, and with it what the command does. An
+    unknown command is refused with the names that are like it, here or in another group.
     """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options of a command that stand before it are unknown here; say where they belong."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            usage = f"Options stand after the command: {ctx.command_path} COMMAND [OPTIONS]."
+            raise click.UsageError(f"{error.message} {usage}", ctx) from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command and its arguments. Raises click.NoSuchCommand."""
+        name = args[0]
+        is_found = self.get_command(ctx, name) is not None
+        if is_found or ctx.resilient_parsing or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        known = [each for each in self.list_commands(ctx) if not _is_hidden(self, ctx, each)]
+        habit = _HABITS.get(name.lower())
+        like = [habit] if habit in known else get_close_matches(name, known)
+        calls = _elsewhere(self, ctx, args) if ctx.parent is None else []
+        calls = calls or [f"{ctx.command_path} {each}" for each in like]
+        message = f"No such command '{name}'."
+        if calls:
+            message += f" Did you mean {' or '.join(calls)}?"
+        elif ctx.parent is not None:
+            message += f" There are {', '.join(known)}."
+        raise click.NoSuchCommand(name, message, ctx=ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each command with its first sentence, on as many lines as needed."""
@@ -37,6 +87,54 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
 
+def _is_hidden(group: click.Group, ctx: click.Context, name: str) -> bool:
+    command = group.get_command(ctx, name)
+    return command is None or command.hidden
+
+
+def _elsewhere(root: click.Group, ctx: click.Context, args: list[str]) -> list[str]:
+    """Where a command of this name is; of a verb before its subject, that subject's."""
+    groups = [
+        name
+        for name in root.list_commands(ctx)
+        if isinstance(found := root.get_command(ctx, name), click.Group)
+        and not found.hidden
+        and args[0] in found.list_commands(ctx)
+    ]
+    meant = get_close_matches(args[1], groups, n=1) if len(args) > 1 else []
+    return [f"{ctx.command_path} {name} {args[0]}" for name in meant or groups]
+
+
+@contextmanager
+def _told_faults() -> Iterator[None]:
+    """Turn an interrupt and errors of the system into exit statuses, and write all output.
+
+    What is still buffered when the interpreter ends could only fail with a stack trace.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(_INTERRUPTED) from None
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(_READER_GONE) from None
+    except OSError as error:
+        _drop_output()
+        reason = f"The output cannot be written: {error.strerror}"
+        with suppress(OSError):  # standard error may be full too
+            click.echo(f"Error: {error if error.filename else reason}", err=True)
+        raise click.exceptions.Exit(_FAILED) from None
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer go nowhere."""
+    with suppress(OSError, ValueError):  # no file, as in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _of(module: str, *commands: str) -> dict[str, str]:
     """Where these commands are: a function of the name in a module of kafkalog.cli."""
     return {name: f"kafkalog.cli.{module}:{name}".replace("-", "_") for name in commands}
@@ -46,7 +144,6 @@ _TOOLS = (
     *("configs", "console-consumer", "console-producer", "consumer-groups", "delete-records"),
     *("get-offsets", "log-dirs", "topics"),
 )
-_DUMP = "kafkalog.cli.offline.dump:dump_command"
 # group -> command -> module:attribute
 COMMANDS: dict[str, dict[str, str]] = {
     "": {
@@ -67,15 +164,15 @@ COMMANDS: dict[str, dict[str, str]] = {
     "retention": _of("retention", "explain", "simulate", "run", "archived"),
     "segments": {
         **_of("offline.segments", "accept-loss", "losses", "verify"),
-        **_of("offline.repair", "repair"),
-        "dump": _DUMP,
+        **_of("offline.repair", "preview", "repair"),
+        "dump": "kafkalog.cli.offline.dump:segments_dump",
         "list": "kafkalog.cli.offline.segments:list_command",
     },
     "auth": _of("backup", "hash-password", "new-token"),
     "compat": {
         **_of("kafka_tools.install", "install"),
         **{f"kafka-{name}": _of(f"kafka_tools.{name}", name)[name] for name in _TOOLS},
-        "kafka-dump-log": _DUMP,
+        "kafka-dump-log": "kafkalog.cli.offline.dump:dump_command",
     },
     "perf": _of("jobs.perf", "produce", "consume"),
     "spark": {
@@ -109,13 +206,6 @@ class LazyGroup(CommandGroup):
         """Names, sorted."""
         return sorted({*super().list_commands(ctx), *self._lazy})
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
-        """Run the command; an interrupt exits with 130, as shells expect."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import on first use."""
         where = self._lazy.get(cmd_name)
@@ -127,9 +217,30 @@ class LazyGroup(CommandGroup):
         return command
 
 
+class Root(LazyGroup):
+    """The whole tree: the one place that ends the program."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's
+    ) -> click.Context:
+        """Parse; what ``--help`` prints may fail as any output."""
+        with _told_faults():
+            extra.setdefault("help_option_names", ["-h", "--help"])
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
+        """Run the command. See ``_told_faults``."""
+        with _told_faults():
+            return super().invoke(ctx)
+
+
 def make_cli() -> click.Group:
     """The whole tree without ``server``."""
-    root = LazyGroup(
+    root = Root(
         "kafkalog",
         "Topic logs exactly as Apache Kafka keeps them on disk, served over HTTP.",
         COMMANDS[""],

@@ -1,4 +1,8 @@
-"""What commands print: tables, JSON documents, times, and progress.
+"""What commands print: tables, documents, names, times, and progress; and their questions.
+
+``--output`` asks for a table (for people), one JSON or YAML document, or only the names. Six
+commands had the lines of Kafka's tools before they had tables: without a terminal they still print
+those, because scripts read them; the word for that is ``text``.
 
 Data goes to standard output. Progress goes to standard error, so that data stays data: one line of
 the terminal that is drawn again and removed in the end, or plain lines at intervals.
@@ -9,6 +13,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,7 +24,7 @@ from kafkalog.env.clock import SystemClock
 from kafkalog.observe.terminal_line import TerminalLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from kafkalog.env.clock import Clock
@@ -65,11 +70,116 @@ def print_entries(columns: Columns, entries: Iterable[Mapping[str, Any]]) -> Non
     print_table([[heading for heading, _ in columns], *rows])
 
 
+# ---- forms of output
+
+TEXT = "text"
+"""The lines of Kafka's tools; of commands without such lines, the table."""
+
+
+class _Forms(click.Choice[str]):
+    """The forms of ``--output``; ``text``, the former name of the default, is not listed."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """See click."""
+        return TEXT if value == TEXT else super().convert(value, param, ctx)
+
+
+def _form(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
+    return value or ("table" if sys.stdout.isatty() else TEXT)
+
+
+def output_of(*forms: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--output`` with these forms."""
+    return click.option(
+        "--output",
+        type=_Forms(forms),
+        envvar="KAFKALOG_OUTPUT",
+        callback=_form,
+        show_default="table",
+        help="A table for people, or a form for programs.",
+    )
+
+
+output_option = output_of("table", "json", "yaml", "name")
+document_option = output_of("table", "json", "yaml")
+
+
+def is_printed(output: str, document: object, names: Iterable[str] | None = None) -> bool:
+    """Print the document or the names if --output asks for them; whether it does."""
+    if output == "name":
+        if names is None:
+            raise click.UsageError("--output name: nothing here has a name")
+        for name in names:
+            click.echo(name)
+        return True
+    if output in ("json", "yaml"):
+        click.echo(json.dumps(document) if output == "json" else yaml_text(document))
+        return True
+    return False
+
+
 def is_printed_as_json(output: str, document: object) -> bool:
-    """Print the document if --output asks for JSON; whether it does."""
-    if output == "json":
-        click.echo(json.dumps(document))
-    return output == "json"
+    """``is_printed`` of what has no names."""
+    return is_printed(output, document)
+
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*")
+_YAML_WORDS = re.compile("true|false|yes|no|on|off|null|y|n", re.IGNORECASE)
+# What YAML does not allow as it is, and JSON does.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+
+def yaml_text(value: object, indent: str = "") -> str:
+    """JSON values as a YAML document in block style, without a line end."""
+    if isinstance(value, dict) and value:
+        return "\n".join(
+            f"{indent}{_yaml_scalar(str(key))}:{_yaml_below(one, indent)}"
+            for key, one in value.items()
+        )
+    if isinstance(value, list | tuple) and value:
+        inner = f"{indent}  "
+        return "\n".join(f"{indent}- {yaml_text(one, inner)[len(inner) :]}" for one in value)
+    return indent + _yaml_scalar(value)
+
+
+def _yaml_below(value: object, indent: str) -> str:
+    """What stands behind the colon of a key."""
+    if isinstance(value, dict | list | tuple) and value:
+        return "\n" + yaml_text(value, f"{indent}  ")
+    return f" {_yaml_scalar(value)}"
+
+
+def _yaml_scalar(value: object) -> str:
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and not _YAML_WORDS.fullmatch(value):
+        return value
+    text = json.dumps(value, ensure_ascii=False)  # JSON is YAML, but for some characters
+    if isinstance(value, float):
+        text = text.replace("e", ".0e") if "." not in text else text  # 1e+22 would be a text
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+# ---- questions
+
+yes_option = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Ask, on a terminal and without --yes; a script is never asked.
+
+    Raises click.ClickException for no.
+    """
+    if is_sure or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm(question, err=True):
+        raise click.ClickException("Nothing was changed.")
+
+
+# ---- texts
 
 
 def timestamp_text(timestamp_ms: int | None) -> str:

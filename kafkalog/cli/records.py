@@ -1,7 +1,7 @@
 """``kafkalog records delete`` and ``kafkalog offsets get``.
 
-``records delete`` takes the file of Kafka's kafka-delete-records and prints its lines; unlike the
-tool, it exits with 3 when a partition failed.
+``records delete`` takes the file of Kafka's kafka-delete-records and, without a terminal, prints
+its lines; unlike the tool, it exits with 3 when a partition failed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kafkalog.cli.arguments import (
     partitions_option,
     timestamp,
     topic_names,
+    topic_or_option,
 )
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
@@ -27,10 +28,20 @@ from kafkalog.cli.connection import (
     is_failed,
     message_of,
     name_of,
+    names_of,
+    report_failures,
     with_client_and_output,
 )
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import is_printed_as_json
+from kafkalog.cli.output import (
+    TEXT,
+    Columns,
+    confirm,
+    is_printed,
+    print_entries,
+    timestamp_text,
+    yes_option,
+)
 from kafkalog.client import InvalidRequest, TooLarge
 from kafkalog.client.admin import HIGH_WATERMARK
 from kafkalog.client.records import NO_OFFSET
@@ -41,16 +52,21 @@ if TYPE_CHECKING:
     from kafkalog.client.records import Isolation, Place
 
 TOOL_HEAD = "Executing records delete operation\nRecords delete operation completed:\n"
+_DELETED_COLUMNS: Columns = (
+    ("TOPIC", "topic"),
+    ("PARTITION", "partition"),
+    ("NEW LOG START", "low_watermark"),
+)
 
 
 @click.command()
+@topic_or_option
 @click.option(
     "--offset-json-file",
     type=click.File("rb"),
     help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1};'
     " offset -1: the high watermark.",
 )
-@click.option("--topic", help="Instead of a file, with --before-offset or --before-time.")
 @click.option("--partition", type=click.IntRange(min=0), help="Default: 0.")
 @click.option(
     "--before-offset",
@@ -58,9 +74,8 @@ TOOL_HEAD = "Executing records delete operation\nRecords delete operation comple
     help="Delete records below it; -1: the high watermark.",
 )
 @before_time_option
-@click.option(
-    "--dry-run", is_flag=True, help="With --topic: show the new log start; delete nothing."
-)
+@click.option("--dry-run", is_flag=True, help="With TOPIC: show the new log start; delete nothing.")
+@yes_option
 @with_client_and_output
 def delete(
     offset_json_file: Any,  # noqa: ANN401 - click's open file
@@ -69,18 +84,20 @@ def delete(
     before_offset: int | None,
     before_time: int | None,
     dry_run: bool,
+    is_sure: bool,
     client: Client,
     output: str,
 ) -> None:
-    """Delete records below an offset. Exit 3 when a partition failed.
+    """Delete records below an offset, of TOPIC or as a file lists. Exit 3 when a partition failed.
 
-    For all partitions of a topic: kafkalog topics trim.
+    Asks on a terminal. For all partitions of a topic: kafkalog topics trim.
 
-    Example: kafkalog records delete --topic orders --before-offset 40000
+    Example: kafkalog records delete orders --before-offset 40000
     """
     bounds = (before_offset, before_time)
     if offset_json_file is not None and (topic, partition, *bounds) == (None,) * 4 and not dry_run:
         body: bytes = offset_json_file.read()
+        which = f"that {offset_json_file.name} names"
     elif offset_json_file is None and topic is not None and bounds.count(None) == 1:
         number, offset = partition or 0, before_offset
         if before_time is not None:
@@ -89,24 +106,37 @@ def delete(
                 offset = client.offset_range(topic, number)[1]
         entry = {"topic": topic, "partition": number, "offset": offset}
         body = json.dumps({"partitions": [entry], "version": 1}).encode()
+        bound = "the high watermark" if offset == HIGH_WATERMARK else f"offset {offset}"
+        which = f"of {topic}-{number} below {bound}"
     else:
         raise click.UsageError(
-            "Give either --offset-json-file, or --topic and one of --before-offset and"
-            " --before-time."
+            "Give either --offset-json-file, or TOPIC and one of --before-offset and --before-time."
         )
     if dry_run:
         answer = _dry_run(client, entry)
     else:
+        confirm(f"Delete the records {which}?", is_sure=is_sure)
         answer = _deleted(client, body, None if offset_json_file is None else offset_json_file.name)
     entries = answer["partitions"]
-    if not is_printed_as_json(output, answer):
-        # The form of kafka-delete-records.sh, with the daemon's reasons, which name the offsets.
-        click.echo(TOOL_HEAD, nl=False)
-        for each in entries:
-            result = "error" if is_failed(each) else "low_watermark"
-            click.echo(f"partition: {name_of(each)}\t{result}: {each[result]}")
+    if not is_printed(output, answer, names_of(entries)):
+        _print_deleted(entries, output)
     if any(map(is_failed, entries)):
         raise click.exceptions.Exit(PARTIAL_FAILURE)
+
+
+def _print_deleted(entries: list[dict[str, Any]], output: str) -> None:
+    """A table, with the failures on standard error; as text the lines of kafka-delete-records.sh.
+
+    The reasons are the daemon's, which name the offsets.
+    """
+    if output != TEXT:
+        print_entries(_DELETED_COLUMNS, (each for each in entries if not is_failed(each)))
+        report_failures(entries)
+        return
+    click.echo(TOOL_HEAD, nl=False)
+    for each in entries:
+        result = "error" if is_failed(each) else "low_watermark"
+        click.echo(f"partition: {name_of(each)}\t{result}: {each[result]}")
 
 
 def _deleted(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
@@ -139,6 +169,12 @@ def _dry_run(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
 
 # ---- offsets
 
+_OFFSET_COLUMNS: Columns = (
+    ("TOPIC", "topic"),
+    ("PARTITION", "partition"),
+    ("OFFSET", "offset"),
+    ("TIMESTAMP", "timestamp"),
+)
 _PLACES: dict[str, Place] = {
     "latest": "latest",
     "earliest": "earliest",
@@ -179,9 +215,10 @@ def get(
     client: Client,
     output: str,
 ) -> None:
-    """Print offsets of TOPICS, or of all topics, as topic:partition:offset.
+    """Print offsets of TOPICS, or of all topics.
 
-    Prints "none" for a partition without such a record. Exit 3 when a partition failed.
+    Without a terminal as topic:partition:offset, with "none" for a partition without such a record.
+    Exit 3 when a partition failed.
 
     Example: kafkalog offsets get orders --at 2026-01-31T12:00:00Z
     """
@@ -193,11 +230,15 @@ def get(
     ]
     found = client.list_offsets(wanted, at, isolation=isolation or "read_uncommitted")
     entries = [offset_entry(each) for each in found]
-    if not is_printed_as_json(output, entries):
-        for entry in entries:
-            if not is_failed(entry):
+    if not is_printed(output, entries, names_of(entries)):
+        found_ones = [entry for entry in entries if not is_failed(entry)]
+        if output == TEXT:
+            for entry in found_ones:
                 offset = "none" if entry["offset"] is None else entry["offset"]
                 click.echo(f"{entry['topic']}:{entry['partition']}:{offset}")
+        else:
+            shown = ({**one, "timestamp": timestamp_text(one["timestamp"])} for one in found_ones)
+            print_entries(_OFFSET_COLUMNS, shown)
     exit_on_failures(entries)
 
 

@@ -17,13 +17,21 @@ from kafkalog.cli.arguments import (
     topic_argument,
     topic_configs_option,
 )
-from kafkalog.cli.connection import exit_on_failures, is_failed, name_of, with_client_and_output
+from kafkalog.cli.connection import (
+    exit_on_failures,
+    is_failed,
+    name_of,
+    names_of,
+    with_client_and_output,
+)
 from kafkalog.cli.output import (
     Columns,
-    is_printed_as_json,
+    confirm,
+    is_printed,
     print_entries,
     print_rows,
     timestamp_text,
+    yes_option,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +83,7 @@ def explain(topic: str, partition: int | None, client: Client, output: str) -> N
         else client.explain_retention(topic, entry["partition"])
         for entry in _partitions(client, topic, partition)
     ]
-    if not is_printed_as_json(output, reports):
+    if not is_printed(output, reports, names_of(reports)):
         for report in _served(reports):
             _print_report(report)
     exit_on_failures(reports)
@@ -110,7 +118,7 @@ def simulate(
     Changes nothing. Cleaner threads check compacted topics, whatever the --check-interval. Exit 3
     when a partition is not served.
 
-    Example: kafkalog retention simulate orders --config retention.ms=86400000 --horizon 30d
+    Example: kafkalog retention simulate orders --config retention.ms=1d --horizon 30d
     """
     answer = client.simulate_retention(
         topic,
@@ -120,10 +128,11 @@ def simulate(
         partition=partition,
         check_interval_ms=check_interval,
     )
-    if not is_printed_as_json(output, answer):
-        for entry in _served(answer["partitions"]):
+    entries = [{"topic": topic, **entry} for entry in answer["partitions"]]
+    if not is_printed(output, answer, names_of(entries)):
+        for entry in _served(entries):
             _print_simulation(topic, entry)
-    exit_on_failures([{"topic": topic, **entry} for entry in answer["partitions"]])
+    exit_on_failures(entries)
 
 
 @click.command()
@@ -145,7 +154,7 @@ def run(
         entries = _partitions(client, topic, partition)
         wanted = [(topic, int(entry["partition"])) for entry in entries]
     answer = client.run_retention(wanted, dry_run=dry_run)
-    if not is_printed_as_json(output, answer):
+    if not is_printed(output, answer, names_of(answer["partitions"])):
         _print_run(answer)
     exit_on_failures(answer["partitions"])
 
@@ -158,23 +167,32 @@ def run(
     type=click.IntRange(min=0),
     help="Record that all offsets below this one are archived.",
 )
+@yes_option
 @with_client_and_output
 def archived(
-    topic: str, partition: int | None, raise_to: int | None, client: Client, output: str
+    topic: str,
+    partition: int | None,
+    raise_to: int | None,
+    is_sure: bool,
+    client: Client,
+    output: str,
 ) -> None:
     """Show how far a topic is archived, and what archive.hold keeps until then.
 
     --raise-to first raises the archived offset of a partition: retention may then delete what is
-    below it. This cannot be undone.
+    below it. This cannot be undone, so it asks on a terminal.
 
     Example: kafkalog retention archived orders --partition 0 --raise-to 40000
     """
     if (partition is None) is not (raise_to is None):
         raise click.UsageError("--partition and --raise-to must be given together")
     if partition is not None and raise_to is not None:
+        question = f"Let retention delete {topic}-{partition} below offset {raise_to}?"
+        confirm(f"{question} This cannot be undone.", is_sure=is_sure)
         client.raise_archived_offsets(topic, {partition: raise_to})
     entries = client.archived_offsets(topic)
-    if not is_printed_as_json(output, {"topic": topic, "partitions": entries}):
+    document = {"topic": topic, "partitions": entries}
+    if not is_printed(output, document, (f"{topic}-{one['partition']}" for one in entries)):
         print_entries(_ARCHIVED_COLUMNS, entries)
 
 

@@ -1,8 +1,9 @@
-"""``kafkalog topics``: create, list, describe, alter, trim and delete. The text is Kafka's.
+"""``kafkalog topics``: create, list, describe, alter, trim and delete.
 
-``trim`` deletes the oldest records of all partitions of a topic, up to an offset or a time. It only
-shows the new log starts without --execute. A prefix of each log is deleted. Timestamps need not
-rise with offsets, so records older than the given time are retained after one that is not older.
+Without a terminal ``list`` and ``describe`` print the lines of Kafka's kafka-topics. ``trim``
+deletes the oldest records of all partitions of a topic, up to an offset or a time. It only shows
+the new log starts without --execute. A prefix of each log is deleted. Timestamps need not rise with
+offsets, so records older than the given time are retained after one that is not older.
 """
 
 from __future__ import annotations
@@ -19,22 +20,24 @@ from kafkalog.cli.arguments import (
     topic_argument,
     topic_configs_option,
 )
-from kafkalog.cli.configs import print_configs
+from kafkalog.cli.configs import altered_configs, names_of_changes, print_changes, print_configs
 from kafkalog.cli.connection import (
     exit_on_failures,
     failed_entry,
     is_failed,
-    with_client,
+    names_of,
     with_client_and_output,
 )
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import is_printed_as_json, print_table
+from kafkalog.cli.output import TEXT, confirm, is_printed, print_table, yes_option
 from kafkalog.cli.records import offset_entry
+from kafkalog.client import ClientError
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
 
 
+_LIST_HEADINGS = ("TOPIC", "PARTITIONS", "OFFLINE", "CONFIGS")
 _HEADINGS = ("TOPIC", "PARTITION", "LOG-START", "NEW-START", "OFFSETS DELETED")
 
 
@@ -69,13 +72,15 @@ def create(
 ) -> None:
     """Create a topic.
 
-    Example: kafkalog topics create orders --partitions 3 --config retention.ms=86400000
+    Example: kafkalog topics create orders --partitions 3 --config retention.ms=7d
     """
     pairs = dict(config_pairs(configs))
     if if_not_exists and name in client.list_topics():
+        if not is_printed(output, client.describe_topic(name), [name]):
+            click.echo(f"Topic {name} exists: nothing was changed.")
         return
     entity = client.create_topic(name, partitions=partitions, configs=pairs)
-    if is_printed_as_json(output, entity):
+    if is_printed(output, entity, [name]):
         return
     if "." in name or "_" in name:
         click.echo(COLLISION_WARNING)
@@ -86,16 +91,28 @@ def create(
 @click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
 @with_client_and_output
 def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
-    """List the names of all topics, one per line.
+    """List all topics. Without a terminal, and with --output name, one name per line.
 
     Example: kafkalog topics list --exclude-internal
     """
     names = client.list_topics()
     if exclude_internal:
         names = [name for name in names if not name.startswith("__")]
-    if not is_printed_as_json(output, names):
-        for name in names:
-            click.echo(name)
+    if is_printed("name" if output == TEXT else output, names, names):
+        return
+    entities = {each["topic_name"]: each for each in client.describe_topics()}
+    print_table(
+        [_LIST_HEADINGS, *(_list_row(entities[each]) for each in names if each in entities)]
+    )
+
+
+def _list_row(entity: dict[str, Any]) -> tuple[object, ...]:
+    offline = len(entity["offline_partitions"])
+    return (entity["topic_name"], entity["partitions_count"], offline, _overrides(entity) or "-")
+
+
+def _overrides(entity: dict[str, Any]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(entity["config_overrides"].items()))
 
 
 @topics.command()
@@ -107,28 +124,39 @@ def list_topics(exclude_internal: bool, client: Client, output: str) -> None:
 )
 @topic_configs_option
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
-@with_client
+@with_client_and_output
 def alter(
     name: str,
     partitions: int | None,
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
     client: Client,
+    output: str,
 ) -> None:
-    """Change configs or add partitions. Prints nothing when done.
+    """Change configs or add partitions. Prints what changed, before and now.
 
     Changes are in force at once and survive a restart. Configs are changed first: when one is
     refused, no partitions are added.
 
-    Example: kafkalog topics alter orders --partitions 6 --config retention.ms=86400000
+    Example: kafkalog topics alter orders --partitions 6 --config retention.ms=7d
     """
     to_set = dict(config_pairs(configs))
     if not to_set and not deleted and partitions is None:
         raise click.UsageError("Give --partitions, --config or --delete-config")
+    changes = []
     if to_set or deleted:
-        client.alter_topic_configs(name, to_set, to_delete=deleted)
+        changes += altered_configs(client, name, to_set, deleted)
     if partitions is not None:
-        client.grow_topic(name, partitions)
+        before = client.describe_topic(name)["partitions_count"]
+        try:
+            client.grow_topic(name, partitions)
+        except ClientError:
+            if changes:  # they are in force, whatever becomes of the partitions
+                print_changes(changes)
+            raise
+        changes.append({"name": "partitions", "before": before, "now": partitions})
+    if not is_printed(output, {"topic": name, "changes": changes}, names_of_changes(changes)):
+        print_changes(changes)
 
 
 @topics.command()
@@ -138,7 +166,8 @@ def alter(
 def describe(name: str | None, with_configs: bool, client: Client, output: str) -> None:
     """Print id, partitions and configs of one topic, or of all.
 
-    As in Kafka, a partition that is not served has no leader; the reason goes to standard error.
+    The reason why a partition is not served goes to standard error. Without a terminal the lines
+    are those of kafka-topics.
 
     Example: kafkalog topics describe orders --configs
     """
@@ -146,19 +175,40 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
     if with_configs:
         for entity in entities:
             entity["configs"] = client.topic_configs(entity["topic_name"])
-    if is_printed_as_json(output, entities):
+    if is_printed(output, entities, (entity["topic_name"] for entity in entities)):
         return
     node = client.broker_id()
     for entity in entities:
-        overrides = sorted(entity["config_overrides"].items())
-        settings = ",".join(f"{key}={value}" for key, value in overrides)
-        for line in description_lines(entity, settings, node):
-            click.echo(line)
+        if output == TEXT:
+            for line in description_lines(entity, _overrides(entity), node):
+                click.echo(line)
+        else:
+            _print_topic(client, entity)
         for fault in entity["offline_partitions"]:
             at = f"{entity['topic_name']}-{fault['partition_id']}"
             click.echo(f"{at} is not served: {fault['error']}", err=True)
         if with_configs:
             print_configs(f"topic {entity['topic_name']}", entity["configs"], is_all=True)
+
+
+def _print_topic(client: Client, entity: dict[str, Any]) -> None:
+    """A table of the topic, and one of its partitions."""
+    topic = entity["topic_name"]
+    row = (topic, entity["topic_id"], entity["partitions_count"], _overrides(entity) or "-")
+    print_table([("TOPIC", "ID", "PARTITIONS", "CONFIGS"), row])
+    offline = {fault["partition_id"] for fault in entity["offline_partitions"]}
+    numbers = range(entity["partitions_count"])
+    served = [(topic, number) for number in numbers if number not in offline]
+    starts = client.list_offsets(served, "earliest") if served else []
+    ends = client.list_offsets(served, "latest") if served else []
+    rows: list[tuple[object, ...]] = [
+        (start.partition, start.offset, end.offset, end.offset - start.offset, "served")
+        for start, end in zip(starts, ends, strict=True)
+        if start.error is None and end.error is None
+    ]
+    known = {row[0] for row in rows}
+    rows += [(number, None, None, None, "offline") for number in numbers if number not in known]
+    print_table([("PARTITION", "LOG START", "LOG END", "OFFSETS", "STATE"), *rows])
 
 
 def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[str]:
@@ -181,13 +231,17 @@ def description_lines(entity: dict[str, Any], configs: str, node: int) -> list[s
 
 @topics.command()
 @topic_argument("name")
-@with_client
-def delete(name: str, client: Client) -> None:
-    """Delete a topic, and its files after file.delete.delay.ms. Prints nothing when done.
+@yes_option
+@with_client_and_output
+def delete(name: str, is_sure: bool, client: Client, output: str) -> None:
+    """Delete a topic, and its files after file.delete.delay.ms. Asks on a terminal.
 
     Example: kafkalog topics delete orders
     """
+    confirm(f"Delete topic {name} with all its records?", is_sure=is_sure)
     client.delete_topic(name)
+    if not is_printed(output, {"topic": name, "deleted": True}, [name]):
+        click.echo(f"Deleted topic {name}.")
 
 
 # ---- trim
@@ -225,7 +279,8 @@ def trim(
     )
     if execute:
         entries = _executed(client, entries)
-    if not is_printed_as_json(output, {"dry_run": not execute, "partitions": entries}):
+    document = {"dry_run": not execute, "partitions": entries}
+    if not is_printed(output, document, names_of(entries)):
         print_table([_HEADINGS, *(_row(each) for each in entries if not is_failed(each))])
     if not execute:
         click.echo("Nothing was deleted; add --execute.", err=True)

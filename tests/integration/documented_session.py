@@ -84,6 +84,7 @@ def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> lis
         "PATH": f"{binaries}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "KAFKALOG_URL": f"http://{here}",
+        "KAFKALOG_OUTPUT": "table",  # as at the reader's terminal
         "LC_ALL": "C.UTF-8",
     }
     outputs = []

@@ -67,7 +67,7 @@ def test_topics(daemon: Daemon) -> None:
     shown = json.loads(done(run(daemon, "topics", "describe", "orders", "--output", "json")))
     assert shown[0]["partitions_count"] == 2
     assert run(daemon, "topics", "create", "orders", "--if-not-exists").returncode == 0
-    assert done(run(daemon, "topics", "delete", "a.b")) == b""
+    assert done(run(daemon, "topics", "delete", "a.b")) == b"Deleted topic a.b.\n"
     assert done(run(daemon, "topics", "list")) == b"orders\n"
     for arguments in (
         ("create", "orders"),
@@ -88,8 +88,15 @@ def test_topics_are_altered(daemon: Daemon) -> None:
     done(run(daemon, "topics", "create", "altered", "--config", "flush.ms=9"))
     alter = ("topics", "alter", "altered")
     changes = ("--config", "retention.ms=5", "--config", "cleanup.policy=compact,delete")
-    assert done(run(daemon, *alter, *changes, "--delete-config", "flush.ms")) == b""
-    assert done(run(daemon, *alter, "--partitions", "3")) == b""
+    altered = done(run(daemon, *alter, *changes, "--delete-config", "flush.ms"))
+    assert altered.decode().splitlines() == [
+        "CHANGED         BEFORE     NOW",
+        "cleanup.policy  delete     compact,delete",
+        "flush.ms        9          9223372036854775807",
+        "retention.ms    604800000  5",
+    ]
+    grown = done(run(daemon, *alter, "--partitions", "3"))
+    assert grown == b"CHANGED     BEFORE  NOW\npartitions  1       3\n"
     text = done(run(daemon, "topics", "describe", "altered", "--configs")).decode()
     assert (
         "PartitionCount: 3\tReplicationFactor: 1\tConfigs: cleanup.policy=compact,delete," in text
@@ -118,7 +125,12 @@ def test_configs_in_kafkas_words(daemon: Daemon) -> None:
     topic = ("--topic", "worded")
     added = ("--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]")
     updated = done(run(daemon, "configs", "alter", *topic, *added))
-    assert updated == b"Completed updating config for topic worded.\n"
+    assert updated.decode().splitlines() == [
+        "Completed updating config for topic worded.",
+        "CHANGED         BEFORE     NOW",
+        "cleanup.policy  delete     compact,delete",
+        "retention.ms    604800000  5000",
+    ]
     assert done(run(daemon, "configs", "describe", *topic)).decode().splitlines() == [
         "Dynamic configs for topic worded are:",
         "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:"
@@ -131,6 +143,8 @@ def test_configs_in_kafkas_words(daemon: Daemon) -> None:
     broker = ("--broker", "--add-config", "log.retention.bytes=5")
     assert done(run(daemon, "configs", "alter", *broker)) == (
         b"Completed updating config for broker 1.\n"
+        b"CHANGED              BEFORE  NOW\n"
+        b"log.retention.bytes  -1      5\n"
     )
     done(run(daemon, "configs", "alter", "--broker", "--delete-config", "log.retention.bytes"))
     assert run(daemon, "configs", "describe").returncode == 2
@@ -298,7 +312,7 @@ def test_kafkas_own_command(daemon: Daemon, tmp_path: Path) -> None:
     missing = run_plain(*tool, *where)
     assert missing.returncode == 1
     assert missing.stderr.startswith(f"Unable to read file {file}".encode())
-    assert run_plain(*tool).returncode == 2
+    assert run_plain(*tool).stderr == b'Missing required argument "[bootstrap-server]"\n'
 
 
 def test_an_interrupt_is_told_by_the_exit_status(daemon: Daemon) -> None:
@@ -374,7 +388,9 @@ def test_words_of_commands_topics_and_configs(daemon: Daemon) -> None:
     assert completed("ref") == []
     assert "describe" in completed("topics", "")
     assert completed("topics", "describe", *url, "shelf") == ["shelf"]
+    assert completed("configs", "describe", *url, "she") == ["shelf", "shell"]
     assert completed("configs", "describe", *url, "--topic", "she") == ["shelf", "shell"]
+    assert completed("configs", "alter", "t", "--config", "retention.m") == ["retention.ms="]
     assert completed("topics", "create", "t", "--config", "retention.m") == ["retention.ms="]
     nobody = ("--url", "http://127.0.0.1:1")
     assert completed("topics", "describe", *nobody, "she") == []

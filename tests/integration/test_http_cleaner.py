@@ -323,7 +323,7 @@ def test_the_number_of_threads_changes_in_the_middle_of_a_clean(crawling: Daemon
 
 __all__ = ["SETTINGS"]  # of the daemon fixture
 
-ALTER = "kafkalog configs alter --topic plain --add-config cleanup.policy=compact"
+ALTER = "kafkalog configs alter plain --config cleanup.policy=compact"
 
 
 def test_pause_and_resume(daemon: Daemon) -> None:

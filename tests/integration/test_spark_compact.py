@@ -331,8 +331,8 @@ def test_empty_segments_are_nothing_to_clean(tmp_path: Path, segments: list[Made
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--dirs", "", "--out", "out"), "Missing option '--dirs'."),
-        (("--dirs", ",", "--out", "out"), "Missing option '--dirs'."),
+        (("--dirs", "", "--out", "out"), "Missing argument 'DIR...'"),
+        (("--dirs", ",", "--out", "out"), "Missing argument 'DIR...'"),
         (("--dirs", ".", "--out", "out", "--now", "-5"), "-5 is not in the range x>=0"),
         (("--dirs", ".", "--out", "s3://nope/out"), "--out is a path on a disk, not s3://nope/out"),
         (

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
         ["consume", ""],
         ["records", "delete"],
         ["records", "delete", "--topic", "t", "--before-offset", "-2"],
-        ["compat", "kafka-delete-records", "--bootstrap-server", "http://127.0.0.1:1"],
-        ["compat", "kafka-topics", "--bootstrap-server", "localhost:1", "--lst"],
         ["compat", "kafka-topics", "--bootstrap-server", "a:1,b:1", "--list"],
         ["config", "show", "--override", "=5"],
         ["doctor", "--override", " =5"],

@@ -359,7 +359,7 @@ def test_a_config_of_another_version_keeps_its_topic_offline() -> None:
     """M14 M15: nothing is damaged, so nobody is told to move records away."""
     sim, line = start_without_t(with_foreign_config(stopped_with_segments()), FOREIGN_KEY)
     assert FOREIGN_KEY in line["reason"]
-    assert f"kafkalog configs alter --topic t --delete-config {FOREIGN_KEY}" in line["remedy"]
+    assert f"kafkalog configs alter t --delete-config {FOREIGN_KEY}" in line["remedy"]
     assert "move" not in line["remedy"]
     disk = sim.stop()
     assert not disk.exists(MARKER)

@@ -294,7 +294,7 @@ class DirectoryLoading:
                 log_dir=unit.log_dir.path,
             ),
             directory,
-            f"Change the config (kafkalog configs alter --topic {topic}{change}) and start again, "
+            f"Change the config (kafkalog configs alter {topic}{change}) and start again, "
             "or start with the version, or the defaults, that it was set under.",
         )
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import json
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kafkalog.cli.arguments import topic_argument
-from kafkalog.cli.connection import with_client_and_output
+from kafkalog.cli.arguments import Milliseconds, Size, topic_argument
+from kafkalog.cli.connection import with_client_and_document
+from kafkalog.cli.output import is_printed
 from kafkalog.client import Client, ProducerRecord
 from kafkalog.client.records import RECORD_OVERHEAD_BYTES
 from kafkalog.env.clock import SystemClock
@@ -248,17 +248,14 @@ def random_payloads(size_bytes: int) -> Iterator[bytes]:
 @click.option(
     "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to append."
 )
-@click.option("--record-size", type=click.IntRange(min=1), default=100, help="Bytes of each value.")
+@click.option("--record-size", type=Size(min=1), default=100, help="Bytes of each value.")
 @click.option(
     "--throughput",
     type=click.FloatRange(min=0, min_open=True),
     help="Records per second. Default: as many as the daemon takes.",
 )
 @click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    default=BATCH_BYTES,
-    help="Bytes of the batch in a request.",
+    "--batch-size", type=Size(min=1), default=BATCH_BYTES, help="Bytes of the batch in a request."
 )
 @click.option(
     "--in-flight", type=click.IntRange(min=1), default=IN_FLIGHT, help="Requests at a time."
@@ -267,7 +264,7 @@ def random_payloads(size_bytes: int) -> Iterator[bytes]:
 @click.option(
     "--codec", type=click.Choice(_CODECS), default="none", help="How batches are compressed."
 )
-@with_client_and_output
+@with_client_and_document
 def produce(
     topic: str,
     num_records: int,
@@ -282,8 +279,8 @@ def produce(
 ) -> None:
     """Append random records, some requests at a time, and print rates and latencies.
 
-    Prints a line every five seconds (on standard error with --output json), then the totals. MB are
-    2^20 bytes. Ends at the first failure.
+    Prints a line every five seconds (on standard error with --output json or yaml), then the
+    totals. MB are 2^20 bytes. Ends at the first failure.
 
     Example: kafkalog perf produce orders --num-records 100000 --record-size 200
     """
@@ -298,10 +295,11 @@ def produce(
         codec,
         in_flight,
     )
-    is_text = output == "text"
-    stats = load.run(client, clock, lambda line: click.echo(line, err=not is_text))
+    is_document = output in ("json", "yaml")
+    stats = load.run(client, clock, lambda line: click.echo(line, err=is_document))
     total = stats.total(clock.monotonic_ns() // _NS_PER_MS)
-    click.echo(total_line(total) if is_text else json.dumps(total))
+    if not is_printed(output, total):
+        click.echo(total_line(total))
 
 
 # ---- consume
@@ -406,14 +404,12 @@ class ReadLoad:
 @click.option(
     "--timeout",
     "timeout_ms",
-    type=click.IntRange(min=0),
+    type=Milliseconds(min=0),
     default=_IDLE_MS,
-    help="Stop after this many ms without a record.",
+    help="Stop after this many ms, or 30s, without a record.",
 )
-@click.option(
-    "--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="Most bytes of an answer."
-)
-@with_client_and_output
+@click.option("--fetch-size", type=Size(min=1), default=1 << 20, help="Most bytes of an answer.")
+@with_client_and_document
 def consume(
     topic: str,
     messages: int,
@@ -432,9 +428,7 @@ def consume(
     result = ReadLoad(topic, messages, timeout_ms, from_latest, fetch_size).run(
         client, SystemClock()
     )
-    if output == "json":
-        click.echo(json.dumps(result.document()))
-    else:
+    if not is_printed(output, result.document()):
         click.echo(READ_HEADER)
         click.echo(result.line())
     if not result.is_complete:

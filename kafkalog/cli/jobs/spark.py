@@ -6,7 +6,6 @@ Owns the arguments and what is printed; the jobs are ``kafkalog.jobs``. No serve
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import sys
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.topics.registry import registered_configs
-from kafkalog.cli.arguments import config_pairs, duration
+from kafkalog.cli.arguments import Size, config_pairs, duration
 from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
-from kafkalog.cli.output import print_table
+from kafkalog.cli.output import is_printed, output_of, print_table
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -59,7 +58,7 @@ class JobArguments:
 
     @property
     def paths(self) -> list[str]:
-        """The directories of --dirs, absolute or on a store. Raises StoreMissing."""
+        """The directories, absolute or on a store. Raises StoreMissing."""
         return [
             trimmed(each) if scheme_of(each) else os.path.abspath(each.removeprefix("file://"))
             for text in self.dirs
@@ -74,7 +73,7 @@ class JobArguments:
         """
         dirs = self.paths
         if not dirs:
-            raise click.UsageError("Missing option '--dirs'.")
+            raise click.UsageError("Missing argument 'DIR...'")
         filesystem = filesystem_for(dirs)
         # Each may be a log directory or a partition in one; s3://logs is in none.
         parents = [each for each in map(os.path.dirname, dirs) if not each.endswith(":")]
@@ -99,8 +98,7 @@ class JobArguments:
         self, kind: type[tuple[Any, ...]], rows: Sequence[Any], totals: Mapping[str, Any]
     ) -> None:
         """Print or write the rows, and the totals. Raises ArrowMissing and OSError."""
-        if self.output == "json":
-            click.echo(json.dumps({"rows": [row._asdict() for row in rows], "totals": totals}))
+        if is_printed(self.output, {"rows": [row._asdict() for row in rows], "totals": totals}):
             return
         if self.output == "parquet":
             assert self.file is not None, "checked with the arguments"
@@ -125,12 +123,9 @@ def _cell(value: object) -> str:
 
 
 _SHARED = (
-    click.option(
-        "--dirs",
-        multiple=True,
-        metavar="DIR,...",
-        help="Log directories, or single partition directories. Repeatable.",
-    ),
+    # Log directories, or single partition directories.
+    click.argument("directories", nargs=-1, metavar="[DIR]..."),
+    click.option("--dirs", multiple=True, hidden=True, help="Former spelling of DIR..., as a,b."),
     click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable."),
     click.option(
         "--spark/--no-spark",
@@ -147,12 +142,7 @@ _SHARED = (
         metavar="N",
         help="Number of processes without Spark.",
     ),
-    click.option(
-        "--output",
-        type=click.Choice(["text", "json", "parquet"]),
-        default="text",
-        help="A table, one JSON document, or a Parquet file.",
-    ),
+    output_of("table", "json", "yaml", "parquet"),
     click.option("--file", metavar="FILE", help="The Parquet file."),
 )
 
@@ -164,6 +154,7 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
     """
 
     def body(*places: Any, **given: Any) -> None:  # noqa: ANN401 - click's
+        given["dirs"] = (*given.pop("directories"), *given["dirs"])
         names = ("dirs", "topics", "is_on_spark", "processes", "output", "file")
         values = {name: given.pop(name) for name in names}
         if values["file"] is not None:
@@ -226,7 +217,7 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
     Nothing is written, and directories may be served meanwhile. --config cleanup.policy=compact
     allows missing offsets where the directory does not show that a topic is compacted.
 
-    Example: kafkalog spark audit --dirs ./data1,./data2 --output json
+    Example: kafkalog spark audit ./data1 ./data2 --output json
     """
     partitions = arguments.partitions(dict(config_pairs(configs)))
     found = audit_job.audit_directories(partitions, arguments.runner("audit"))
@@ -240,7 +231,7 @@ def audit(ctx: click.Context, arguments: JobArguments, configs: tuple[str, ...])
 @click.option("--out", required=True, metavar="DIR", help="The new log directory.")
 @click.option(
     "--map-bytes",
-    type=click.IntRange(min=24, max=2**31 - 1),
+    type=Size(min=24, max=2**31 - 1),
     default=compact_job.MAP_BYTES,
     metavar="N",
     help="Size of the offset map of each process.",
@@ -255,7 +246,7 @@ def compact(
     For directories that no daemon serves. Tombstones are kept until delete.retention.ms has
     passed; records without a key are dropped, as by the cleaner.
 
-    Example: kafkalog spark compact --dirs ./archive --out ./compacted
+    Example: kafkalog spark compact ./archive --out ./compacted
     """
     target = path_on_disk("--out", out)
     rows = compact_job.compact_directories(
@@ -290,7 +281,7 @@ def whatif(
 
     Nothing is changed, and directories may be served meanwhile.
 
-    Example: kafkalog spark whatif --dirs ./data --config retention.ms=86400000 --horizon 30d
+    Example: kafkalog spark whatif ./data --config retention.ms=1d --horizon 30d
     """
     rows = whatif_job.forecast(
         arguments.partitions(dict(config_pairs(configs))),
@@ -324,7 +315,7 @@ def stats(arguments: JobArguments, by: str, top: int, width: int) -> None:
     Reads everything. The number of keys, and what compaction would leave, are estimates where a
     partition has more than 4096 keys.
 
-    Example: kafkalog spark stats --dirs ./data --topic orders --by key
+    Example: kafkalog spark stats ./data --topic orders --by key
     """
     try:
         from kafkalog.jobs import stats as stats_job
@@ -367,7 +358,7 @@ def _table(
 @click.command()
 @job_options
 @click.option(
-    "--url", "urls", metavar="URL,...", help="Daemons, instead of --dirs: http(s)://host:port."
+    "--url", "urls", metavar="URL,...", help="Daemons, instead of DIR...: http(s)://host:port."
 )
 @with_credentials
 @click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
@@ -389,7 +380,7 @@ def _table(
 )
 @click.option(
     "--target-bytes",
-    type=click.IntRange(min=1),
+    type=Size(min=1),
     default=TARGET_BYTES,
     metavar="N",
     help="Bytes of log in a file.",
@@ -418,7 +409,7 @@ def archive(
     if (parquet is None) is (iceberg is None):
         raise click.UsageError("Give either --parquet or --iceberg")
     if bool(urls) is bool(arguments.dirs):
-        raise click.UsageError("Give either --url or --dirs")
+        raise click.UsageError("Give either --url or DIR...")
     access = Access(
         paths=tuple(arguments.paths),
         urls=tuple(each for each in (urls or "").split(",") if each),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.output import print_table
+from kafkalog.cli.output import document_option, is_printed, print_table
 from kafkalog.client import Client, ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
@@ -35,8 +35,9 @@ _POLL_SECONDS = 0.05
     default=100,
     help="Number of devices, which report 1440 times each.",
 )
+@document_option
 @click.pass_context
-def pipeline(ctx: click.Context, out: str, devices: int) -> None:
+def pipeline(ctx: click.Context, out: str, devices: int, output: str) -> None:
     """Load, stream, archive, compact and audit a generated day; exit 1 unless the counts agree.
 
     Starts a daemon of its own and stops it. Needs kafkalog[spark] and Java 17.
@@ -53,12 +54,15 @@ def pipeline(ctx: click.Context, out: str, devices: int) -> None:
         raise click.ClickException(error.message) from error
     except ImportError as error:
         raise click.ClickException(f"{error}: pip install 'kafkalog[spark]'") from error
-    rows = [(each.name, str(each.found), str(each.expected), each.what) for each in steps]
-    print_table([("STEP", "FOUND", "EXPECTED", "WHAT"), *rows])
     from kafkalog.jobs.pipeline import disagreements
 
     wrong = disagreements(steps)
-    click.echo("\n".join(wrong) if wrong else "All counts agree.")
+    rows = [(each.name, str(each.found), str(each.expected), each.what) for each in steps]
+    fields = ("step", "found", "expected", "what")
+    documents = [dict(zip(fields, row, strict=True)) for row in rows]
+    if not is_printed(output, {"steps": documents, "disagreements": list(wrong)}):
+        print_table([tuple(map(str.upper, fields)), *rows])
+        click.echo("\n".join(wrong) if wrong else "All counts agree.")
     if wrong:
         ctx.exit(1)
 

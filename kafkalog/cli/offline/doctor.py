@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.configs import with_settings_source
-from kafkalog.cli.connection import output_option
-from kafkalog.cli.output import is_printed_as_json
+from kafkalog.cli.output import is_printed, output_option
 
 if TYPE_CHECKING:
     from kafkalog.cli.offline.diagnosis import Finding
@@ -65,7 +64,8 @@ def doctor(
         found = repaired(properties, overrides, cluster_id, dry_run=dry_run)
     else:
         found = examined(properties, overrides)
-    if not is_printed_as_json(output, list(map(dataclasses.asdict, found))):
+    documents = list(map(dataclasses.asdict, found))
+    if not is_printed(output, documents, dict.fromkeys(finding.subject for finding in found)):
         for finding in found:
             click.echo(f"{finding.level}: {finding.subject}: {finding.message}")
         click.echo(_summary(found))

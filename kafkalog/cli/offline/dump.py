@@ -58,8 +58,9 @@ from kafkalog.format.records.record_batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from kafkalog.cli.connection import Command
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.format.records.record import Record
 
@@ -157,38 +158,74 @@ def dump(files: Sequence[str], options: DumpOptions, out: TextIO, err: TextIO) -
     dumper.report.write(err)
 
 
-@click.command("dump")
+def _flag(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(f"--{name}", is_flag=True, help=text)
+
+
+_OPTIONS = (
+    _flag("print-data-log", "Print keys and values of records as UTF-8."),
+    _flag("deep-iteration", "Print a line for every record."),
+    _flag("skip-record-metadata", "Print keys and values only."),
+    _flag("verify-index-only", "Verify index files; print no entries."),
+    _flag("index-sanity-check", "Check index files as a start does."),
+    click.option(
+        "--max-message-size",
+        type=click.IntRange(min=1),
+        default=MAX_MESSAGE_SIZE_DEFAULT,
+        show_default=True,
+        help="Bytes to read at the position of an index entry.",
+    ),
+    click.option(
+        "--max-bytes",
+        type=click.IntRange(min=1, max=MAX_BYTES_DEFAULT),
+        default=MAX_BYTES_DEFAULT,
+        show_default=True,
+        help="Read at most this many bytes of a log.",
+    ),
+)
+
+
+def _dump_options(command: Command) -> Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command("kafka-dump-log")
 @click.option("--files", required=True, help="Comma-separated list of files to dump.")
-@click.option("--print-data-log", is_flag=True, help="Print keys and values of records as UTF-8.")
-@click.option("--deep-iteration", is_flag=True, help="Print a line for every record.")
-@click.option("--skip-record-metadata", is_flag=True, help="Print keys and values only.")
-@click.option("--verify-index-only", is_flag=True, help="Verify index files; print no entries.")
-@click.option("--index-sanity-check", is_flag=True, help="Check index files as a start does.")
-@click.option(
-    "--max-message-size",
-    type=click.IntRange(min=1),
-    default=MAX_MESSAGE_SIZE_DEFAULT,
-    show_default=True,
-    help="Bytes to read at the position of an index entry.",
-)
-@click.option(
-    "--max-bytes",
-    type=click.IntRange(min=1, max=MAX_BYTES_DEFAULT),
-    default=MAX_BYTES_DEFAULT,
-    show_default=True,
-    help="Read at most this many bytes of a log.",
-)
+@_dump_options
 def dump_command(files: str, **flags: bool | int) -> None:
+    """As kafka-dump-log.sh.
+
+    Example: kafkalog compat kafka-dump-log --files data/orders-0/00000000000000000000.log
+    """
+    _dump(files.split(","), flags)
+
+
+@click.command("dump")
+@click.argument("paths", nargs=-1, metavar="FILE...")
+@click.option("--files", hidden=True, help="Former spelling of FILE..., with commas between them.")
+@_dump_options
+def segments_dump(paths: tuple[str, ...], files: str | None, **flags: bool | int) -> None:
     """Print segment files as Kafka's kafka-dump-log.sh does.
 
-    Example: kafkalog segments dump --files data/orders-0/00000000000000000000.log --print-data-log
+    Example: kafkalog segments dump data/orders-0/00000000000000000000.log --print-data-log
     """
+    wanted = [*paths, *(files.split(",") if files is not None else ())]
+    if not wanted:
+        raise click.UsageError("Missing argument 'FILE...'")
+    _dump(wanted, flags)
+
+
+def _dump(files: Sequence[str], flags: Mapping[str, bool | int]) -> None:
     # Values may hold any bytes; one that the terminal cannot encode must not end the dump.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = DumpOptions(**flags)  # type: ignore[arg-type]  # click has typed each option
     try:
-        dump(files.split(","), options, sys.stdout, sys.stderr)
+        dump(files, options, sys.stdout, sys.stderr)
+    except BrokenPipeError:
+        raise  # the program ends without a message
     except (KafkalogError, FormatError, OSError) as error:
         raise click.ClickException(str(error)) from error
 

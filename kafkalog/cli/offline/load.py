@@ -19,7 +19,7 @@ import click
 
 from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.offline import CompactOptions, clean_directory
-from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.arguments import Size, config_pairs
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogCleaningAborted
@@ -205,7 +205,7 @@ def load(
 # ---- compact
 
 
-_SIZE = click.IntRange(min=1, max=2**31 - 1)
+_SIZE = Size(min=1, max=2**31 - 1)
 
 
 @click.command()

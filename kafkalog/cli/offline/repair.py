@@ -1,11 +1,12 @@
-"""``kafkalog segments repair DIR --dry-run``: what a start after a crash would do to a partition.
+"""``kafkalog segments preview DIR``: what a start after a crash would do to a partition.
 
-Owns the comparison: the directory is copied to a scratch directory, the daemon's loader loads the
-copy from recovery point 0, and the files of both are compared. What the format check then finds in
-the copy is damage that a start does not repair. The directory is only read. Two changes are not
-reported because no answer depends on them: a sound index that would be rewritten, and a sound
-producer snapshot that would be removed because no segment begins there, as that of each clean stop.
-One thread.
+``segments repair DIR --dry-run`` is its former name: it never repaired, a start does. Owns the
+comparison: the directory is copied to a scratch directory, the daemon's loader loads the copy from
+recovery point 0, and the files of both are compared. What the format check then finds in the copy
+is damage that a start does not repair. The directory is only read. Two changes are not reported
+because no answer depends on them: a sound index that would be rewritten, and a sound producer
+snapshot that would be removed because no segment begins there, as that of each clean stop. One
+thread.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
 from kafkalog.cli.arguments import check_partition_directory
-from kafkalog.cli.connection import output_option
 from kafkalog.cli.offline.load import (
     LoadOptions,
     corruption_option,
@@ -29,7 +29,7 @@ from kafkalog.cli.offline.load import (
     topic_config,
 )
 from kafkalog.cli.offline.segments import finding_json
-from kafkalog.cli.output import is_printed_as_json
+from kafkalog.cli.output import is_printed, output_option
 from kafkalog.env.system_filesystem import SystemFilesystem, copy_files
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.file_names import (
@@ -81,7 +81,6 @@ class FileChange(NamedTuple):
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--dry-run", is_flag=True, help="Required: only a start of the daemon repairs.")
 @sets_option
 @corruption_option("keep")
 @click.option(
@@ -91,9 +90,8 @@ class FileChange(NamedTuple):
     " temporary directory.",
 )
 @output_option
-def repair(
+def preview(
     directory: str,
-    dry_run: bool,
     sets: tuple[str, ...],
     corruption: Literal["kafka", "keep"],
     scratch: str | None,
@@ -106,13 +104,8 @@ def repair(
     meanwhile, and a warning says so if a daemon serves it. The loader's messages go to standard
     error.
 
-    Example: kafkalog segments repair ./data/orders-0 --dry-run
+    Example: kafkalog segments preview ./data/orders-0
     """
-    if not dry_run:
-        raise click.UsageError(
-            "Only with --dry-run: a start of the daemon repairs, 'kafkalog offline load' makes a"
-            " repaired copy"
-        )
     check_partition_directory(directory)
     config, source = topic_config(sets), os.path.abspath(directory)
     is_served = _warn_if_served(source)
@@ -140,10 +133,30 @@ def repair(
         "changes": [each._asdict() | {"change": each.text} for each in changes],
         "remaining": [finding_json(each) for each in remaining],
     }
-    if not is_printed_as_json(output, document):
+    if not is_printed(output, document, (each.file for each in changes)):
         _print(directory, result["loaded"]["logEndOffset"], changes, remaining)
     if changes or remaining:
         raise click.exceptions.Exit(1)
+
+
+def _need_dry_run(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if not value:
+        raise click.UsageError(
+            "Only with --dry-run: a start of the daemon repairs. `kafkalog segments preview` shows"
+            " what it would do, `kafkalog offline load` makes a repaired copy"
+        )
+
+
+_dry_run = click.Option(
+    ["--dry-run"], is_flag=True, expose_value=False, callback=_need_dry_run, help="Required."
+)
+repair = click.Command(
+    "repair",
+    callback=preview.callback,
+    params=[*preview.params, _dry_run],
+    help=preview.help,
+    hidden=True,
+)
 
 
 def _print(

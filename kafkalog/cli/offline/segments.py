@@ -15,9 +15,17 @@ import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
 from kafkalog.cli.arguments import check_partition_directory, topic_argument
-from kafkalog.cli.connection import output_option, with_client_and_output
-from kafkalog.cli.output import is_printed_as_json, print_table, timestamp_text
+from kafkalog.cli.connection import with_client_and_document
+from kafkalog.cli.output import (
+    confirm,
+    is_printed,
+    output_option,
+    print_table,
+    timestamp_text,
+    yes_option,
+)
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.offset_ranges import lost_in_gap
 from kafkalog.log.inspect.directory_check import list_directory, verify_directory
 from kafkalog.log.inspect.directory_facts import proof_of, summarize_segments
@@ -74,7 +82,9 @@ def list_command(directory: str, output: str) -> None:
                 own["lost_offsets"] = sum(last - first + 1 for first, last in lost)
             next_offset = each.next_offset
         segments.append({"state": state, **own})
-    if not is_printed_as_json(output, {"directory": directory, "segments": segments}):
+    document = {"directory": directory, "segments": segments}
+    names = (segment_file_name(each.base_offset, LOG_SUFFIX, each.stage) for each in found)
+    if not is_printed(output, document, names):
         print_table([_HEADINGS, *map(_row, segments)])
 
 
@@ -116,7 +126,7 @@ def verify(directory: str, output: str) -> None:
     except OSError as error:
         raise click.ClickException(str(error)) from error
     document = {"directory": directory, "findings": list(map(finding_json, findings))}
-    if not is_printed_as_json(output, document):
+    if not is_printed(output, document, dict.fromkeys(each.file for each in findings)):
         for finding in findings:
             click.echo(f"{finding.file} at {finding.position}: {finding.problem}")
         click.echo(f"{directory}: {f'{len(findings)} findings' if findings else 'sound'}")
@@ -141,7 +151,7 @@ _LOSS_HEADINGS = ("STATE", "FIRST", "LAST", "OFFSETS")
 @click.command()
 @topic_argument()
 @_PARTITION
-@with_client_and_output
+@with_client_and_document
 def losses(topic: str, partition: int, client: Client, output: str) -> None:
     """List the offsets that a partition has lost because a file is missing or was cut short.
 
@@ -158,23 +168,26 @@ def losses(topic: str, partition: int, client: Client, output: str) -> None:
 @_PARTITION
 @click.argument("first", type=click.IntRange(min=0))
 @click.argument("last", type=click.IntRange(min=0))
-@with_client_and_output
+@yes_option
+@with_client_and_document
 def accept_loss(
-    topic: str, partition: int, first: int, last: int, client: Client, output: str
+    topic: str, partition: int, first: int, last: int, is_sure: bool, client: Client, output: str
 ) -> None:
     """Accept the loss of offsets FIRST to LAST of a partition, permanently; lists the losses left.
 
     Give a range as `kafkalog segments losses` prints it. From then on readers skip it without an
     error. If there is a backup of the file, restore it instead: stop the daemon, put the .log in
-    its place and start.
+    its place and start. Asks on a terminal.
 
     Example: kafkalog segments accept-loss orders 0 40000 41999
     """
+    question = f"Accept that offsets {first} to {last} of {topic}-{partition} are lost?"
+    confirm(f"{question} This cannot be undone.", is_sure=is_sure)
     _print(client.accept_loss(topic, partition, first, last), output)
 
 
 def _print(found: dict[str, Any], output: str) -> None:
-    if is_printed_as_json(output, found):
+    if is_printed(output, found):
         return
     rows: list[tuple[object, ...]] = [_LOSS_HEADINGS]
     for state in ("lost", "accepted"):

@@ -1,0 +1,334 @@
+"""Goal: one grammar for every command: help, near misses, former spellings, forms of output,
+questions at a terminal, durations and sizes; and a program that ends quietly when nobody reads it.
+Method: the command tree in process; real processes for pipes, full devices and terminals.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import given, strategies as st
+
+from kafkalog.__main__ import root_command
+from kafkalog.cli.arguments import Milliseconds, Size
+from kafkalog.cli.output import confirm, yaml_text
+from tests.integration.daemon import ROOT
+from tools.commands_page import leaves
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+COMMANDS = dict(leaves(root_command()))
+NOBODY = "http://127.0.0.1:1"
+
+
+def run(*words: str, **environment: str) -> Result:
+    return CliRunner(env=environment).invoke(root_command(), words)
+
+
+# ---- help, and names that nearly exist
+
+
+@pytest.mark.parametrize("words", [(), ("topics",), ("topics", "list"), ("compat", "kafka-topics")])
+def test_the_short_option_helps(words: tuple[str, ...]) -> None:
+    short, long = run(*words, "-h"), run(*words, "--help")
+    assert (short.exit_code, short.output) == (0, long.output)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("topic", "list"), "Did you mean kafkalog topics?"),
+        (("topics", "lst"), "Did you mean kafkalog topics list?"),
+        (("topics", "rm", "t"), "Did you mean kafkalog topics delete?"),
+        (("topics", "show", "t"), "Did you mean kafkalog topics describe?"),
+        (("topics", "explode"), "There are alter, create, delete, describe, list, trim."),
+        (("segments", "vrify"), "Did you mean kafkalog segments verify?"),
+        (("delete", "topic", "t"), "Did you mean kafkalog topics delete?"),
+        (("kafka-topics", "--list"), "Did you mean kafkalog compat kafka-topics?"),
+        (("simulate",), "Did you mean kafkalog retention simulate?"),
+        (("topics", "list", "--exclude-interna"), "'--exclude-internal'?)"),
+        (("topics", "create", "t", "--partition", "1"), "Did you mean '--partitions'?"),
+        (("--url", NOBODY, "topics", "list"), "Options stand after the command: kafkalog COMMAND"),
+        (("topics", "--url", NOBODY, "list"), "Options stand after the command: kafkalog topics"),
+        (("configs", "list", "--output", "jsn"), "'jsn' is not one of 'table', 'json', 'yaml'"),
+    ],
+)
+def test_a_near_miss_is_named(words: tuple[str, ...], hint: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert hint in " ".join(result.stderr.split())
+
+
+# ---- the subject is an argument
+
+
+@pytest.mark.parametrize(
+    ("now", "before"),
+    [
+        (("records", "delete", "t", "--before-offset", "1"),
+         ("records", "delete", "--topic", "t", "--before-offset", "1")),
+        (("configs", "describe", "t"), ("configs", "describe", "--topic", "t")),
+        (("configs", "alter", "t", "--config", "flush.ms=1"),
+         ("configs", "alter", "--topic", "t", "--add-config", "flush.ms=1")),
+    ],
+)  # fmt: skip
+def test_former_spellings_stay(now: tuple[str, ...], before: tuple[str, ...]) -> None:
+    """Both reach for the daemon, which is not there; nothing was asked and nothing is missing."""
+    for words in (now, before):
+        result = run(*words, "--url", NOBODY)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("Error: No answer from http://127.0.0.1:1")
+
+
+def test_former_names_of_commands_stay(tmp_path: Path) -> None:
+    file = tmp_path / f"{0:020}.log"
+    file.touch()
+    dumped = run("segments", "dump", str(file))
+    assert dumped.exit_code == 0
+    assert run("segments", "dump", "--files", str(file)).output == dumped.output
+    assert run("config", "list").output == run("configs", "list").output
+    assert run("config", "show").output == run("configs", "show").output
+    empty = tmp_path / "t-0"
+    empty.mkdir()
+    (empty / file.name).touch()
+    foreseen = run("segments", "preview", str(empty))
+    assert run("segments", "repair", str(empty), "--dry-run").stdout == foreseen.stdout
+    refused = run("segments", "repair", str(empty))
+    assert refused.exit_code == 2
+    assert "segments preview" in refused.stderr
+
+
+def test_former_names_are_hidden() -> None:
+    listed = {words[:2] for words in COMMANDS}
+    assert {("config", "list"), ("segments", "repair")}.isdisjoint(listed)
+    assert {("configs", "list"), ("segments", "preview")} <= listed
+    shown = run("records", "delete", "--help").output
+    assert "--topic" not in shown
+    assert "[TOPIC]" in shown
+
+
+def test_a_subject_is_given_once() -> None:
+    twice = run("configs", "describe", "t", "--topic", "t", "--url", NOBODY)
+    assert twice.exit_code == 2
+    assert "--topic is its former spelling" in twice.stderr
+    assert "Missing argument 'FILE...'" in run("segments", "dump").stderr
+
+
+# ---- forms of output
+
+WITHOUT_FORM = {"completion", "consume", "produce", "server", "auth", "compat"}
+WITHOUT_NAMES = {"health", "perf", "spark"}
+PRINTS_ITS_OWN = {("offline", "scan"), ("offline", "load"), ("offline", "compact"),
+                  ("segments", "dump")}  # fmt: skip
+NAMELESS = {("segments", "losses"), ("segments", "accept-loss")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [words for words in COMMANDS if words[0] not in WITHOUT_FORM and words not in PRINTS_ITS_OWN],
+    ids=" ".join,
+)
+def test_a_command_has_every_form(words: tuple[str, ...]) -> None:
+    (option,) = (one for one in COMMANDS[words].params if one.name == "output")
+    forms = {"table", "json", "yaml"}
+    if words[0] == "spark" and words[1] != "pipeline":
+        forms.add("parquet")
+    elif words[0] not in WITHOUT_NAMES and words not in NAMELESS:
+        forms.add("name")
+    assert isinstance(option.type, click.Choice)
+    assert set(option.type.choices) == forms
+
+
+def test_one_document_in_three_forms() -> None:
+    as_json = json.loads(run("configs", "list", "--output", "json").stdout)
+    assert yaml.safe_load(run("configs", "list", "--output", "yaml").stdout) == as_json
+    names = run("configs", "list", "--output", "name").stdout.splitlines()
+    assert names == [one["name"] for one in as_json]
+    from_environment = run("configs", "list", KAFKALOG_OUTPUT="name")
+    assert from_environment.stdout.splitlines() == names
+    text = run("configs", "list", "--output", "text")  # the former name of the default
+    assert (text.exit_code, text.stdout) == (0, run("configs", "list").stdout)
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON_VALUES)
+def test_yaml_is_read_back(value: object) -> None:
+    read = yaml.safe_load(yaml_text(value))
+    assert read == value or json.loads(json.dumps(value)) == read
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"topic": "orders", "partitions": [{"partition": 0, "offset": None}]},
+         "topic: orders\npartitions:\n  - partition: 0\n    offset: null"),
+        ({"empty": [], "none": {}, "word": "no", "number": "5", "path": "/data/a-0"},
+         'empty: []\nnone: {}\nword: "no"\nnumber: "5"\npath: /data/a-0'),
+        ([], "[]"),
+        ([["a"], []], "- - a\n- []"),
+    ],
+)  # fmt: skip
+def test_yaml_in_blocks(value: object, text: str) -> None:
+    assert yaml_text(value) == text
+
+
+# ---- questions
+
+PROGRAM = """
+import click
+from kafkalog.cli.output import confirm
+
+@click.command()
+def ask():
+    confirm("Sure?", is_sure=False)
+    print("done")
+
+ask()
+"""
+
+
+def at_terminal(answer: bytes) -> tuple[int, bytes]:
+    """Exit status and what the terminal shows of a program that asks there."""
+    leader, follower = pty.openpty()
+    os.write(leader, answer)
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=follower, stdout=follower, stderr=follower, cwd=ROOT
+    ) as process:
+        process.wait(timeout=60)
+    os.close(follower)
+    shown = os.read(leader, 10_000)
+    os.close(leader)
+    return process.returncode, shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "last"),
+    [(b"y\n", 0, b"done"), (b"n\n", 1, b"Error: Nothing was changed."), (b"\n", 1, b"changed.")],
+)
+def test_a_terminal_is_asked(answer: bytes, status: int, last: bytes) -> None:
+    code, shown = at_terminal(answer)
+    assert b"Sure? [y/N]" in shown
+    assert (code, shown.rstrip().endswith(last)) == (status, True)
+
+
+def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    confirm("Sure?", is_sure=False)
+    assert capsys.readouterr() == ("", "")
+
+
+DESTRUCTIVE = [
+    ("topics", "delete"), ("records", "delete"), ("groups", "delete"), ("transactions", "abort"),
+    ("segments", "accept-loss"), ("retention", "archived"), ("topics", "trim"),
+    ("groups", "reset-offsets"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", DESTRUCTIVE, ids=" ".join)
+def test_what_destroys_can_be_told_not_to_ask(words: tuple[str, ...]) -> None:
+    assert any("--yes" in option.opts for option in COMMANDS[words].params)
+
+
+# ---- output that goes nowhere
+
+
+def shell(line: str) -> subprocess.CompletedProcess[bytes]:
+    """In bash, with ``kafkalog`` as a command; PIPESTATUS is printed last on standard error."""
+    program = f'kafkalog() {{ "{sys.executable}" -m kafkalog "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-c", f'{program}{line}\necho "${{PIPESTATUS[0]}}" >&2'],
+        capture_output=True,
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "kafkalog --help",
+        "kafkalog topics -h",
+        "kafkalog configs list",
+        "kafkalog segments dump DIR",
+    ],
+)
+def test_a_reader_that_has_gone(command: str, tmp_path: Path) -> None:
+    """141, as of a program that SIGPIPE ends, without a word."""
+    file = tmp_path / f"{0:020}.log"
+    file.touch()
+    done = shell(f"{command.replace('DIR', str(file))} | true")
+    assert done.stderr.splitlines()[-1] in (b"141", b"0")  # 0: it was faster than its reader
+    assert done.stderr.splitlines()[:-1] == []
+
+
+def test_a_closed_pipe_ends_with_141() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafkalog", "configs", "list"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
+        _, messages = process.communicate(timeout=60)
+    os.close(writer)
+    assert (process.returncode, messages) == (141, b"")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("configs", "list"), ("completion", "bash")])
+def test_a_full_device(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkalog", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+    reason = b"Error: The output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, reason)
+
+
+# ---- durations and sizes
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (Size(min=1), "64MiB", 64 << 20),
+        (Size(min=1), "1048576", 1 << 20),
+        (Milliseconds(min=0), "30s", 30_000),
+        (Milliseconds(min=0), "250", 250),
+    ],
+)
+def test_options_take_units(kind: Size | Milliseconds, text: str, value: int) -> None:
+    assert kind.convert(text, None, None) == value
+
+
+@pytest.mark.parametrize("text", ["64MB", "-1", "1.5", "MiB", "7d"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Size(min=1).convert(text, None, None)

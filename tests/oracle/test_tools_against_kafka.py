@@ -30,6 +30,7 @@ CLASSES = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
 }
 UNORDERED = ("kafka-topics", "kafka-configs", "kafka-consumer-groups")
 OVERRIDES = (
@@ -240,3 +241,72 @@ def test_records_and_offsets(broker: Broker, daemon: Daemon) -> None:
         ("--time", "soon"),
     ):
         compare(broker, daemon, offsets, *options, is_error=True)
+
+
+# What is wrong with an option; whose reason is on standard output, or on standard error.
+ON_STDOUT = (
+    ("kafka-topics", "--create", "--topic=h", "--partitions=1"),
+    ("kafka-topics", "--list", "--topic", "h", "extra"),
+    ("kafka-topics", "--create", "--topic", "j", "--topic", "k"),
+    ("kafka-topics", "--create", "--topic", "j", "--partitions", "two"),
+    ("kafka-topics", "--create", "--topic", "j", "--config", "retention.ms=7d"),
+    ("kafka-topics", "--create", "--topic", "j", "--config", "segment.bytes=64MiB"),
+    ("kafka-topics", "--describe", "--unavailable-partitions", "--under-replicated-partitions"),
+    ("kafka-configs", "--alter", "--topic", "h", "--add-config", "flush.ms=5"),
+    ("kafka-configs", "--alter", "--topic", "h", "--delete-config", ""),
+    ("kafka-configs", "--alter", "--broker", "1", "--add-config", "log.retention.ms=-1"),
+    ("kafka-configs", "--alter", "--broker", "1", "--delete-config", "log.retention.ms"),
+    ("kafka-get-offsets", "--topic", "h", "--time", "earliest"),
+    ("kafka-get-offsets", "--topic=h", "--time=-1"),
+    ("kafka-get-offsets", "--topic", "h", "--time", "max-timestamp"),
+    ("kafka-get-offsets", "--topic-partitions", "h:0"),
+)
+ON_STDERR = (
+    ("kafka-topics",),
+    ("kafka-topics", "--lst"),
+    ("kafka-topics", "--list", "--nope", "1"),
+    ("kafka-topics", "--list", "--exclude-int"),
+    ("kafka-topics", "--describe", "--topic", "h", "--under-rep"),
+    ("kafka-topics", "--delete"),
+    ("kafka-topics", "--alter", "--topic", "h"),
+    ("kafka-configs", "--describe", "--topic", "h", "--nope"),
+    ("kafka-configs", "--alter", "--entity-t", "topics", "--entity-n", "h"),
+    ("kafka-configs", "--alter", "--topic", "h", "--add-config", "a=b", "--add-config", "c=d"),
+    ("kafka-configs", "--describe", "--topic", "h", "--topic", "i"),
+    ("kafka-configs", "--alter", "--topic", "h", "--add-config", ""),
+    ("kafka-configs", "--alter", "--topic", "h", "--add-config", "cleanup.policy=compact,delete"),
+    ("kafka-configs", "--alter", "--topic", "h", "--add-config", "retention.ms=abc"),
+    ("kafka-configs", "--alter", "--topic", "h", "--add-config", "retention.ms=7d"),
+    ("kafka-configs", "--alter", "--entity-type", "topics", "--add-config", "a=b"),
+    ("kafka-configs", "--describe", "--alter", "--topic", "h"),
+    ("kafka-configs", "--alter", "--broker", "1", "--add-config", "num.partitions=3"),
+    ("kafka-get-offsets", "--nope"),
+    ("kafka-get-offsets", "--topic", "h", "--part", "0"),
+    ("kafka-get-offsets", "--topic", "["),
+    ("kafka-log-dirs",),
+    ("kafka-log-dirs", "--nope"),
+    ("kafka-log-dirs", "--describe", "--broker-list", "x"),
+    ("kafka-delete-records", "--nope"),
+    ("kafka-delete-records",),
+    ("kafka-delete-records", "--offset-json-file", "/no/such/file"),
+    ("kafka-console-producer", "--nope", "x"),
+    ("kafka-console-producer",),
+    ("kafka-console-producer", "--topic", "h", "--property", "nope"),
+    ("kafka-console-consumer", "--nope"),
+    ("kafka-console-consumer", "--topic", "h", "--from-beg"),
+    ("kafka-console-consumer", "--topic", "h", "--offset", "1"),
+    ("kafka-console-consumer", "--topic", "h", "--partition", "0", "--offset", "soon"),
+    ("kafka-console-consumer", "--topic", "h", "--partition", "0", "--offset", "-3"),
+    ("kafka-console-consumer", "--topic", "h", "--group", "a", "--partition", "0"),
+    ("kafka-consumer-groups", "--list", "--nope"),
+    ("kafka-consumer-groups", "--describe"),
+)
+
+
+def test_the_grammar_of_options(new_broker: Callable[..., Broker], daemon: Daemon) -> None:
+    """Options in full and once, their values, and the words and status about what is wrong."""
+    broker = new_broker()
+    for name, *options in ON_STDOUT:
+        compare(broker, daemon, name, *options)
+    for name, *options in ON_STDERR:
+        compare(broker, daemon, name, *options, is_error=True)

@@ -5,12 +5,82 @@ Method: the tools' documented properties, contradictions among them.
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from kafkalog.cli.kafka_tools.console_consumer import RecordFormatter
 from kafkalog.cli.kafka_tools.console_producer import LineReader, UnreadableLine
 from kafkalog.cli.kafka_tools.get_offsets import listed_partitions, partition_rules
-from kafkalog.cli.kafka_tools.tool import ToolFailed, access_of, matching
+from kafkalog.cli.kafka_tools.tool import ToolFailed, access_of, matching, unit_fault
+from kafkalog.cli.main import make_cli
 from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "is_on_stdout"),
+    [
+        (("kafka-topics", "--lst"), "lst is not a recognized option\nDid you mean --list?", False),
+        (
+            ("kafka-topics", "--list", "--exclude-int"),
+            "exclude-int is not a recognized option",
+            False,
+        ),
+        (("kafka-topics", "--list"), "--bootstrap-server must be specified", False),
+        (("kafka-topics", "--list", "--topic"), "Option topic requires an argument", False),
+        (
+            ("kafka-topics", "--create", "--topic", "a", "--topic", "b"),
+            "Error while executing topic command : Found multiple arguments for option topic, but"
+            " you asked for only one",
+            True,
+        ),
+        (
+            ("kafka-topics", "--create", "--topic", "a", "--partitions", "two"),
+            "Error while executing topic command : Cannot parse argument 'two' of option"
+            " partitions",
+            True,
+        ),
+        (
+            ("kafka-configs", "--describe", "--topic", "a", "--topic", "b"),
+            "Found multiple arguments for option topic, but you asked for only one",
+            False,
+        ),
+        (("kafka-get-offsets", "--nope"), "Error occurred: nope is not a recognized option", False),
+        (
+            ("kafka-delete-records", "--bootstrap-server", "a:1"),
+            'Missing required argument "[offset-json-file]"',
+            False,
+        ),
+    ],
+)
+def test_wrong_options_have_kafkas_words(
+    words: tuple[str, ...], message: str, is_on_stdout: bool
+) -> None:
+    """And its status; a scripts' grammar is that of the tools, which take no shortened option."""
+    result = CliRunner().invoke(make_cli(), ["compat", *words])
+    assert result.exit_code == 1
+    said, other = result.stdout, result.stderr
+    if not is_on_stdout:
+        said, other = other, said
+    assert said.startswith(message)
+    assert other == ""
+
+
+@pytest.mark.parametrize(
+    ("configs", "fault"),
+    [
+        (
+            {"retention.ms": "7d"},
+            "Invalid value 7d for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            {"flush.ms": "5", "segment.bytes": "64MiB"},
+            "Invalid value 64MiB for configuration segment.bytes: Not a number of type INT",
+        ),
+        ({"retention.ms": "-1", "no.such": "7d"}, None),
+    ],
+)
+def test_kafkas_tools_take_no_units(configs: dict[str, str], fault: str | None) -> None:
+    assert unit_fault(configs) == fault
+
 
 JAAS = (
     'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="{}";'

@@ -23,6 +23,7 @@ from kafkalog.cli.kafka_tools.tool import (
     client_of_tool,
     read_properties,
     typed_arguments,
+    unit_fault,
 )
 from kafkalog.client import ClientError
 
@@ -92,9 +93,12 @@ def configs(
         else:
             _describe(client, entity, is_all="is_all" in given)
     except ClientError as error:
-        typed = " ".join(typed_arguments())
-        head = f"Error while executing config command with args '{typed}'"
-        raise ToolFailed(f"{head}\n{message_of(error)}") from error
+        raise _failed(message_of(error)) from error
+
+
+def _failed(reason: str) -> ToolFailed:
+    typed = " ".join(typed_arguments())
+    return ToolFailed(f"Error while executing config command with args '{typed}'\n{reason}")
 
 
 def _entity(given: dict[str, Any]) -> _Entity:
@@ -175,6 +179,9 @@ def _alter(client: Client, entity: _Entity, given: dict[str, Any]) -> None:
     unknown = [name for name in deleted if name not in own]
     if unknown:
         raise ToolFailed(f"Invalid config(s): {','.join(unknown)}")
+    fault = unit_fault(added)
+    if fault is not None:
+        raise _failed(fault)
     assert entity.name is not None
     if entity.type == _TOPICS:
         client.alter_topic_configs(entity.name, added, to_delete=deleted)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.kafka_tools.tool import (
+    ToolCommand,
     ToolFailed,
     client_of_tool,
     is_true,
@@ -45,7 +46,7 @@ _INTEGER_BYTES = {"ShortDeserializer": 2, "IntegerDeserializer": 4, "LongDeseria
 Partition = tuple[str, int]
 
 
-@click.command("kafka-console-consumer")
+@click.command("kafka-console-consumer", cls=ToolCommand)
 @click.option("--topic", help="The topic.")
 @click.option("--include", help="Topics by a regular expression or a list, instead of --topic.")
 @click.option("--partition", type=int, help="Only this partition; from its end without --offset.")

@@ -23,6 +23,7 @@ import click
 
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.tool import (
+    ToolCommand,
     ToolFailed,
     client_of_tool,
     is_true,
@@ -48,7 +49,7 @@ _QUEUED_LINES = 10_000
 _NO_RETRIES = "requests are not repeated"
 
 
-@click.command("kafka-console-producer")
+@click.command("kafka-console-producer", cls=ToolCommand)
 @click.option("--topic", required=True, help="Topic to append to.")
 @click.option("--sync", is_flag=True, help="One request per record; stop at the first failure.")
 @click.option(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool
+from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, client_of_tool
 from kafkalog.cli.records import TOOL_HEAD
 from kafkalog.format.integers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
@@ -30,7 +30,7 @@ _VERSION = 1
 _BOUNDS = {"Integer": (INT32_MIN, INT32_MAX), "Long": (INT64_MIN, INT64_MAX)}
 
 
-@click.command("kafka-delete-records")
+@click.command("kafka-delete-records", cls=ToolCommand)
 @click.option("--offset-json-file", required=True, help="The file; -1 is the high watermark.")
 @client_of_tool()
 def delete_records(client: Client, offset_json_file: str) -> None:
@@ -42,7 +42,7 @@ def delete_records(client: Client, offset_json_file: str) -> None:
     try:
         data = Path(offset_json_file).read_bytes()
     except OSError as error:
-        raise ToolFailed(f"Unable to read file {offset_json_file}: {error.strerror}") from error
+        raise ToolFailed(f"Unable to read file {offset_json_file}\n{error.strerror}") from error
     entries = read_offsets(data)
     if not entries:
         click.echo(TOOL_HEAD, nl=False)  # the daemon refuses an empty list

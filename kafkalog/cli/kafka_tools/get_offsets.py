@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool, topic_pattern
+from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, client_of_tool, topic_pattern
 from kafkalog.client import ClientError
 from kafkalog.client.records import NO_OFFSET
 from kafkalog.format.integers import INT32_MAX, INT64_MAX, INT64_MIN
@@ -36,7 +36,11 @@ _PLACES: dict[str, Place | None] = {
 _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 
 
-@click.command("kafka-get-offsets")
+def _failed(reason: str) -> ToolFailed:
+    return ToolFailed(f"Error occurred: {reason}")
+
+
+@click.command("kafka-get-offsets", cls=ToolCommand, unknown=_failed, wrong=_failed)
 @click.option("--topic", help="A name, a list or a regular expression. Default: all.")
 @click.option("--partitions", help="Only these, as 0,1,2.")
 @click.option("--topic-partitions", help="Instead of both: topic1:1,topic2:0-3,topic3,topic4:5-.")
@@ -77,9 +81,9 @@ def get_offsets(
         if place is not None:
             _print_offsets(client, found, place)
     except ClientError as error:
-        raise ToolFailed(f"Error occurred: {message_of(error)}") from error
+        raise _failed(message_of(error)) from error
     except ToolFailed as error:
-        raise ToolFailed(f"Error occurred: {error.message}") from error
+        raise _failed(error.message) from error
 
 
 def _place(text: str) -> Place | int | None:

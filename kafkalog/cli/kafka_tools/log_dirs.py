@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.tool import ToolFailed, client_of_tool
+from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, client_of_tool
 from kafkalog.client import ClientError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ QUERYING = "Querying brokers for log directories information"
 _VERSION = 1
 
 
-@click.command("kafka-log-dirs")
+@click.command("kafka-log-dirs", cls=ToolCommand)
 @click.option("--describe", "is_described", is_flag=True, help="Required: the only action.")
 @click.option("--topic-list", default="", help="Only these topics, as a,b. Default: all.")
 @click.option("--broker-list", default="", help="Only these brokers, as 0,1: there is one.")

@@ -1,8 +1,7 @@
 """Shared by Kafka's tools: how they fail, how they reach the daemon, their key=value options.
 
-A tool's own errors have Kafka's words and status 1. What click refuses (an unknown option, a
-missing value, a value that is not a number) is wrong usage with status 2; Kafka's tools print their
-whole help there and end with 1.
+A tool's errors have Kafka's words and status 1, without the stack trace or the whole help that
+follow them in Kafka.
 
 The properties of a Kafka client mean here: TLS with files in PEM, and a user name with a password
 (SASL PLAIN), which becomes HTTP Basic. Other mechanisms and key stores are refused. Every other
@@ -26,6 +25,7 @@ from kafkalog.cli.connection import Command, open_client, with_credentials
 from kafkalog.client import Basic, Bearer, Tls
 from kafkalog.format.disk.properties import decode_properties
 from kafkalog.format.integers import FormatError
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.format.topic_names import is_internal
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
 
@@ -55,12 +55,72 @@ _ARGUMENTS = "kafkalog.cli.kafka_tools.arguments"
 
 
 class ToolCommand(click.Command):
-    """A command that keeps its arguments as typed, because tools repeat them in messages."""
+    """A command with the grammar of Kafka's tools: options may not be shortened, nor given twice.
+
+    It keeps its arguments as typed, because tools repeat them in messages. Arguments that are no
+    options have no effect. ``wrong`` makes the failure of a wrong option from its words,
+    ``unknown`` that of an unknown one; ``missing`` are the words about one that is required.
+    """
+
+    allow_extra_args = True
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's
+        unknown: Callable[[str], ToolFailed] = ToolFailed,
+        wrong: Callable[[str], ToolFailed] = ToolFailed,
+        missing: str = 'Missing required argument "[{}]"',
+        **attributes: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self._unknown, self._wrong, self._missing = unknown, wrong, missing
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep a copy, then parse."""
+        """Keep a copy, then parse. Raises ToolFailed."""
         ctx.meta[_ARGUMENTS] = tuple(args)
-        return super().parse_args(ctx, args)
+        given: dict[str, Any] = {}
+        try:
+            given, _, order = self.make_parser(ctx).parse_args(list(args))
+            for option in order:
+                if order.count(option) > 1 and not (option.multiple or option.is_flag):  # type: ignore[attr-defined]  # all are options
+                    name = _bare(option)
+                    raise self._wrong(
+                        f"Found multiple arguments for option {name}, but you asked for only one"
+                    )
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            message = f"{error.option_name.lstrip('-')} is not a recognized option"
+            like = did_you_mean(error.option_name, error.possibilities or ())
+            raise self._unknown(message + like.replace("; did", "\nDid")) from error
+        except click.BadOptionUsage as error:
+            name = error.option_name.lstrip("-")
+            raise self._unknown(f"Option {name} requires an argument") from error
+        except click.MissingParameter as error:
+            if error.param is None:
+                raise
+            raise ToolFailed(self._missing.format(_bare(error.param))) from error
+        except click.BadParameter as error:
+            refused = error.param
+            if refused is None or refused.name not in given:
+                raise
+            value = f"'{given[refused.name]}' of option {_bare(refused)}"
+            raise self._wrong(f"Cannot parse argument {value}") from error
+
+
+def _bare(option: click.Parameter) -> str:
+    return option.opts[0].lstrip("-")
+
+
+def unit_fault(configs: Mapping[str, str]) -> str | None:
+    """Kafka's words about the first value with a unit (7d), which its tools do not take."""
+    from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
+
+    for key, text in configs.items():
+        setting = TOPIC_LEVEL.get(key) or BROKER_LEVEL.get(key)
+        if setting is not None and setting.plain(text) != text:
+            kind = setting.kind.value.upper()
+            return f"Invalid value {text} for configuration {key}: Not a number of type {kind}"
+    return None
 
 
 def typed_arguments() -> tuple[str, ...]:

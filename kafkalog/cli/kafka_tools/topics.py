@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.kafka_tools.tool import ToolFailed, ToolFailedOnStdout, client_of_tool, matching
+from kafkalog.cli.kafka_tools.tool import (
+    ToolCommand,
+    ToolFailed,
+    ToolFailedOnStdout,
+    client_of_tool,
+    matching,
+    unit_fault,
+)
 from kafkalog.cli.topics import COLLISION_WARNING, description_lines
 from kafkalog.client import ClientError, TopicExists
 
@@ -57,7 +64,11 @@ def _flag(name: str, text: str) -> Callable[[Command], Command]:
     return click.option(f"--{name}", is_flag=True, help=text)
 
 
-@click.command("kafka-topics")
+def _failed(reason: str) -> ToolFailedOnStdout:
+    return ToolFailedOnStdout(f"Error while executing topic command : {reason}")
+
+
+@click.command("kafka-topics", cls=ToolCommand, wrong=_failed, missing="--{} must be specified")
 @_flag("list", "Names of the topics.")
 @_flag("describe", "Partitions and configs of the topics.")
 @_flag("create", "Create a topic.")
@@ -116,10 +127,6 @@ def topics(
         raise _failed(message_of(error)) from error
 
 
-def _failed(reason: str) -> ToolFailedOnStdout:
-    return ToolFailedOnStdout(f"Error while executing topic command : {reason}")
-
-
 def _check(action: str, given: Given) -> None:
     """Check the combination of options. Raises ToolFailed."""
     is_described_if_there = action == "describe" and "if-exists" in given
@@ -146,8 +153,6 @@ def _check(action: str, given: Given) -> None:
     if reports and "topics-with-overrides" in given:
         other = "topics-with-overrides"
         raise ToolFailed(f'Option "[{reports[0]}]" can\'t be used with option "[{other}]"')
-    if len(reports) > 1:
-        raise ToolFailed(f'Option "[{reports[0]}]" can\'t be used with option "[{reports[1]}]"')
 
 
 # ---- the actions
@@ -175,6 +180,9 @@ def _create(client: Client, given: Given) -> None:
             ' format "key=val".'
         )
     configs = {key.strip(): value.strip() for key, value in pairs}
+    fault = unit_fault(configs)
+    if fault is not None:
+        raise ToolFailed(fault)
     warning = COLLISION_WARNING + "\n" if "." in name or "_" in name else ""
     try:
         partitions = _partitions_asked(client, given)
@@ -277,7 +285,10 @@ def _lines(
     return [
         line
         for number, line in enumerate(partitions)
-        if _is_reported(reports[0], is_served=number not in offline, replicas_min=replicas_min)
+        if any(
+            _is_reported(report, is_served=number not in offline, replicas_min=replicas_min)
+            for report in reports
+        )
     ]
 
 

@@ -43,7 +43,8 @@ _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
     (
         400,
         "INVALID_REQUEST",
-        "the body is not valid JSON, UTF-8 or base64; v3: a record has the wrong shape",
+        "the body is not valid JSON, UTF-8 or base64; v3 and /admin/topics: it, or a record, has "
+        "the wrong shape",
     ),
     (
         404,

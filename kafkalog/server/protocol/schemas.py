@@ -330,6 +330,8 @@ class ProduceRequest(BaseModel):
 
 
 S = TypeVar("S", bound=Schema)
+# Of Confluent's v3 and of the Bridge alone.
+_STRICT_ABOUT_SHAPES = ("/v3/", "/kafka/v3/", "/admin/topics")
 
 
 async def read_body(
@@ -338,9 +340,14 @@ async def read_body(
     api: BodyHost,
     *,
     is_required: bool = True,
-    shape_error: int = 422,
+    shape_error: int | None = None,
 ) -> S:
-    """The body of a request; ``is_required`` False: without one it is an empty object."""
+    """The body of a request; ``is_required`` False: without one it is an empty object.
+
+    ``shape_error`` None: as the one proxy has it whose route it is, else 422.
+    """
+    if shape_error is None:
+        shape_error = 400 if request.path.startswith(_STRICT_ABOUT_SHAPES) else 422
     async with Body(request, api) as data:
         return parse_body(schema, data if is_required else data or b"{}", shape_error=shape_error)
 
@@ -348,7 +355,7 @@ async def read_body(
 def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
     """The body as a schema: 400 when it is no JSON, ``shape_error`` when its shape is wrong.
 
-    InvalidTopicName for a CheckedTopicName.
+    An unknown field is 422 where a wrong shape is 400. InvalidTopicName for a CheckedTopicName.
     """
     if len(data) > _SMALL_BODY_BYTES:
         raise ApiError(41302, f"This body may have {_SMALL_BODY_BYTES} bytes at most.")
@@ -356,10 +363,13 @@ def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
     try:
         return schema.model_validate_json(data, strict=True)
     except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
         problems = tuple(
             f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
-            for problem in error.errors(include_url=False, include_context=False)
+            for problem in found
         )
+        if shape_error == 400 and found[0]["type"] == "extra_forbidden":
+            shape_error = 422
         raise ApiError(shape_error, problems[0], validation_errors=problems) from error
 
 

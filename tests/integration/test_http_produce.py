@@ -330,12 +330,15 @@ def test_base64_is_strict(daemon: Daemon, text: str) -> None:
 
 
 def test_a_wrong_shape_by_dialect(daemon: Daemon) -> None:
-    """422 as the REST Proxy's, 400 as the Bridge's; Karapace's 400 is for wrong types alone."""
+    """422 as the REST Proxy's, 400 as the Bridge's; Karapace's 400 is for wrong types alone.
+
+    A key or value that is no text is 422 in the Bridge's type too.
+    """
     karapace = "application/vnd.kafka.json+json"
     for body, of_karapace in (
         ({"records": "no array"}, 400),
         ({"records": ["no object"]}, 400),
-        ({"records": [{"value": 1, "partition": "x"}]}, 400),
+        ({"records": [{"value": "v", "partition": "x"}]}, 400),
         ({"records": []}, 422),
         ({"foo": "bar"}, 422),
         ({"records": [{"valeu": 1}]}, 422),
@@ -344,6 +347,9 @@ def test_a_wrong_shape_by_dialect(daemon: Daemon) -> None:
             answer = daemon.request("POST", "/topics/shaped", body, {"Content-Type": media})
             error = refused(answer, status, status)
             assert error["validation_errors"] == [error["message"]], (body, media)
+    for record in ({"value": {"a": 1}}, {"key": ["k"], "value": "v"}):
+        answer = daemon.request("POST", "/topics/t", {"records": [record]}, {"Content-Type": TEXT})
+        refused(answer, 422, 422)
 
 
 def test_content_types(daemon: Daemon) -> None:

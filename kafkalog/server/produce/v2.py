@@ -115,9 +115,14 @@ def _dialect_of(api: Api, request: web.Request) -> Dialect:
 
 
 def _in_dialect(error: ApiError, dialect: Dialect) -> ApiError:
-    """The status of a wrong shape: 422, the Bridge's 400, Karapace's 400 for a wrong type alone."""
+    """The status of a wrong shape: 422, the Bridge's 400, Karapace's 400 for a wrong type alone.
+
+    A key or value that its format cannot have is 422 in the Bridge too.
+    """
     is_wrong_type = error.message.startswith("Expected ")  # msgspec's words
-    is_bad = dialect is Dialect.STRIMZI or (dialect is Dialect.KARAPACE and is_wrong_type)
+    is_of_data = error.message.endswith((".key`", ".value`"))
+    is_bad = dialect is Dialect.KARAPACE and is_wrong_type
+    is_bad |= dialect is Dialect.STRIMZI and not is_of_data
     if error.entry.error_code != 422 or not is_bad:
         return error
     return ApiError(400, error.message, validation_errors=error.validation_errors)

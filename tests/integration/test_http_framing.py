@@ -4,6 +4,7 @@ Method: a corpus of raw bytes on sockets against two daemons, one for each of ai
 
 from __future__ import annotations
 
+import json
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -297,6 +298,31 @@ def test_http_2_by_prior_knowledge(server: Daemon, rest: bytes) -> None:
     (answer,) = answers(server, b"PRI * HTTP/2.0\r\n" + rest)
     refused(answer, 505, 505)
     assert answer.headers["Connection"] == "close"
+
+
+# The first requests of Kafka's clients: ApiVersions in three versions, Metadata of an old one.
+KAFKA_REQUESTS = (
+    b"\0\0\0\x16\0\x12\0\x04\0\0\0\0\0\x0aproducer-1\0\0",
+    b"\0\0\0\x2e\0\x12\0\x03\0\0\0\1\0\x07rdkafka\0\x0blibrdkafka\x0d2.3.0-dirty-x\0",
+    b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff",
+    b"\0\0\0\x12\0\3\0\0\0\0\0\0\0\4test\0\0\0\0\r\n\r\n",
+)
+
+
+def test_a_client_of_kafka(server: Daemon) -> None:
+    """Closed without a byte, which it would take for a size; one log line says what to do."""
+    for request in KAFKA_REQUESTS:
+        with Wire(server) as wire:
+            wire.send(request)
+            assert wire.read_to_close() == b""
+    lines = [line for line in server.log_path.read_text().splitlines() if "Kafka client" in line]
+    assert len(lines) == 1
+    told = json.loads(lines[0])
+    assert (told["count"], told["peer"], told["level"]) == (1, "127.0.0.1", "warning")
+    assert "bootstrap.servers" in told["remedy"]
+    for other in (b"\0\0\0\0\0\x12\0\3", b"\0\0\0\x10\1\0\0\0\0\0", b"\0\0\0\x10\r\n"):
+        (answer,) = answers(server, other + b"\r\n\r\n")
+        refused(answer, 400, 40000)
 
 
 def test_a_client_that_sends_no_more(server: Daemon) -> None:

@@ -15,6 +15,7 @@ from itertools import product
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.errors import UnknownTopic
 from kafkalog.format.records.record_batch import CRC_AT, Codec, compute_crc
@@ -676,6 +677,32 @@ def test_a_stop_answers_what_is_in_work() -> None:
             assert idle.line.is_lost()
 
         world.run(stop())
+        world.check_idle()
+
+
+def test_a_client_of_kafka_is_closed() -> None:
+    """Whatever stands behind its first bytes, and with each count of a minute in one line."""
+    request = b"\0\0\0\x0a\0\x12\0\0\0\0\0\0\xff\xff"
+    with FastWorld(connections_max_idle_ms="600000") as world:
+        world.with_topics("t")
+
+        async def connect() -> None:
+            await world.learn(HEAD)
+            for sent in (request, request * 9, request + b"\r\n\r\n" + APPEND, request + APPEND):
+                both = await world.line()
+                both.line.send(sent)
+                await turn()
+                assert both.line.is_lost()
+                assert not both.line.sent
+                assert not both.awaits_head()
+                assert both.ordinary_count == 0
+
+        for counts in ([1], [4]):
+            with capture_logs() as lines:
+                world.run(connect())
+            assert [line["count"] for line in lines] == counts
+            world.run(world.pass_time(60))
+        assert world.end_offset("t") == 0
         world.check_idle()
 
 

@@ -155,6 +155,11 @@ _KNOWN_CHARS = 320
 _LINE_SECONDS = 60.0
 _TLS_HANDSHAKE = 0x16
 _HTTP_2 = b"PRI * HTTP/2"
+# How a request of Kafka's protocol begins: its size, the number and the version of its API. Kafka
+# takes 100 MiB, and 4.1 has APIs up to 92; a method of HTTP would be a size above 1 GiB.
+_KAFKA_HEAD = struct.Struct(">ihh")
+_KAFKA_BYTES = 100 << 20
+_KAFKA_APIS = 255
 # Requests by these methods may wait, and end with their client.
 _READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 _HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
@@ -267,6 +272,11 @@ class Connection(RequestHandler):
                 return
             if data.startswith(_HTTP_2):  # llhttp waits for the rest of the preface
                 self._refuse(505, "Use HTTP/1.1.")
+                return
+            if _is_kafka(data):  # it would take an answer of ours for the size of one
+                self._stop_header_timer()
+                self._server.note_kafka_client(self.transport)
+                self.force_close()
                 return
         before = self._request_count
         super().data_received(data)
@@ -561,6 +571,7 @@ class ConnectionServer(web.Server):
         self._front_of = front_of
         self._refusals = _Told(loop)
         self._cuts = _Told(loop)
+        self._kafka_clients = _Told(loop)
 
     async def finish(self, timeout_seconds: float) -> None:
         """Close what idles, let each request in work be answered, then close everything."""
@@ -588,6 +599,16 @@ class ConnectionServer(web.Server):
             max_connections=self._max_connections,
             descriptors=self.descriptors,
             remedy="Find who holds them, or raise max.connections, or the limit of open files.",
+        )
+
+    def note_kafka_client(self, transport: asyncio.BaseTransport | None) -> None:
+        """Who connected speaks Kafka's protocol."""
+        peer = transport.get_extra_info("peername") if transport is not None else None
+        self._kafka_clients.note(
+            "A Kafka client connected to the HTTP port",
+            peer=peer[0] if peer else None,
+            remedy="kafkalog does not speak Kafka's protocol: take this port out of the client's "
+            "bootstrap.servers, and use the HTTP API or a client of a Kafka REST proxy.",
         )
 
     def note_cut(self) -> None:
@@ -667,6 +688,15 @@ def _handler_of(app: web.Application, request_ids: RequestIds) -> _Handler:
                 known[request.method, path] = match
 
     return handler
+
+
+def _is_kafka(data: bytes) -> bool:
+    """Whether the first bytes of a connection are the head of a request to a Kafka broker."""
+    if len(data) < _KAFKA_HEAD.size:
+        return False
+    head: tuple[int, int, int] = _KAFKA_HEAD.unpack_from(data)
+    size, api, version = head
+    return 0 < size <= _KAFKA_BYTES and 0 <= api <= _KAFKA_APIS and 0 <= version <= _KAFKA_APIS
 
 
 def _kind_of(message: RawRequestMessage | _ErrInfo) -> str:

@@ -171,6 +171,7 @@ def make_app(
     app[API_KEY] = api if filters.gate is None else filters.gate.closed_api
     describe_api: Callable[[], bytes] = _description
     app[probes.DESCRIPTION] = describe_api
+    app[topics.HAS_CONSOLE] = role is ListenerRole.HTTP
     routes = _routes_at(role, api.config)
     _add_routes(app, routes)
     declared = {(route.method, route.path) for route in routes}

@@ -75,6 +75,19 @@ def test_a_slash_behind_the_address(filled: Daemon, query: str) -> None:
     refused(filled.request("GET", "/console/?other=1"), 400, 40005)
 
 
+def test_a_browser_at_the_root_gets_the_console(daemon: Daemon) -> None:
+    """Who names HTML first; all others get the JSON that the Bridge's clients read."""
+    shown = daemon.request("GET", "/", None, BROWSER)
+    assert (shown.status, shown.body) == (302, b"")
+    assert shown.headers["Vary"] == "Accept"
+    for address in ("http://h/", "http://h/in/front/"):
+        assert urljoin(address, shown.headers["Location"]) == f"{address}console"
+    for accept in ("", "*/*", "application/json", "application/json, text/html;q=0.5"):
+        answer = daemon.request("GET", "/", None, {"Accept": accept} if accept else {})
+        assert answer.status == 200, accept
+        assert answer.json["bridge_version"]
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_and_its_twin(filled: Daemon, path: str) -> None:
     for headers in (BROWSER, {}):

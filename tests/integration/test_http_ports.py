@@ -47,8 +47,10 @@ def test_the_doors_ask_for_credentials(ports: dict[ListenerRole, Daemon]) -> Non
     assert ask(ports[ListenerRole.METRICS], "admin", "GET", "/metrics").status == 200
     refused(ask(ports[ListenerRole.ADMIN], "admin", "POST", "/v1/backups", {}), 422, 422)
     refused(ask(ports[ListenerRole.HTTP], "admin", "POST", "/v1/backups", {}), 404, 404)
-    for daemon in ports.values():
+    for role, daemon in ports.items():
         assert ask(daemon, None, "GET", "/readyz").status == 200
+        root = daemon.request("GET", "/", None, {"Accept": "text/html, */*;q=0.8"})
+        assert root.status == (302 if role is ListenerRole.HTTP else 200)
 
 
 def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[ListenerRole, Daemon]) -> None:

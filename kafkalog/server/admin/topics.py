@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kafkalog import __version__
 from kafkalog.broker.groups.consumers import Dialect
@@ -12,10 +12,10 @@ from kafkalog.broker.values import ListedPartition
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
 from kafkalog.format.topic_names import is_internal
 from kafkalog.server.api import api_of
-from kafkalog.server.protocol.endpoint import Access, Answer, Link, Routes, in_v2
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Access, Answer, Link, Routes, in_v2
 from kafkalog.server.protocol.errors import ApiError, error_of, v3_fault
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType, answer_of
-from kafkalog.server.protocol.media_types import JSON
+from kafkalog.server.protocol.media_types import HTML, JSON, parse_accept
 from kafkalog.server.protocol.parameters import FlagParameter, TextParameter, partition_of, topic_of
 from kafkalog.server.protocol.schemas import AdminTopic
 from kafkalog.server.security.audit import note_subject
@@ -126,9 +126,28 @@ def partition_in_path(request: web.Request) -> ListedPartition:
     return ListedPartition(topic, number, None)
 
 
-@ROUTES.endpoint("GET /", "about", Access.OPEN, "Name and version.")
-async def root(request: web.Request) -> About:
-    """Who answers here; the Bridge's clients read bridge_version."""
+HAS_CONSOLE: web.AppKey[bool] = web.AppKey("has_console")
+
+
+@ROUTES.endpoint(
+    "GET /",
+    "about",
+    Access.OPEN,
+    {
+        200: Answer("Name and version.", in_v2(About)),
+        302: Answer("A browser's way to the console.", headers=(hdrs.LOCATION,)),
+    },
+)
+async def root(request: web.Request) -> web.Response | About:
+    """Who answers here; the Bridge's clients read bridge_version.
+
+    A client that wants HTML before all else is sent to the console, where this port has it.
+    """
+    wanted = parse_accept(request.headers.get(hdrs.ACCEPT, ""))
+    if request.app[HAS_CONSOLE] and wanted[:1] == [HTML]:
+        # Relative: a prefix that a proxy takes away in front stays.
+        headers = {hdrs.LOCATION: CONSOLE_PREFIX.lstrip("/"), hdrs.VARY: "Accept"}
+        return web.Response(status=302, headers=headers)
     return About("1.2.0", "kafkalog", __version__)
 
 

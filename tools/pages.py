@@ -2,7 +2,7 @@
 
 docs/configuration.md, docs/metrics.md, docs/cli.md, docs/errors.md and the dashboards of
 deploy/grafana. Each is generated from the tables that the program itself uses; tests keep them
-current.
+current. The second half of docs/http-proxies.md is generated from the cases of tests/proxies.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tools.commands_page import commands_page
 from tools.dashboards import FILES, text_of
 from tools.errors_page import errors_page
 from tools.metrics_page import metrics_page
+from tools.proxies_page import proxies_page
 from tools.settings_page import configuration_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +27,7 @@ def main() -> None:
         "docs/metrics.md": metrics_page(),
         "docs/cli.md": commands_page(root_command()),
         "docs/errors.md": errors_page(),
+        "docs/http-proxies.md": proxies_page((ROOT / "docs/http-proxies.md").read_text("utf-8")),
     }
     pages |= {f"deploy/grafana/{name}": text_of(each) for name, each in FILES.items()}
     for path, text in pages.items():

@@ -183,7 +183,7 @@ CASES = (
          consumer={"consumer.request.timeout.ms": 0}, there="200, without waiting",
          differs="`timeout` above the instance's own"),
     Case("a timeout that is a word", KARAPACE, "GET {i}/records?timeout=soon", 400, 40005,
-         "karapace-code consumer_manager fetch", given=(of("t"),), there="500/50001",
+         "karapace-code consumer_manager fetch", given=(of("t"),), there="500/500",
          differs="a query parameter that is no number"),
     Case("nothing is subscribed to", STRIMZI, POLL, 409, 40903,
          "strimzi ConsumerSubscriptionIT tryToPollWithoutSubscriptionTest", accept=KAFKA_JSON,
@@ -193,7 +193,7 @@ CASES = (
          given=(of("json"), ("DELETE {i}/subscription", None)), there="500/500",
          differs="a poll without a subscription"),
     Case("nothing is subscribed to", CONFLUENT, POLL, 409, 40903,
-         "confluent-code v2/KafkaConsumerManager", there="500/50002",
+         "confluent-code v2/KafkaConsumerReadTask", there="500/500",
          differs="a poll without a subscription"),
     *(
         Case("an unknown instance", dialect, "GET /consumers/g/instances/none/records", 404, 40403,

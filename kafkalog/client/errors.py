@@ -248,9 +248,13 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
         status=outcome.status,
         body=body,
         retriable=body.get("retriable") is True,
-        nothing_was_done=outcome.status < _SERVER_ERRORS_FROM or outcome.status in _NOTHING_DONE,
+        nothing_was_done=_is_nothing_done(outcome.status),
         retry_after_seconds=float(after) if after.isascii() and after.isdigit() else 0.0,
     )
+
+
+def _is_nothing_done(status: int) -> bool:
+    return status < _SERVER_ERRORS_FROM or status in _NOTHING_DONE
 
 
 def document_of(answer: Answer, *names: str) -> Any:  # noqa: ANN401 - what the daemon sent
@@ -294,8 +298,9 @@ def entry_failure(entry: Mapping[str, Any]) -> ClientError | None:
         return None
     message = entry.get("error") or entry.get("message") or "It failed."
     code = int(entry["error_code"])
-    kind = class_of(code // 100 if code >= 1000 else code, code, entry.get("kafka_error"))
-    return kind(str(message), body=entry)
+    status = code // 100 if code >= 1000 else code
+    kind = class_of(status, code, entry.get("kafka_error"))
+    return kind(str(message), body=entry, nothing_was_done=_is_nothing_done(status))
 
 
 def _error_body(answer: Answer) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ while :; do
   # new balances of 50 of a thousand accounts, and a null value, which deletes the key of one
   awk -v run="$run" 'BEGIN { for (i = 0; i < 50; i++) printf "account-%d:%d\n", (run * 37 + i) % 1000, run * 100 + i }' |
     $kafkalog produce demo.accounts --key-separator :
-  printf '{"key":"%s","value":null}\n' "$(printf 'account-%d' $((run % 1000)) | base64)" |
+  printf '{"key":"account-%d","value":null}\n' $((run % 1000)) |
     $kafkalog produce demo.accounts --format jsonl
   $kafkalog consume demo.clicks --offset -100 --exit-at-end >/dev/null
   sleep 1

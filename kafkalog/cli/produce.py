@@ -1,11 +1,21 @@
-"""``kafkalog produce``: lines of standard input (or JSONL) become records of a topic."""
+"""``kafkalog produce``: lines of standard input (or JSONL) become records of a topic.
+
+Lines that arrive together are sent together, at most _BATCH_RECORDS or about _BATCH_BYTES; no line
+waits longer than _LINGER_SECONDS for others, on a terminal not at all. The first Ctrl-C ends the
+input as its end does: what was read is sent and answered. A second one waits for no answer.
+"""
 
 from __future__ import annotations
 
-import json
+import math
+import os
+import select
+import signal
 import sys
+import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -13,69 +23,250 @@ from kafkalog.cli.arguments import acks_option, topic_argument
 from kafkalog.cli.connection import PARTIAL_FAILURE, message_of, with_client
 from kafkalog.cli.output import base64_text, progress
 from kafkalog.client import ClientError, path_of
-from kafkalog.client.messages import BINARY
+from kafkalog.client.errors import document_of, entry_failure
+from kafkalog.client.messages import BINARY, given
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.client import Client
 
 _BATCH_RECORDS = 1000
 _BATCH_BYTES = 512 << 10
+_LINGER_SECONDS = 0.1
+_READ_BYTES = 64 << 10
+
+_ApiRecord = dict[str, Any]  # of the binary format of the HTTP API
+
+
+# ---- the input
+
+
+class LineInput:
+    """Lines of a file descriptor. While it is entered, Ctrl-C ends them."""
+
+    def __init__(self, descriptor: int) -> None:
+        # constant after construction
+        self._descriptor = descriptor
+        self._wake = os.eventfd(0)
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+        self._poll.register(self._wake, select.POLLIN)
+        self._linger_seconds = 0.0 if os.isatty(descriptor) else _LINGER_SECONDS
+        # changed by reading
+        self.is_interrupted = False
+        self._is_at_end = False
+        self._parts: list[bytes] = []  # of the line that has begun
+
+    def __enter__(self) -> Self:
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:  # as in the background of a script
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+        os.close(self._wake)
+
+    def _interrupt(self, *_: object) -> None:
+        if self.is_interrupted:
+            raise KeyboardInterrupt
+        self.is_interrupted = True
+        os.eventfd_write(self._wake, 1)
+
+    @property
+    def has_part(self) -> bool:
+        """Whether a line had begun when an interrupt ended the input; it is in no group."""
+        return bool(self._parts)
+
+    def groups(self) -> Iterator[list[bytes]]:
+        """Lines without their ends, grouped as the module says; no group is empty."""
+        group: list[bytes] = []
+        size, deadline = 0, math.inf
+        while (lines := self._more(deadline)) is not None:
+            for line in lines:
+                if not group:
+                    deadline = time.monotonic() + self._linger_seconds
+                group.append(line)
+                size += len(line)
+                if len(group) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+                    yield group
+                    group, size, deadline = [], 0, math.inf
+            if group and time.monotonic() >= deadline:
+                yield group
+                group, size, deadline = [], 0, math.inf
+        if group:
+            yield group
+
+    def _more(self, deadline: float) -> list[bytes] | None:
+        """Lines that arrive before the deadline, maybe none; None at the end."""
+        if self._is_at_end:
+            return None
+        wait_ms = None
+        if deadline != math.inf:
+            wait_ms = max(math.ceil((deadline - time.monotonic()) * 1000), 0)
+        ready = {number for number, _ in self._poll.poll(wait_ms)}
+        if self._wake in ready:
+            return None
+        if not ready:
+            return []
+        data = os.read(self._descriptor, _READ_BYTES)
+        if not data:
+            self._is_at_end = True
+            last, self._parts = b"".join(self._parts), []
+            return [last] if last else []
+        *lines, part = data.split(b"\n")
+        if lines and self._parts:
+            lines[0], self._parts = b"".join((*self._parts, lines[0])), []
+        if part:
+            self._parts.append(part)
+        return lines
 
 
 class _BadLine(Exception):
     """A line of the input that is not a record; the message names its number."""
 
 
-def _from_line(line: bytes, number: int, key_separator: bytes | None) -> dict[str, Any]:
-    if key_separator is None:
-        return {"value": base64_text(line)}
-    key, found, value = line.partition(key_separator)
-    if not found:
-        start = line[:80].decode("latin-1")
-        raise _BadLine(f"Line {number} has no key separator '{key_separator.decode()}': {start}")
-    return {"key": base64_text(key), "value": base64_text(value)}
+def _parser(is_jsonl: bool, key_separator: bytes | None) -> Callable[[bytes], _ApiRecord | None]:
+    """The function that makes a record of a line; None of one to skip. It raises ValueError."""
+    if is_jsonl:
+        from kafkalog.format.wire.readable import parse_record_line  # late: not for plain lines
+
+        def from_json(line: bytes) -> _ApiRecord | None:
+            if not line.strip():
+                return None
+            found = parse_record_line(line)
+            record: _ApiRecord = given(partition=found.partition, timestamp=found.timestamp)
+            if found.headers:
+                record["headers"] = [
+                    {"key": name, "value": base64_text(value)} for name, value in found.headers
+                ]
+            return {"key": base64_text(found.key), "value": base64_text(found.value), **record}
+
+        return from_json
+
+    def from_text(line: bytes) -> _ApiRecord:
+        if key_separator is None:
+            return {"value": base64_text(line)}
+        key, separator, value = line.partition(key_separator)
+        if not separator:
+            start = line[:80].decode("latin-1")
+            raise ValueError(f"has no key separator '{key_separator.decode()}': {start}")
+        return {"key": base64_text(key), "value": base64_text(value)}
+
+    return from_text
 
 
-def _from_json(line: bytes, number: int) -> dict[str, Any]:
-    """A record of the HTTP API: key and value in base64."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = error if isinstance(error, ValueError) else "it is nested too deeply"
-        raise _BadLine(f"Line {number} is not JSON: {reason}") from error
-    if not isinstance(record, dict):
-        raise _BadLine(f"Line {number} is not a JSON object")
-    return record
+def _records(
+    groups: Iterable[list[bytes]], parse: Callable[[bytes], _ApiRecord | None]
+) -> Iterator[list[_ApiRecord]]:
+    """The records of each group. Raises _BadLine at the first such line, after all before it."""
+    number = 0
+    for group in groups:
+        records: list[_ApiRecord] = []
+        for line in group:
+            number += 1
+            try:
+                record = parse(line)
+            except ValueError as error:
+                if records:
+                    yield records
+                raise _BadLine(f"Line {number} {error}") from error
+            if record is not None:
+                records.append(record)
+        if records:
+            yield records
 
 
-def _batches(
-    stream: BinaryIO, key_separator: bytes | None, is_jsonl: bool
-) -> Iterator[list[dict[str, Any]]]:
-    """Records in groups of at most _BATCH_RECORDS, or about _BATCH_BYTES.
+# ---- the appends
 
-    Raises _BadLine at the first line that is not a record, after all records before it.
-    """
-    batch: list[dict[str, Any]] = []
-    size = 0
-    for number, raw in enumerate(stream, 1):
-        line = raw.rstrip(b"\n")
+
+@dataclass(slots=True)
+class Outcomes:
+    """How many records are in the log, how many are not, and of how many it is not known."""
+
+    appended: int = 0
+    refused: int = 0
+    unknown: int = 0
+    is_answered: bool = True  # False with acks=0: they were sent
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def fail(self, error: ClientError, count: int) -> None:
+        """Count records whose append failed."""
+        self.reasons[message_of(error)] += count
+        if error.nothing_was_done:
+            self.refused += count
+        else:
+            self.unknown += count
+
+    def __str__(self) -> str:
+        verb = "appended" if self.is_answered else "sent"
+        return f"Records {verb}: {self.appended}, refused: {self.refused}, unknown: {self.unknown}"
+
+
+class _Sender:
+    """Appends groups of records and counts what became of them."""
+
+    def __init__(
+        self, client: Client, topic: str, partition: int | None, acks: str | None, verbose: bool
+    ) -> None:
+        names = () if partition is None else ("partitions", partition)
+        self._client, self._topic, self._verbose = client, topic, verbose
+        self._path = path_of("topics", topic, *names)
+        self._query = given(acks=acks)
+        self._has_partition = partition is not None
+        self.outcomes = Outcomes()
+
+    def send(self, records: list[_ApiRecord]) -> bool:
+        """One request; False when the next one would fail for the same reason."""
+        if self._has_partition:
+            for record in records:
+                record.pop("partition", None)  # the option decides
+        outcomes, count = self.outcomes, len(records)
         try:
-            record = (
-                _from_json(line, number) if is_jsonl else _from_line(line, number, key_separator)
+            answer = self._client.call(
+                "POST", self._path, {"records": records}, query=self._query, content_type=BINARY
             )
-        except _BadLine:
-            if batch:
-                yield batch  # otherwise the end of a group would decide how much is appended
+            receipts = document_of(answer, "offsets")["offsets"] if answer.body else None
+        except ClientError as error:
+            outcomes.fail(error, count)
+            return False
+        except KeyboardInterrupt:
+            outcomes.unknown += count
+            outcomes.reasons["Interrupted before the answer."] += count
             raise
-        batch.append(record)
-        size += len(line)
-        if len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+        outcomes.is_answered = receipts is not None
+        if receipts is None:
+            outcomes.appended += count
+        for receipt in receipts or ():
+            failure = entry_failure(receipt)
+            if failure is not None:
+                outcomes.fail(failure, 1)
+                continue
+            outcomes.appended += 1
+            if self._verbose:
+                place = f"[{receipt['partition']}] at offset {receipt['offset']}"
+                click.echo(f"{self._topic} {place}")
+        return True
+
+    def report(self, bad_line: _BadLine | None, is_part_left: bool) -> None:
+        """Print on standard error why records were not appended, and the three numbers."""
+        outcomes = self.outcomes
+        is_whole = not outcomes.appended and len(outcomes.reasons) == 1
+        for reason, count in outcomes.reasons.items():
+            click.echo(
+                f"Error: {reason}" if is_whole else f"{self._topic}: {reason} ({count} records)",
+                err=True,
+            )
+        if bad_line is not None:
+            click.echo(f"Error: {bad_line}", err=True)
+        if is_part_left:
+            click.echo("The last line has no end; it was not sent.", err=True)
+        click.echo(outcomes, err=True)
+        if outcomes.unknown:
+            click.echo(
+                "Unknown records may be in the topic: look before you send them again.", err=True
+            )
 
 
 @click.command()
@@ -83,7 +274,8 @@ def _batches(
 @click.option(
     "--partition",
     type=int,
-    help="Default: by key; records without a key go together to one partition.",
+    help="Default: that of a JSONL record, else by key; records without a key go together to one"
+    " partition.",
 )
 @click.option("--key-separator", "-K", help="Split each line into key and value at this text.")
 @click.option(
@@ -91,7 +283,8 @@ def _batches(
     "input_format",
     type=click.Choice(["lines", "jsonl"]),
     default="lines",
-    help="jsonl: base64 records {key, value, headers, timestamp} as in the HTTP API.",
+    help="jsonl: records {key, value, headers, timestamp, partition}, as consume --output json"
+    " prints them.",
 )
 @acks_option
 @click.option("--verbose", "-v", is_flag=True, help="Print partition and offset of each record.")
@@ -105,60 +298,40 @@ def produce(
     verbose: bool,
     client: Client,
 ) -> None:
-    """Append lines of standard input to a topic as records. Exit 3 when some were not appended.
+    """Append lines of standard input to a topic as records. Exit 3 when only some were appended.
 
-    Stops at a request that fails as a whole; "N of M" counts the records sent until then. Stops
-    also at a line that is not a record; the records before it are appended and counted.
+    Sends when the input pauses for 100 ms, and each line at once on a terminal. Ends with the
+    input, at Ctrl-C, at a request that fails as a whole and at a line that is not a record; what
+    was read before is appended. Says how many records were appended, were refused (they are not in
+    the topic) and are unknown (no answer came: they may be in the topic).
+
+    In JSONL a string is text, any other value is stored as its JSON text, and null is null.
+    "key_format" and "value_format" can say json (a string with its quotes) or base64.
 
     Example: echo 'k1:hello' | kafkalog produce orders -K :
     """
     if key_separator == "":
         raise click.UsageError("--key-separator is empty")
-    names = ("topics", topic) if partition is None else ("topics", topic, "partitions", partition)
-    path, query = path_of(*names), {} if acks is None else {"acks": acks}
-    separator = key_separator.encode() if key_separator is not None else None
-    sent, is_answered = 0, True
-    reasons: Counter[str] = Counter()
+    if sys.stdin is None:
+        raise click.UsageError("Standard input is closed")
+    separator = None if key_separator is None else key_separator.encode()
+    parse = _parser(input_format == "jsonl", separator)
+    sender = _Sender(client, topic, partition, acks, verbose)
     bad_line: _BadLine | None = None
-    try:
-        with progress() as shown:
-            for batch in _batches(sys.stdin.buffer, separator, input_format == "jsonl"):
-                try:
-                    answer = client.call(
-                        "POST", path, {"records": batch}, query=query, content_type=BINARY
-                    ).json
-                except ClientError as error:
-                    if sent == reasons.total():
-                        raise  # nothing was appended
-                    sent += len(batch)
-                    reasons[message_of(error)] += len(batch)
-                    break  # the next request would fail for the same reason
-                sent += len(batch)
-                is_answered = answer is not None
-                reasons += _report(topic, answer, verbose)
-                if not verbose:
-                    shown.show(f"{sent} records sent")
-    except _BadLine as error:
-        bad_line = error
-    finally:
-        for reason, count in reasons.items():
-            click.echo(f"{topic}: {reason} ({count} records)", err=True)
-    failed = reasons.total()
-    if failed:
-        click.echo(f"Error: {failed} of {sent} records were not appended.", err=True)
-    if bad_line is not None:
-        click.echo(f"Error: {bad_line}", err=True)
-        click.echo(f"{'Appended' if is_answered else 'Sent'} before it: {sent - failed}", err=True)
-    if failed or bad_line is not None:
-        raise click.exceptions.Exit(PARTIAL_FAILURE if failed < sent else 1)
-
-
-def _report(topic: str, answer: dict[str, Any] | None, verbose: bool) -> Counter[str]:
-    """Print offsets if verbose; the number of failed records by reason. None: acks=0."""
-    reasons: Counter[str] = Counter()
-    for receipt in (answer or {}).get("offsets", ()):
-        if receipt["error_code"] is not None:
-            reasons[receipt["error"]] += 1
-        elif verbose:
-            click.echo(f"{topic} [{receipt['partition']}] at offset {receipt['offset']}")
-    return reasons
+    with LineInput(sys.stdin.fileno()) as lines:
+        try:
+            with progress() as shown:
+                for records in _records(lines.groups(), parse):
+                    if not sender.send(records):
+                        break
+                    if not verbose:
+                        shown.show(f"{sender.outcomes.appended} records sent")
+        except _BadLine as error:
+            bad_line = error
+        finally:
+            sender.report(bad_line, lines.has_part)
+    outcomes = sender.outcomes
+    if lines.is_interrupted:
+        raise KeyboardInterrupt
+    if outcomes.reasons or bad_line is not None:
+        raise click.exceptions.Exit(PARTIAL_FAILURE if outcomes.appended else 1)

@@ -112,7 +112,7 @@ def test_produce_says_that_some_were_not_appended(daemon: Daemon) -> None:
     *reasons, end = result.stderr.decode().splitlines()
     assert 0 < appended < 20
     assert reasons == [f"{TOPIC}: {reason(daemon)} ({20 - appended} records)"]
-    assert end == f"Error: {20 - appended} of 20 records were not appended."
+    assert end == f"Records appended: {appended}, refused: {20 - appended}, unknown: 0"
     alone = run(daemon, "produce", TOPIC, "--partition", str(BAD), stdin=b"v\n")
     assert alone.returncode == 1
 

@@ -1,0 +1,170 @@
+"""Goal: `kafkalog produce` sends a line when the input pauses, all that was read at Ctrl-C, and
+counts an unknown outcome as nothing else.
+Method: its input on a pipe and on a terminal; answers of a client of a few lines.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from kafkalog.cli import produce as module
+from kafkalog.cli.produce import LineInput, Outcomes
+from kafkalog.client import BadAnswer, ConnectFailed, NoRoom, NotMadeDurable, OutcomeUnknown
+from kafkalog.client.messages import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.client import Client
+
+NEVER = 1e6  # seconds
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """Where lines are read from, and where they are written to."""
+    reader, writer = os.pipe()
+    yield reader, writer
+    os.close(reader)
+
+
+def test_a_pause_ends_a_group(pipe: tuple[int, int]) -> None:
+    """The line's end has come, the input's has not."""
+    reader, writer = pipe
+    with LineInput(reader) as lines:
+        groups = lines.groups()
+        os.write(writer, b"a\nb\nhal")
+        assert next(groups) == [b"a", b"b"]
+        os.write(writer, b"f\n")
+        assert next(groups) == [b"half"]
+        os.write(writer, b"\nlast")
+        os.close(writer)
+        assert list(groups) == [[b"", b"last"]]
+        assert not lines.has_part
+
+
+def test_a_full_group_waits_for_nothing(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LINGER_SECONDS", NEVER)
+    monkeypatch.setattr(module, "_BATCH_RECORDS", 2)
+    reader, writer = pipe
+    with LineInput(reader) as lines:
+        os.write(writer, b"a\nb\nc\n")
+        groups = lines.groups()
+        assert next(groups) == [b"a", b"b"]
+        os.close(writer)
+        assert list(groups) == [[b"c"]]
+
+
+def test_a_terminal_waits_for_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LINGER_SECONDS", NEVER)
+    writer, reader = pty.openpty()
+    with LineInput(reader) as lines:
+        groups = lines.groups()
+        os.write(writer, b"typed\n")
+        assert next(groups) == [b"typed"]
+        os.write(writer, b"\x04")  # Ctrl-D
+        assert list(groups) == []
+    os.close(writer)
+    os.close(reader)
+
+
+def test_an_interrupt_ends_the_input(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read comes out; a line that has only begun does not; what waits is not read."""
+    monkeypatch.setattr(module, "_LINGER_SECONDS", NEVER)
+    monkeypatch.setattr(module, "_BATCH_RECORDS", 2)
+    reader, writer = pipe
+    before = signal.getsignal(signal.SIGINT)
+    with LineInput(reader) as lines:
+        os.write(writer, b"a\nb\nc\nbegun")
+        groups = lines.groups()
+        assert next(groups) == [b"a", b"b"]
+        os.write(writer, b" and ended\n")
+        signal.raise_signal(signal.SIGINT)
+        assert list(groups) == [[b"c"]]
+        assert lines.is_interrupted
+        assert lines.has_part
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    os.close(writer)
+
+
+def test_where_interrupts_are_ignored_they_stay_so(pipe: tuple[int, int]) -> None:
+    """As in the background of a script."""
+    reader, writer = pipe
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with LineInput(reader) as lines:
+            signal.raise_signal(signal.SIGINT)
+            assert not lines.is_interrupted
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    os.close(writer)
+
+
+def test_what_is_known_of_a_failure() -> None:
+    """Only what certainly was not appended is called refused."""
+    outcomes = Outcomes(appended=7)
+    outcomes.fail(NoRoom("full", status=507, nothing_was_done=True), 1)
+    outcomes.fail(ConnectFailed("nobody", nothing_was_done=True), 2)
+    outcomes.fail(OutcomeUnknown("cut"), 4)
+    outcomes.fail(NotMadeDurable("no sync", status=500), 8)
+    outcomes.fail(BadAnswer("a proxy", status=502), 16)
+    assert str(outcomes) == "Records appended: 7, refused: 3, unknown: 28"
+    assert str(Outcomes(2, is_answered=False)) == "Records sent: 2, refused: 0, unknown: 0"
+
+
+class Answering:
+    """A client that gives these answers, or raises them."""
+
+    def __init__(self, *answers: bytes | BaseException) -> None:
+        self._answers = list(answers)
+        self.requests: list[tuple[str, Any]] = []
+
+    def call(self, _method: str, path: str, body: Any, **_options: object) -> Answer:
+        self.requests.append((path, body))
+        answer = self._answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return Answer(200, {}, answer)
+
+
+def sender_of(client: Answering, partition: int | None = None) -> module._Sender:
+    return module._Sender(cast("Client", client), "t", partition, None, verbose=False)
+
+
+def test_receipts_are_counted_by_what_they_say() -> None:
+    """50003: written and not synced, so it may be there; 42209 and 50701 were not appended."""
+    receipt = '{"partition":0,"offset":%s,"error_code":%s,"error":"e%s"}'
+    codes = ("null", "50003", "50701", "42209", "null")
+    receipts = ",".join(receipt % (1, code, code) for code in codes)
+    client = Answering(f'{{"offsets":[{receipts}]}}'.encode(), b"")
+    sender = sender_of(client)
+    assert sender.send([{"value": None}] * 5)
+    assert str(sender.outcomes) == "Records appended: 2, refused: 2, unknown: 1"
+    assert sender.send([{"value": None}])
+    assert str(sender.outcomes) == "Records sent: 3, refused: 2, unknown: 1"
+
+
+def test_an_answer_that_is_none_and_an_interrupt_leave_it_open() -> None:
+    sender = sender_of(Answering(b"<html>", KeyboardInterrupt()))
+    assert not sender.send([{"value": None}])
+    with pytest.raises(KeyboardInterrupt):
+        sender.send([{"value": None}] * 3)
+    assert str(sender.outcomes) == "Records appended: 0, refused: 0, unknown: 4"
+
+
+def test_the_option_decides_about_the_partition() -> None:
+    client = Answering(b"")
+    sender_of(client, 2).send([{"value": None, "partition": 1}])
+    assert client.requests == [("/topics/t/partitions/2", {"records": [{"value": None}]})]

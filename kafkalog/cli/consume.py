@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,10 +16,11 @@ from kafkalog.cli.connection import (
     report_failures,
     with_client,
 )
-from kafkalog.cli.output import base64_text
 from kafkalog.client import DaemonFault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.client import Client, ConsumerRecord
     from kafkalog.client.records import Isolation
 
@@ -41,28 +41,15 @@ def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
     raise click.UsageError("--offset takes earliest, latest, a number, or -n")
 
 
-def _document(record: ConsumerRecord) -> dict[str, Any]:
-    """The record in the binary format of the HTTP API."""
-    document: dict[str, Any] = {
-        "topic": record.topic,
-        "key": base64_text(record.key),
-        "value": base64_text(record.value),
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp_ms,
-    }
-    if record.headers:
-        document["headers"] = [
-            {"key": name, "value": base64_text(value)} for name, value in record.headers
-        ]
-    return document
-
-
 class Printer:
     """Prints records in the form that the options ask for; bytes are not changed."""
 
     def __init__(self, *, as_json: bool, print_key: bool, key_separator: str) -> None:
-        self._as_json = as_json
+        self._json_line: Callable[..., str] | None = None
+        if as_json:
+            from kafkalog.format.wire.readable import record_line  # late: not for plain values
+
+            self._json_line = record_line
         self._print_key = print_key
         self._separator = key_separator.encode()
         self.count = 0
@@ -71,8 +58,8 @@ class Printer:
         """One record per line."""
         self.count += 1  # first, so that an interrupt while writing counts the record
         out = sys.stdout.buffer
-        if self._as_json:
-            out.write(json.dumps(_document(record)).encode() + b"\n")
+        if self._json_line is not None:
+            out.write(self._json_line(*record).encode() + b"\n")
         else:
             if self._print_key:
                 out.write((b"null" if record.key is None else record.key) + self._separator)
@@ -100,7 +87,7 @@ class Printer:
     "--output",
     type=click.Choice(["text", "json"]),
     default="text",
-    help="Values, or a JSON document for each record with base64 fields.",
+    help="Values, or a JSON object a record, which produce --format jsonl takes.",
 )
 @with_client
 def consume(
@@ -119,6 +106,10 @@ def consume(
     """Print records of a topic, by default those appended from now on.
 
     Without --partition, reads all partitions that are served; exit 3 when one is not.
+
+    With --output json, keys, values and headers that are JSON are shown as they are, text as
+    strings, and other bytes in base64 with "key_format" or "value_format" beside it. A JSON string
+    is marked too, because its quotes are stored.
 
     Example: kafkalog consume orders --from-beginning -e
     """

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
+from kafkalog.client import Client, ProducerRecord
 from tests.integration.client_world import CuttingProxy
 from tests.integration.daemon import ROOT, ReservedPort
 from tests.integration.http_world import end_offset, until
@@ -346,6 +347,52 @@ def test_an_interrupt_waits_for_the_answer(daemon: Daemon) -> None:
         producing.process.wait(60)
         assert producing.ended() == (130, b"Records appended: 2, refused: 0, unknown: 0\n")
     assert end_offset(daemon, "interrupted") == 2
+
+
+def test_what_is_consumed_can_be_produced(daemon: Daemon) -> None:
+    """JSON and text as such, base64 marked; a copy has the same bytes, places and times."""
+    stored: list[tuple[bytes | None, bytes | None]] = [
+        (b"k", b'{"n": 1.0}'),
+        (b'"k1"', b'"third"'),
+        (None, "größe\n2".encode()),
+        (b"\xff", b"\0\1"),
+        (b"gone", None),
+        (b"null", b""),
+    ]
+    for topic in ("original", "copy"):
+        daemon.create_topic(topic, 2)
+    url = f"http://127.0.0.1:{daemon.port}"
+    with Client(url) as client:
+        records = [
+            ProducerRecord(value, key, (("h", value), ("h", key)), 1_790_000_000_000 + number)
+            for number, (key, value) in enumerate(stored)
+        ]
+        client.produce("original", records[:1], partition=0)
+        client.produce("original", records[1:], partition=1)
+    words = ("--from-beginning", "-e", "--output", "json")
+    lines = done(run(daemon, "consume", "original", *words))
+    first, second, third, fourth, *_ = lines.decode().splitlines()
+    assert first == (
+        '{"topic": "original", "key": "k", "value": {"n": 1.0}, "partition": 0, "offset": 0,'
+        ' "timestamp": 1790000000000, "headers": [{"key": "h", "value": {"n": 1.0}},'
+        ' {"key": "h", "value": "k"}]}'
+    )
+    assert json.loads(second)["value"] == "third"
+    assert json.loads(second)["value_format"] == "json"
+    assert '"value": "größe\\n2"' in third
+    assert json.loads(fourth)["value"] == "AAE="
+    assert json.loads(fourth)["key_format"] == json.loads(fourth)["value_format"] == "base64"
+    copied = run(daemon, "produce", "copy", "--format", "jsonl", stdin=lines)
+    assert copied.stderr == b"Records appended: 6, refused: 0, unknown: 0\n"
+    again = done(run(daemon, "consume", "copy", *words))
+    assert again.replace(b'"topic": "copy"', b'"topic": "original"') == lines
+    with Client(url) as client:
+        for number in range(2):
+            original, copy = (
+                [record[2:] for record in client.fetch(topic, number, 0).records]
+                for topic in ("original", "copy")
+            )
+            assert original == copy
 
 
 def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:

@@ -122,6 +122,50 @@ def test_next_offset_walks_the_whole_log(daemon: Daemon) -> None:
     assert count == 180
 
 
+def test_each_record_in_its_own_format(daemon: Daemon) -> None:
+    """format=auto shows what any producer wrote; a string that was stored as JSON and base64 are
+    marked. Members stand as in other pages.
+    """
+    daemon.create_topic("mixed")
+    daemon.produce_text("mixed", "third", "{no", '{"n": 1.0}', '"third"', "")
+    octets = {"records": [{"key": "/w==", "value": None}, {"key": "aw==", "value": "AAE="}]}
+    daemon.request("POST", "/topics/mixed", octets, {"Content-Type": BINARY})
+    headers = [{"key": "h", "value": "eA=="}]
+    document = {"records": [{"key": "k", "value": {"n": [1]}, "headers": headers}]}
+    json_type = "application/vnd.kafka.json.v2+json"
+    daemon.request("POST", "/topics/mixed", document, {"Content-Type": json_type})
+    answer = records(daemon, "mixed", "offset=0&format=auto", "*/*")
+    assert answer.headers["Content-Type"].startswith(json_type)
+    assert answer.headers["Kafka-Next-Offset"] == "8"
+    shown = [
+        (each["key"], each["value"], each.get("key_format"), each.get("value_format"))
+        for each in answer.json
+    ]
+    assert shown == [
+        (None, "third", None, None),
+        (None, "{no", None, None),
+        (None, {"n": 1.0}, None, None),
+        (None, "third", None, "json"),
+        (None, "", None, None),
+        ("/w==", None, "base64", None),
+        ("k", "AAE=", None, "base64"),
+        ("k", {"n": [1]}, "json", None),
+    ]
+    assert b'"value":{"n": 1.0},' in answer.body
+    timestamp = answer.json[-1]["timestamp"]
+    assert answer.body.endswith(
+        b'{"topic":"mixed","key":"k","value":{"n": [1]},"partition":0,"offset":7,"timestamp":%d,'
+        b'"headers":[{"key":"h","value":"eA=="}],"key_format":"json"}]' % timestamp
+    )
+    one = daemon.request("GET", "/topics/mixed/partitions/0/messages?offset=3&format=auto")
+    assert [each["value"] for each in one.json] == ["third"]
+    small = records(daemon, "mixed", "offset=0&format=auto&max_bytes=8", "*/*")
+    assert (len(small.json), small.headers["Kafka-Next-Offset"]) == (2, "2")
+    wrong = refused(records(daemon, "mixed", "offset=0&format=json"), 406, 40602)
+    assert str(wrong["message"]).endswith(" or format=auto.")
+    refused(records(daemon, "mixed", "offset=0&format=yaml", "*/*"), 406, 40601)
+
+
 def test_offsets_out_of_range(daemon: Daemon) -> None:
     """v2 says 400/40002 as the ecosystem, the native route 410/41001 and 416/41601."""
     daemon.create_topic("ranged")

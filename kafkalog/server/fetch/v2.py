@@ -1,14 +1,20 @@
-"""Stateless JSON fetch by partition and offset, with long poll."""
+"""Stateless JSON fetch by partition and offset, with long poll.
+
+``format=auto`` is for people who do not know how records were stored: each key and value as JSON,
+text or base64, as it is. Such a page is made of a binary one, in Python, on a control thread.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from kafkalog import errors
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.format.wire.json_page import write_page
+from kafkalog.format.wire.json_page import JsonPage, write_page
+from kafkalog.format.wire.readable import Mark, readable
 from kafkalog.format.wire.record_writer import UndecodableRecord
 from kafkalog.server.api import api_of
 from kafkalog.server.fetch.fetch import fetch
@@ -26,17 +32,18 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.replies import bytes_reply
 
 if TYPE_CHECKING:
-    from kafkalog.format.wire.json_page import JsonPage
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, Isolation
     from kafkalog.server.api import Api
 
 ROUTES = Routes("fetch")
 _INLINE_BYTES = 256 << 10
+_AUTO = "auto"
+_AUTO_RECORDS_MAX = 10_000
 _FORMAT = TextParameter(
     "format",
-    "binary, json or text, when Accept leaves it open.",
-    schema={"type": "string", "enum": [each.value for each in EmbeddedFormat]},
+    "binary, json, text or auto (each key and value as it is), when Accept leaves it open.",
+    schema={"type": "string", "enum": [*(each.value for each in EmbeddedFormat), _AUTO]},
 )
 _OFFSET = IntegerParameter("offset", "The first record wanted.")
 _PAGE_BYTES = 1 << 20
@@ -54,13 +61,19 @@ class Header(AnswerBody):
 
 
 class FetchedRecord(PartitionAnswer, kw_only=True):
-    """A record; key and value in the format asked for."""
+    """A record; key and value in the format asked for.
+
+    With format=auto, key_format and value_format are json for a JSON string and base64 for bytes
+    that are no text.
+    """
 
     offset: int
     timestamp: int
     key: object
     value: object
     headers: list[Header] | None = None
+    key_format: Mark | None = None
+    value_format: Mark | None = None
 
 
 RecordPage = NamedType("RecordPage", list[FetchedRecord], "Records in offset order.")
@@ -82,17 +95,52 @@ class _Bounds(NamedTuple):
     max_decompressed_bytes: int
 
 
-def _format_of(request: web.Request) -> tuple[EmbeddedFormat, str]:
-    """By Accept, or by ``?format=`` when Accept leaves it open."""
+def _format_of(request: web.Request) -> tuple[EmbeddedFormat | None, str]:
+    """By Accept, or by ``?format=`` when Accept leaves it open; None is auto."""
     accept = request.headers.get("Accept", "")
     asked = _FORMAT.read(request)
     if asked is None:
         return fetch_format(accept)
+    if asked == _AUTO:
+        return None, f"application/vnd.kafka.{EmbeddedFormat.JSON.value}.v2+json"
     try:
         embedded = EmbeddedFormat(asked)
     except ValueError:
-        raise ApiError(40601, "format must be binary, json or text.") from None
+        raise ApiError(40601, "format must be binary, json, text or auto.") from None
     return embedded, f"application/vnd.kafka.{embedded.value}.v2+json"
+
+
+class _Shown(msgspec.Struct, omit_defaults=True):
+    """A record of a page of ``format=auto``, with its members in the order of other pages."""
+
+    topic: str
+    key: msgspec.Raw
+    value: msgspec.Raw
+    partition: int
+    offset: int
+    timestamp: int
+    headers: object = None
+    key_format: Mark | None = None
+    value_format: Mark | None = None
+
+
+_SHOWN = msgspec.json.Decoder(list[_Shown])
+_BASE64 = msgspec.json.Decoder(bytes | None)
+
+
+def _auto_page(log: UnifiedLog, info: FetchDataInfo, offset: int, bounds: _Bounds) -> JsonPage:
+    """As ``_page``, from a binary one."""
+    page = _page(log, info, offset, EmbeddedFormat.BINARY, bounds)
+    shown = _SHOWN.decode(page.body)
+    for each in shown:
+        each.key, each.key_format = _readable(each.key)
+        each.value, each.value_format = _readable(each.value)
+    return JsonPage(msgspec.json.encode(shown), page.next_offset, page.count)
+
+
+def _readable(encoded: msgspec.Raw) -> tuple[msgspec.Raw, Mark | None]:
+    text, mark = readable(_BASE64.decode(encoded))
+    return msgspec.Raw(text.encode()), mark
 
 
 def _page(
@@ -117,7 +165,7 @@ def _page(
         raise ApiError(
             40602,
             f"The {error.part} at offset {error.offset} is not valid {embedded.value};"
-            " ask for application/vnd.kafka.binary.v2+json.",
+            " ask for application/vnd.kafka.binary.v2+json or format=auto.",
             details={"topic": tp.topic, "partition": tp.partition, "offset": error.offset},
         ) from error
 
@@ -160,6 +208,8 @@ async def _answer(
         # The ecosystem's stateless fetch has one number for what is not there.
         raise ApiError(40402, error.message, details=error.details) from error
     offset = _OFFSET.read(request)
+    if embedded is None:
+        max_bytes, max_records = min(max_bytes, _PAGE_BYTES), min(max_records, _AUTO_RECORDS_MAX)
     bounds = _Bounds(
         max(min(max_bytes, api.config.http_max_fetch_bytes), 1),
         max_records,
@@ -188,7 +238,7 @@ async def _first_page(
     api: Api,
     log: UnifiedLog,
     offset: int,
-    embedded: EmbeddedFormat,
+    embedded: EmbeddedFormat | None,
     bounds: _Bounds,
     wait_ms: int,
     isolation: Isolation,
@@ -206,7 +256,9 @@ async def _first_page(
         )
         if not len(info.data):
             return info, None
-        if len(info.data) <= _INLINE_BYTES:
+        if embedded is None:
+            page = await api.blocking(_auto_page, log, info, offset, bounds)
+        elif len(info.data) <= _INLINE_BYTES:
             page = _page(log, info, offset, embedded, bounds)
         else:
             page = await api.blocking(_page, log, info, offset, embedded, bounds)

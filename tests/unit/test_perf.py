@@ -18,25 +18,27 @@ from kafkalog.cli.jobs.perf import (
     random_payloads,
     total_line,
 )
-from kafkalog.client import ClientError, ConsumerRecord
+from kafkalog.client import ClientError, ConsumerRecord, NoRoom, OutcomeUnknown
 from kafkalog.client.batches import consumer_records
 from kafkalog.client.records import FetchedRecords, Position
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkalog.client import Client
     from kafkalog.client.retry import Steps
 
 
 class Taker:
-    """Takes each request in ``took_ms``; refuses those whose number is in ``refused``."""
+    """Takes each request in ``took_ms``; those whose number is in ``refused`` fail."""
 
     is_quick = False  # whether an answer is there at once
 
     def __init__(
-        self, clock: SimClock, took_ms: int, refused: frozenset[int] = frozenset()
+        self, clock: SimClock, took_ms: int, refused: Mapping[int, ClientError] | None = None
     ) -> None:
-        self._clock, self._took_ms, self._refused = clock, took_ms, refused
+        self._clock, self._took_ms, self._refused = clock, took_ms, refused or {}
         self.requests: list[list[bytes | None]] = []  # values
         self.chosen: list[int] = []  # partitions
         self.in_flight: list[int] = []  # requests in flight as each began
@@ -61,7 +63,7 @@ class Taker:
         self._clock.advance_ms(self._took_ms)
         self._answered_count += 1
         if number in self._refused:
-            raise ClientError("no")
+            raise self._refused[number]
 
 
 class Taken(NamedTuple):
@@ -178,13 +180,45 @@ def test_a_rate_is_kept() -> None:
     assert taker.requests[1] == [b"5", b"6", b"7", b"8", b"9"]
 
 
-def test_a_failure_ends_a_run() -> None:
+@pytest.mark.parametrize(
+    ("failure", "is_quick", "known"),
+    [
+        (NoRoom("full", status=507, nothing_was_done=True), False, "appended: 4, refused: 1"),
+        (OutcomeUnknown("cut"), True, "appended: 3, refused: 0"),
+        (OutcomeUnknown("cut"), False, "appended: 1, refused: 0"),
+    ],
+)
+def test_a_failure_ends_a_run(failure: ClientError, is_quick: bool, known: str) -> None:
+    """What is in flight is waited for while the daemon answers, and no record is left out."""
     clock = SimClock()
-    taker = Taker(clock, 1, frozenset({2}))
-    load = AppendLoad("t", 3, random_payloads(1), batch_bytes=1, in_flight=1)
+    taker = Taker(clock, 1, {2: failure})
+    lines: list[str] = []
+    load = AppendLoad("t", 9, random_payloads(1), batch_bytes=1, in_flight=4)
+
+    def begin(steps: Steps[object]) -> Taken:
+        taken = Taker.begin(taker, steps)
+        taker.is_quick = is_quick and len(taker.requests) >= 4
+        return taken
+
+    taker.begin = begin  # type: ignore[method-assign]
+    with pytest.raises(type(failure)):
+        load.run(client_of(taker), clock, lines.append)
+    begun = len(taker.requests)
+    assert begun == 4 + (not is_quick)
+    unknown = begun - sum(map(int, re.findall(r": (\d+)", known)))
+    assert lines == [f"Records {known}, unknown: {unknown}"]
+
+
+def test_a_run_that_began_nothing_counts_nothing() -> None:
+    clock = SimClock()
+    taker = Taker(clock, 1)
+
+    def partitions(topic: str) -> list[dict[str, Any]]:
+        raise ClientError(topic)
+
+    taker.partitions = partitions  # type: ignore[method-assign]
     with pytest.raises(ClientError):
-        load.run(client_of(taker), clock, never)
-    assert len(taker.requests) == 2
+        AppendLoad("t", 9, random_payloads(1)).run(client_of(taker), clock, never)
 
 
 def test_a_topic_is_read_until_there_is_enough() -> None:

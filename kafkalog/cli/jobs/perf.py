@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,8 @@ import click
 from kafkalog.cli.arguments import Milliseconds, Size, topic_argument
 from kafkalog.cli.connection import with_client_and_document
 from kafkalog.cli.output import is_printed
-from kafkalog.client import Client, ProducerRecord
+from kafkalog.cli.produce import Outcomes
+from kafkalog.client import Client, ClientError, ProducerRecord
 from kafkalog.client.records import RECORD_OVERHEAD_BYTES
 from kafkalog.env.clock import SystemClock
 
@@ -170,40 +172,20 @@ class AppendLoad:
     in_flight: int = IN_FLIGHT
 
     def run(self, client: Client, clock: Clock, on_line: Callable[[str], None]) -> AppendStats:
-        """``on_line`` gets the line of each window. Raises ClientError at the first failure."""
-        start_ns = clock.monotonic_ns()
-        stats = AppendStats(self.record_count, start_ns // _NS_PER_MS)
-        served = [each for each in client.partitions(self.topic) if "error_code" not in each]
-        partitions = itertools.cycle([int(each["partition"]) for each in served] or [0])
-        count, sent = 0, deque[_Sent]()
+        """``on_line`` gets the line of each window. Raises ClientError at the first failure.
 
-        def take_in(most: int) -> None:
-            """Wait until at most so many are in flight; see what else was answered."""
-            while sent and (len(sent) > most or sent[0].appended.is_answered):
-                each = sent.popleft()
-                each.appended.result()
-                ended_ms = clock.monotonic_ns() // _NS_PER_MS
-                latency_ms = ended_ms - each.began_ms
-                line = stats.add(each.record_count, each.size_bytes, latency_ms, ended_ms)
-                if line is not None:
-                    on_line(line)
+        Before that, ``on_line`` gets what became of the records, also of those in flight.
+        """
+        run = _Run(self, client, clock, on_line)
+        try:
+            run.to_the_end()
+        except (ClientError, KeyboardInterrupt) as failure:
+            if run.begun_count:
+                on_line(str(run.settled(failure)))
+            raise
+        return run.stats
 
-        while count < self.record_count:
-            began_ms = clock.monotonic_ns() // _NS_PER_MS
-            values = self._batch(self.record_count - count)
-            count += len(values)
-            appended = self._begin(client, next(partitions), values)
-            sent.append(_Sent(appended, len(values), sum(map(len, values)), began_ms))
-            take_in(self.in_flight - 1)
-            if self.records_per_second is not None:  # until these are due
-                due_ns = start_ns + int(count * 1e9 / self.records_per_second)
-                if due_ns > clock.monotonic_ns():
-                    take_in(0)
-                    clock.sleep(max(due_ns - clock.monotonic_ns(), 0) / 1e9)
-        take_in(0)
-        return stats
-
-    def _begin(
+    def begin(
         self, client: Client, partition: int, values: list[bytes]
     ) -> Begun[tuple[AppendReceipt, ...]]:
         """One request."""
@@ -218,13 +200,81 @@ class AppendLoad:
             )
         )
 
-    def _batch(self, most: int) -> list[bytes]:
+    def batch(self, most: int) -> list[bytes]:
         """The next values: one full batch, or as many as a low rate allows; at least one."""
         if self.records_per_second is not None:
             most = min(most, max(int(self.records_per_second / _LINGERS_PER_SECOND), 1))
         first = next(self.payloads)
         full = self.batch_bytes // (len(first) + RECORD_OVERHEAD_BYTES)
         return [first, *itertools.islice(self.payloads, max(min(most, full) - 1, 0))]
+
+
+class _Run:
+    """One run of an ``AppendLoad``: what was begun and what was answered."""
+
+    def __init__(
+        self, load: AppendLoad, client: Client, clock: Clock, on_line: Callable[[str], None]
+    ) -> None:
+        self._load, self._client, self._clock, self._on_line = load, client, clock, on_line
+        self._start_ns = clock.monotonic_ns()
+        self._sent = deque[_Sent]()
+        self.begun_count = 0  # records of requests that were begun
+        self._outcomes = Outcomes(is_answered=load.acks != "0")
+        self.stats = AppendStats(load.record_count, self._start_ns // _NS_PER_MS)
+
+    def to_the_end(self) -> None:
+        """Raises ClientError."""
+        load, clock = self._load, self._clock
+        entries = self._client.partitions(load.topic)
+        served = [int(each["partition"]) for each in entries if "error_code" not in each]
+        partitions = itertools.cycle(served or [0])
+        while self.begun_count < load.record_count:
+            began_ms = clock.monotonic_ns() // _NS_PER_MS
+            values = load.batch(load.record_count - self.begun_count)
+            self.begun_count += len(values)
+            appended = load.begin(self._client, next(partitions), values)
+            self._sent.append(_Sent(appended, len(values), sum(map(len, values)), began_ms))
+            self._take_in(load.in_flight - 1)
+            if load.records_per_second is not None:  # until these are due
+                due_ns = self._start_ns + int(self.begun_count * 1e9 / load.records_per_second)
+                if due_ns > clock.monotonic_ns():
+                    self._take_in(0)
+                    clock.sleep(max(due_ns - clock.monotonic_ns(), 0) / 1e9)
+        self._take_in(0)
+
+    def _take_in(self, most: int) -> None:
+        """Wait until at most so many are in flight; see what else was answered."""
+        while self._sent and (len(self._sent) > most or self._sent[0].appended.is_answered):
+            each = self._sent.popleft()
+            self._take_answer(each)
+            ended_ms = self._clock.monotonic_ns() // _NS_PER_MS
+            latency_ms = ended_ms - each.began_ms
+            line = self.stats.add(each.record_count, each.size_bytes, latency_ms, ended_ms)
+            if line is not None:
+                self._on_line(line)
+
+    def _take_answer(self, each: _Sent) -> None:
+        """Raises ClientError."""
+        try:
+            each.appended.result()
+        except ClientError as error:
+            self._outcomes.fail(error, each.record_count)
+            raise
+        self._outcomes.appended += each.record_count
+
+    def settled(self, failure: ClientError | KeyboardInterrupt) -> Outcomes:
+        """After a failure: what became of all records. Waits for the answers in flight.
+
+        Not when the failure was that none came, nor after Ctrl-C: then only what is there counts.
+        """
+        outcomes = self._outcomes
+        waits = isinstance(failure, ClientError) and failure.status is not None
+        for each in self._sent:
+            if waits or each.appended.is_answered:
+                with suppress(ClientError):
+                    self._take_answer(each)
+        outcomes.unknown = self.begun_count - outcomes.appended - outcomes.refused
+        return outcomes
 
 
 def random_payloads(size_bytes: int) -> Iterator[bytes]:
@@ -280,7 +330,8 @@ def produce(
     """Append random records, some requests at a time, and print rates and latencies.
 
     Prints a line every five seconds (on standard error with --output json or yaml), then the
-    totals. MB are 2^20 bytes. Ends at the first failure.
+    totals. MB are 2^20 bytes. Ends at the first failure, and says what became of the requests in
+    flight.
 
     Example: kafkalog perf produce orders --num-records 100000 --record-size 200
     """

@@ -78,7 +78,7 @@ class BrokerConfig:
 
     log_dirs: tuple[str, ...] = ("/var/lib/kafkalog",)
     cordoned_log_dirs: tuple[str, ...] = ()  # some of log_dirs, or "*" alone
-    node_id: int = 1
+    node_id: int | None = None  # None: that of the log directories
     num_partitions: int = 1
     auto_create_topics_enable: bool = True
     num_recovery_threads_per_data_dir: int = 2

@@ -220,6 +220,7 @@ class LogManager:
             log_dir.when_offline(self._note_offline)
         # owned by the starting thread, published
         self.cluster_id = ""
+        self.node_id = identity.node_id_of((), runtime.config.node_id)
 
     def _make_features(
         self,
@@ -294,7 +295,7 @@ class LogManager:
             self.registry.change(plan.registry)
             names = [topic.name for topic in plan.adopted]
             _log.warning("topics_adopted", topics=names, note="retention is off until you set it")
-        self._missing.remember_log_dirs(self.cluster_id)
+        self._missing.remember_log_dirs(self.cluster_id, self.node_id)
         self._set_aside(plan)
         self._take_markers()
         self._load(plan)
@@ -363,6 +364,8 @@ class LogManager:
     def _identify(self, log_dirs: Sequence[LogDir]) -> str | None:
         """The cluster.id of the directories, None when none has one; those in doubt go offline.
 
+        Their node.id becomes the daemon's, unless one is configured.
+
         UnusableLogDirs when all are in doubt, or one belongs to another broker. Writes nothing.
         """
         found = [
@@ -375,9 +378,8 @@ class LogManager:
             )
             for log_dir in log_dirs
         ]
-        plan = identity.plan_identities(
-            found, self.runtime.config.node_id, self._unknown_partitions
-        )
+        self.node_id = identity.node_id_of(found, self.runtime.config.node_id)
+        plan = identity.plan_identities(found, self.node_id, self._unknown_partitions)
         online = [log_dir for log_dir in log_dirs if log_dir.is_online]
         left = [log_dir for log_dir in online if log_dir.path not in plan.unproven]
         is_copy_left = any(log_dir in self.registry.copies for log_dir in left)
@@ -386,8 +388,8 @@ class LogManager:
             all(log_dir.is_fresh for log_dir in left)
             or (self.registry.damaged and not is_copy_left)
         ):
-            raise identity.refusal(plan.unproven, found, self.runtime.config.node_id)
-        remedy = identity.doctor_command(self._paths, self.runtime.config.node_id)
+            raise identity.refusal(plan.unproven, found, self.node_id)
+        remedy = identity.doctor_command(self._paths, self.node_id)
         for log_dir in online:
             if log_dir.path in plan.unproven:
                 reason = "; ".join(plan.unproven[log_dir.path])
@@ -410,7 +412,7 @@ class LogManager:
         repaired = []
         for unit in self.logs.online_units:
             with unit.log_dir.or_offline():
-                if unit.log_dir.claim(self.cluster_id, self.runtime.config.node_id):
+                if unit.log_dir.claim(self.cluster_id, self.node_id):
                     repaired.append(unit.log_dir)
         self._count_repairs(META_PROPERTIES, repaired)
 

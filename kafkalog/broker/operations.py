@@ -7,6 +7,7 @@ called from a pool. Errors are those of ``errors.py``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.broker.access_rules import Action, Resource
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["Acks", "ConfigChange", "Operations"]
 
 BACKUP: Final = "backup"
+NODE_ID: Final = "node.id"
 
 
-@operation_class("broker_acks", "node_id", "max_decompressed_bytes")
+@operation_class("broker_acks", "max_decompressed_bytes")
 class Operations:
     """See the module."""
 
@@ -79,7 +81,6 @@ class Operations:
         self._fetch_error_seconds = fetch_seconds.labels("error")
         self._backup_mutex = runtime.threads.mutex()
         self.broker_acks = Acks(config.http_produce_acks)
-        self.node_id = config.node_id
         self.max_decompressed_bytes = config.max_decompressed_batch_bytes
 
     # ---- data plane, any thread
@@ -275,6 +276,12 @@ class Operations:
         """Of the log directories; empty before the daemon is loaded."""
         return self._manager.cluster_id
 
+    @property
+    @open_to_all
+    def node_id(self) -> int:
+        """Of the log directories, or the one that is configured."""
+        return self._manager.node_id
+
     @open_to_all
     def loading(self) -> Loading:
         """How far the start has come."""
@@ -332,7 +339,10 @@ class Operations:
     def describe_broker_configs(self) -> Sequence[ConfigEntry]:
         """Every broker config with its sources, by name."""
         dynamic = self._registry.state.broker_configs
-        return self._logs.rules.describe_broker_config(dynamic)
+        return [
+            replace(entry, value=str(self.node_id)) if entry.name == NODE_ID else entry
+            for entry in self._logs.rules.describe_broker_config(dynamic)
+        ]
 
     @requires(Action.ALTER, Resource.CLUSTER)
     def alter_broker_configs(

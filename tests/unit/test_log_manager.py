@@ -271,7 +271,8 @@ def test_refusals_at_the_start() -> None:
     disk.make_dir("/data/a")
     disk.write_file_atomically("/data/a/meta.properties", b"version=1\nnode.id=7\ncluster.id=x\n")
     with pytest.raises(errors.InvalidConfig, match="node id 7"):
-        started(disk)
+        SimManager(disk, config=BrokerConfig(log_dirs=DIRS, node_id=1)).start()
+    assert started(disk).operations.node_id == 7  # none is configured
 
 
 def bytes_below(disk: SimFilesystem, path: str) -> dict[str, bytes | None]:

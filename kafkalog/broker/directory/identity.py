@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import ReadFilesystem
 
 
+NEW_NODE_ID = 1  # of directories that have none yet, unless the configuration says another
 _ROTTEN_CHARACTERS_MAX = 2  # two ids that differ in no more are one id and its rot
 
 
@@ -111,6 +112,32 @@ def plan_identities(
         else:
             plan.refuse(each.path, f"{told[each.path]}, and {doubt}")
     return plan
+
+
+def node_id_of(found: Sequence[IdentityFiles], configured: int | None) -> int:
+    """The node.id that all directories must have: the configured one, else that which they have.
+
+    The newest registry's counts before those of single files, which have no checksum.
+    UnusableLogDirs when they disagree.
+    """
+    if configured is not None:
+        return configured
+    states = [each.registry for each in found if each.registry is not None]
+    newest = max(states, key=lambda state: state.generation, default=None)
+    if newest is not None and newest.node_id is not None:
+        return newest.node_id
+    stored = {
+        each.meta.node_id: each.path
+        for each in found
+        if each.meta is not None and each.meta.node_id is not None
+    }
+    if len(stored) > 1:
+        shown = ", ".join(f"{path} has {node_id}" for node_id, path in sorted(stored.items()))
+        raise UnusableLogDirs(
+            f"Log directories belong to brokers with different node ids: {shown}. A daemon serves "
+            "those of one broker: remove the others from log.dirs."
+        )
+    return next(iter(stored), NEW_NODE_ID)
 
 
 def _id_of(each: IdentityFiles, plan: IdentityPlan) -> UUID | None:
@@ -195,7 +222,8 @@ def _plan_meta(
     if meta.node_id not in (None, node_id):
         if not (is_ours and _knows_node(node_id, each, found, witness)):
             raise UnusableLogDirs(
-                f"Stored node id {meta.node_id} of {each.path} does not match node.id {node_id}",
+                f"Stored node id {meta.node_id} of {each.path} does not match node.id {node_id}. "
+                f"Set node.id={meta.node_id}, or leave node.id out of the configuration",
                 log_dir=each.path,
             )
         wanted = replace(wanted, node_id=node_id)

@@ -18,7 +18,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.identity import IdentityFiles, plan_identities, read_identity_files
+from kafkalog.broker.directory.identity import (
+    IdentityFiles,
+    node_id_of,
+    plan_identities,
+    read_identity_files,
+)
 from kafkalog.broker.directory.log_dir import (
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -71,14 +76,14 @@ class LogDirRepair:
     def __init__(
         self,
         log_dirs: Iterable[str],
-        node_id: int,
+        node_id: int | None,
         accepted_cluster_id: str | None,
         seams: tuple[Filesystem, Clock, Random, Threads],
     ) -> None:
         """``log_dirs`` are absolute paths of directories that exist. Nothing is touched yet."""
         # constant after construction
         self.filesystem, self.clock, self.random, threads = seams
-        self.node_id = node_id
+        self._configured_node_id = node_id
         self.accepted_cluster_id = accepted_cluster_id
         self.log_dirs = [
             LogDir(path, self.filesystem, self.clock, self.random, threads, min_free_bytes=0)
@@ -95,6 +100,11 @@ class LogDirRepair:
         for log_dir in self.log_dirs:
             with log_dir.guard():
                 self.found.append(read_identity_files(log_dir.path, self.filesystem))
+
+    @property
+    def node_id(self) -> int:
+        """The configured one, or that of the directories; UnusableLogDirs when these disagree."""
+        return node_id_of(self.found, self._configured_node_id)
 
     def close(self) -> None:
         """Release the locks."""

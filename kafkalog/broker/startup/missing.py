@@ -67,7 +67,7 @@ class MissingPartitions:
         self._loading = loading
         self._topics = topics
 
-    def remember_log_dirs(self, cluster_id: str) -> None:
+    def remember_log_dirs(self, cluster_id: str, node_id: int) -> None:
         """The directories that were claimed belong to the daemon; durable before they are loaded.
 
         On a full disk the next start notes them. Crash: a fresh one, which holds nothing yet, may
@@ -79,7 +79,7 @@ class MissingPartitions:
             if log_dir.meta is not None and log_dir.meta.directory_id is not None
         }
         try:
-            self._registry.remember_log_dirs(present, cluster_id, self._config.node_id)
+            self._registry.remember_log_dirs(present, cluster_id, node_id)
         except StorageFault as fault:
             _log.warning("log_dirs_not_remembered", reason=fault.message)
 

@@ -24,6 +24,7 @@ import click
 from kafkalog.broker.directory.identity import (
     IdentityFiles,
     doctor_command,
+    node_id_of,
     plan_identities,
     read_identity_files,
 )
@@ -270,13 +271,13 @@ def _of_retention(subject: str, config: LogConfig) -> Iterator[Finding]:
 def _of_identities(settings: Settings, log_dirs: Sequence[LogDirFacts]) -> Iterator[Finding]:
     """Damaged registries and meta.properties, and directories that do not belong together."""
     found = [each.identity for each in log_dirs if each.identity is not None]
-    node_id = settings.broker.node_id
-    remedy = doctor_command([each.path for each in log_dirs], node_id)
     try:
+        node_id = node_id_of(found, settings.broker.node_id)
         plan = plan_identities(found, node_id, lambda _path, _state: ())
     except UnusableLogDirs as error:
         yield Finding("error", "log.dirs", error.message)
         return
+    remedy = doctor_command([each.path for each in log_dirs], node_id)
     for path, (_, reason) in plan.meta.items():
         message = f"it is damaged ({reason}); a start writes it anew, as does {remedy}"
         yield Finding("warning", f"{path}/{META_PROPERTIES}", message)

@@ -6,6 +6,7 @@ Method: files that Kafka wrote, texts with one fault each, any bytes.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from uuid import UUID
 
 import crc32c
@@ -437,6 +438,13 @@ def test_meta_properties_of_older_brokers() -> None:
     zookeeper = decode_meta_properties(b"version=0\nbroker.id=3\ncluster.id=x\n")
     assert zookeeper == MetaProperties("x", 3, None, version=0)
     assert decode_meta_properties(b"version=1\nnode.id=3\n") == MetaProperties(None, 3, None)
+    ours = replace(zookeeper, directory_id=UUID(int=1 << 100), is_directory_id_given=True)
+    data = encode_meta_properties(ours, 0)
+    assert b"kafkalog.dir.id=" in data
+    assert b"directory.id" not in data
+    assert decode_meta_properties(data) == ours
+    with pytest.raises(FormatError, match="kafkalog.dir.id is damaged"):
+        decode_meta_properties(data.replace(b"log.dir", b"log.dis"))
 
 
 @pytest.mark.parametrize(

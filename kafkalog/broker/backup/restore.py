@@ -338,5 +338,6 @@ class Restore:
             node_id=first.node_id,
             directory_id=new_id(self._random.uuid_bytes),
             version=first.version,
+            is_directory_id_given=first.is_directory_id_given,
         )
         return encode_meta_properties(meta, self._clock.wall_ms())

@@ -214,7 +214,11 @@ def _plan_meta(
         and is_rot_of(encode_id(own_id), encode_id(registered))
     )
     is_ours = is_rotten_id or (witness is not None and own_id in witness.log_dirs)
-    wanted = replace(meta, directory_id=registered) if is_rotten_id or own_id is None else meta
+    wanted = meta
+    if is_rotten_id:
+        wanted = replace(meta, directory_id=registered)
+    elif own_id is None and registered is not None:  # it was handed back to a Kafka that has none
+        wanted = replace(meta, directory_id=registered, is_directory_id_given=True)
     if meta.cluster_id not in (None, plan.cluster_id):
         if not is_ours:
             raise _different_clusters(found)

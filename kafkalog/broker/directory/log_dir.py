@@ -127,6 +127,24 @@ def _keep_aside(filesystem: Filesystem, path: str) -> str | None:
     raise AssertionError("the names do not end")
 
 
+def completed_meta(
+    meta: MetaProperties | None, cluster_id: str, node_id: int, random: Random
+) -> MetaProperties:
+    """What a directory's ``meta.properties`` shall say; what Kafka wrote is kept.
+
+    One of a Kafka with ZooKeeper gets no cluster.id: a later Kafka compares it with ZooKeeper's.
+    """
+    known = meta or MetaProperties(None, None, None)
+    has_id = known.directory_id is not None
+    return MetaProperties(
+        cluster_id=known.cluster_id or (None if known.is_of_zookeeper else cluster_id),
+        node_id=node_id if known.node_id is None else known.node_id,
+        directory_id=known.directory_id if has_id else new_id(random.uuid_bytes),
+        version=known.version,
+        is_directory_id_given=known.is_directory_id_given or (meta is not None and not has_id),
+    )
+
+
 class LogDir:
     """See the module."""
 
@@ -321,8 +339,7 @@ class LogDir:
     def claim(self, cluster_id: str, node_id: int) -> bool:
         """Give a fresh directory its ``meta.properties`` (or complete one of old); guarded.
 
-        Content written by Kafka is kept as it is when it is complete. True when a damaged file was
-        rewritten from what ``prove`` was given; its bytes are kept.
+        True when a damaged file was rewritten from what ``prove`` was given; its bytes are kept.
         """
         if self._proven is not None:
             proven, reason = self._proven
@@ -333,15 +350,10 @@ class LogDir:
             self.meta = proven
             _log.error("meta_properties_repaired", file=path, reason=reason, kept_as=kept)
             return True
-        meta = self.meta
-        if meta is not None and meta.directory_id is not None and meta.cluster_id is not None:
+        completed = completed_meta(self.meta, cluster_id, node_id, self._random)
+        if completed == self.meta:
             return False
-        self.meta = MetaProperties(
-            cluster_id=(meta.cluster_id if meta else None) or cluster_id,
-            node_id=node_id if meta is None or meta.node_id is None else meta.node_id,
-            directory_id=(meta.directory_id if meta else None) or new_id(self._random.uuid_bytes),
-            version=1,
-        )
+        self.meta = completed
         with self.guard():
             data = encode_meta_properties(self.meta, self._clock.wall_ms())
             self._filesystem.write_file_atomically(self._file(META_PROPERTIES), data)

@@ -159,18 +159,29 @@ def _escape_unprintable(character: str) -> str:
     return "".join(f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
 
 
+_GIVEN_DIRECTORY_KEY = "kafkalog.dir.id"  # one that contains directory.id is taken for its damage
 _NODE_KEY = {0: "broker.id", 1: "node.id"}  # version 0 is ZooKeeper's era
 _INT32 = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Content of the file. None: the key is absent, as directory.id before Kafka 3.7."""
+    """Content of the file. None: the key is absent, as directory.id before Kafka 3.7.
+
+    ``is_directory_id_given``: the Kafka whose file it is has none; it is kafkalog's, under a key of
+    its own, so that it can be taken out again.
+    """
 
     cluster_id: str | None
     node_id: int | None
     directory_id: UUID | None
     version: int = 1
+    is_directory_id_given: bool = False
+
+    @property
+    def is_of_zookeeper(self) -> bool:
+        """Whether a Kafka with ZooKeeper wrote it."""
+        return self.version == 0
 
 
 def encode_meta_properties(meta: MetaProperties, written_at_ms: int) -> bytes:
@@ -179,7 +190,8 @@ def encode_meta_properties(meta: MetaProperties, written_at_ms: int) -> bytes:
     if meta.cluster_id is not None:
         pairs["cluster.id"] = meta.cluster_id
     if meta.directory_id is not None:
-        pairs["directory.id"] = encode_id(meta.directory_id)
+        key = _GIVEN_DIRECTORY_KEY if meta.is_directory_id_given else "directory.id"
+        pairs[key] = encode_id(meta.directory_id)
     if meta.node_id is not None:
         pairs[_NODE_KEY[meta.version]] = str(meta.node_id)
     pairs["version"] = str(meta.version)
@@ -201,22 +213,24 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     node_key, other_node_key = _NODE_KEY[version], _NODE_KEY[1 - version]
     if node_key not in pairs and other_node_key in pairs:
         raise FormatError(f"meta.properties: version {version} has no {other_node_key}")
-    for key in ("cluster.id", "directory.id", node_key):
+    for key in ("cluster.id", "directory.id", _GIVEN_DIRECTORY_KEY, node_key):
         if key not in pairs and _is_nearly_in(data, key.encode()):
             raise FormatError(f"meta.properties: {key} is damaged")
     cluster_id = pairs.get("cluster.id")
     if cluster_id is not None and not cluster_id.isascii():
         raise FormatError(f"meta.properties: cluster.id is not ASCII: {cluster_id!a}")
     directory_id: UUID | None = None
-    if "directory.id" in pairs:
-        directory_id = decode_id(pairs["directory.id"])
+    own_key = "directory.id" if "directory.id" in pairs else _GIVEN_DIRECTORY_KEY
+    if own_key in pairs:
+        directory_id = decode_id(pairs[own_key])
         if is_reserved(directory_id):
-            raise FormatError(f"directory.id {pairs['directory.id']} is reserved")
+            raise FormatError(f"{own_key} {pairs[own_key]} is reserved")
     return MetaProperties(
         cluster_id=cluster_id,
         node_id=_integer(pairs, _NODE_KEY[version]),
         directory_id=directory_id,
         version=version,
+        is_directory_id_given=directory_id is not None and own_key == _GIVEN_DIRECTORY_KEY,
     )
 
 

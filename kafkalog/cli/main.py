@@ -158,6 +158,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         **_of("connection", "health"),
         **_of("arguments", "completion"),
         **_of("offline.doctor", "doctor"),
+        **_of("offline.adopt", "adopt", "hand-back"),
     },
     "compact": _of("compact", "plan", "run", "status", "retry", "pause", "resume", "abort"),
     "records": _of("records", "delete"),

@@ -443,7 +443,7 @@ def test_meta_properties_of_older_brokers() -> None:
     assert b"kafkalog.dir.id=" in data
     assert b"directory.id" not in data
     assert decode_meta_properties(data) == ours
-    with pytest.raises(FormatError, match="kafkalog.dir.id is damaged"):
+    with pytest.raises(FormatError, match=r"kafkalog\.dir\.id is damaged"):
         decode_meta_properties(data.replace(b"log.dir", b"log.dis"))
 
 

@@ -32,7 +32,7 @@ from kafkalog.broker.directory.log_dir import (
     read_root_file,
     replace_damaged,
 )
-from kafkalog.broker.startup.plan import plan_startup, unexplained
+from kafkalog.broker.startup.plan import grown_topics, plan_startup, unexplained
 from kafkalog.broker.startup.scan import find_partitions
 from kafkalog.broker.topics.registry import RegistryState, encode_registry, newest_of
 from kafkalog.broker.topics.registry_copies import corrected_registry, doubt_of, shown_generation
@@ -199,16 +199,8 @@ def _rebuilt(repair: LogDirRepair, base: RegistryState | None) -> tuple[Registry
     found = [
         partition for each in repair.found for partition in repair.partitions(each.path, state)
     ]
-    grown: dict[str, RegisteredTopic] = {}
-    for partition in found:
-        topic = state.topics.get(partition.topic_partition.topic)
-        if topic is not None and partition.topic_id == topic.topic_id:
-            topic = grown.get(topic.name, topic)
-            count = max(topic.partition_count, partition.topic_partition.partition + 1)
-            grown[topic.name] = replace(topic, partition_count=count)
-    plan = plan_startup(
-        state.with_topics(grown.values()), found, adopt=True, new_topic_id=repair.new_id
-    )
+    grown = grown_topics(state, found)
+    plan = plan_startup(state.with_topics(grown), found, adopt=True, new_topic_id=repair.new_id)
     names = [topic.name for topic in plan.adopted]
     shown = [
         shown_generation(each.registry_damage.data)
@@ -223,7 +215,7 @@ def _rebuilt(repair: LogDirRepair, base: RegistryState | None) -> tuple[Registry
         if each.meta is not None and each.meta.directory_id is not None
     }
     rebuilt = replace(
-        past_backup(state.with_topics([*grown.values(), *plan.adopted])),
+        past_backup(state.with_topics([*grown, *plan.adopted])),
         generation=max(state.generation, *shown, 0) + 1,
         log_dirs={**state.log_dirs, **paths},
         cluster_id=state.cluster_id or (clusters.pop() if len(clusters) == 1 else None),

@@ -9,7 +9,7 @@ that was never deleted and is not the topic's, keeps its place and its partition
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.topics.registry import RegisteredTopic
@@ -273,6 +273,18 @@ def unexplained(registry: RegistryState, found: Iterable[FoundPartition]) -> Ite
             yield str(partition.topic_partition)
 
 
+def grown_topics(registry: RegistryState, found: Iterable[FoundPartition]) -> list[RegisteredTopic]:
+    """Topics that have directories, by name and id, of more partitions than are registered."""
+    grown: dict[str, RegisteredTopic] = {}
+    for partition in found:
+        own = partition.topic_partition
+        topic = grown.get(own.topic, registry.topics.get(own.topic))
+        is_beyond = topic is not None and own.partition >= topic.partition_count
+        if topic is not None and is_beyond and partition.topic_id == topic.topic_id:
+            grown[own.topic] = replace(topic, partition_count=own.partition + 1)
+    return list(grown.values())
+
+
 def reason_of(registry: RegistryState, partition: FoundPartition) -> str:
     """Why the plan deletes the directory or puts it aside, for a line of the log."""
     topic = registry.topics.get(partition.topic_partition.topic)
@@ -324,7 +336,9 @@ def _adopt(
         ):
             # Retention would eat it, and recovery would take its missing offsets for a loss.
             overrides = COMPACTED_OVERRIDES
-        topic = RegisteredTopic(topic_id, name, count, overrides)
+        topic = RegisteredTopic(
+            topic_id, name, count, overrides, kafka_partition_count=count, is_id_given=not ids
+        )
         plan.adopted.append(topic)
         plan.load.extend((partition, topic) for partition in partitions)
     if plan.adopted:

@@ -58,6 +58,8 @@ class RegisteredTopic:
     """One living topic. ``overrides`` are topic configs as the user wrote them, in plain numbers.
 
     ``archived_offsets``: by partition, everything below is in an archive; 0 is left out.
+    ``kafka_partition_count``: how many Kafka had when its directories were adopted; 0: it does not
+    know the topic. ``is_id_given``: Kafka had no id for it, ``topic_id`` was made here.
     """
 
     topic_id: UUID
@@ -65,6 +67,8 @@ class RegisteredTopic:
     partition_count: int
     overrides: Mapping[str, str] = field(default_factory=dict)
     archived_offsets: Mapping[int, int] = field(default_factory=dict)
+    kafka_partition_count: int = 0
+    is_id_given: bool = False
 
 
 _NaturalNumber = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
@@ -182,12 +186,17 @@ class NewerRegistryFormat(FormatError):
 
 
 class _TopicBody(msgspec.Struct, omit_defaults=True):
-    """Archived offsets need no new format: a version that drops them knows no hold either."""
+    """Archived offsets need no new format: a version that drops them knows no hold either.
+
+    Nor does what is known of Kafka: a version that drops it hands nothing back.
+    """
 
     name: str
     partitions: Annotated[int, msgspec.Meta(ge=1, le=PARTITION_MAX)]
     configs: dict[str, str]
     archived: dict[_NaturalNumber, Annotated[int, msgspec.Meta(ge=1, le=INT64_MAX)]] = {}
+    kafka_partitions: Annotated[int, msgspec.Meta(ge=0, le=PARTITION_MAX)] = 0
+    id_given: bool = False
 
 
 class _ProducersBody(msgspec.Struct):
@@ -216,7 +225,12 @@ def encode_registry(state: RegistryState) -> bytes:
     """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
     topics = {
         encode_id(each.topic_id): _TopicBody(
-            each.name, each.partition_count, dict(each.overrides), dict(each.archived_offsets)
+            each.name,
+            each.partition_count,
+            dict(each.overrides),
+            dict(each.archived_offsets),
+            each.kafka_partition_count,
+            each.is_id_given,
         )
         for each in state.topics.values()
     }
@@ -265,7 +279,13 @@ def decode_registry(data: bytes) -> RegistryState:
         found = msgspec.convert(body, _Body, str_keys=True)
         topics = [
             RegisteredTopic(
-                decode_id(topic_id), each.name, each.partitions, each.configs, each.archived
+                decode_id(topic_id),
+                each.name,
+                each.partitions,
+                each.configs,
+                each.archived,
+                each.kafka_partitions,
+                each.id_given,
             )
             for topic_id, each in found.topics.items()
         ]

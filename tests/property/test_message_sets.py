@@ -11,17 +11,21 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, strategies as st
 
-from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, scan
+from kafkalog.format.records.batch_scan import (
+    BatchColumn,
+    ScanStop,
+    has_messages,
+    message_size,
+    scan,
+    scan_any,
+)
 from kafkalog.format.records.compression import compress
 from kafkalog.format.records.message_set import (
     GROUP_BYTES,
     MalformedMessage,
     Message,
     convert,
-    has_messages,
-    message_size,
     read_messages,
-    scan_any,
 )
 from kafkalog.format.records.record import Record, iterate_records
 from kafkalog.format.records.record_batch import (

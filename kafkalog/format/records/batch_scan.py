@@ -3,22 +3,38 @@
 Owns the memory of the kernel's tables, the CRC of large batches (in C, without the interpreter
 lock) and the meaning of the kernel's result. Also selects the batches that belong to no aborted
 transaction, by their headers. Runs Python per batch only for those of at least INLINE_CRC_MAX
+<<<<<<< ours
 bytes, and once per producer that aborted. Pure; any thread. Source: Kafka 4.1 FileLogInputStream,
 DefaultRecordBatch.ensureValid.
+=======
+bytes, per message of format v0 and v1 (``scan_any``), and once per producer that aborted. Pure; any
+thread.
+Source: log-format.md 1.5 (Kafka 4.1 FileLogInputStream, DefaultRecordBatch.ensureValid).
+>>>>>>> theirs
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.record_batch import (
     LEADER_EPOCH_AT,
+    LEGACY_LENGTH_MIN,
     LENGTH_AT,
     LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
     is_crc_valid,
 )
 from kafkalog.kernels.records.batch_scan import (
@@ -50,6 +66,12 @@ if TYPE_CHECKING:
 __all__ = ["BatchChoice", "BatchColumn", "BatchRows", "CrcState", "ScanStop", "choose", "scan"]
 
 Buffer = bytes | bytearray | memoryview
+
+MESSAGE_HEAD = struct.Struct(">qiIBB")
+"""Of a message of format v0 or v1: offset, length, CRC, magic, attributes."""
+MESSAGE_TIMESTAMP = struct.Struct(">q")
+MESSAGE_ATTRIBUTES = (0x07, 0x0F)
+"""By magic; other bits mean nothing."""
 
 _PREVIOUS_LAST, _FLOOR = int(ChoiceCell.PREVIOUS_LAST_OFFSET), int(ChoiceCell.FLOOR_OFFSET)
 _IS_SEGMENT_END = int(ChoiceCell.IS_SEGMENT_END)
@@ -108,13 +130,6 @@ class BatchRows:
         return BatchRows(self.table[:row], ScanStop.BAD_OFFSET, position, position - start)
 
 
-class Scanner(Protocol):
-    """``scan``, or what finds more in a chunk."""
-
-    def __call__(self, chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
-        """See ``scan``."""
-
-
 def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
     """Walk the batches of chunk[start:].
 
@@ -137,6 +152,63 @@ def scan(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
     return BatchRows(table[:count], stop, stop_position, stop_position - start)
 
 
+def message_size(data: Buffer, position: int = 0) -> int:
+    """Bytes of the whole message there, whose CRC is right; 0 when there is none."""
+    if len(data) - position < MESSAGE_HEAD.size:
+        return 0
+    _, length, crc, magic, _ = MESSAGE_HEAD.unpack_from(data, position)
+    size: int = LOG_OVERHEAD + length
+    if magic >= MAGIC_V2 or length < LEGACY_LENGTH_MIN or size > len(data) - position:
+        return 0
+    body = memoryview(data)[position + MAGIC_AT : position + size]
+    return size if crc32(body) == crc else 0
+
+
+def scan_any(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
+    """As ``scan``, and a row for each message of format v0 or v1; their CRCs are always checked.
+
+    Base and last offset of a message's row are its offset: where a wrapper begins is not known
+    before it is opened. It has no producer, no leader epoch, and counts as one record.
+    """
+    tables, position = [], start
+    while True:
+        rows = scan(chunk, position, check_crc=check_crc)
+        tables.append(rows.table)
+        position = rows.stop_position
+        if rows.stop is not ScanStop.LEGACY:
+            break
+        messages = list(_message_rows(memoryview(chunk), position))
+        if not messages:
+            break
+        tables.append(np.array(messages, np.int64))
+        position = messages[-1][0] + messages[-1][1]
+    if len(tables) == 1:
+        return rows
+    return BatchRows(np.concatenate(tables), rows.stop, position, position - start)
+
+
+def _message_rows(view: memoryview, position: int) -> Iterator[tuple[int, ...]]:
+    """One row of ``BatchColumn`` for each message from position on."""
+    while size := message_size(view, position):
+        offset, _, _, magic, attributes = MESSAGE_HEAD.unpack_from(view, position)
+        stamp = (
+            MESSAGE_TIMESTAMP.unpack_from(view, position + MESSAGE_HEAD.size)[0]
+            if magic
+            else NO_TIMESTAMP
+        )
+        yield (
+            *(position, size, offset, offset, NO_LEADER_EPOCH, magic, int(CrcState.VALID)),
+            *(attributes & MESSAGE_ATTRIBUTES[magic], stamp, stamp),
+            *(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1),
+        )
+        position += size
+
+
+def has_messages(rows: BatchRows) -> bool:
+    """Whether any row of ``scan_any`` is one of format v0 or v1."""
+    return bool((rows.column(BatchColumn.MAGIC) < MAGIC_V2).any())
+
+
 @dataclass(frozen=True, slots=True)
 class ScannedChunk:
     """Bytes of a segment from ``position`` on and the whole batches in them."""
@@ -153,11 +225,11 @@ def walk(
     *,
     check_crc: bool,
     chunk_bytes: int,
-    scanner: Scanner = scan,
+    with_messages: bool = False,
 ) -> Iterator[ScannedChunk]:
     """Walk all batches of ``[position, end)``; every chunk but the last holds at least one.
 
-    ``scanner``: ``message_set.scan_any`` to walk over messages of format v0 and v1 as well.
+    ``with_messages``: as ``scan_any``.
 
     ``read`` gets a size and a position. The last chunk says with ``rows.stop`` why the walk ended.
     A batch that is larger than a chunk is read whole, never more than what is left before ``end``.
@@ -166,7 +238,11 @@ def walk(
     while position < end:
         size = min(wanted, end - position)
         data = memoryview(read(size, position))
-        rows = scanner(data, check_crc=check_crc)
+        rows = (
+            scan_any(data, check_crc=check_crc)
+            if with_messages
+            else scan(data, check_crc=check_crc)
+        )
         is_last = position + len(data) >= end or len(data) < size  # the file was cut
         if rows.count == 0 and rows.stop is ScanStop.PARTIAL and not is_last:
             size = int.from_bytes(data[LENGTH_AT:LEADER_EPOCH_AT], "big") + LOG_OVERHEAD

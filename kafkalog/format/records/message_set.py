@@ -1,7 +1,8 @@
 """Messages of format v0 and v1 (magic 0 and 1), as Kafka before 0.11 stored them.
 
-Finds them among v2 batches, reads them, and makes v2 batches of them. Formats v0 and v1 have no
-batches: a log is message after message, and a compressed message is a wrapper that holds others.
+Reads them and makes v2 batches of them; ``batch_scan`` finds them among v2 batches. Formats v0 and
+v1 have no batches: a log is message after message, and a compressed message is a wrapper that holds
+others.
 
     Byte  Len  Field                          Byte  Len  Field
        0    8  offset                           17    1  attributes: codec, timestamp type (v1)
@@ -24,22 +25,23 @@ from __future__ import annotations
 
 import struct
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
-
-import numpy as np
 
 from kafkalog.errors import InvalidRequest
 from kafkalog.format.field_reader import encode_varint
 from kafkalog.format.integers import FormatError
-from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, CrcState, ScanStop, scan
+from kafkalog.format.records.batch_scan import (
+    MESSAGE_ATTRIBUTES,
+    MESSAGE_HEAD,
+    MESSAGE_TIMESTAMP,
+    BatchColumn,
+    message_size,
+)
 from kafkalog.format.records.compression import compress, decompress, with_header_checksum
 from kafkalog.format.records.record_batch import (
     CODEC_MASK,
     CRC_AT,
     HEADER_BYTES,
-    LEGACY_LENGTH_MIN,
     LOG_OVERHEAD,
-    MAGIC_AT,
     MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -62,10 +64,7 @@ if TYPE_CHECKING:
 
 GROUP_BYTES = 16 * 1024  # batch.size of Kafka's producers
 
-_HEAD = struct.Struct(">qiIBB")  # offset, length, CRC, magic, attributes
-_TIMESTAMP = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
-_ATTRIBUTES_MASKS = (0x07, 0x0F)  # by magic: other bits mean nothing
 _ROW_COLUMNS = [
     int(column)
     for column in (
@@ -90,62 +89,6 @@ class Message(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-
-
-# ---- among v2 batches
-
-
-def message_size(data: Buffer, position: int = 0) -> int:
-    """Bytes of the whole message there, whose CRC is right; 0 when there is none."""
-    if len(data) - position < _HEAD.size:
-        return 0
-    _, length, crc, magic, _ = _HEAD.unpack_from(data, position)
-    size: int = LOG_OVERHEAD + length
-    if magic >= MAGIC_V2 or length < LEGACY_LENGTH_MIN or size > len(data) - position:
-        return 0
-    body = memoryview(data)[position + MAGIC_AT : position + size]
-    return size if crc32(body) == crc else 0
-
-
-def scan_any(chunk: Buffer, start: int = 0, *, check_crc: bool = True) -> BatchRows:
-    """As ``scan``, and a row for each message of format v0 or v1; their CRCs are always checked.
-
-    Base and last offset of a message's row are its offset: where a wrapper begins is not known
-    before it is opened. It has no producer, no leader epoch, and counts as one record.
-    """
-    tables, position = [], start
-    while True:
-        rows = scan(chunk, position, check_crc=check_crc)
-        tables.append(rows.table)
-        position = rows.stop_position
-        if rows.stop is not ScanStop.LEGACY:
-            break
-        messages = list(_message_rows(memoryview(chunk), position))
-        if not messages:
-            break
-        tables.append(np.array(messages, np.int64))
-        position = messages[-1][0] + messages[-1][1]
-    if len(tables) == 1:
-        return rows
-    return BatchRows(np.concatenate(tables), rows.stop, position, position - start)
-
-
-def _message_rows(view: memoryview, position: int) -> Iterator[tuple[int, ...]]:
-    """One row of ``BatchColumn`` for each message from position on."""
-    while size := message_size(view, position):
-        offset, _, _, magic, attributes = _HEAD.unpack_from(view, position)
-        stamp = _TIMESTAMP.unpack_from(view, position + _HEAD.size)[0] if magic else NO_TIMESTAMP
-        yield (
-            *(position, size, offset, offset, NO_LEADER_EPOCH, magic, int(CrcState.VALID)),
-            *(attributes & _ATTRIBUTES_MASKS[magic], stamp, stamp),
-            *(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 1),
-        )
-        position += size
-
-
-def has_messages(rows: BatchRows) -> bool:
-    """Whether any row of ``scan_any`` is one of format v0 or v1."""
-    return bool((rows.column(BatchColumn.MAGIC) < MAGIC_V2).any())
 
 
 # ---- reading
@@ -222,19 +165,21 @@ def _inner_messages(outer: _Stored, max_bytes: int) -> Iterator[_Stored]:
 def _read(view: memoryview, position: int) -> _Stored:
     """The message at position, whose end lies within the bytes."""
     try:
-        offset, length, _, magic, attributes = _HEAD.unpack_from(view, position)
+        offset, length, _, magic, attributes = MESSAGE_HEAD.unpack_from(view, position)
         end = position + LOG_OVERHEAD + length
-        at, timestamp = position + _HEAD.size, NO_TIMESTAMP
+        at, timestamp = position + MESSAGE_HEAD.size, NO_TIMESTAMP
         if magic:
-            (timestamp,) = _TIMESTAMP.unpack_from(view, at)
-            at += _TIMESTAMP.size
+            (timestamp,) = MESSAGE_TIMESTAMP.unpack_from(view, at)
+            at += MESSAGE_TIMESTAMP.size
         key, at = _field(view, at, end)
         value, at = _field(view, at, end)
     except struct.error as error:
         raise MalformedMessage("a message is cut short", position) from error
     if at != end:
         raise MalformedMessage("the fields of a message do not fill it", position)
-    return _Stored(offset, magic, attributes & _ATTRIBUTES_MASKS[magic], timestamp, key, value, end)
+    return _Stored(
+        offset, magic, attributes & MESSAGE_ATTRIBUTES[magic], timestamp, key, value, end
+    )
 
 
 def _field(view: memoryview, at: int, end: int) -> tuple[memoryview | None, int]:

@@ -17,6 +17,7 @@ KafkalogError
 │   └── PolicyViolation
 ├── CorruptData                 bytes on disk are not what was written: always file and position
 │   ├── CorruptBatch (LostOffsets), CorruptIndex, CorruptCheckpoint
+├── UnsupportedMessageFormat    stored by Kafka before 0.11 and not converted yet
 ├── StorageFault                the disk failed
 │   ├── LogDirOffline, DiskFull, DescriptorsShort, BackupFailed
 │   ├── AppendOutcomeUnknown, LogStartNotDurable
@@ -337,6 +338,28 @@ class CorruptIndex(CorruptData):
 
 class CorruptCheckpoint(CorruptData):
     """A checkpoint file is damaged: no part of it is used."""
+
+
+class UnsupportedMessageFormat(KafkalogError, kafka_error="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
+    """Messages of format v0 or v1: not served, not cleaned; details: base_offset, last_offset."""
+
+    def __init__(self, directory: str, base_offset: int, last_offset: int) -> None:
+        """``directory``: of the partition; its path is for the operator."""
+        name = directory.rpartition("/")[2]
+        super().__init__(
+            f"Offsets {base_offset} to {last_offset} of {name} are stored in message format v0 or "
+            "v1, of Kafka before 0.11, which is not served. Stop the daemon and convert the "
+            f"partition: kafkalog segments convert {directory} --execute. Reading can continue "
+            f"after offset {last_offset}.",
+            base_offset=base_offset,
+            last_offset=last_offset,
+        )
+        self._pathless = self.message.replace(directory, f"LOG_DIR/{name}")
+
+    @property
+    def pathless_message(self) -> str:
+        """See KafkalogError."""
+        return self._pathless
 
 
 class StorageFault(KafkalogError, kafka_error="KAFKA_STORAGE_ERROR"):

@@ -245,9 +245,13 @@ class LogToClean(CleaningPlan):
     def of(cls, log: UnifiedLog, checkpoint: int | None, now_ms: int) -> LogToClean:
         """The round that cleaning ``log`` at now_ms would be; checkpoint None: never cleaned.
 
-        Raises OSError, and CorruptIndex when a time index cannot be read or rebuilt.
+        Raises OSError, CorruptIndex when a time index cannot be read or rebuilt, and
+        UnsupportedMessageFormat when a segment is to be converted first.
         """
         config, segments = log.config, log.segments.values
+        for segment in segments:
+            if segment.holds_messages:
+                raise log.local.unsupported(segment)
         dirty = first_dirty(checkpoint, log.log_start_offset, log.log_end_offset)
         first_asked = log.segments.floor(dirty.offset) or segments[0]
         facts = CleaningFacts(

@@ -166,6 +166,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "segments": {
         **_of("offline.segments", "accept-loss", "losses", "verify"),
         **_of("offline.repair", "preview", "repair"),
+        **_of("offline.convert", "convert"),
         "dump": "kafkalog.cli.offline.dump:segments_dump",
         "list": "kafkalog.cli.offline.segments:list_command",
     },
@@ -187,7 +188,7 @@ _GROUP_HELP = {
     "auth": "Create lines for the credentials file, without a daemon.",
     "records": "Delete records below an offset.",
     "retention": "Show why segments are kept and when they are deleted; run a pass now.",
-    "segments": "Inspect segment files without a daemon; list and accept lost offsets with one.",
+    "segments": "Inspect and convert segment files without a daemon; accept lost offsets with one.",
     "compat": "Kafka's command line tools, with their options, output and exit status.",
     "perf": "Measure how fast the daemon appends and returns records.",
     "spark": "Run jobs over directories of logs, in processes or on Spark.",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.errors import UnsupportedMessageFormat
 from kafkalog.format.disk.file_names import DELETED_SUFFIX, SEGMENT_SUFFIXES, segment_file_name
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.topic_names import parse_directory_name
@@ -252,13 +253,15 @@ class LocalLog:
 
         No batch that starts at or after max_offset (a watermark). None when there is none; bounds
         against log start and end are the caller's. ``remembers``: that these were checked. Errors
-        as of ``segment_reader.read``.
+        as of ``segment_reader.read``, and UnsupportedMessageFormat.
         """
         segment = self.segments.floor(start_offset)
         if segment is None and len(self.segments):
             segment = self.segments.first
         checked = self._environment.checked_batches
         while segment is not None and segment.base_offset < max_offset:
+            if segment.holds_messages:
+                raise self.unsupported(segment)
             following = self.segments.higher(segment.base_offset)
             found = segment_reader.read(
                 segment,
@@ -275,6 +278,12 @@ class LocalLog:
                 return found
             segment = following
         return None
+
+    def unsupported(self, segment: LogSegment) -> UnsupportedMessageFormat:
+        """The refusal of a segment with messages of format v0 or v1."""
+        following = self.segments.higher(segment.base_offset)
+        end = self.log_end_offset if following is None else following.base_offset
+        return UnsupportedMessageFormat(self.directory.path, segment.base_offset, end - 1)
 
     def read_checked(
         self, start_offset: int, max_bytes: int, *, max_offset: int

@@ -201,8 +201,8 @@ class UnifiedLog:
         """Whole batches of one segment, from the one that holds the least live offset >= offset.
 
         Empty at and after the limit of the isolation. ``remembers``: see ``read_checked``. Raises
-        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, LostOffsets where the next batch lies
-        after a lost range, and WouldBlock when may_block is False.
+        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, UnsupportedMessageFormat, LostOffsets
+        where the next batch lies after a lost range, and WouldBlock when may_block is False.
         """
         assert max_bytes >= 0
 
@@ -359,6 +359,8 @@ class UnifiedLog:
         largest = [each.max_timestamp_so_far(may_block=may_block) for each in segments]
         # max takes the first one of equals, as Kafka does
         newest = max(range(len(segments)), key=lambda slot: largest[slot].timestamp_ms)
+        if segments[newest].holds_messages:
+            raise self.local.unsupported(segments[newest])
         return segment_reader.find_max_timestamp_record(
             segments[newest], largest[newest], may_block=may_block
         )
@@ -371,6 +373,8 @@ class UnifiedLog:
         """
         for segment in self.segments.values_between(self.log_start_offset, INT64_MAX):
             if segment.largest_timestamp_ms(may_block=may_block) >= timestamp_ms:
+                if segment.holds_messages:
+                    raise self.local.unsupported(segment)
                 found = segment_reader.find_offset_by_timestamp(
                     segment, timestamp_ms, self.log_start_offset, may_block=may_block
                 )

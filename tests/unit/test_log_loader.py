@@ -165,12 +165,12 @@ def test_a_clean_load_wastes_nothing() -> None:
 
 
 @pytest.mark.parametrize("value_bytes", [1, 61, 5000])
-def test_a_legacy_first_message_of_any_length_is_refused(value_bytes: int) -> None:
+def test_a_damaged_legacy_first_message_of_any_length_is_refused(value_bytes: int) -> None:
     """A v1 message longer than a v2 header is one too; a clean load looks at it as well."""
     world = PartitionWorld()
     body = b"\x01\x00" + struct.pack(">qi", NOW_MS, -1)
     body += struct.pack(">i", value_bytes) + b"v" * value_bytes
-    message = struct.pack(">I", zlib.crc32(body)) + body
+    message = struct.pack(">I", zlib.crc32(body) ^ 1) + body
     data = struct.pack(">qi", 0, len(message)) + message
     world.log.close_handles()
     world.filesystem.open_write(LOG_0).pwrite(data, 0)

@@ -307,7 +307,7 @@ def test_a_refused_start_changes_nothing(damage: str) -> None:
 
 
 def test_corrupt_partition_is_out_of_service_alone() -> None:
-    """M14 M15: a message set of magic 1 puts its partition offline with the reason, no other."""
+    """M14 M15: a damaged message of magic 0 puts its partition offline alone, with the reason."""
     sim = started().with_topic("t", 2)
     sim.produce("t", batch_of("a"))
     sim.produce("t", batch_of("b"), partition=1)
@@ -326,7 +326,7 @@ def test_corrupt_partition_is_out_of_service_alone() -> None:
 
 
 def legacy_message_set() -> bytes:
-    """Two messages of magic 0 with 20 bytes of value: 46 bytes each, offsets 0 and 1."""
+    """Two messages of magic 0 with 20 bytes of value and wrong CRCs: 46 bytes each."""
     body = b"\x00\x00" + (0xFFFFFFFF).to_bytes(4) + (20).to_bytes(4) + b"v" * 20
-    message = crc32(body).to_bytes(4) + body
+    message = (crc32(body) ^ 1).to_bytes(4) + body
     return b"".join(offset.to_bytes(8) + len(message).to_bytes(4) + message for offset in range(2))

@@ -30,7 +30,14 @@ from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import internal, lists, open_to_all, operation_class, requires
 from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.values import Acks
-from kafkalog.errors import CorruptData, InvalidRequest, KafkalogError, NotReady, UnknownPartition
+from kafkalog.errors import (
+    CorruptData,
+    InvalidRequest,
+    KafkalogError,
+    NotReady,
+    UnknownPartition,
+    UnsupportedMessageFormat,
+)
 from kafkalog.format.disk import group_offsets
 from kafkalog.format.disk.group_offsets import CommittedOffset, GroupPartition
 from kafkalog.format.integers import FormatError
@@ -466,7 +473,7 @@ class GroupOffsets:
                     if self._is_stopped:
                         raise NotReady("The daemon is stopping")
                     found = log.read(offset, _READ_BYTES, Isolation.LOG_END)
-            except CorruptData as damage:
+            except (CorruptData, UnsupportedMessageFormat) as damage:
                 last_offset = damage.details.get("last_offset")
                 if not isinstance(last_offset, int):
                     raise

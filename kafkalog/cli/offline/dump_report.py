@@ -252,7 +252,11 @@ class DumpedLog:
                 return
             magic = head[MAGIC_AT]
             if magic < MAGIC_V2:
-                raise self._corrupt(f"A message set of format {magic} is not supported", position)
+                raise self._corrupt(
+                    f"A message set of format {magic} is not supported: convert it with kafkalog "
+                    "segments convert",
+                    position,
+                )
             if size + LOG_OVERHEAD < HEADER_BYTES:
                 raise self._corrupt(f"Found record batch size {size} below its header", position)
             data = self._file.pread(size + LOG_OVERHEAD, position)

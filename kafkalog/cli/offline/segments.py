@@ -45,10 +45,11 @@ def list_command(directory: str, output: str) -> None:
     """List the segments of a partition directory, from their batch headers; CRCs are not checked.
 
     States: active (the last segment, to which a daemon appends), closed, broken (its batches end
-    before its file does), or as the suffix of the file says: deleted, cleaned, swap. RECORDS does
-    not count transaction markers. NOTE is the number of offsets between a segment and the one
-    before it (compacted logs have such gaps), how many of these are lost, or how many are in both,
-    which is damage. The directory should not be written meanwhile.
+    before its file does), old format (messages of Kafka before 0.11, see `kafkalog segments
+    convert`; a compressed one counts as one record), or as the suffix of the file says: deleted,
+    cleaned, swap. RECORDS does not count transaction markers. NOTE is the number of offsets between
+    a segment and the one before it (compacted logs have such gaps), how many of these are lost, or
+    how many are in both, which is damage. The directory should not be written meanwhile.
 
     Example: kafkalog segments list ./data/orders-0
     """
@@ -70,6 +71,8 @@ def list_command(directory: str, output: str) -> None:
         else:
             is_whole = each.whole_bytes == each.size_bytes
             state = ("active" if each.is_last else "closed") if is_whole else "broken"
+            if is_whole and each.is_old:
+                state = "old format"
             if next_offset is not None:
                 own["gap_offsets"] = each.base_offset - next_offset  # negative where they overlap
                 lost = lost_in_gap(

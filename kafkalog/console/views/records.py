@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from kafkalog.console.formatting import UNPRINTABLE, number, timestamp
 from kafkalog.console.view import Fragment, View
 from kafkalog.console.views.offsets import record_at
-from kafkalog.errors import CorruptBatch, KafkalogError
+from kafkalog.errors import CorruptBatch, KafkalogError, UnsupportedMessageFormat
 from kafkalog.format.integers import FormatError
 from kafkalog.format.records.control_record import read_control_type
 from kafkalog.format.records.record import read_records
@@ -171,9 +171,12 @@ def slices_of(
 
 
 def damaged_slice(
-    fault: CorruptBatch, from_offset: int, until_offset: int, size_bytes: int
+    fault: CorruptBatch | UnsupportedMessageFormat,
+    from_offset: int,
+    until_offset: int,
+    size_bytes: int,
 ) -> Slice:
-    """The damage that a read at ``from_offset`` met, up to where reading goes on.
+    """The damage or old format that a read at ``from_offset`` met, up to where reading goes on.
 
     That is always after ``from_offset``, whatever the error says.
     """
@@ -361,7 +364,7 @@ class _Reader:
                 info = self._operations.fetch(
                     log, self.position, FETCH_BYTES, isolation, may_block=True
                 )
-            except CorruptBatch as fault:
+            except (CorruptBatch, UnsupportedMessageFormat) as fault:
                 damaged = damaged_slice(fault, self.position, until, FETCH_BYTES)
                 self.position = min(damaged.header.next_offset, until)
                 left_bytes -= damaged.read_bytes
@@ -477,13 +480,12 @@ def _resolved(
     if place.timestamp_ms is not None:
         try:
             found = record_at(operations, topic, partition, place.timestamp_ms)
-        except CorruptBatch as fault:
+        except (CorruptBatch, UnsupportedMessageFormat) as fault:
             start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)
-            return (
-                "The record at this time is in a damaged batch: the page starts there.",
-                start,
-                None,
-            )
+            where = "in an old message format"
+            if isinstance(fault, CorruptBatch):
+                where = "in a damaged batch"
+            return f"The record at this time is {where}: the page starts there.", start, None
         if found is not None:
             return None, max(found.offset, low), None
         return (

@@ -3,14 +3,8 @@
 Owns the memory of the kernel's tables, the CRC of large batches (in C, without the interpreter
 lock) and the meaning of the kernel's result. Also selects the batches that belong to no aborted
 transaction, by their headers. Runs Python per batch only for those of at least INLINE_CRC_MAX
-<<<<<<< ours
-bytes, and once per producer that aborted. Pure; any thread. Source: Kafka 4.1 FileLogInputStream,
-DefaultRecordBatch.ensureValid.
-=======
 bytes, per message of format v0 and v1 (``scan_any``), and once per producer that aborted. Pure; any
-thread.
-Source: log-format.md 1.5 (Kafka 4.1 FileLogInputStream, DefaultRecordBatch.ensureValid).
->>>>>>> theirs
+thread. Source: Kafka 4.1 FileLogInputStream, DefaultRecordBatch.ensureValid.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_tim
 from kafkalog.format.disk.log_proofs import NOTHING_PROVEN, LogKey, decode_proofs, stays_gapless
 from kafkalog.format.disk.properties import decode_meta_properties, decode_partition_metadata
 from kafkalog.format.integers import FormatError
-from kafkalog.format.records.batch_scan import BatchColumn, walk
+from kafkalog.format.records.batch_scan import BatchColumn, has_messages, walk
 from kafkalog.format.topic_names import encode_id, parse_directory_name
 from kafkalog.log.inspect.record_count import oldest_in, records_in
 from kafkalog.log.retention.plan import LogFacts, SegmentFacts
@@ -51,9 +51,10 @@ from kafkalog.log.retention.plan import LogFacts, SegmentFacts
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kafkalog.env.filesystem import FileStat, Filesystem, ReadFilesystem
+    from kafkalog.env.filesystem import FileStat, Filesystem, ReadableFile, ReadFilesystem
     from kafkalog.format.disk.file_names import SegmentFileName
     from kafkalog.format.disk.log_proofs import CheckedOffsets
+    from kafkalog.format.records.batch_scan import ScannedChunk
 
 
 T = TypeVar("T")
@@ -133,13 +134,25 @@ def _read_headers(
     file = filesystem.open_read(f"{path}/{segment_file_name(base, LOG_SUFFIX)}")
     next_offset, largest = base, -1
     # A torn tail, or damage, ends the walk: nothing is believed after it.
-    for chunk in walk(file.pread, position, file.size(), check_crc=False, chunk_bytes=CHUNK_BYTES):
+    for chunk in _walk(file, position):
         rows = chunk.rows
         if rows.count:
             next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
             largest = max(largest, int(rows.column(BatchColumn.MAX_TIMESTAMP).max()))
     file.close()
     return next_offset, largest
+
+
+def _walk(file: ReadableFile, position: int) -> Iterator[ScannedChunk]:
+    """All batches from position on, messages of format v0 and v1 among them."""
+    return walk(
+        file.pread,
+        position,
+        file.size(),
+        check_crc=False,
+        chunk_bytes=CHUNK_BYTES,
+        with_messages=True,
+    )
 
 
 def _last_position(path: str, filesystem: ReadFilesystem, base: int) -> int:
@@ -156,6 +169,7 @@ def _last_position(path: str, filesystem: ReadFilesystem, base: int) -> int:
 class SegmentSummary(NamedTuple):
     """One ``.log`` file.
 
+    is_old            holds messages of format v0 or v1; a compressed one counts as one record
     stage             empty, or what its name ends with: .deleted, .cleaned, .swap
     next_offset       after its last whole batch
     size_bytes        of the file; whole_bytes of them are batches
@@ -167,6 +181,7 @@ class SegmentSummary(NamedTuple):
     base_offset: int
     stage: str
     is_last: bool
+    is_old: bool
     next_offset: int
     size_bytes: int
     whole_bytes: int
@@ -192,12 +207,13 @@ def _summarize(
     file = filesystem.open_read(file_path)
     try:
         size_bytes = file.size()
-        position, batches, records, next_offset = 0, 0, 0, name.offset
+        position, batches, records, next_offset, is_old = 0, 0, 0, name.offset, False
         oldest_ms: int | None = None
         newest_ms = -1
-        for chunk in walk(file.pread, 0, size_bytes, check_crc=False, chunk_bytes=CHUNK_BYTES):
+        for chunk in _walk(file, 0):
             rows = chunk.rows
             if rows.count:
+                is_old = is_old or has_messages(rows)
                 batches += rows.count
                 records += records_in(rows, rows.count)
                 next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
@@ -208,7 +224,8 @@ def _summarize(
     finally:
         file.close()
     return SegmentSummary(
-        name.offset, name.stage, is_last, next_offset, size_bytes, position, batches, records,
+        name.offset, name.stage, is_last, is_old, next_offset, size_bytes, position, batches,
+        records,
         oldest_ms if oldest_ms is not None and oldest_ms >= 0 else None,
         newest_ms if newest_ms >= 0 else None,
     )  # fmt: skip

@@ -20,15 +20,13 @@ from kafkalog.log.segment.index_repair import floor_entry, floor_timestamp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.env.clock import SystemClock
+    from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.log.segment.log_segment import LogSegment
     from kafkalog.log.unified_log import UnifiedLog
 
 
-def tool_environment(
-    clock: SystemClock, filesystem: SystemFilesystem | None = None
-) -> LogEnvironment:
+def tool_environment(clock: Clock, filesystem: Filesystem | None = None) -> LogEnvironment:
     """The machine, or another disk of it; nothing that is scheduled ever happens."""
     threads = SystemThreads(_never)
     scheduler = SystemScheduler(clock, threads, 1, _never)

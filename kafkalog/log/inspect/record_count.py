@@ -144,6 +144,8 @@ class RecordCount:
             rest()
             if number + 1 < len(segments) and segments[number + 1].base_offset <= start:
                 continue  # retention has not taken it yet; no reader gets there
+            if segment.holds_messages:
+                continue  # nor into an old format
             known = former.get(segment.base_offset)
             if known is None or known.segment is not segment:
                 known = _Counted(segment)

@@ -30,6 +30,7 @@ from kafkalog.format.disk.index_entries import (
 from kafkalog.format.integers import INT32_MAX, FormatError
 from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, walk
 from kafkalog.log.inspect.findings import FINDINGS_MAX, Finding, FindingCode, Findings, Severity
+from kafkalog.log.segment.segment_file import has_message_at
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -193,6 +194,8 @@ class _SegmentCheck:
         if end < size:
             code = _STOP_CODES.get(stop, FindingCode.BATCH_SIZE)
             problem = f"no sound batch: {stop.name.lower()}"
+            if stop is ScanStop.LEGACY and has_message_at(file, end):
+                problem = "message format v0 or v1: run kafkalog segments convert"
             self._findings.add(code, self._log, end, problem)
             is_sound = False
         file.close()

@@ -23,7 +23,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
-from zlib import crc32
 
 import structlog
 
@@ -37,7 +36,6 @@ from kafkalog.format.records.record_batch import (
     LEADER_EPOCH_AT,
     LEGACY_LENGTH_MIN,
     LENGTH_AT,
-    LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
     MalformedBatch,
@@ -53,7 +51,7 @@ from kafkalog.log.recovery.prefix_repair import (
     verified_base,
 )
 from kafkalog.log.segment import segment_reader
-from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
+from kafkalog.log.segment.segment_file import has_message_at, read_chunk, scan_chunks
 from kafkalog.log.segment.segment_recovery import BadBatch, BadSpot, Judge, StepOver
 from kafkalog.log.values import MAX_RELATIVE_OFFSET
 
@@ -90,7 +88,7 @@ def judge(
     No power cut took offsets below ``durable_end``. For the last segment: ``known`` may prove what
     its last batch was, but cuts nothing, and the log is durable up to ``last_end`` (0: not known);
     an empty segment of base ``next_base`` (0: none) follows.
-    CorruptBatch for message sets of magic 0 and 1.
+    CorruptBatch for a message of format v0 or v1 whose CRC is wrong.
     """
     is_last = end_offset == INT64_MAX
     if corruption == "kafka":
@@ -99,7 +97,7 @@ def judge(
     def keep(bad: BadSpot) -> StepOver | None:
         if try_repair(filesystem, segment, bad, end_offset, known):
             return StepOver(0, bad.expected_offset)
-        refuse_message_set(segment, bad)
+        refuse_message(segment, bad)
         is_durable = bad.expected_offset < durable_end
         over = _over_rot(
             segment, bad, end_offset, last_end, max(last_end, next_base), is_durable=is_durable
@@ -109,7 +107,7 @@ def judge(
         if over is None:
             file = segment.log_file.acquire()
             data = read_chunk(file, bad.position, file.size() - bad.position, may_block=True)
-            path = _keep_bytes(filesystem, segment, bad.position, data)
+            path = keep_bytes(filesystem, segment, bad.position, data)
             _log.error("torn_tail_kept", path=path, bytes=len(data))
             return None
         _log.error(
@@ -144,7 +142,9 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
     verdict = judge(filesystem, segment, corruption, INT64_MAX, durable_end=0).verdict
     while True:
         position, stop = 0, ScanStop.END
-        for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
+        for chunk in scan_chunks(
+            segment.log_file, 0, segment.size_bytes, check_crc=True, with_messages=True
+        ):
             position, stop = chunk.position + chunk.rows.consumed_bytes, chunk.rows.stop
         if position == segment.size_bytes:
             return
@@ -161,52 +161,53 @@ def judge_before_split(filesystem: Filesystem, segment: LogSegment, corruption: 
 
 
 def refuse_legacy(segment: LogSegment, bad: BadSpot) -> None:
-    """Message sets of magic 0 and 1 are not served: the partition is, not the batch (4.17)."""
+    """Of a damaged message of format v0 or v1 nothing is cut: the partition is not served."""
     if bad.why is BadBatch.LEGACY:
         raise CorruptBatch(
-            "message set of format v0 or v1: convert it with Apache Kafka before 4.0",
+            "a message of format v0 or v1 fails its CRC: restore the file from another replica",
             file=segment.log_file.path,
             position=bad.position,
         )
 
 
-def refuse_message_set(segment: LogSegment, bad: BadSpot) -> None:
+def refuse_message(segment: LogSegment, bad: BadSpot) -> None:
     """As ``refuse_legacy``, but not for a batch whose magic rotted with more of it.
 
-    Such a one has no CRC of the old kind, and sound batches before or after it.
+    Such a one has sound batches before or after it, and no messages of format v0 and v1.
     """
     if bad.why is not BadBatch.LEGACY:
         return
     window = _window_at(segment.log_file.acquire(), bad.position)
-    end = LOG_OVERHEAD + int.from_bytes(window[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True)
-    declared = int.from_bytes(window[LEADER_EPOCH_AT:MAGIC_AT], "big")
     is_alone = bad.position == 0 and not any(later_batches(window, bad.expected_offset, INT64_MAX))
-    if is_alone or crc32(window[MAGIC_AT:end]) == declared:
+    if is_alone or segment.holds_messages:
         refuse_legacy(segment, bad)
 
 
-def refuse_legacy_start(
+def note_messages(
     filesystem: Filesystem,
     segment: LogSegment,
     corruption: Corruption,
     end_of: Callable[[int], int],
 ) -> None:
-    """CorruptBatch when a segment begins with a message set of magic 0 or 1.
+    """Set ``holds_messages`` of a segment that begins with one of format v0 or v1.
 
     With 'keep' a magic that only rotted is repaired; ``end_of`` a base offset is where the next
-    segment begins.
+    segment begins. CorruptBatch when it is neither.
     """
     if segment.size_bytes <= MAGIC_AT:
         return
-    head = segment.log_file.acquire().pread(MAGIC_AT + 1, 0)
+    file = segment.log_file.acquire()
+    head = file.pread(MAGIC_AT + 1, 0)
     length = int.from_bytes(head[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True)
     if len(head) <= MAGIC_AT or head[MAGIC_AT] >= MAGIC_V2 or length < LEGACY_LENGTH_MIN:
         return
     legacy = BadSpot(0, BadBatch.LEGACY, segment.base_offset)
-    if corruption == "kafka":
+    if has_message_at(file, 0):
+        segment.holds_messages = True
+    elif corruption == "kafka":
         refuse_legacy(segment, legacy)
     elif not try_repair(filesystem, segment, legacy, end_of(segment.base_offset)):
-        refuse_message_set(segment, legacy)
+        refuse_message(segment, legacy)
 
 
 def try_repair(
@@ -236,7 +237,7 @@ def _write_prefix(
     filesystem: Filesystem, segment: LogSegment, position: int, old: bytes, prefix: bytes
 ) -> None:
     """Replace the first bytes of a batch; durable on return, and so are the old ones."""
-    kept = _keep_bytes(filesystem, segment, position, old)
+    kept = keep_bytes(filesystem, segment, position, old)
     log = segment.log_file.pin_for_write()
     log.pwrite(prefix, position)
     log.datasync()
@@ -362,7 +363,7 @@ def _bridge(
             return None
         found = len(window), last_end
     size, next_offset = found
-    _keep_bytes(filesystem, segment, bad.position, window[:size])
+    keep_bytes(filesystem, segment, bad.position, window[:size])
     log = segment.log_file.pin_for_write()
     log.pwrite(bridge(window[:size], bad.expected_offset, next_offset), bad.position)
     log.datasync()
@@ -380,7 +381,7 @@ def _verified_base_at(file: File, position: int, end_offset: int) -> int | None:
     return verified_base(memoryview(file.pread(size, position)), 0, end_offset)
 
 
-def _keep_bytes(
+def keep_bytes(
     filesystem: Filesystem, segment: LogSegment, position: int, data: bytes | memoryview
 ) -> str:
     """Write them to a separate file, unless an earlier try did already; its path."""

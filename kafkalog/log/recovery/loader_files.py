@@ -40,7 +40,7 @@ from kafkalog.format.records.record_batch import HEADER_BYTES, MAGIC_AT, MAGIC_V
 from kafkalog.log.segment.index_repair import next_offset
 from kafkalog.log.segment.indexes import TransactionIndex
 from kafkalog.log.segment.log_segment import LogSegment
-from kafkalog.log.segment.segment_file import SegmentFile, scan_chunks
+from kafkalog.log.segment.segment_file import SegmentFile, has_message_at, scan_chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -160,8 +160,9 @@ class LoaderFiles:
                 self.path(segment_file_name(base, LOG_SUFFIX))
             )
             head = file.pread(HEADER_BYTES, 0)
+            is_message = has_message_at(file, 0)
             file.close()
-            if len(head) == HEADER_BYTES and head[MAGIC_AT] == MAGIC_V2:
+            if is_message or (len(head) == HEADER_BYTES and head[MAGIC_AT] == MAGIC_V2):
                 return base
         return INT64_MAX
 
@@ -320,7 +321,9 @@ class LoaderFiles:
         """
         segment = self.segment(base_offset, SWAP_SUFFIX)
         position = 0
-        for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
+        for chunk in scan_chunks(
+            segment.log_file, 0, segment.size_bytes, check_crc=True, with_messages=True
+        ):
             position = chunk.position + chunk.rows.consumed_bytes
             if chunk.rows.stop not in (ScanStop.END, ScanStop.PARTIAL):
                 break

@@ -4,7 +4,8 @@ Owns the order of the steps, ``_load_once``, and nothing afterwards. One thread 
 other one sees the log before it is returned. A crash at any point is harmless: the clean-shutdown
 mark was removed before, so the next load is an unclean one and does the same again. Source: Kafka's
 LogLoader. Differs from Kafka: see ``corruption_policy`` (corruption='keep') and ``loader_files``;
-message sets of magic 0 and 1 are refused.
+segments with messages of format v0 and v1 stay as they are, closed and unread, until they are
+converted (``format_conversion``): a log that ends with one goes on in a new segment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.log_proofs import stays_gapless
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import LostRange, not_accepted
-from kafkalog.format.records.batch_scan import BatchColumn
+from kafkalog.format.records.batch_scan import BatchColumn, has_messages
 from kafkalog.format.topic_names import DirectoryState, parse_directory_name
 from kafkalog.log.local_log import LocalLog, LogSegments
 from kafkalog.log.lost_ranges import find_lost, log_left_over, log_lost, log_lost_end
@@ -109,9 +110,9 @@ def load_log(  # noqa: PLR0913 - each is one fact about the load
     ``clean``: the log directory was shut down cleanly; else everything from ``recovery_point`` on
     is scanned. Both offsets are the checkpoints', 0 without. ``may_have_gaps``: keep what lies
     after missing offsets also when ``config`` does not compact, as Kafka does. ``proof``: what is
-    known of the log beyond the checkpoints. Raises CorruptBatch (legacy message sets, an offset
-    overflow, a damaged swap), CorruptCheckpoint (epochs), LoadStopped and OSError. The caller
-    restores the high watermark.
+    known of the log beyond the checkpoints. Raises CorruptBatch (a damaged message of format v0 or
+    v1, an offset overflow, a damaged swap), CorruptCheckpoint (epochs), LoadStopped and OSError.
+    The caller restores the high watermark.
     """
     loader = _Loader(
         MovableDirectory(directory),
@@ -201,6 +202,7 @@ class _Loader:
         log_end = self._find_end()
         lost = () if is_deleted else self._end_log(log_end)
         self._end_recovery()
+        self._end_messages(log_end)
         self._segments.active.become_active()
         local = LocalLog(
             self._environment,
@@ -323,6 +325,25 @@ class _Loader:
             self._environment.filesystem.sync_dir(self._directory.path)
         return lost
 
+    def _end_messages(self, log_end: int) -> None:
+        """No v2 batch is appended after messages of format v0 and v1: readers would not get it."""
+        if self._segments.active.holds_messages:
+            self._segments.add(
+                LogSegment.create(self._environment, self._directory, log_end, self._config)
+            )
+            self._environment.filesystem.sync_dir(self._directory.path)
+        old = [each.base_offset for each in self._segments if each.holds_messages]
+        if old:
+            _log.warning(
+                "segments_in_old_format",
+                directory=self._directory.path,
+                count=len(old),
+                first_base_offset=old[0],
+                last_base_offset=old[-1],
+                remedy="Stop the daemon and run: kafkalog segments convert "
+                f"{self._directory.path} --execute",
+            )
+
     def _end_of(self, segment: LogSegment) -> int:
         """After its last batch; what recovery found is believed before the headers that are there.
 
@@ -394,14 +415,16 @@ class _Loader:
         what was rebuilt is synced here; a rebuilding that a crash cut off shows as a time index
         without entries.
         """
-        bases = self._files.offsets_of(LOG_SUFFIX)
+        bases, is_old = self._files.offsets_of(LOG_SUFFIX), False
         for base in bases:
             segment = self._files.segment(base)
             self._segments.add(segment)
-            if base in (bases[0], bases[-1]):
-                corruption_policy.refuse_legacy_start(
+            # Old formats come before v2: where a segment begins with that, later ones are not read.
+            if base in (bases[0], bases[-1]) or is_old:
+                corruption_policy.note_messages(
                     self._environment.filesystem, segment, self._corruption, self._files.end_of
                 )
+            is_old = segment.holds_messages
             is_indexed = self._files.has_file(base, OFFSET_INDEX_SUFFIX)
             if not self._is_clean and segment.size_bytes and base != bases[-1]:
                 is_indexed = is_indexed and self._files.size_of(base, TIME_INDEX_SUFFIX) > 0
@@ -469,6 +492,8 @@ class _Loader:
             _log.error("clean_log_is_torn", path=active.log_file.path)
             self._recover_and_sync(active)
             return
+        if any(map(has_messages, tail)):
+            active.holds_messages = True
         end = self._ends[active.base_offset] = next_offset(active)
         if end in self._stops or not self._stops:
             self._last_end = end

@@ -47,6 +47,7 @@ from kafkalog.log.segment.segment_file import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
     LOG_OVERHEAD_BYTES,
+    has_message_at,
     read_chunk,
     scan_chunks,
 )
@@ -132,7 +133,9 @@ def next_offset(segment: SegmentFiles) -> int:
     """Last offset + 1, the base offset when empty."""
     position = verified_floor(segment, INT64_MAX).position
     result = segment.base_offset
-    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
+    for chunk in scan_chunks(
+        segment.log_file, position, segment.size_bytes, check_crc=False, with_messages=True
+    ):
         if chunk.rows.count:
             last_offsets = chunk.rows.column(BatchColumn.LAST_OFFSET)
             result = int(last_offsets[-2:].max()) + 1  # the last base offset may have rotted down
@@ -148,7 +151,9 @@ def has_whole_tail(
     """
     if position is None:
         position = floor_entry(segment, INT64_MAX).position
-    for chunk in scan_chunks(segment.log_file, position, segment.size_bytes, check_crc=False):
+    for chunk in scan_chunks(
+        segment.log_file, position, segment.size_bytes, check_crc=False, with_messages=True
+    ):
         position = chunk.position + chunk.rows.consumed_bytes
         if tail is not None and chunk.rows.count:
             tail.append(chunk.rows)
@@ -194,6 +199,8 @@ def place_past(
 def verified_last(file: File, entry: OffsetPosition, end: int) -> int | None:
     """The last offset of the batch that the entry points to; None: it can be of none there."""
     head = file.pread(HEADER.size, entry.position)
+    if len(head) > MAGIC_AT and head[MAGIC_AT] < MAGIC_V2 and has_message_at(file, entry.position):
+        return signed_at(head, 0, LENGTH_AT)  # Kafka's entries of these name any offset of a set
     if len(head) < HEADER.size:
         return None
     base_offset, length, delta, _ = HEADER.unpack_from(head)

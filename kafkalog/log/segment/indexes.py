@@ -624,6 +624,7 @@ class SegmentFiles:
     # published to readers
     size_bytes: int
     max_timestamp: TimestampOffset | None  # None: not known yet
+    holds_messages: bool  # of format v0 or v1: no reader gets its records
 
     @property
     def files(self) -> tuple[SegmentFile, ...]:

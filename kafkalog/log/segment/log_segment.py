@@ -154,6 +154,7 @@ class LogSegment(SegmentFiles):
         # published to readers
         self.size_bytes = size_bytes
         self.max_timestamp: TimestampOffset | None = None
+        self.holds_messages = False
         self._first_timestamp_ms: int | None = None
 
     @classmethod

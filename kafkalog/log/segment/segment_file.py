@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.format.records.batch_scan import walk
+from kafkalog.format.records.batch_scan import message_size, walk
+from kafkalog.format.records.record_batch import LEADER_EPOCH_AT, LENGTH_AT, MAGIC_AT, MAGIC_V2
 from kafkalog.log.values import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.env.filesystem import File, Filesystem
+    from kafkalog.env.filesystem import File, Filesystem, ReadableFile
     from kafkalog.format.records.batch_scan import ScannedChunk
     from kafkalog.log.environment import LogEnvironment
 
@@ -246,11 +247,12 @@ def scan_chunks(
     may_block: bool = True,
     chunk_bytes: int = SCAN_CHUNK_BYTES,
     file: File | None = None,
+    with_messages: bool = False,
 ) -> Iterator[ScannedChunk]:
     """The batches of ``[position, end)`` as of ``walk``.
 
     The bytes of a chunk are good until the next one is asked for: it is read into the same memory.
-    ``file``: the caller's own handle.
+    ``file``: the caller's own handle. ``with_messages``: go on over messages of format v0 and v1.
     """
     if position >= end:
         return
@@ -262,4 +264,22 @@ def scan_chunks(
             memory = _chunk_memory(size)
         return _read_into(memory[:size], handle, at, may_block=may_block)
 
-    yield from walk(read, position, end, check_crc=check_crc, chunk_bytes=chunk_bytes)
+    yield from walk(
+        read,
+        position,
+        end,
+        check_crc=check_crc,
+        chunk_bytes=chunk_bytes,
+        with_messages=with_messages,
+    )
+
+
+def has_message_at(file: ReadableFile, position: int) -> bool:
+    """Whether a whole message of format v0 or v1 begins there, with a right CRC."""
+    head = file.pread(MAGIC_AT + 1, position)
+    if len(head) <= MAGIC_AT or head[MAGIC_AT] >= MAGIC_V2:
+        return False
+    size = int.from_bytes(head[LENGTH_AT:LEADER_EPOCH_AT], "big", signed=True) + LOG_OVERHEAD_BYTES
+    if not 0 < size <= min(file.size() - position, LARGEST_UNDOUBTED_BYTES):
+        return False
+    return message_size(file.pread(size, position)) > 0

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.errors import CorruptBatch, CorruptIndex, UnsupportedMessageFormat
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.records.batch_scan import (
     BatchChoice,
@@ -33,7 +33,7 @@ from kafkalog.format.records.batch_scan import (
     scan,
 )
 from kafkalog.format.records.record import read_records
-from kafkalog.format.records.record_batch import HEADER_BYTES, is_crc_valid
+from kafkalog.format.records.record_batch import HEADER_BYTES, LENGTH_AT, is_crc_valid
 from kafkalog.log.segment.index_repair import (
     agrees,
     floor_entry,
@@ -45,6 +45,7 @@ from kafkalog.log.segment.index_repair import (
 from kafkalog.log.segment.segment_file import (
     HEADER,
     LARGEST_UNDOUBTED_BYTES,
+    has_message_at,
     read_chunk,
     scan_chunks,
 )
@@ -140,6 +141,10 @@ class _Walk:
         """CorruptBatch: no batch begins here. Returns only when the segment was cut meanwhile."""
         if self.segment.size_bytes < self.end:
             return
+        if stop is ScanStop.LEGACY:
+            if not self.may_block:
+                raise WouldBlock(self.segment.log_file.path)
+            refuse_message(self.segment, self.position, self.end_offset)
         self.is_lost = True
         raise _corrupt(self.segment, self.position, stop)
 
@@ -400,12 +405,27 @@ def _no_batch(
     """The error for a place from where no batch leads on; its offsets reach to where one does."""
     if not may_block:
         raise WouldBlock(segment.log_file.path)
+    if stop is ScanStop.LEGACY:
+        refuse_message(segment, position, end_offset)
     place = next_verified_batch(
         segment, position, first_offset, end=segment.size_bytes, end_offset=end_offset
     )
     next_offset = end_offset if place is None else place.base_offset
     last_offset = next_offset - 1 if next_offset < INT64_MAX else None
     return _corrupt(segment, position, stop, first_offset, last_offset)
+
+
+def refuse_message(segment: SegmentFiles, position: int, end_offset: int) -> None:
+    """UnsupportedMessageFormat when a message of format v0 or v1 lies between v2 batches there.
+
+    The loader looks at the beginning of segments alone.
+    """
+    file = segment.log_file.acquire()
+    if has_message_at(file, position):
+        offset = int.from_bytes(file.pread(LENGTH_AT, position), "big", signed=True)
+        last_offset = end_offset - 1 if end_offset < INT64_MAX else offset
+        directory = segment.log_file.path.rpartition("/")[0]
+        raise UnsupportedMessageFormat(directory, offset, last_offset)
 
 
 def first_batch_timestamp_ms(segment: SegmentFiles, *, may_block: bool) -> int | None:

@@ -7,6 +7,8 @@ over. A crash in the middle is harmless: there is no clean-shutdown mark, so it 
 segment below the recovery point, which no later start scans, an empty time index says so: see
 ``recover``.
 
+Messages of format v0 and v1 are batches like any other here; readers refuse such a segment.
+
 Source: Kafka's LogSegment.recover and LogLoader. Differs from Kafka: a batch that starts at or
 below the last offset before it counts as the first bad one, where Kafka notices it only when it
 meets an index entry and then drops the whole segment. Which bad batches are a torn tail and which
@@ -22,8 +24,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptIndex
-from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, scan
-from kafkalog.format.records.record_batch import HEADER_BYTES, base_offset_at
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, has_messages, scan
+from kafkalog.format.records.record_batch import HEADER_BYTES, MAGIC_V2, base_offset_at
 from kafkalog.log.segment.indexes import IndexCadence
 from kafkalog.log.segment.segment_file import read_chunk, scan_chunks
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_TIMESTAMP, TimestampOffset
@@ -52,7 +54,7 @@ class BadBatch(enum.Enum):
 
     PARTIAL = "partial"  # shorter than its header says, or than a header
     BAD_SIZE = "bad size"
-    LEGACY = "legacy"  # a message set of magic 0 or 1
+    LEGACY = "legacy"  # of magic 0 or 1, and no message of format v0 or v1 whose CRC is right
     BAD_MAGIC = "bad magic"
     SHORT_BATCH = "short batch"
     BAD_CRC = "bad crc"
@@ -215,6 +217,7 @@ class _Steps:
             self._size_bytes,
             check_crc=True,
             chunk_bytes=RECOVERY_CHUNK_BYTES,
+            with_messages=True,
         ):
             rows = self._in_order(chunk)
             if rows.count:
@@ -250,7 +253,7 @@ class _Steps:
     def _is_doubted(self, rows: BatchRows, chunk_position: int) -> bool:
         """Whether the last row leaves a gap that it cannot have left; nothing is after it."""
         doubt = None if self._judge is None else self._judge.doubt
-        if doubt is None or not rows.count:
+        if doubt is None or not rows.count or rows.column(BatchColumn.MAGIC)[-1] < MAGIC_V2:
             return False
         position, _, base_offset, last_offset = rows.table[-1, :4].tolist()
         expected = self.next_offset
@@ -281,5 +284,7 @@ class _Steps:
         self.next_offset = int(rows.column(BatchColumn.LAST_OFFSET)[-1]) + 1
         if self.next_offset - 1 - self._segment.base_offset > MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflow(self._segment.base_offset, self.next_offset - 1)
+        if has_messages(rows):
+            self._segment.holds_messages = True
         self.cadence.add(rows, chunk_position)
         self.position = chunk_position + rows.consumed_bytes

@@ -50,7 +50,9 @@ def plan_split(segment: LogSegment) -> list[Piece]:
     """
     starts: list[tuple[int, int]] = []
     base, end, last_offset = segment.base_offset, 0, segment.base_offset - 1
-    for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=True):
+    for chunk in scan_chunks(
+        segment.log_file, 0, segment.size_bytes, check_crc=True, with_messages=True
+    ):
         rows = chunk.rows
         disorder = rows.first_disorder(last_offset)
         table = rows.table if disorder is None else rows.table[:disorder]

@@ -281,5 +281,7 @@ def maybe_rebuild_epochs(
     cache.clear()
     for segment in segments:
         # An epoch lies outside the CRC, so checking that would prove nothing.
-        for chunk in scan_chunks(segment.log_file, 0, segment.size_bytes, check_crc=False):
+        for chunk in scan_chunks(
+            segment.log_file, 0, segment.size_bytes, check_crc=False, with_messages=True
+        ):
             note(chunk.rows)

@@ -347,7 +347,11 @@ class ProducerStateManager:
                     self.take_snapshot(sync=False)
                 position = verified_floor(segment, start).position
                 for chunk in scan_chunks(
-                    segment.log_file, position, segment.size_bytes, check_crc=False
+                    segment.log_file,
+                    position,
+                    segment.size_bytes,
+                    check_crc=False,
+                    with_messages=True,
                 ):
                     if before_chunk is not None:
                         before_chunk()

@@ -263,7 +263,7 @@ def run_answer(run: CleaningRun) -> CleaningRunAnswer:
     Access.OPERATE_CLUSTER,
     {200: Answer("The run.", CleaningRunAnswer), 202: BEGUN},
     is_body_required=False,
-    errors=(40907, 40910, 50010, 50302, 50303, 50701),
+    errors=(40907, 40910, 50010, 50101, 50302, 50303, 50701),
 )
 async def clean(request: web.Request, wanted: CleanRequest) -> web.Response:
     """Clean one partition now at any ratio, or with ``dry_run`` report what would be removed.

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptData, OffsetOutOfRange
+from kafkalog.errors import CorruptData, OffsetOutOfRange, UnsupportedMessageFormat
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.wire.record_writer import Chunk, RecordRead, UndecodableRecord
 from kafkalog.server.protocol.errors import ApiError
@@ -121,7 +121,8 @@ class RecordSource:
     async def read(self, max_bytes: int) -> tuple[Cursor, FetchDataInfo] | None:
         """The next batches; None when all partitions are done or caught up.
 
-        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, and what ``has_moved`` raises.
+        OffsetBelowLogStart, OffsetAboveLogEnd, CorruptBatch, UnsupportedMessageFormat, and what
+        ``has_moved`` raises.
         """
         count = len(self.cursors)
         for number in range(self._next, self._next + count):
@@ -266,7 +267,7 @@ async def collect(
             if error.entry.error_code != 40602 or not writer.count:
                 raise
             break
-        except (OffsetOutOfRange, CorruptData):
+        except (OffsetOutOfRange, CorruptData, UnsupportedMessageFormat):
             if not writer.count:
                 raise
             break

@@ -177,6 +177,13 @@ _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
         "last_offset); reading can continue after last_offset",
     ),
     (50011, errors.BackupFailed, "a backup failed and is incomplete"),
+    (
+        50101,
+        errors.UnsupportedMessageFormat,
+        "stored records (details: base_offset, last_offset) are in message format v0 or v1, of "
+        "Kafka before 0.11: stop the daemon and run kafkalog segments convert; reading can "
+        "continue after last_offset",
+    ),
     (50302, errors.DescriptorsShort, "memory or file descriptors are exhausted"),
     (50303, errors.StorageFault, "the log directory is offline"),
     (

@@ -43,7 +43,7 @@ _BY_PATH_PARAMETER = {
     "group": (40002,),
     "sink": (40002,),
     # A partition that is not served answers with its own error.
-    "partition": (404, 40402, 50010, 50302, 50303, 50701),
+    "partition": (404, 40402, 50010, 50101, 50302, 50303, 50701),
     "broker": (404,),
     "config": (404,),
     "producer_id": (404,),
@@ -54,7 +54,7 @@ _BY_V3_PATH_PARAMETER = {
     **_BY_PATH_PARAMETER,
     "cluster_id": (40403,),
     "topic": (40002, 40403),
-    "partition": (404, 40403, 50010, 50302, 50303, 50701),
+    "partition": (404, 40403, 50010, 50101, 50302, 50303, 50701),
 }
 
 # Of a group or a consumer: any text without control characters.

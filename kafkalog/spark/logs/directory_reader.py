@@ -336,7 +336,7 @@ class LogWalk:
 _PROBLEMS = {
     ScanStop.PARTIAL: "it is cut short",
     ScanStop.BAD_SIZE: "its length is invalid",
-    ScanStop.LEGACY: "its magic is 0 or 1",
+    ScanStop.LEGACY: "its magic is 0 or 1 (see kafkalog segments convert)",
     ScanStop.BAD_MAGIC: "its magic is invalid",
     ScanStop.SHORT_BATCH: "it is shorter than a header",
     ScanStop.BAD_CRC: "its CRC is wrong",

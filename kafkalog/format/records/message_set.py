@@ -17,7 +17,7 @@ frames of v0 have a wrong header checksum.
 
 A message counts as one only when its CRC is right: a v2 batch whose magic rotted is none.
 Pure; one Python statement a message. Any thread. Source: Kafka 4.1 AbstractLegacyRecordBatch,
-LegacyRecord and MemoryRecords.filterTo; log-format.md 3. Differs from Kafka: messages that are not
+LegacyRecord and MemoryRecords.filterTo. Differs from Kafka: messages that are not
 compressed share batches of up to GROUP_BYTES, where Kafka makes one of each.
 """
 

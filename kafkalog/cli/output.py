@@ -123,11 +123,6 @@ def is_printed(output: str, document: object, names: Iterable[str] | None = None
     return False
 
 
-def is_printed_as_json(output: str, document: object) -> bool:
-    """``is_printed`` of what has no names."""
-    return is_printed(output, document)
-
-
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*")
 _YAML_WORDS = re.compile("true|false|yes|no|on|off|null|y|n", re.IGNORECASE)
 # What YAML does not allow as it is, and JSON does.

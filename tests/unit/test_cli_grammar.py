@@ -129,10 +129,10 @@ def test_a_subject_is_given_once() -> None:
 # ---- forms of output
 
 WITHOUT_FORM = {"completion", "consume", "produce", "server", "auth", "compat"}
-WITHOUT_NAMES = {"health", "perf", "spark"}
+WITHOUT_NAMES = {"adopt", "hand-back", "health", "perf", "spark"}
 PRINTS_ITS_OWN = {("offline", "scan"), ("offline", "load"), ("offline", "compact"),
                   ("segments", "dump")}  # fmt: skip
-NAMELESS = {("segments", "losses"), ("segments", "accept-loss")}
+NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "convert")}
 
 
 @pytest.mark.parametrize(

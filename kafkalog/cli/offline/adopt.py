@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import output_option
-from kafkalog.cli.output import is_printed_as_json
+from kafkalog.cli.output import document_option, is_printed
 
 if TYPE_CHECKING:
     from kafkalog.broker.startup.hand_over import HandOverPlan
@@ -25,7 +24,7 @@ _execute = click.option("--execute", "is_executed", is_flag=True, help="Write wh
 @click.command()
 @_directories
 @_execute
-@output_option
+@document_option
 def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
     """Make log directories of a Kafka broker kafkalog's own, in place.
 
@@ -50,7 +49,7 @@ def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
 @click.command("hand-back")
 @_directories
 @_execute
-@output_option
+@document_option
 def hand_back(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
     """Make adopted log directories ready for the Kafka broker that they came from, in place.
 
@@ -78,7 +77,7 @@ def _report(plan: HandOverPlan, output: str, is_executed: bool, next_step: str) 
         "changes": [{"file": each.path, "message": each.message} for each in plan.changes],
         "is_executed": is_done,
     }
-    if not is_printed_as_json(output, document):
+    if not is_printed(output, document):
         for note in plan.notes:
             click.echo(f"{note.level}: {note.subject}: {note.message}")
         for each in plan.changes:

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from kafkalog.cli.arguments import check_partition_directory, execute_option
-from kafkalog.cli.connection import PARTIAL_FAILURE, output_option
-from kafkalog.cli.output import is_printed_as_json, print_rows
+from kafkalog.cli.connection import PARTIAL_FAILURE
+from kafkalog.cli.output import document_option, is_printed, print_rows
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.file_names import LOCK, META_PROPERTIES
@@ -44,7 +44,7 @@ from kafkalog.observe.logging import configure_logging
     " last of each segment.",
 )
 @execute_option
-@output_option
+@document_option
 def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output: str) -> None:
     """Convert segments of message formats v0 and v1, of Kafka before 0.11, to record batches (v2).
 
@@ -71,7 +71,7 @@ def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output:
             except (KafkalogError, OSError) as error:
                 failures.append({"directory": path, "error": str(error)})
     document = {"dry_run": not execute, "segments": segments, "failures": failures}
-    if not is_printed_as_json(output, document):
+    if not is_printed(output, document):
         print_rows(
             ["PARTITION", "SEGMENT", "BYTES", "NEW BYTES", "MESSAGES"],
             [[os.path.basename(each["directory"]), *list(each.values())[1:]] for each in segments],

@@ -18,6 +18,7 @@ from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.broker.startup.adoption import plan_adoption
 from kafkalog.broker.startup.hand_back import plan_hand_back
+from kafkalog.broker.startup.hand_over import Conversion
 from kafkalog.broker.topics.registry import decode_registry
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.offline.hand_over import access_faults
@@ -41,6 +42,7 @@ from tests.hand_over_world import (
     partition_names,
     started,
 )
+from tests.naive.message_sets import PlainMessage, bare
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
 from tests.sim.sim_random import SimRandom
 
@@ -223,16 +225,28 @@ def test_partitions_that_are_elsewhere_are_named() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_message_formats_are_named(magic: int) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_old_message_formats_become_v2(magic: int, is_damaged: bool) -> None:
+    """Said before; what is damaged stays, is named, and holds nothing else up."""
     disk = left_by("1.1")
     file = min(log_bytes(disk))
-    data = bytearray(disk.read_file(file))
-    data[16] = magic
-    disk.write_file_atomically(file, bytes(data))
-    text = notes(hand_over(disk, plan_adoption, is_executed=False), "warning")
-    assert f"1 partition in message format v{magic}" in text
-    assert file.split("/")[-2] in text
-    assert "kafkalog segments convert" in text
+    directory = file.rpartition("/")[0]
+    messages = [PlainMessage(offset, 5 * magic - (1 - magic), b"k", b"v") for offset in range(3)]
+    old = b"".join(bare(magic, each) for each in messages)
+    if is_damaged:
+        old = old[:-1] + bytes((old[-1] ^ 1,))
+    disk.write_file_atomically(file, old)
+    foreseen = hand_over(disk, plan_adoption, is_executed=False)
+    assert [each.path for each in foreseen.changes if isinstance(each, Conversion)] == [directory]
+    assert disk.read_file(file) == old
+    done = adopt(disk)
+    assert notes(done, "error") == ""
+    if is_damaged:
+        assert f"{directory}: not converted from there on" in notes(done, "warning")
+        assert disk.read_file(file) == old
+        return
+    assert disk.read_file(file)[16] == 2
+    assert hand_over(disk, plan_adoption, is_executed=False).changes == []
 
 
 def test_what_kafka_will_not_know_is_said() -> None:

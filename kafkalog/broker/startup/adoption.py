@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.identity import node_id_of, plan_identities, refusal
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, completed_meta
-from kafkalog.broker.startup.hand_over import FileChange, HandOverPlan, Note, counted, named
+from kafkalog.broker.startup.hand_over import (
+    Conversion,
+    FileChange,
+    HandOverPlan,
+    Note,
+    counted,
+    named,
+)
 from kafkalog.broker.startup.plan import grown_topics, plan_startup, reason_of, suspects
 from kafkalog.broker.startup.scan import is_unused, refuse_duplicates
 from kafkalog.broker.topics.registry import RegistryState, encode_registry, newest_of
@@ -27,7 +34,7 @@ from kafkalog.format.topic_names import (
     encode_id,
     live_partition,
 )
-from kafkalog.log.inspect.message_format import old_message_formats
+from kafkalog.log.format_conversion import needs_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -135,7 +142,7 @@ def _add_changes(
     metas: Mapping[str, MetaProperties],
     registry: RegistryState,
 ) -> None:
-    """First every meta.properties, for the registry remembers what they say."""
+    """Every meta.properties, then the registry, for it remembers what they say."""
     now_ms = hand_over.clock.wall_ms()
     for each in found:
         meta = metas[each.path]
@@ -275,15 +282,11 @@ def _note_partitions(plan: HandOverPlan, hand_over: HandOver, startup: StartupPl
             f"{named(opened)}. See kafkalog transactions list and abort"
         )
         plan.note("warning", "transactions", message)
-    old: dict[str, frozenset[int]] = {
-        str(each.topic_partition): formats
-        for each in served
-        if (formats := old_message_formats(hand_over.filesystem, each.path))
-    }
-    if old:
-        versions = "/".join(f"v{magic}" for magic in sorted(frozenset[int]().union(*old.values())))
-        message = (
-            f"{counted(len(old), 'partition')} in message format {versions}, which is not served: "
-            f"{named(old)}. kafkalog segments convert rewrites them"
-        )
-        plan.note("warning", "message formats", message)
+    for each in served:
+        if segments := needs_conversion(hand_over.filesystem, each.path):
+            size_bytes = sum(segment.size_bytes for segment in segments)
+            message = (
+                f"{counted(len(segments), 'segment')} of message format v0 or v1, {size_bytes:,} "
+                "bytes, become v2, which a Kafka before 0.11 cannot read"
+            )
+            plan.changes.append(Conversion(each.path, message))

@@ -29,12 +29,13 @@ from kafkalog.broker.directory.log_dir import (
     LogDir,
 )
 from kafkalog.broker.startup.scan import find_partitions
-from kafkalog.errors import InvalidConfig, UnusableLogDirs
+from kafkalog.errors import CorruptBatch, InvalidConfig, UnusableLogDirs
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
 from kafkalog.format.disk.file_names import PARTITION_METADATA, SNAPSHOT_SUFFIX, parse_segment_file
 from kafkalog.format.disk.producer_snapshot import decode_snapshot
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import DirectoryState, live_partition, new_id
+from kafkalog.log.format_conversion import convert_partition
 from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path, segment_bases
 
 if TYPE_CHECKING:
@@ -70,12 +71,20 @@ class FileChange:
     data: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The segments of a partition's directory that are in message formats v0 and v1 become v2."""
+
+    path: str
+    message: str
+
+
 @dataclass(slots=True)
 class HandOverPlan:
     """Notes, and the changes in their order."""
 
     notes: list[Note] = field(default_factory=list)
-    changes: list[FileChange] = field(default_factory=list)
+    changes: list[Conversion | FileChange] = field(default_factory=list)
 
     @property
     def is_refused(self) -> bool:
@@ -120,8 +129,18 @@ class HandOver:
             plan = plan_of(self)
             if not plan.is_refused:
                 for change in plan.changes:
-                    self._carry_out(change)
+                    if isinstance(change, Conversion):
+                        self._convert(plan, change)
+                    else:
+                        self._carry_out(change)
         return plan
+
+    def _convert(self, plan: HandOverPlan, change: Conversion) -> None:
+        """What is damaged stays as it is; the daemon serves the rest and refuses it by name."""
+        try:
+            convert_partition(self.filesystem, change.path, clock=self.clock)
+        except CorruptBatch as error:
+            plan.note("warning", change.path, f"not converted from there on: {error.message}")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

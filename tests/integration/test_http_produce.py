@@ -297,7 +297,7 @@ def test_compressed_request_bodies(daemon: Daemon) -> None:
         ({}, 400, 400),
         ({"records": []}, 400, 400),
         ({"records": {}}, 400, 400),
-        ({"records": [{"value": 5}]}, 400, 400),
+        ({"records": [{"value": 5}]}, 422, 422),  # of the right shape, and no text
         ({"records": [{"vlaue": "x"}]}, 400, 400),
         ({"records": [{"value": "x", "partition": -1}]}, 400, 400),
         ({"records": [{"value": "x", "partition": 0.5}]}, 400, 400),

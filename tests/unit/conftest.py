@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def restored_logging() -> Iterator[None]:
-    """The process's set-up of logging, back after the test."""
+    """The process's set-up of logging, back after every test: many run commands that change it."""
     with kept_logging():
         yield

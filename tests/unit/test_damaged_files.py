@@ -372,7 +372,24 @@ def test_every_place_that_raises_one() -> None:
     """Its class has a message without paths: a new class that names a place needs one, too."""
     found = list(raised_with_a_path())
     assert len(found) > 40
-    assert not [each for each in found if CLASSES[each[1]].without_paths is None]
+    of_their_own = {name for name, kind in CLASSES.items() if "pathless_message" in vars(kind)}
+    assert of_their_own == {"KafkalogError", "UnsupportedMessageFormat"}
+    without = [each for each in found if CLASSES[each[1]].without_paths is None]
+    assert {name for _, name in without} <= of_their_own - {"KafkalogError"}
+
+
+def test_an_old_format_is_named_without_its_path() -> None:
+    """Its message has the command of the remedy, which names the directory."""
+    error = errors.UnsupportedMessageFormat("/data/a/t-0", 3, 8)
+    token = errors.NAMES_PATHS.set(False)
+    try:
+        hidden = error_body(error)
+    finally:
+        errors.NAMES_PATHS.reset(token)
+    assert "/data" not in str(hidden)
+    assert "t-0" in str(hidden)
+    assert hidden["details"] == {"base_offset": 3, "last_offset": 8}
+    assert "/data/a/t-0" in str(error_body(error))
 
 
 def test_a_refused_start() -> None:

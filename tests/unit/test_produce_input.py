@@ -29,7 +29,11 @@ NEVER = 1e6  # seconds
 def pipe() -> Iterator[tuple[int, int]]:
     """Where lines are read from, and where they are written to."""
     reader, writer = os.pipe()
+    before = signal.getsignal(signal.SIGINT)
+    # As at a terminal: in the background of a script it is ignored, and stays so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield reader, writer
+    signal.signal(signal.SIGINT, before)
     os.close(reader)
 
 

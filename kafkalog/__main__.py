@@ -245,6 +245,9 @@ def root_command() -> click.Group:
 
 def main() -> None:
     """The ``kafkalog`` command."""
+    for name in ("stdout", "stderr"):  # closed by a shell (>&-): as if it were /dev/null
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
     root_command()(prog_name=PROGRAM)
 
 

@@ -61,8 +61,9 @@ _GRAMMAR = (
     ),
     (
         "`--execute`, `--dry-run`",
-        "Without `--execute` (or `--yes`), `topics trim` and `groups reset-offsets` only show what"
-        " they would do. Other commands do it unless `--dry-run` is given.",
+        "Without `--execute`, `topics trim`, `groups reset-offsets`, `adopt`, `hand-back` and"
+        " `segments convert` only show what they would do (`--yes` is enough for the first two)."
+        " Other commands do it unless `--dry-run` is given.",
     ),
     (
         "`-h`, `--help`",

@@ -323,13 +323,14 @@ def produce(
             with progress() as shown:
                 for records in _records(lines.groups(), parse):
                     if not sender.send(records):
+                        click.echo("Lines after these were not sent.", err=True)
                         break
                     if not verbose:
                         shown.show(f"{sender.outcomes.appended} records sent")
         except _BadLine as error:
             bad_line = error
         finally:
-            sender.report(bad_line, lines.has_part)
+            sender.report(bad_line, lines.is_interrupted and lines.has_part)
     outcomes = sender.outcomes
     if lines.is_interrupted:
         raise KeyboardInterrupt

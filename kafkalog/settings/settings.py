@@ -49,7 +49,7 @@ from kafkalog.settings.setting import Scope, Setting, Value, format_value
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, NOT_APPLICABLE_PREFIXES, TOPIC_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkalog.broker.broker_config import LogDirConfig
     from kafkalog.broker.values import ConfigEntry
@@ -476,12 +476,26 @@ def _merge(
     texts: dict[str, _Given] = {}
     for layer in layers:
         texts |= _with_listener(layer)
+    if not allow_unknown:
+        _check_files(layers[: len(files)], faults)
     notices = _notices_of_unread(texts, faults, allow_unknown=allow_unknown)
     taken = [one.origin for one in texts.values() if one.origin.startswith(CFG_PREFIX)]
     if taken:
         message = f"{CFG_PREFIX} variables are accepted; KAFKALOG_ is their name here: "
         notices.append(Notice("info", message + ", ".join(sorted(set(taken)))))
     return texts, notices
+
+
+def _check_files(layers: Sequence[Mapping[str, _Given]], faults: list[InvalidConfig]) -> None:
+    """A file of which nothing is read is another one than the operator meant."""
+    for layer in layers:
+        if len(layer) > 1 and not layer.keys() & BROKER_LEVEL.keys():
+            from kafkalog.settings.kafka_keys import KAFKA_KEYS
+
+            if not layer.keys() & (KAFKA_KEYS | TOPIC_LEVEL.keys()):
+                key, one = next(iter(layer.items()))
+                message = f"{one.origin} holds no key of kafkalog or Kafka: is it the right file?"
+                faults.append(InvalidConfig(message, key=key))
 
 
 def _of_file(name: str, data: bytes) -> dict[str, _Given]:

@@ -332,3 +332,12 @@ def test_options_take_units(kind: Size | Milliseconds, text: str, value: int) ->
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Size(min=1).convert(text, None, None)
+
+
+def test_a_closed_output_is_as_good_as_none() -> None:
+    """``>&-`` of a shell: the command does its work, without a word and without a stack trace."""
+    command = f"'{sys.executable}' -m kafkalog configs list >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

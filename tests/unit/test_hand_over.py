@@ -242,7 +242,9 @@ def test_old_message_formats_become_v2(magic: int, is_damaged: bool) -> None:
     done = adopt(disk)
     assert notes(done, "error") == ""
     if is_damaged:
-        assert f"{directory}: not converted from there on" in notes(done, "warning")
+        assert f"{directory}: Not converted, because it is damaged" in notes(done, "warning")
+        assert done.is_partial
+        assert directory not in [each.path for each in done.changes]
         assert disk.read_file(file) == old
         return
     assert disk.read_file(file)[16] == 2

@@ -203,6 +203,13 @@ def test_the_message_names_the_valid_range() -> None:
         load("log.retention.ms=0\n")
 
 
+def test_a_file_without_any_known_key_is_the_wrong_one() -> None:
+    with pytest.raises(InvalidConfig, match="holds no key of kafkalog or Kafka"):
+        load("root=x\ndaemon=y\n")
+    assert load("root=x\ndaemon=y\nnum.partitions=3\n").broker.num_partitions == 3
+    assert load("root=x\ndaemon=y\nprocess.roles=broker\n")
+
+
 def test_values_are_read_as_java_reads_them() -> None:
     assert load("auto.create.topics.enable= FALSE ").broker.auto_create_topics_enable is False
     assert load("num.partitions=+3").broker.num_partitions == 3

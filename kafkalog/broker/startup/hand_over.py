@@ -85,6 +85,7 @@ class HandOverPlan:
 
     notes: list[Note] = field(default_factory=list)
     changes: list[Conversion | FileChange] = field(default_factory=list)
+    is_partial: bool = False  # carried out, but for what a warning names
 
     @property
     def is_refused(self) -> bool:
@@ -128,7 +129,7 @@ class HandOver:
         with self._locked():
             plan = plan_of(self)
             if not plan.is_refused:
-                for change in plan.changes:
+                for change in list(plan.changes):
                     if isinstance(change, Conversion):
                         self._convert(plan, change)
                     else:
@@ -136,11 +137,13 @@ class HandOver:
         return plan
 
     def _convert(self, plan: HandOverPlan, change: Conversion) -> None:
-        """What is damaged stays as it is; the daemon serves the rest and refuses it by name."""
+        """What is damaged stays as it is, and is no change; the rest is adopted and served."""
         try:
             convert_partition(self.filesystem, change.path, clock=self.clock)
         except CorruptBatch as error:
-            plan.note("warning", change.path, f"not converted from there on: {error.message}")
+            plan.changes.remove(change)
+            plan.is_partial = True
+            plan.note("warning", change.path, error.message)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.connection import PARTIAL_FAILURE
 from kafkalog.cli.output import document_option, is_printed
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
     Name all log.dirs of one broker (or copies of them), with any node.id or broker.id, of a Kafka
     with KRaft or ZooKeeper. The broker must have been stopped. Without --execute nothing is
     written: the findings are printed, what will be written, and what the daemon's first start will
-    do. With it meta.properties gets an id of the directory if it has none, and each directory
-    the topic registry, with Kafka's topic ids. No record is touched. An interrupted run is finished
-    by another one. Exit 1 with an error, after which nothing was written.
+    do. With it segments of message formats v0 and v1 become v2, meta.properties gets an id of the
+    directory if it has none, and each directory the topic registry, with Kafka's topic ids. Other
+    records are not touched. An interrupted run is finished by another one. Exit 1 with an error,
+    after which nothing was written; 3 if a damaged segment could not be converted.
 
     Example: kafkalog adopt /var/lib/kafka/data
 
@@ -42,7 +44,7 @@ def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
     from kafkalog.cli.offline.hand_over import adopted
 
     plan = adopted(directories, is_executed=is_executed)
-    pair = shlex.quote("log.dirs=" + ",".join(directories))
+    pair = shlex.quote("log.dirs=" + ",".join(dict.fromkeys(directories)))
     _report(plan, output, is_executed, f"Start the daemon: kafkalog server --override {pair}")
 
 
@@ -85,6 +87,8 @@ def _report(plan: HandOverPlan, output: str, is_executed: bool, next_step: str) 
         click.echo(_summary(plan, is_done, next_step))
     if plan.is_refused:
         raise click.exceptions.Exit(1)
+    if plan.is_partial:
+        raise click.exceptions.Exit(PARTIAL_FAILURE)
 
 
 def _summary(plan: HandOverPlan, is_done: bool, next_step: str) -> str:

@@ -323,7 +323,6 @@ def produce(
             with progress() as shown:
                 for records in _records(lines.groups(), parse):
                     if not sender.send(records):
-                        click.echo("Lines after these were not sent.", err=True)
                         break
                     if not verbose:
                         shown.show(f"{sender.outcomes.appended} records sent")

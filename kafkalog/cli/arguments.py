@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 from click.shell_completion import get_completion_class
@@ -57,41 +58,43 @@ def duration(text: str) -> int:
     return found
 
 
-class Size(click.IntRange):
+class _Quantity(click.IntRange):
+    """A number, or a text with a unit, in a range."""
+
+    wanted: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def parse(text: str) -> int | None:
+        """The number of a text with a unit; None when it is none."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 - click's
+        """See click."""
+        found = self.parse(value) if isinstance(value, str) else None
+        if found is None and not str(value).isdigit():
+            self.fail(f"'{value}' is not {self.wanted}", param, ctx)
+        return super().convert(value if found is None else found, param, ctx)
+
+
+class Size(_Quantity):
     """Bytes, as a number or as 64MiB, in a range."""
 
     name = "size"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:  # noqa: ANN401 - click's
-        """See click."""
-        found = size_bytes(value) if isinstance(value, str) else None
-        if found is None and not str(value).isdigit():
-            self.fail(f"'{value}' is not a number of bytes or a size like {SIZES}", param, ctx)
-        return super().convert(value if found is None else found, param, ctx)
+    wanted = f"a number of bytes or a size like {SIZES}"
+    parse = staticmethod(size_bytes)
 
 
-class Milliseconds(click.IntRange):
+class Milliseconds(_Quantity):
     """Milliseconds, as a number or as 30s, in a range."""
 
     name = "duration"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 - click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:  # noqa: ANN401 - click's
-        """See click."""
-        found = duration_ms(value) if isinstance(value, str) else None
-        if found is None and not str(value).isdigit():
-            wanted = f"a number of milliseconds or a duration like {DURATIONS}"
-            self.fail(f"'{value}' is not {wanted}", param, ctx)
-        return super().convert(value if found is None else found, param, ctx)
+    wanted = f"a number of milliseconds or a duration like {DURATIONS}"
+    parse = staticmethod(duration_ms)
 
 
 def config_pairs(

@@ -470,14 +470,13 @@ def _merge(
     allow_unknown: bool,
 ) -> tuple[dict[str, _Given], list[Notice]]:
     """The text of each key by precedence; notices about keys that nothing reads, or faults."""
-    layers: list[Mapping[str, _Given]] = [_of_file(name, data) for name, data in files.items()]
-    layers.append(environment)
-    layers.append({key: _Given(text, Source.OVERRIDE) for key, text in overrides.items()})
+    of_files = [_of_file(name, data) for name, data in files.items()]
+    of_overrides = {key: _Given(text, Source.OVERRIDE) for key, text in overrides.items()}
     texts: dict[str, _Given] = {}
-    for layer in layers:
+    for layer in (*of_files, environment, of_overrides):
         texts |= _with_listener(layer)
     if not allow_unknown:
-        _check_files(layers[: len(files)], faults)
+        _check_files(of_files, faults)
     notices = _notices_of_unread(texts, faults, allow_unknown=allow_unknown)
     taken = [one.origin for one in texts.values() if one.origin.startswith(CFG_PREFIX)]
     if taken:

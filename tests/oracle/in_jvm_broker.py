@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.oracle.kafka import SETUP_SECONDS, free_port_pair
+from tests.oracle.one_jvm import jvm_on_pipes
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
     from tests.oracle.kafka import Kafka
@@ -108,20 +108,5 @@ def in_jvm_broker(kafka: Kafka, version: Version, home: Path) -> Iterator[InJvmB
     """Fetch that Kafka, compile the program against it and start the JVM, which ends afterwards."""
     fetched = kafka.run("version", version.artifact, version.number, timeout_seconds=SETUP_SECONDS)
     class_path = fetched.stdout.strip()
-    compile_ = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", str(home), str(SOURCE)]
-    subprocess.run(compile_, check=True, capture_output=True, timeout=300)
-    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    with (home / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
-            ["java", *flags, "-cp", f"{home}:{class_path}", "InJvmBroker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-        )
-        try:
-            yield InJvmBroker(process, home, version)
-        finally:
-            process.communicate(timeout=60)
+    with jvm_on_pipes(home, class_path, [SOURCE], "InJvmBroker") as process:
+        yield InJvmBroker(process, home, version)

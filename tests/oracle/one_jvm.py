@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.oracle.kafka import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.oracle.kafka import Kafka
 
@@ -47,17 +47,16 @@ class OneJvm:
 
 
 @contextmanager
-def one_jvm(kafka: Kafka, home: Path) -> Iterator[OneJvm]:
-    """Compile the programs and start the JVM, which ends with the block."""
-    class_path = kafka.run("classpath").stdout.strip()
+def jvm_on_pipes(
+    home: Path, class_path: str, sources: Iterable[Path], main: str, *settings: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Compile the programs and start ``main`` in a JVM, which ends when its input does."""
     compile_ = ["javac", "-nowarn", "-Xlint:none", "-cp", class_path, "-d", str(home)]
-    subprocess.run([*compile_, *map(str, SOURCES)], check=True, capture_output=True, timeout=300)
-    settings = f"-Dlog4j2.configurationFile={class_path.split(':')[0]}/../log4j2-tool.properties"
-    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", settings]
-    command = ["java", *flags, "-Doracle.level=WARN", "-cp", f"{home}:{class_path}", "OneJvm"]
+    subprocess.run([*compile_, *map(str, sources)], check=True, capture_output=True, timeout=300)
+    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *settings]
     with (home / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
-            command,
+            ["java", *flags, "-cp", f"{home}:{class_path}", main],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -66,6 +65,16 @@ def one_jvm(kafka: Kafka, home: Path) -> Iterator[OneJvm]:
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
         try:
-            yield OneJvm(process)
+            yield process
         finally:
             process.communicate(timeout=60)
+
+
+@contextmanager
+def one_jvm(kafka: Kafka, home: Path) -> Iterator[OneJvm]:
+    """Compile the programs and start the JVM, which ends with the block."""
+    class_path = kafka.run("classpath").stdout.strip()
+    settings = f"-Dlog4j2.configurationFile={class_path.split(':')[0]}/../log4j2-tool.properties"
+    level = "-Doracle.level=WARN"
+    with jvm_on_pipes(home, class_path, SOURCES, "OneJvm", settings, level) as process:
+        yield OneJvm(process)

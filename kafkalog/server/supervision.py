@@ -80,7 +80,9 @@ async def keep_files_current(
 
 
 _SHOWN_EVERY_SECONDS = 0.2
-CLIENT_URL = "http://127.0.0.1:8082"  # what the command line uses without --url
+# What the command line uses without --url: the client's DEFAULT_URL, which the server may not
+# import. A test compares them.
+CLIENT_URL = "http://127.0.0.1:8082"
 
 
 async def show_loading(line: TerminalLine, loading: Callable[[], Loading]) -> None:

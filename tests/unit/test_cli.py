@@ -285,7 +285,6 @@ def test_the_line_stays_below_what_is_printed(terminal: StartTerminal) -> None:
     assert terminal.read("more\r\n") == expected
 
 
-@pytest.mark.usefixtures("restored_logging")
 def test_log_lines_go_above_it(terminal: StartTerminal) -> None:
     """M16: the daemon's set-up, the log on the same terminal."""
     line = TerminalLine(terminal.stream)

@@ -281,7 +281,7 @@ INDEX = f"{0:020}.index"
 
 
 @pytest.fixture
-def directory(tmp_path: Path, restored_logging: None) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A copy of the golden partition.
 
     Its abort marker was made with an epoch between two smaller ones, which no Kafka writes: rot.

@@ -27,8 +27,6 @@ from kafkalog.server.admin.debug import metrics_cardinality
 if TYPE_CHECKING:
     from kafkalog.server.admin.debug import MetricsCardinality
 
-pytestmark = pytest.mark.usefixtures("restored_logging")
-
 
 def _stand_still(is_there: threading.Event, go_on: threading.Event) -> None:
     is_there.set()

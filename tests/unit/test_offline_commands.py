@@ -24,7 +24,7 @@ LOG = "00000000000000000000.log"
 
 
 @pytest.fixture
-def source(tmp_path: Path, restored_logging: None) -> Path:
+def source(tmp_path: Path) -> Path:
     return shutil.copytree(GOLDEN, tmp_path / "src" / "t-0")
 
 

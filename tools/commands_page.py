@@ -73,8 +73,9 @@ _GRAMMAR = (
     ("output", "Data goes to standard output, messages and progress to standard error."),
     (
         "exit status",
-        "0 success, 1 failure, 2 wrong usage, 3 partial failure, 130 interrupted, 141 the reader of"
-        " the output has gone, as with `head`.",
+        "0 success, 1 failure, 2 wrong usage, 3 partial failure (some of it was done, some failed;"
+        " where all failed it is 1), 130 interrupted, 141 the reader of the output has gone, as"
+        " with `head`.",
     ),
 )
 _CONNECTION = frozenset(

@@ -2,7 +2,8 @@
 
 Secrets come from files or from the terminal, never from the command line, which others can read. A
 client makes one try of each request, so that a person or a script sees the reason of a failure at
-once. In an answer about several partitions each failure is an entry; the exit status is then 3.
+once. In an answer about several partitions each failure is an entry; the exit status is then 3, or
+1 when all failed.
 
 ``kafkalog health`` is the probe of the container image and of scripts; exit 0 or 1.
 """
@@ -32,12 +33,14 @@ from kafkalog.client import (
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 TIMEOUT_SECONDS = 60.0
 _HEALTH_SECONDS = 3.0
 PARTIAL_FAILURE = 3
 """The exit status when some of the work was done and some failed."""
+_FAILURE = 1
+"""When none of it was done."""
 _CORRUPT_MESSAGE = 50010  # docs/errors.md
 Command = Callable[..., None]
 
@@ -235,10 +238,17 @@ def names_of(entries: Iterable[dict[str, Any]]) -> list[str]:
     return [name_of(entry) for entry in entries if not is_failed(entry)]
 
 
-def exit_on_failures(entries: Iterable[dict[str, Any]]) -> None:
-    """Report failed entries; with one the command ends here with PARTIAL_FAILURE."""
-    if report_failures(entries):
-        raise click.exceptions.Exit(PARTIAL_FAILURE)
+def exit_on_failures(entries: Collection[dict[str, Any]]) -> None:
+    """Report failed entries; with one the command ends here."""
+    report_failures(entries)
+    exit_after(map(is_failed, entries))
+
+
+def exit_after(failed: Iterable[bool]) -> None:
+    """End the command here if a part of its work failed, with the status for some or for all."""
+    outcomes = set(failed)
+    if True in outcomes:
+        raise click.exceptions.Exit(PARTIAL_FAILURE if False in outcomes else _FAILURE)
 
 
 def failed_entry(topic: str, partition: int, error: ClientError) -> dict[str, Any]:

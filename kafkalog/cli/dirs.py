@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import (
-    PARTIAL_FAILURE,
-    is_failed,
-    name_of,
-    names_of,
-    with_client_and_output,
-)
+from kafkalog.cli.connection import exit_after, is_failed, name_of, names_of, with_client_and_output
 from kafkalog.cli.kafka_tools.log_dirs import tool_lines
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import TEXT, TIMESTAMP_MAX_MS, is_printed, print_table, timestamp_text
@@ -118,7 +112,8 @@ def move(
 ) -> None:
     """Move partitions to another log directory while they are served.
 
-    The daemon continues the moves also after a restart. Exit 3 when some were refused or failed.
+    The daemon continues the moves also after a restart. Exit 3 when only some were refused or
+    failed.
 
     Example: kafkalog dirs move orders-0 orders-3 --to /data/b --wait
     """
@@ -126,8 +121,7 @@ def move(
     if wait:
         entries = _wait_for_end(client, entries)
     _print_moves(entries, output)
-    if any(is_failed(each) or each["state"] in ("failed", "cancelled") for each in entries):
-        raise click.exceptions.Exit(PARTIAL_FAILURE)
+    exit_after(is_failed(each) or each["state"] in ("failed", "cancelled") for each in entries)
 
 
 @dirs.command()

@@ -1,7 +1,7 @@
 """``kafkalog records delete`` and ``kafkalog offsets get``.
 
 ``records delete`` takes the file of Kafka's kafka-delete-records and, without a terminal, prints
-its lines; unlike the tool, it exits with 3 when a partition failed.
+its lines; unlike the tool, it exits with 3 when a partition failed, and with 1 when all did.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kafkalog.cli.arguments import (
     topic_or_option,
 )
 from kafkalog.cli.connection import (
-    PARTIAL_FAILURE,
     RequestFailed,
+    exit_after,
     exit_on_failures,
     failed_entry,
     is_failed,
@@ -88,7 +88,7 @@ def delete(
     client: Client,
     output: str,
 ) -> None:
-    """Delete records below an offset, of TOPIC or as a file lists. Exit 3 when a partition failed.
+    """Delete records below an offset, of TOPIC or as a file lists. Exit 3 when only some failed.
 
     Asks on a terminal. For all partitions of a topic: kafkalog topics trim.
 
@@ -120,17 +120,19 @@ def delete(
     entries = answer["partitions"]
     if not is_printed(output, answer, names_of(entries)):
         _print_deleted(entries, output)
-    if any(map(is_failed, entries)):
-        raise click.exceptions.Exit(PARTIAL_FAILURE)
+    exit_after(map(is_failed, entries))
 
 
 def _print_deleted(entries: list[dict[str, Any]], output: str) -> None:
     """A table, with the failures on standard error; as text the lines of kafka-delete-records.sh.
 
-    The reasons are the daemon's, which name the offsets.
+    The reasons are the daemon's, which name the offsets. Where all failed there are only those: the
+    tool's lines say that it is completed.
     """
-    if output != TEXT:
-        print_entries(_DELETED_COLUMNS, (each for each in entries if not is_failed(each)))
+    deleted = [each for each in entries if not is_failed(each)]
+    if output != TEXT or not deleted:
+        if deleted:
+            print_entries(_DELETED_COLUMNS, deleted)
         report_failures(entries)
         return
     click.echo(TOOL_HEAD, nl=False)
@@ -218,7 +220,7 @@ def get(
     """Print offsets of TOPICS, or of all topics.
 
     Without a terminal as topic:partition:offset, with "none" for a partition without such a record.
-    Exit 3 when a partition failed.
+    Exit 3 when only some partitions failed.
 
     Example: kafkalog offsets get orders --at 2026-01-31T12:00:00Z
     """

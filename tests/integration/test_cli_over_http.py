@@ -396,7 +396,9 @@ def test_what_is_consumed_can_be_produced(daemon: Daemon) -> None:
 
 
 def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:
-    """M10: the tool's file and its lines; exit 3 when a partition failed."""
+    """M10: the tool's file and its lines; exit 3 when a partition failed, 1 when all did. Nothing
+    is called completed then.
+    """
     done(run(daemon, "topics", "create", "deleted"))
     done(run(daemon, "produce", "deleted", stdin=b"a\nb\nc\n"))
     file = tmp_path / "offsets.json"
@@ -413,6 +415,11 @@ def test_records_delete(daemon: Daemon, tmp_path: Path) -> None:
     partly = run(daemon, "records", "delete", "--offset-json-file", str(file))
     assert partly.returncode == 3
     assert b"partition: nope-0\terror: " in partly.stdout
+    for form in ((), ("--output", "table"), ("--output", "name")):
+        none = run(daemon, "records", "delete", "nope", "--before-offset", "1", *form)
+        assert (none.returncode, none.stdout) == (1, b"")
+        if "name" not in form:
+            assert none.stderr == b"Error: nope-0: Topic nope does not exist\n"
     whole = ("records", "delete", "--topic", "deleted", "--before-offset")
     assert b"low_watermark: 3" in done(run(daemon, *whole, "-1"))
     assert run(daemon, "records", "delete").returncode == 2

@@ -172,6 +172,7 @@ def test_moves_on_the_command_line(two: Daemon) -> None:
     result = run(two, "dirs", "move", here, "none-0", "--to", there)
     assert result.returncode == 3
     assert b"refused" in result.stdout
+    assert run(two, "dirs", "move", "none-0", "none-1", "--to", there).returncode == 1
     result = run(two, "dirs", "cancel-move", here)
     assert result.returncode == 1
     assert b"not being moved" in result.stderr

@@ -20,6 +20,7 @@ from hypothesis import given, strategies as st
 
 from kafkalog.__main__ import root_command
 from kafkalog.cli.arguments import Milliseconds, Size
+from kafkalog.cli.connection import exit_after
 from kafkalog.cli.output import confirm, yaml_text
 from tests.integration.daemon import ROOT
 from tools.commands_page import leaves
@@ -310,6 +311,17 @@ def test_a_full_device(words: tuple[str, ...]) -> None:
         )
     reason = b"Error: The output cannot be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, reason)
+
+
+@pytest.mark.parametrize(
+    ("failed", "status"), [([], 0), ([False] * 2, 0), ([True, False], 3), ([True] * 2, 1)]
+)
+def test_partial_failure_means_that_something_was_done(failed: list[bool], status: int) -> None:
+    @click.command()
+    def work() -> None:
+        exit_after(failed)
+
+    assert CliRunner().invoke(work).exit_code == status
 
 
 # ---- durations and sizes

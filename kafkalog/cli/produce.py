@@ -301,9 +301,9 @@ def produce(
     """Append lines of standard input to a topic as records. Exit 3 when only some were appended.
 
     Sends when the input pauses for 100 ms, and each line at once on a terminal. Ends with the
-    input, at Ctrl-C, at a request that fails as a whole and at a line that is not a record; what
-    was read before is appended. Says how many records were appended, were refused (they are not in
-    the topic) and are unknown (no answer came: they may be in the topic).
+    input, at Ctrl-C, at a request that fails as a whole and at a line that is not a record, which
+    counts as refused; what was read before is appended. Says how many records were appended, were
+    refused (they are not in the topic) and are unknown (no answer came: they may be in the topic).
 
     In JSONL a string is text, any other value is stored as its JSON text, and null is null.
     "key_format" and "value_format" can say json (a string with its quotes) or base64.
@@ -328,6 +328,7 @@ def produce(
                         shown.show(f"{sender.outcomes.appended} records sent")
         except _BadLine as error:
             bad_line = error
+            sender.outcomes.refused += 1
         finally:
             sender.report(bad_line, lines.is_interrupted and lines.has_part)
     outcomes = sender.outcomes

@@ -174,7 +174,14 @@ def message_of(error: ClientError) -> str:
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
     if "first_offset" in error.details and error.error_code == _CORRUPT_MESSAGE:
         return f"{error.message} docs/runbooks/lost-offsets.md says what to do."
-    if error.error_code != _CORRUPT_MESSAGE or first is None:
+    if error.error_code != _CORRUPT_MESSAGE:
+        return error.message
+    if "partition" in error.details:  # it could not be loaded
+        return (
+            f"{error.message} {error.details['topic']}-{error.details['partition']} is out of"
+            " service: its line partition_offline in the daemon's log says why and what to do."
+        )
+    if first is None:
         return error.message
     where = f"offset {first}" if last == first else f"offsets {first} to {last or 'the end'}"
     return (

@@ -23,7 +23,7 @@ from kafkalog.cli.arguments import acks_option, topic_argument
 from kafkalog.cli.connection import PARTIAL_FAILURE, message_of, with_client
 from kafkalog.cli.output import base64_text, progress
 from kafkalog.client import ClientError, path_of
-from kafkalog.client.errors import document_of, entry_failure
+from kafkalog.client.errors import document_of, entry_failure, was_not_appended
 from kafkalog.client.messages import BINARY, given
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Outcomes:
     def fail(self, error: ClientError, count: int) -> None:
         """Count records whose append failed."""
         self.reasons[message_of(error)] += count
-        if error.nothing_was_done:
+        if was_not_appended(error):
             self.refused += count
         else:
             self.unknown += count

@@ -216,6 +216,7 @@ class DaemonFault(Refused, statuses=(500,)):
 # With these statuses nothing was appended: the request was refused, or its records removed again.
 _NOTHING_DONE = (503, 507)
 _SERVER_ERRORS_FROM = 500
+_UNFIT_LOGS = (50010, 50101)
 
 
 def class_of(status: int, error_code: int | None, kafka_error: str | None) -> type[ClientError]:
@@ -255,6 +256,15 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
 
 def _is_nothing_done(status: int) -> bool:
     return status < _SERVER_ERRORS_FROM or status in _NOTHING_DONE
+
+
+def was_not_appended(failure: ClientError) -> bool:
+    """Of one try of an append: whether it is certain that its records are not in the log.
+
+    Stored records that are damaged or in an old format keep their log out of service, so that it
+    refuses an append before it writes.
+    """
+    return failure.nothing_was_done or failure.error_code in _UNFIT_LOGS
 
 
 def document_of(answer: Answer, *names: str) -> Any:  # noqa: ANN401 - what the daemon sent

@@ -6,6 +6,7 @@ Method: directories changed between two lives of a manager.
 from __future__ import annotations
 
 import errno
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,13 +18,17 @@ from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.topics.registry import decode_registry, encode_registry
 from kafkalog.broker.values import Acks, ConfigChange
+from kafkalog.cli.connection import message_of
+from kafkalog.client.errors import entry_failure, was_not_appended
 from kafkalog.errors import CorruptBatch, DescriptorsShort, DiskFull, LogDirOffline, UnknownTopic
 from kafkalog.format.disk.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.topic_names import TopicPartition, decode_id, encode_id
 from kafkalog.log.log_config import LogConfig
+from kafkalog.server.protocol.errors import error_body
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
+from tests.there import there
 
 if TYPE_CHECKING:
     from tests.sim.sim_filesystem import SimFilesystem
@@ -379,6 +384,24 @@ def test_a_config_of_another_version_is_deleted_here() -> None:
     again = manager_on(sim.stop()).start()
     assert log_end(again) == RECORDS
     assert again.operations.topics.describe("t").overrides == {"retention.ms": "5000000"}
+
+
+def test_who_appends_to_a_damaged_log_is_told_which_and_that_nothing_was_appended() -> None:
+    """Loaded of a message of format v1 whose CRC is wrong: 500, whose outcome is open elsewhere."""
+    disk = stopped_with_segments()
+    first = min(name for name in disk.list_dir(HOME) if name.endswith(LOG_SUFFIX))
+    message = bytes(4) + b"\x01\x00" + bytes(8) + b"\xff" * 4 + b"\0\0\0\x01v"
+    disk.open_write(f"{HOME}/{first}").pwrite(struct.pack(">qi", 0, len(message)) + message, 0)
+    sim = manager_on(disk).start()
+    with pytest.raises(CorruptBatch) as refused:
+        sim.operations.partition_log("t", 0)
+    failure = there(entry_failure(error_body(refused.value)))
+    assert failure.error_code == 50010
+    assert was_not_appended(failure)
+    assert message_of(failure) == (
+        "A stored record batch is corrupt and is not served. t-0 is out of service: its line "
+        "partition_offline in the daemon's log says why and what to do."
+    )
 
 
 def test_refused_requests_leave_nothing_on_the_fault() -> None:

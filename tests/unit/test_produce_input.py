@@ -14,7 +14,14 @@ import pytest
 
 from kafkalog.cli import produce as module
 from kafkalog.cli.produce import LineInput, Outcomes
-from kafkalog.client import BadAnswer, ConnectFailed, NoRoom, NotMadeDurable, OutcomeUnknown
+from kafkalog.client import (
+    BadAnswer,
+    ConnectFailed,
+    DaemonFault,
+    NoRoom,
+    NotMadeDurable,
+    OutcomeUnknown,
+)
 from kafkalog.client.messages import Answer
 
 if TYPE_CHECKING:
@@ -124,7 +131,11 @@ def test_what_is_known_of_a_failure() -> None:
     outcomes.fail(OutcomeUnknown("cut"), 4)
     outcomes.fail(NotMadeDurable("no sync", status=500), 8)
     outcomes.fail(BadAnswer("a proxy", status=502), 16)
-    assert str(outcomes) == "Records appended: 7, refused: 3, unknown: 28"
+    outcomes.fail(DaemonFault("a defect", status=500, body={"error_code": 50000}), 32)
+    assert str(outcomes) == "Records appended: 7, refused: 3, unknown: 60"
+    for code in (50010, 50101):  # of a log that cannot be appended to
+        outcomes.fail(DaemonFault("unfit", status=code // 100, body={"error_code": code}), 64)
+    assert str(outcomes) == "Records appended: 7, refused: 131, unknown: 60"
     assert str(Outcomes(2, is_answered=False)) == "Records sent: 2, refused: 0, unknown: 0"
 
 

@@ -26,6 +26,7 @@ from kafkalog.broker.directory.storage_fault import is_passing, remedy_of
 from kafkalog.broker.values import Loading
 from kafkalog.errors import (
     CorruptCheckpoint,
+    CorruptData,
     InvalidTopicConfig,
     KafkalogError,
     LoadStopped,
@@ -252,6 +253,11 @@ class DirectoryLoading:
                 f"{fault.message}",
                 **fault.details,
             )
+        if isinstance(fault, CorruptData):  # what clients are told of it names no file
+            fault.details |= {
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+            }
         self._table.add_fault(topic_partition, fault, directory)
 
     def refuse(self, partition: FoundPartition, topic: RegisteredTopic) -> None:

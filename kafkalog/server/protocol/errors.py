@@ -174,7 +174,8 @@ _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
         50010,
         errors.CorruptData,
         "stored records are corrupt (details: base_offset, last_offset) or lost (first_offset, "
-        "last_offset); reading can continue after last_offset",
+        "last_offset); reading can continue after last_offset. With details topic and partition: "
+        "the partition is out of service because its files are damaged",
     ),
     (50011, errors.BackupFailed, "a backup failed and is incomplete"),
     (

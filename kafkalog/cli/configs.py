@@ -2,8 +2,7 @@
 
 ``describe`` and ``alter`` ask a daemon; without a terminal their text is that of Kafka's
 kafka-configs. ``list`` prints the keys there are, ``show`` the configuration that a daemon would be
-started with: a properties file, the environment and --override. ``kafkalog config`` is the former
-name of the last two.
+started with: a properties file, the environment and --override.
 """
 
 from __future__ import annotations
@@ -346,11 +345,3 @@ def show(
     else:
         for one in values:
             click.echo(f"{one.setting.key}={'' if one.text is None else one.shown_text}")
-
-
-config = CommandGroup(
-    "config",
-    {name: configs.commands[name] for name in ("list", "show")},
-    hidden=True,
-    help=configs.help,
-)

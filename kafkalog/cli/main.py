@@ -35,6 +35,7 @@ _HABITS = {  # what other programs call it
     **dict.fromkeys(("add", "new", "make"), "create"),
     **dict.fromkeys(("set", "edit", "update", "change"), "alter"),
 }
+_FORMER_NAMES = {"config": "configs"}
 
 
 class CommandGroup(click.Group):
@@ -148,7 +149,7 @@ _TOOLS = (
 COMMANDS: dict[str, dict[str, str]] = {
     "": {
         **_of("topics", "topics"),
-        **_of("configs", "configs", "config"),
+        **_of("configs", "configs"),
         **_of("produce", "produce"),
         **_of("consume", "consume"),
         **_of("dirs", "dirs", "tasks"),
@@ -233,6 +234,12 @@ class Root(LazyGroup):
         with _told_faults():
             extra.setdefault("help_option_names", ["-h", "--help"])
             return super().make_context(info_name, args, parent, **extra)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command by its former name is the command: so are its help and what is like it."""
+        return super().resolve_command(ctx, [_FORMER_NAMES.get(args[0], args[0]), *args[1:]])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
         """Run the command. See ``_told_faults``."""

@@ -63,6 +63,10 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("topics", "create", "t", "--partition", "1"), "Did you mean '--partitions'?"),
         (("--url", NOBODY, "topics", "list"), "Options stand after the command: kafkalog COMMAND"),
         (("topics", "--url", NOBODY, "list"), "Options stand after the command: kafkalog topics"),
+        (("config", "describ"), "Did you mean kafkalog configs describe?"),
+        (("config", "set", "t"), "Did you mean kafkalog configs alter?"),
+        (("config", "explode"), "There are alter, describe, list, show."),
+        (("config", "describe"), "Usage: kafkalog configs describe"),
         (("configs", "list", "--output", "jsn"), "'jsn' is not one of 'table', 'json', 'yaml'"),
     ],
 )
@@ -101,6 +105,7 @@ def test_former_names_of_commands_stay(tmp_path: Path) -> None:
     assert run("segments", "dump", "--files", str(file)).output == dumped.output
     assert run("config", "list").output == run("configs", "list").output
     assert run("config", "show").output == run("configs", "show").output
+    assert run("config", "--help").output == run("configs", "--help").output
     empty = tmp_path / "t-0"
     empty.mkdir()
     (empty / file.name).touch()

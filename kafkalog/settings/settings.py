@@ -527,14 +527,18 @@ def _with_listener(layer: Mapping[str, _Given]) -> Mapping[str, _Given]:
 
 def _check_listener(
     texts: Mapping[str, _Given], notices: list[Notice], faults: list[InvalidConfig]
-) -> bool:
-    """Whether ``listeners`` is read; its scheme has to be what the port then speaks."""
+) -> None:
+    """An address for HTTP has to have the scheme that its port then speaks.
+
+    Without one nothing reads ``listeners``: what to write instead is a notice, of a flag a fault.
+    """
     one, certificate = texts[_LISTENERS], texts.get("http.tls.cert.file")
     has_tls = certificate is not None and bool(certificate.text.strip())
     try:
         listener = http_listener(one.text)
         if listener is None:
-            return False
+            _refer_to_http(one, notices, faults)
+            return
         if listener.is_tls and not has_tls:
             raise ValueError("https needs http.tls.cert.file and http.tls.key.file")
         if has_tls and not listener.is_tls:
@@ -542,11 +546,21 @@ def _check_listener(
     except ValueError as error:
         message = f"Invalid value {one.shown_text} for configuration {_LISTENERS}: {error}"
         faults.append(_placed(InvalidConfig(message, key=_LISTENERS), one.place))
-        return True
+        return
     if listener.others:
         others = ", ".join(listener.others)
         notices.append(Notice("info", f"{_LISTENERS}: {others} opens no port: only HTTP is spoken"))
-    return True
+
+
+def _refer_to_http(one: _Given, notices: list[Notice], faults: list[InvalidConfig]) -> None:
+    """See ``_check_listener``."""
+    remedy = f"set http.host and http.port, or {_LISTENERS}=http://HOST:PORT"
+    if one.source is Source.OVERRIDE:
+        message = f"Nothing reads {_LISTENERS}={one.shown_text}: only HTTP is spoken; {remedy}"
+        faults.append(_placed(InvalidConfig(message, key=_LISTENERS), one.place))
+    else:
+        message = f"{_LISTENERS}: {one.shown_text} opens no port: only HTTP is spoken; {remedy}"
+        notices.append(Notice("info", message))
 
 
 def _notices_of_unread(
@@ -559,7 +573,8 @@ def _notices_of_unread(
     from kafkalog.settings.kafka_keys import KAFKA_KEYS
 
     notices, strangers = list[Notice](), list[str]()
-    if _LISTENERS in unread and _check_listener(texts, notices, faults):
+    if _LISTENERS in unread:
+        _check_listener(texts, notices, faults)
         unread.remove(_LISTENERS)
     for key in unread:
         one, meant = texts[key], None

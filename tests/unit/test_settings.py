@@ -224,10 +224,10 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_name() -> None:
 
 
 def test_kafka_keys_about_other_things_are_listed_in_one_line() -> None:
-    settings = load("listeners=PLAINTEXT://:9092\nssl.keystore.location=x\nbroker.rack=r")
+    settings = load("zookeeper.connect=z\nssl.keystore.location=x\nbroker.rack=r")
     (notice,) = settings.notices
     assert notice.level == "info"
-    assert notice.message.endswith("broker.rack, listeners, ssl.keystore.location")
+    assert notice.message.endswith("broker.rack, ssl.keystore.location, zookeeper.connect")
 
 
 def test_a_key_without_effect_says_so() -> None:
@@ -632,7 +632,7 @@ def test_wrong_settings_are_named_with_their_places_and_all_at_once() -> None:
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("listeners", "; it does not apply to kafkalog"),
+        ("advertised.listeners", "; it does not apply to kafkalog"),
         ("log.segment.size", "; did you mean log.segment.bytes?"),
         ("segment.bytes", "; it is a topic key, its default is set with log.segment.bytes"),
         ("my.key", ""),
@@ -827,6 +827,21 @@ def test_listeners_are_mapped_in_their_own_source() -> None:
     assert settings.values["http.port"].source is Source.FILE
     (notice,) = load(f"{there},PLAINTEXT://:9092").notices
     assert (notice.level, "PLAINTEXT://:9092 opens no port" in notice.message) == ("info", True)
+
+
+def test_listeners_of_kafka_alone_are_answered_with_what_to_write() -> None:
+    """The port is then the default one, which a Kafka user does not expect."""
+    remedy = "only HTTP is spoken; set http.host and http.port, or listeners=http://HOST:PORT"
+    kafkas = "PLAINTEXT://:9092,SSL://:9093"
+    (notice,) = load(f"listeners={kafkas}").notices
+    assert (notice.level, notice.message) == (
+        "info",
+        f"listeners: {kafkas} opens no port: {remedy}",
+    )
+    with pytest.raises(InvalidConfig) as raised:
+        load("", listeners=kafkas)
+    told = f"Nothing reads listeners={kafkas}: {remedy} (from --override)"
+    assert raised.value.message == told
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import click
 from kafkalog import __version__
 from kafkalog.cli.arguments import PROGRAM
 from kafkalog.cli.configs import settings_from, with_settings_source
-from kafkalog.cli.main import make_cli
+from kafkalog.cli.main import make_cli, sentence_of
 from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
 from kafkalog.server.early_stop import EarlyStop
 
@@ -109,7 +109,7 @@ def _serve(settings: Settings) -> int:
         log.error("Cannot start", reason=error.message)
         return UNUSABLE_LOG_DIRS_EXIT if isinstance(error, UnusableLogDirs) else 1
     except OSError as error:
-        log.error("Cannot start", reason=str(error))
+        log.error("Cannot start", reason=sentence_of(error))
         return 1
 
 

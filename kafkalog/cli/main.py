@@ -10,6 +10,7 @@ standard output that is closed (``| head``) or full (``> /dev/full``).
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -28,6 +29,15 @@ _SENTENCE_MAX = 1_000
 _INTERRUPTED = 130
 _READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
 _FAILED = 1
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "Check the path."),
+    errno.EISDIR: "Name a file in it.",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "Run it as a user who may (sudo -u USER)."),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "Free space there, or write elsewhere."),
+    errno.EROFS: "Write elsewhere.",
+    errno.EMFILE: "Allow more open files (ulimit -n).",
+    errno.EIO: "Check the disk (dmesg).",
+}
 _HABITS = {  # what other programs call it
     **dict.fromkeys(("rm", "remove", "drop", "destroy"), "delete"),
     **dict.fromkeys(("ls", "dir"), "list"),
@@ -124,10 +134,25 @@ def _told_faults() -> Iterator[None]:
         raise click.exceptions.Exit(_READER_GONE) from None
     except OSError as error:
         _drop_output()
-        reason = f"The output cannot be written: {error.strerror}"
+        failed = "The output cannot be written" if error.filename is None else None
         with suppress(OSError):  # standard error may be full too
-            click.echo(f"Error: {error if error.filename else reason}", err=True)
+            click.echo(f"Error: {sentence_of(error, failed)}", err=True)
         raise click.exceptions.Exit(_FAILED) from None
+
+
+def sentence_of(error: OSError, failed: str | None = None) -> str:
+    """What failed (default: the use of the file), the system's reason, and what to do."""
+    failed = failed or ("" if error.filename is None else str(error.filename))
+    reason = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno or 0)
+    return ": ".join(filter(None, (failed, reason))) + (f". {remedy}" if remedy else "")
+
+
+def read_fault(error: OSError) -> click.ClickException:
+    """Of a command that reads files and prints; raises the error if it is that of the output."""
+    if error.filename is None and error.errno != errno.EIO:
+        raise error
+    return click.ClickException(sentence_of(error, f"Cannot read {error.filename or 'the files'}"))
 
 
 def _drop_output() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import errno
 import functools
 import itertools
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from aiohttp import hdrs, web
 
 from kafkalog import __version__
 from kafkalog.env.process_facts import connection_descriptors, soft_descriptor_limit
+from kafkalog.errors import InvalidConfig
 from kafkalog.server.api import API_KEY
 from kafkalog.server.fast_path.front import FastPath
 from kafkalog.server.protocol.connection import ConnectionServer
@@ -256,7 +259,7 @@ class Listener:
 
 
 async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[Listener]:
-    """Open every port, ``http.port`` first; OSError when one cannot be had, and none is open."""
+    """Open every port, ``http.port`` first; InvalidConfig when one cannot be, and none is open."""
     config = api.config
     filters = Filters.of(api, files)
     context = listening_context(files.tls) if files.tls is not None else None
@@ -286,20 +289,42 @@ async def open_listeners(api: Api, files: AccessFiles, ids: RequestIds) -> list[
                 stalled_readers=api.metrics.http_stalled_readers,
                 front_of=FastPath(api, ids, filters).front_of if is_fast else None,
             )
-            sockets = await loop.create_server(
-                server.new_protocol,
-                host,
-                port,
-                backlog=_BACKLOG,
-                reuse_address=True,
-                ssl=context,
-                ssl_handshake_timeout=timeout,
-            )
+            try:
+                sockets = await loop.create_server(
+                    server.new_protocol,
+                    host,
+                    port,
+                    backlog=_BACKLOG,
+                    reuse_address=True,
+                    ssl=context,
+                    ssl_handshake_timeout=timeout,
+                )
+            except OSError as error:
+                raise _port_fault(error, role, host, port) from error
             listeners.append(Listener(role, server, sockets))
     except BaseException:
         await close_listeners(listeners, 0)
         raise
     return listeners
+
+
+def _port_fault(error: OSError, role: ListenerRole, host: str, port: int) -> InvalidConfig:
+    """Why a port could not be opened, with the settings that choose it."""
+    number = error.errno or 0
+    # The event loop's own text names the address a second time; that of a name has no number.
+    reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+    key, host_key = f"{role.value}.port", f"{role.value}.host"
+    remedy = f"Set {host_key} to an address of this machine."
+    if number == errno.EADDRINUSE:
+        remedy = (
+            f"Stop the program that has it (ss -ltnp 'sport = :{port}' names it), or set {key} to "
+            "another port."
+        )
+    elif number == errno.EACCES:
+        remedy = f"Set {key} to a port from 1024 on."
+    return InvalidConfig(
+        f"Cannot open port {port} on {host or 'all addresses'}: {reason}. {remedy}"
+    )
 
 
 async def close_listeners(listeners: list[Listener], finish_seconds: float) -> None:

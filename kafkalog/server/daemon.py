@@ -114,7 +114,8 @@ class Daemon:
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT; return the exit code.
 
-        OSError when the port cannot be had: no log directory was touched. What the load raises.
+        InvalidConfig when a port cannot be opened: no log directory was touched. What the load
+        raises.
         """
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         loop = asyncio.get_running_loop()

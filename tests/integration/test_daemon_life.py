@@ -180,6 +180,22 @@ def test_a_second_daemon_on_the_same_directory(tmp_path: Path) -> None:
         assert len(first.fetch_all("kept")) == 2
 
 
+@pytest.mark.parametrize("key", ["http", "metrics"])
+def test_a_port_in_use(tmp_path: Path, key: str) -> None:
+    """Which port of which setting, and what to do; no number of the system. No file is touched."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        daemon = Daemon(tmp_path)
+        daemon.overrides[f"{key}.port"] = str(port)
+        *_, last = daemon.refused_start().splitlines()
+    reason = (
+        f"Cannot open port {port} on 127.0.0.1: Address already in use. Stop the program that has "
+        f"it (ss -ltnp 'sport = :{port}' names it), or set {key}.port to another port."
+    )
+    assert json.loads(last)["reason"] == reason
+    assert not daemon.log_dirs[0].exists()
+
+
 MARKER = ".kafka_cleanshutdown"
 EARLY = "Shutting down: the start had touched nothing"
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 COMMANDS = dict(leaves(root_command()))
+GOLDEN = ROOT / "tests" / "golden" / "dump" / "t-0"
+LOG = f"{0:020}.log"
 NOBODY = "http://127.0.0.1:1"
 
 
@@ -303,7 +305,16 @@ def test_a_closed_pipe_ends_with_141() -> None:
     assert (process.returncode, messages) == (141, b"")
 
 
-@pytest.mark.parametrize("words", [("--help",), ("configs", "list"), ("completion", "bash")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("configs", "list"),
+        ("completion", "bash"),
+        ("segments", "dump", str(GOLDEN / LOG)),
+        ("offline", "scan", str(GOLDEN)),
+    ],
+)
 def test_a_full_device(words: tuple[str, ...]) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -314,8 +325,16 @@ def test_a_full_device(words: tuple[str, ...]) -> None:
             check=False,
             timeout=60,
         )
-    reason = b"Error: The output cannot be written: No space left on device\n"
-    assert (done.returncode, done.stderr) == (1, reason)
+    reason = b"The output cannot be written: No space left on device."
+    remedy = b"Free space there, or write elsewhere."
+    assert (done.returncode, done.stderr) == (1, b"Error: %b %b\n" % (reason, remedy))
+
+
+@pytest.mark.parametrize("tool", [("segments", "dump"), ("compat", "kafka-dump-log", "--files")])
+def test_a_file_that_is_not_there(tool: tuple[str, ...]) -> None:
+    result = run(*tool, f"/nowhere/{LOG}")
+    reason = f"Cannot read /nowhere/{LOG}: No such file or directory. Check the path."
+    assert (result.exit_code, result.stderr) == (1, f"Error: {reason}\n")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import click
 from kafkalog.broker.topics.registry import registered_configs
 from kafkalog.cli.arguments import Size, config_pairs, duration
 from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
+from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import is_printed, output_of, print_table
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
@@ -170,7 +171,7 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
             notes = getattr(error, "__notes__", ())
             raise click.ClickException("\n".join([error.message, *notes])) from error
         except OSError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(sentence_of(error)) from error
 
     body.__name__, body.__doc__ = command.__name__, command.__doc__
     body.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]  # click's

@@ -15,6 +15,7 @@ import click
 
 from kafkalog.cli.arguments import check_partition_directory, execute_option
 from kafkalog.cli.connection import PARTIAL_FAILURE
+from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import document_option, is_printed, print_rows
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
@@ -68,8 +69,10 @@ def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output:
         for path in partitions:
             try:
                 _convert(path, segments, thorough=thorough, execute=execute)
-            except (KafkalogError, OSError) as error:
-                failures.append({"directory": path, "error": str(error)})
+            except KafkalogError as error:
+                failures.append({"directory": path, "error": error.message})
+            except OSError as error:
+                failures.append({"directory": path, "error": sentence_of(error)})
     document = {"dry_run": not execute, "segments": segments, "failures": failures}
     if not is_printed(output, document):
         print_rows(
@@ -106,7 +109,7 @@ def _lock(log_dir: str, locks: ExitStack) -> None:
             f"{log_dir} is served: stop the daemon or the broker first ({lock} is locked)"
         ) from error
     except OSError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(sentence_of(error)) from error
 
 
 def _convert(path: str, segments: list[dict[str, Any]], *, thorough: bool, execute: bool) -> None:

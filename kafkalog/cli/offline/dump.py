@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from kafkalog.cli.main import read_fault
 from kafkalog.cli.offline.dump_report import (
     DumpedBatch,
     DumpedLog,
@@ -224,9 +225,9 @@ def _dump(files: Sequence[str], flags: Mapping[str, bool | int]) -> None:
     options = DumpOptions(**flags)  # type: ignore[arg-type]  # click has typed each option
     try:
         dump(files, options, sys.stdout, sys.stderr)
-    except BrokenPipeError:
-        raise  # the program ends without a message
-    except (KafkalogError, FormatError, OSError) as error:
+    except OSError as error:
+        raise read_fault(error) from error
+    except (KafkalogError, FormatError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -20,6 +20,7 @@ import click
 from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.offline import CompactOptions, clean_directory
 from kafkalog.cli.arguments import Size, config_pairs
+from kafkalog.cli.main import sentence_of
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.system_filesystem import copy_files
 from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogCleaningAborted
@@ -106,8 +107,10 @@ def work_on_copy(source: str, target: str, work: Callable[[str], dict[str, Any]]
         result = work(directory)
     except KafkalogError as error:
         raise click.ClickException(error.message) from error
-    except (LogCleaningAborted, OSError) as error:
+    except LogCleaningAborted as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(sentence_of(error)) from error
     click.echo(json.dumps(result, indent=2))
 
 

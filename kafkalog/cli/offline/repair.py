@@ -21,6 +21,7 @@ import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
 from kafkalog.cli.arguments import check_partition_directory
+from kafkalog.cli.main import sentence_of
 from kafkalog.cli.offline.load import (
     LoadOptions,
     corruption_option,
@@ -121,7 +122,7 @@ def preview(
         except KafkalogError as error:
             raise click.ClickException(error.message.replace(target, directory)) from error
         except OSError as error:
-            raise click.ClickException(str(error).replace(target, directory)) from error
+            raise click.ClickException(sentence_of(error).replace(target, directory)) from error
         finally:
             # The copy is removed, so its path would lead nowhere.
             click.echo(log_lines.getvalue().replace(target, source), err=True, nl=False)
@@ -177,7 +178,7 @@ def _warn_if_served(source: str) -> bool:
     try:
         is_served = SystemFilesystem().is_locked(f"{os.path.dirname(source)}/{LOCK}")
     except OSError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(sentence_of(error)) from error
     if is_served:
         click.echo(
             f"Warning: a daemon serves {source} and may write to it: what it appends meanwhile can"

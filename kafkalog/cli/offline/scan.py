@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.arguments import check_partition_directory
+from kafkalog.cli.main import read_fault
 from kafkalog.cli.offline.dump import java_text
 from kafkalog.cli.offline.dump_report import DumpedBatch, DumpedLog
 from kafkalog.env.system_filesystem import SystemFilesystem
@@ -176,8 +177,6 @@ def scan(directory: str, from_offset: int, committed: bool) -> None:
     except KafkalogError as error:
         out.flush()
         raise click.ClickException(error.message) from error
-    except BrokenPipeError:
-        raise  # click ends without a message when the reader of a pipe is closed
     except OSError as error:
-        raise click.ClickException(str(error)) from error
+        raise read_fault(error) from error
     out.flush()

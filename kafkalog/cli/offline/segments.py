@@ -16,6 +16,7 @@ import click
 from kafkalog.broker.compaction.evidence import is_known_compacted
 from kafkalog.cli.arguments import check_partition_directory, topic_argument
 from kafkalog.cli.connection import with_client_and_document
+from kafkalog.cli.main import read_fault
 from kafkalog.cli.output import (
     confirm,
     is_printed,
@@ -60,7 +61,7 @@ def list_command(directory: str, output: str) -> None:
         orphans = list_directory(path, filesystem).orphans
         proof = proof_of(filesystem, path)
     except OSError as error:
-        raise click.ClickException(str(error)) from error
+        raise read_fault(error) from error
     segments: list[dict[str, Any]] = []
     next_offset: int | None = None
     for each in found:
@@ -127,7 +128,7 @@ def verify(directory: str, output: str) -> None:
         proof = proof_of(filesystem, path)
         findings = verify_directory(path, filesystem, is_compacted=is_compacted, proof=proof)
     except OSError as error:
-        raise click.ClickException(str(error)) from error
+        raise read_fault(error) from error
     document = {"directory": directory, "findings": list(map(finding_json, findings))}
     if not is_printed(output, document, dict.fromkeys(each.file for each in findings)):
         for finding in findings:

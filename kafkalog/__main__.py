@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-import faulthandler
-import functools
-import gc
-import os
-import platform
-import signal
-import sys
-from typing import TYPE_CHECKING
+try:
+    import dataclasses
+    import faulthandler
+    import functools
+    import gc
+    import os
+    import platform
+    import signal
+    import sys
+    from typing import TYPE_CHECKING
 
-import click
+    import click
 
-from kafkalog import __version__
-from kafkalog.cli.arguments import PROGRAM
-from kafkalog.cli.configs import settings_from, with_settings_source
-from kafkalog.cli.main import make_cli, sentence_of
-from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
-from kafkalog.server.early_stop import EarlyStop
+    from kafkalog import __version__
+    from kafkalog.cli.arguments import PROGRAM
+    from kafkalog.cli.configs import settings_from, with_settings_source
+    from kafkalog.cli.main import INTERRUPTED, make_cli, sentence_of
+    from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
+    from kafkalog.server.early_stop import EarlyStop
+except KeyboardInterrupt:  # imports take long enough for a Ctrl-C
+    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -248,7 +251,10 @@ def main() -> None:
     for name in ("stdout", "stderr"):  # closed by a shell (>&-): as if it were /dev/null
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
-    root_command()(prog_name=PROGRAM)
+    try:
+        root_command()(prog_name=PROGRAM)
+    except KeyboardInterrupt:  # before the first command or after the last
+        sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SENTENCE_MAX = 1_000
-_INTERRUPTED = 130
+INTERRUPTED = 130
 _READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
 _FAILED = 1
 _REMEDIES = {
@@ -128,7 +128,7 @@ def _told_faults() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(_INTERRUPTED) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         _drop_output()
         raise click.exceptions.Exit(_READER_GONE) from None

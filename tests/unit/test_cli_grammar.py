@@ -337,6 +337,27 @@ def test_a_file_that_is_not_there(tool: tuple[str, ...]) -> None:
     assert (result.exit_code, result.stderr) == (1, f"Error: {reason}\n")
 
 
+@pytest.mark.parametrize("module", ["click", "kafkalog.cli.main", "kafkalog.cli.topics"])
+def test_an_interrupt_of_an_import_is_quiet(module: str) -> None:
+    """A Ctrl-C while the program still loads; the last one is a command's own import."""
+    code = f"""
+import runpy, sys
+
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["kafkalog", "topics", "list"]
+runpy.run_module("kafkalog", run_name="__main__", alter_sys=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 @pytest.mark.parametrize(
     ("failed", "status"), [([], 0), ([False] * 2, 0), ([True, False], 3), ([True] * 2, 1)]
 )

@@ -12,11 +12,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkalog import kernels
 from kafkalog.__main__ import main
 from kafkalog.env import process_facts
 from kafkalog.env.system_filesystem import SystemFile, SystemFilesystem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def _gate(gate: Path) -> None:
@@ -45,16 +49,16 @@ def _gate(gate: Path) -> None:
         wait(self.path, "sync ")
         real_datasync(self)
 
-    def warm_up() -> kernels.WarmUp:
+    def warm_up(progress: Callable[[str, int, int], None] | None = None) -> kernels.WarmUp:
         wait("warm_up")
-        return real_warm_up()
+        return real_warm_up(progress)
 
     def write_access_fault(log_dir: str) -> process_facts.AccessFault | None:
         wait("write_access")
         return real_fault(log_dir)
 
     process_facts.write_access_fault = write_access_fault
-    kernels.warm_up = warm_up  # type: ignore[assignment] # the whole point
+    kernels.warm_up = warm_up
     SystemFilesystem.exists = exists  # type: ignore[method-assign] # the whole point
     SystemFilesystem.link = link  # type: ignore[method-assign]
     SystemFile.datasync = datasync  # type: ignore[method-assign]

@@ -17,6 +17,7 @@ because what was not loaded is as a clean stop left it. Source: Kafka's LogManag
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -347,6 +348,8 @@ class LogManager:
         cluster_id = self._identify([unit.log_dir for unit in self.logs.online_units])
         self.cluster_id = cluster_id or encode_id(new_id(self.runtime.random.uuid_bytes))
         self.registry.choose()
+        if cluster_id is None:
+            self.registry.state = replace(self.registry.state, made_cluster_id=self.cluster_id)
         self._check_stored(self.registry.state.broker_configs)
         self.log_dir_changes.apply(self.registry.state.broker_configs)
         return self._plan()

@@ -180,6 +180,57 @@ def test_directories_that_cannot_be_taken() -> None:
     assert f"name the log directory around it, {A}" in notes(plan, "error")
 
 
+def meta_changed(disk: SimFilesystem, path: str, old: bytes, new: bytes) -> None:
+    text = disk.read_file(f"{path}/{META_PROPERTIES}")
+    assert old in text
+    disk.write_file_atomically(f"{path}/{META_PROPERTIES}", text.replace(old, new))
+
+
+@pytest.mark.parametrize("kind", ["2.8", "3.9"])
+@pytest.mark.parametrize(
+    ("log_dirs", "new", "reason"),
+    [
+        ((B,), b"x" * 22, f"{B}/meta.properties was changed: .* cluster.id is x+, not {CLUSTER}"),
+        ((B,), CLUSTER[:-1].encode() + b"x", f"{B}/meta.properties was changed: .*doctor --repair"),
+        (DIRS, b"x" * 22, f"cluster.id is x+ in meta.properties, but {CLUSTER} in kafkalog.reg"),
+    ],
+)
+def test_a_cluster_id_that_was_changed_is_not_overwritten(
+    kind: str, log_dirs: tuple[str, ...], new: bytes, reason: str
+) -> None:
+    """Kafka does not start either: who is right is not decided here."""
+    disk = started(adopted(kind)).stop()
+    for path in log_dirs:
+        meta_changed(disk, path, CLUSTER.encode(), new)
+    before = len(disk.operations)
+    for is_executed in (False, True):
+        plan = hand_over(disk, plan_adoption, is_executed=is_executed)
+        assert re.search(reason, notes(plan, "error")), plan.notes
+        assert plan.changes == []
+    assert len(disk.operations) == before
+
+
+def test_a_node_id_that_was_changed_is_not_overwritten() -> None:
+    disk = started(adopted("3.9")).stop()
+    meta_changed(disk, B, b"node.id=5", b"node.id=6")
+    plan = hand_over(disk, plan_adoption, is_executed=True)
+    assert f"{B}/meta.properties was changed: " in notes(plan, "error")
+    assert "node.id is 6, not 5" in notes(plan, "error")
+    assert plan.changes == []
+
+
+def test_a_cluster_id_that_was_made_here_gives_way_to_kafkas() -> None:
+    """A Kafka 1.1 has none; the 2.8 that it becomes writes ZooKeeper's."""
+    disk = started(adopted("1.1")).stop()
+    assert notes(hand_over(disk, plan_hand_back, is_executed=True), "error") == ""
+    for path in DIRS:
+        meta_changed(disk, path, b"version=0", b"version=0\ncluster.id=" + CLUSTER.encode())
+    assert notes(adopt(disk), "error") == ""
+    sim = started(disk)
+    check_serves(sim)
+    assert sim.manager.cluster_id == CLUSTER
+
+
 def test_what_kafka_did_between_two_stays() -> None:
     """Topics that it made, grew and made again; nothing is put aside as -stray."""
     disk = started(adopted("2.8")).stop()
@@ -283,6 +334,27 @@ def test_what_no_kafka_knows_is_not_handed_back() -> None:
     assert "it has no kafkalog.registry: kafkalog did not adopt it" in notes(
         hand_over(left_by("1.1"), plan_hand_back, is_executed=True), "error"
     )
+
+
+def test_an_identity_that_was_made_here_is_not_called_kafkas() -> None:
+    """Copied partitions, without the meta.properties of their broker."""
+    disk = left_by("3.9")
+    for path in DIRS:
+        disk.unlink(f"{path}/{META_PROPERTIES}")
+    assert notes(adopt(disk), "error") == ""
+    sim = started(disk)
+    assert sim.operations.topic_names() == sorted(TOPICS)
+    made = f"made by kafkalog, node.id 1, cluster.id {sim.manager.cluster_id}"
+    disk = sim.stop()
+    plan = hand_over(disk, plan_hand_back, is_executed=True)
+    assert f"{A}: {made}: no broker has this cluster.id" in notes(plan, "error")
+    assert f"{A}: {made}, 2 partitions" in notes(adopt(disk), "info")
+
+
+def test_a_daemons_own_directories_are_not_called_kafkas() -> None:
+    disk = SimManager().start().with_topic("t").stop()
+    plan = hand_over(disk, plan_adoption, is_executed=False)
+    assert f"{A}: made by kafkalog, node.id 1" in notes(plan, "info")
 
 
 # ---- the commands

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.identity import node_id_of, plan_identities, refusal
+from kafkalog.broker.directory.identity import doctor_command, node_id_of, plan_identities, refusal
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, completed_meta
 from kafkalog.broker.startup.hand_over import (
     Conversion,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
-    from kafkalog.broker.directory.identity import IdentityFiles
+    from kafkalog.broker.directory.identity import IdentityFiles, IdentityPlan
     from kafkalog.broker.startup.hand_over import HandOver
     from kafkalog.broker.startup.plan import FoundPartition, StartupPlan
     from kafkalog.format.disk.properties import MetaProperties
@@ -66,6 +66,7 @@ def _planned(hand_over: HandOver) -> HandOverPlan:
     cluster_id = identities.cluster_id or encode_id(hand_over.new_id())
     copies = {each.path: each.registry for each in found if each.registry is not None}
     before = newest_of(copies) if copies else RegistryState()
+    _refuse_changed(found, identities, before)
     wanted = {each.path: each.meta for each in found}
     wanted |= {path: meta for path, (meta, _) in identities.meta.items()}
     metas = {
@@ -83,15 +84,50 @@ def _planned(hand_over: HandOver) -> HandOverPlan:
         log_dirs={**elsewhere, **ids},
         cluster_id=cluster_id,
         node_id=node_id,
+        made_cluster_id=before.made_cluster_id if identities.cluster_id else cluster_id,
     )
     if registry != before:
         registry = replace(registry, generation=before.generation + 1)
     plan = HandOverPlan()
-    _note_directories(plan, hand_over, found, metas, partitions)
+    _note_directories(plan, hand_over, found, registry, partitions)
     _note_topics(plan, before, startup, absent)
     _note_partitions(plan, hand_over, startup)
     _add_changes(plan, hand_over, found, metas, registry)
     return plan
+
+
+def _refuse_changed(
+    found: Sequence[IdentityFiles], identities: IdentityPlan, before: RegistryState
+) -> None:
+    """UnusableLogDirs where meta.properties and the registry name different owners.
+
+    Which is right, the operator knows: Kafka refuses as well, and a start here would follow one of
+    them. A cluster.id that was made here is no Kafka's, and gives way to one that is.
+    """
+    for each in found:
+        wanted, reason = identities.meta.get(each.path, (None, ""))
+        if each.meta is None or wanted is None:
+            continue
+        if each.meta.directory_id is None:  # it is given again
+            wanted = replace(wanted, directory_id=None, is_directory_id_given=False)
+        if wanted != each.meta:
+            command = doctor_command([one.path for one in found], node_id_of(found, None))
+            raise UnusableLogDirs(
+                f"{each.path}/{META_PROPERTIES} was changed: {reason}. If the registry is right: "
+                f"{command}. If the file is right, the directory is another broker's: do not name "
+                "it together with these",
+                log_dir=each.path,
+            )
+    stored = identities.cluster_id
+    if stored is not None and before.cluster_id not in (None, before.made_cluster_id, stored):
+        raise UnusableLogDirs(
+            f"cluster.id is {stored} in {META_PROPERTIES}, but {before.cluster_id} in "
+            f"{REGISTRY_FILE}, from an adoption before. If the latter is right, write it into "
+            f"{META_PROPERTIES}. If the directories are of another cluster now, move "
+            f"{REGISTRY_FILE} away from all of them: the topics are adopted anew, without the "
+            "configs that were set here",
+            log_dir=found[0].path,
+        )
 
 
 def _caught_up(
@@ -178,13 +214,13 @@ def _note_directories(
     plan: HandOverPlan,
     hand_over: HandOver,
     found: Sequence[IdentityFiles],
-    metas: Mapping[str, MetaProperties],
+    registry: RegistryState,
     partitions: Sequence[FoundPartition],
 ) -> None:
     for each in found:
         here = [one for one in partitions if one.log_dir == each.path]
         live = sum(one.state is DirectoryState.LIVE for one in here)
-        what = f"{kind_of(each)}, {counted(live, 'partition')}"
+        what = f"{kind_of(each, registry)}, {counted(live, 'partition')}"
         if hand_over.is_clean(each.path):
             plan.note("info", each.path, f"{what}, stopped cleanly")
         elif live:
@@ -205,15 +241,23 @@ def _note_directories(
                 plan.note("warning", each.path, message)
 
 
-def kind_of(each: IdentityFiles) -> str:
+def kind_of(each: IdentityFiles, registry: RegistryState) -> str:
     """What wrote a directory, as far as its files tell, and whose it is."""
     meta = each.meta
     if meta is None:
         return "no meta.properties: partitions that were copied"
+    if is_made_here(each, registry):
+        return f"made by kafkalog, node.id {meta.node_id}, cluster.id {meta.cluster_id}"
     written, key = ("ZooKeeper", "broker.id") if meta.is_of_zookeeper else ("KRaft", "node.id")
     cluster = "" if meta.cluster_id is None else f", cluster.id {meta.cluster_id}"
     before = "" if each.registry is None else ", adopted before"
     return f"of Kafka with {written}, {key} {meta.node_id}{cluster}{before}"
+
+
+def is_made_here(each: IdentityFiles, registry: RegistryState) -> bool:
+    """Whether no Kafka knows the directory's cluster."""
+    cluster_id = None if each.meta is None else each.meta.cluster_id
+    return cluster_id is not None and cluster_id == registry.made_cluster_id
 
 
 def _note_topics(

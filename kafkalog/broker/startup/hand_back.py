@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
-from kafkalog.broker.startup.adoption import kind_of
+from kafkalog.broker.startup.adoption import is_made_here, kind_of
 from kafkalog.broker.startup.hand_over import FileChange, HandOverPlan, Note, counted, named
 from kafkalog.broker.topics.registry import RegistryState, newest_of
 from kafkalog.errors import UnusableLogDirs
@@ -61,6 +61,15 @@ def _planned(
             f"the broker and copy the directories of their partitions: {_GUIDE}"
         )
         plan.note("error", "log directories", message)
+        return plan
+    for each in found:
+        if is_made_here(each, state):
+            message = (
+                f"{kind_of(each, state)}: no broker has this cluster.id, and none starts on it. "
+                f"Copy the directories of the partitions to a broker: {_GUIDE}"
+            )
+            plan.note("error", each.path, message)
+    if plan.is_refused:
         return plan
     found_here = hand_over.partitions(state)
     live = [each for each in found_here if each.state is DirectoryState.LIVE]
@@ -120,7 +129,7 @@ def _note_directories(
 ) -> None:
     for each in found:
         count = sum(one.log_dir == each.path for one in live)
-        what = f"{kind_of(each)}, {counted(count, 'partition')}"
+        what = f"{kind_of(each, state)}, {counted(count, 'partition')}"
         if hand_over.is_clean(each.path):
             plan.note("info", each.path, f"{what}, stopped cleanly: Kafka trusts the indexes")
         else:

@@ -88,10 +88,11 @@ class RegistryState:
 
     ``broker_configs`` are dynamic broker configs as the user wrote them. ``log_dirs``: directory.id
     and last path of the log directories that served; ``cluster_id`` and ``node_id``: whose they are
-    (None: an older version wrote it). ``in_making``: by topic id, the first of its partitions that
-    may be missing, because it is not noted yet that they were made. Producer ids from
-    ``next_producer_id`` on were never given to anybody (0: none was); ``producer_epochs`` by id;
-    ``forgotten_epoch``: no newer one was dropped from there.
+    (None: an older version wrote it). ``made_cluster_id``: the id that was made here, because no
+    directory had one; one that Kafka writes later counts more. ``in_making``: by topic id, the
+    first of its partitions that may be missing, because it is not noted yet that they were made.
+    Producer ids from ``next_producer_id`` on were never given to anybody (0: none was);
+    ``producer_epochs`` by id; ``forgotten_epoch``: no newer one was dropped from there.
     """
 
     generation: int = 0
@@ -105,6 +106,7 @@ class RegistryState:
     forgotten_epoch: int = 0
     cluster_id: str | None = None
     node_id: int | None = None
+    made_cluster_id: str | None = None
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
@@ -219,6 +221,7 @@ class _Body(msgspec.Struct, omit_defaults=True):
     cluster_id: str | None = None
     node_id: Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)] | None = None
     in_making: dict[str, int] = {}
+    made_cluster_id: str | None = None
 
 
 def encode_registry(state: RegistryState) -> bytes:
@@ -252,6 +255,7 @@ def encode_registry(state: RegistryState) -> bytes:
         state.cluster_id,
         state.node_id,
         {encode_id(each): first for each, first in state.in_making.items()},
+        state.made_cluster_id,
     )
     content: dict[str, Any] = msgspec.to_builtins(body, str_keys=True)
     content["checksum"] = _checksum(content)
@@ -314,6 +318,7 @@ def decode_registry(data: bytes) -> RegistryState:
         producers.forgotten_epoch,
         found.cluster_id,
         found.node_id,
+        found.made_cluster_id,
     )
 
 

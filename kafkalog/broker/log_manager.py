@@ -387,12 +387,13 @@ class LogManager:
         left = [log_dir for log_dir in online if log_dir.path not in plan.unproven]
         is_copy_left = any(log_dir in self.registry.copies for log_dir in left)
         # A new, empty store in the place of one that cannot be read would take its name.
+        known = identity.known_node_id(found, self.runtime.config.node_id)
         if plan.unproven and (
             all(log_dir.is_fresh for log_dir in left)
             or (self.registry.damaged and not is_copy_left)
         ):
-            raise identity.refusal(plan.unproven, found, self.node_id)
-        remedy = identity.doctor_command(self._paths, self.node_id)
+            raise identity.refusal(plan.unproven, found, known)
+        remedy = identity.doctor_command(self._paths, known)
         for log_dir in online:
             if log_dir.path in plan.unproven:
                 reason = "; ".join(plan.unproven[log_dir.path])

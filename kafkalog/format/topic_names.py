@@ -150,6 +150,15 @@ def live_partition(name: str) -> TopicPartition | None:
     return parsed.topic_partition if parsed.state is DirectoryState.LIVE else None
 
 
+def is_partition_name(name: str) -> bool:
+    """Whether a directory of this name is a partition's, served or not."""
+    try:
+        parse_directory_name(name)
+    except FormatError:
+        return name == REMOTE_LOG_INDEX_CACHE
+    return True
+
+
 def is_unique_id(text: str | None) -> bool:
     """Whether Kafka could have put it before a suffix: 32 hex digits."""
     return text is not None and _UNIQUE_ID.fullmatch(text) is not None

@@ -357,6 +357,48 @@ def test_a_daemons_own_directories_are_not_called_kafkas() -> None:
     assert f"{A}: made by kafkalog, node.id 1" in notes(plan, "info")
 
 
+@pytest.mark.parametrize(
+    ("damaged", "shown"),
+    [(b"version=7", " --override node.id=5"), (b"version=7\nbroker.id=rot", "")],
+)
+def test_the_doctors_command_has_the_node_id_of_the_directory(damaged: bytes, shown: str) -> None:
+    """It was node.id=1, which a repair would have written."""
+    disk = left_by("2.8")
+    old = b"version=0\nbroker.id=5" if not shown else b"version=0"
+    meta_changed(disk, A, old, damaged)
+    plan = hand_over(disk, plan_adoption, is_executed=False, log_dirs=(A,))
+    assert notes(plan, "error").endswith(f"doctor --repair --override log.dirs={A}{shown}")
+
+
+def test_nobody_is_told_to_set_a_node_id_that_nobody_set() -> None:
+    """A directory of another broker beside one that was adopted."""
+    disk = left_by("3.9")
+    assert notes(hand_over(disk, plan_adoption, is_executed=True, log_dirs=(A,)), "error") == ""
+    meta_changed(disk, B, b"node.id=5", b"node.id=6")
+    text = notes(hand_over(disk, plan_adoption, is_executed=True), "error")
+    assert f"Stored node id 6 of {B} does not match node.id 5 of the registry" in text
+    assert "Set node.id" not in text
+
+
+def test_what_is_said_of_odd_directories_is_what_happens() -> None:
+    disk = left_by("2.8")
+    odd = ["we ird-0", "ok-1.0123456789abcdef0123456789abcdef-stray", "we.ird_x", "we ird x"]
+    for name in odd:
+        disk.make_dir(f"{A}/{name}")
+    plan = adopt(disk)
+    found = f"{A}/we ird-0: the start renames it to we ird-0.ID-stray and does not serve it: "
+    assert f"{found}Topic name is invalid: 'we ird' contains" in notes(plan, "warning")
+    assert "2 partitions, stopped cleanly" in notes(plan, "info")
+    for name in odd[2:]:
+        assert f"{A}: {name} stays as it is: its name is no partition's" in notes(plan, "info")
+    sim = started(disk)
+    check_serves(sim)
+    names = disk.list_dir(A)
+    assert set(odd[1:]) <= set(names)
+    assert "we ird-0" not in names
+    assert any(re.fullmatch("we ird-0.[0-9a-f]{32}-stray", name) for name in names)
+
+
 # ---- the commands
 
 

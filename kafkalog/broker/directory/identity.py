@@ -12,6 +12,7 @@ offline, and knows no repair.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 NEW_NODE_ID = 1  # of directories that have none yet, unless the configuration says another
 _ROTTEN_CHARACTERS_MAX = 2  # two ids that differ in no more are one id and its rot
+
+_SHOWN_NODE = re.compile(rb"^(?:node|broker)\.id=([0-9]{1,9})\r?$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -120,6 +123,12 @@ def node_id_of(found: Sequence[IdentityFiles], configured: int | None) -> int:
     The newest registry's counts before those of single files, which have no checksum.
     UnusableLogDirs when they disagree.
     """
+    known = known_node_id(found, configured)
+    return NEW_NODE_ID if known is None else known
+
+
+def known_node_id(found: Sequence[IdentityFiles], configured: int | None) -> int | None:
+    """As ``node_id_of``; None when nothing names one. Damaged files count last."""
     if configured is not None:
         return configured
     states = [each.registry for each in found if each.registry is not None]
@@ -137,7 +146,8 @@ def node_id_of(found: Sequence[IdentityFiles], configured: int | None) -> int:
             f"Log directories belong to brokers with different node ids: {shown}. A daemon serves "
             "those of one broker: remove the others from log.dirs."
         )
-    return next(iter(stored), NEW_NODE_ID)
+    shown = (each.shown_node_id for each in found if each.shown_node_id is not None)
+    return next(iter(stored), next(shown, None))
 
 
 def _id_of(each: IdentityFiles, plan: IdentityPlan) -> UUID | None:
@@ -225,9 +235,17 @@ def _plan_meta(
         wanted = replace(wanted, cluster_id=plan.cluster_id)
     if meta.node_id not in (None, node_id):
         if not (is_ours and _knows_node(node_id, each, found, witness)):
+            is_configured = all(
+                each.registry is None or each.registry.node_id != node_id for each in found
+            )
+            remedy = (
+                f"Set node.id={meta.node_id}, or leave node.id out of the configuration"
+                if is_configured
+                else "It is another broker's: do not name it together with the others"
+            )
             raise UnusableLogDirs(
-                f"Stored node id {meta.node_id} of {each.path} does not match node.id {node_id}. "
-                f"Set node.id={meta.node_id}, or leave node.id out of the configuration",
+                f"Stored node id {meta.node_id} of {each.path} does not match node.id {node_id}"
+                f"{' of the registry' if not is_configured else ''}. {remedy}",
                 log_dir=each.path,
             )
         wanted = replace(wanted, node_id=node_id)
@@ -327,14 +345,16 @@ def _differing(text: str, other: str) -> int:
     return sum(left != right for left, right in zip(text, other, strict=True))
 
 
-def doctor_command(log_dirs: Iterable[str], node_id: int) -> str:
-    """The whole command that repairs these directories, for a message."""
-    pairs = ("log.dirs=" + ",".join(log_dirs), f"node.id={node_id}")
+def doctor_command(log_dirs: Iterable[str], node_id: int | None) -> str:
+    """The whole command that repairs these directories, for a message; see ``known_node_id``."""
+    pairs = ["log.dirs=" + ",".join(log_dirs)]
+    if node_id is not None:
+        pairs.append(f"node.id={node_id}")
     return "kafkalog doctor --repair " + " ".join(f"--override {quote(pair)}" for pair in pairs)
 
 
 def refusal(
-    unproven: Mapping[str, Sequence[str]], found: Sequence[IdentityFiles], node_id: int
+    unproven: Mapping[str, Sequence[str]], found: Sequence[IdentityFiles], node_id: int | None
 ) -> UnusableLogDirs:
     """That no directory can be used: damaged files with their reasons, whole copies, the remedy."""
     reasons = ". ".join(reason for each in unproven.values() for reason in each)
@@ -354,23 +374,29 @@ def refusal(
 
 @dataclass(frozen=True, slots=True)
 class IdentityFiles:
-    """What the two files of one log directory say; None: not there, or damaged."""
+    """What the two files of one log directory say; None: not there, or damaged.
+
+    ``shown_node_id``: what is still to be read in a damaged meta.properties.
+    """
 
     path: str
     meta: MetaProperties | None = None
     meta_damage: str | None = None
     registry: RegistryState | None = None
     registry_damage: DamagedCopy | None = None
+    shown_node_id: int | None = None
 
 
 def read_identity_files(path: str, filesystem: ReadFilesystem) -> IdentityFiles:
     """For tools; takes no lock. OSError; UnusableLogDirs: a later version wrote the registry."""
-    meta, meta_damage = None, None
+    meta, meta_damage, shown = None, None, None
+    data = None
     try:
         data = read_root_file(filesystem, f"{path}/{META_PROPERTIES}")
         meta = None if data is None else decode_meta_properties(data)
     except FormatError as error:
         meta_damage = str(error)
+        shown = _SHOWN_NODE.search(data or b"")
     registry, registry_damage, copy = None, None, b""
     try:
         data = read_root_file(filesystem, f"{path}/{REGISTRY_FILE}")
@@ -381,4 +407,5 @@ def read_identity_files(path: str, filesystem: ReadFilesystem) -> IdentityFiles:
         raise of_newer_version(f"{path}/{REGISTRY_FILE}", error) from error
     except FormatError as error:
         registry_damage = DamagedCopy(str(error), copy)
-    return IdentityFiles(path, meta, meta_damage, registry, registry_damage)
+    node_id = None if shown is None else int(shown[1])
+    return IdentityFiles(path, meta, meta_damage, registry, registry_damage, node_id)

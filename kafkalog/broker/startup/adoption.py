@@ -13,7 +13,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.directory.identity import doctor_command, node_id_of, plan_identities, refusal
+from kafkalog.broker.directory.identity import (
+    doctor_command,
+    known_node_id,
+    node_id_of,
+    plan_identities,
+    refusal,
+)
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, completed_meta
 from kafkalog.broker.startup.hand_over import (
     Conversion,
@@ -32,7 +38,9 @@ from kafkalog.format.topic_names import (
     CLUSTER_METADATA_TOPIC,
     DirectoryState,
     encode_id,
+    is_partition_name,
     live_partition,
+    topic_name_fault,
 )
 from kafkalog.log.format_conversion import needs_conversion
 
@@ -62,7 +70,7 @@ def _planned(hand_over: HandOver) -> HandOverPlan:
     node_id = node_id_of(found, None)
     identities = plan_identities(found, node_id, lambda _path, _state: ())
     if identities.unproven:
-        raise refusal(identities.unproven, found, node_id)
+        raise refusal(identities.unproven, found, known_node_id(found, None))
     cluster_id = identities.cluster_id or encode_id(hand_over.new_id())
     copies = {each.path: each.registry for each in found if each.registry is not None}
     before = newest_of(copies) if copies else RegistryState()
@@ -219,7 +227,10 @@ def _note_directories(
 ) -> None:
     for each in found:
         here = [one for one in partitions if one.log_dir == each.path]
-        live = sum(one.state is DirectoryState.LIVE for one in here)
+        live = sum(
+            one.state is DirectoryState.LIVE and topic_name_fault(one.topic_partition.topic) is None
+            for one in here
+        )
         what = f"{kind_of(each, registry)}, {counted(live, 'partition')}"
         if hand_over.is_clean(each.path):
             plan.note("info", each.path, f"{what}, stopped cleanly")
@@ -239,6 +250,9 @@ def _note_directories(
             elif not entry.is_dir and live_partition(entry.name) is not None:
                 message = f"{entry.name} is a link, and is not served: move its directory here"
                 plan.note("warning", each.path, message)
+            elif entry.is_dir and not is_partition_name(entry.name):
+                message = f"{entry.name} stays as it is: its name is no partition's"
+                plan.note("info", each.path, message)
 
 
 def kind_of(each: IdentityFiles, registry: RegistryState) -> str:
@@ -305,10 +319,14 @@ def _note_partitions(plan: HandOverPlan, hand_over: HandOver, startup: StartupPl
     """Directories that the start does not serve, and what is special in those that it does."""
     registry = startup.registry
     for each in startup.stray:
-        reason = reason_of(registry, each)
-        if each.topic_partition.topic not in registry.topics:
-            reason = "its name, or its partition.metadata, contradicts that of another directory"
-        plan.note("warning", each.path, f"the start renames it -stray: {reason}")
+        name, reason = each.topic_partition.topic, reason_of(registry, each)
+        if name not in registry.topics:
+            reason = topic_name_fault(name) or (
+                "its partition.metadata has the topic id of another topic, or another one than a "
+                "second directory of this topic"
+            )
+        message = f"the start renames it to {each.name}.ID-stray and does not serve it: {reason}"
+        plan.note("warning", each.path, message)
     for each, _ in startup.contradicted:
         message = f"the start keeps it out of service: {reason_of(registry, each)}"
         plan.note("warning", each.path, message)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from kafkalog.broker.directory.identity import (
     IdentityFiles,
     doctor_command,
-    node_id_of,
+    known_node_id,
     read_identity_files,
 )
 from kafkalog.broker.directory.log_dir import (
@@ -174,7 +174,7 @@ class HandOver:
             if each.registry_damage is not None:
                 name, reason = REGISTRY_FILE, each.registry_damage.reason
             if reason is not None:
-                command = doctor_command(self.paths, node_id_of(found, None))
+                command = doctor_command(self.paths, known_node_id(found, None))
                 raise UnusableLogDirs(
                     f"{each.path}/{name} is damaged ({reason}). Repair it first: {command}",
                     log_dir=each.path,

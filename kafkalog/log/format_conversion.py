@@ -80,6 +80,16 @@ class ConvertedSegment(NamedTuple):
     size_bytes: int  # before
     new_size_bytes: int
     message_count: int  # of format v0 and v1
+    torn_bytes: int = 0  # after the last message: what a crash left, or zeros
+    torn_file: str | None = None  # where they are now; None: they were zeros, or there were none
+
+    @property
+    def tail_note(self) -> str | None:
+        """A sentence on what followed the last message."""
+        if not self.torn_bytes:
+            return None
+        now = "were zeros and are gone" if self.torn_file is None else f"are in {self.torn_file}"
+        return f"{self.torn_bytes} bytes after the last whole message of {self.file} {now}"
 
 
 def needs_conversion(
@@ -181,6 +191,7 @@ class _Conversion:
         self._max_inflated_bytes = max_inflated_bytes
         self._last_offset = segment.base_offset - 1
         self._message_count = 0
+        self._torn: tuple[int, str | None] = (0, None)
         self._made: list[CleanedSegment] = []
 
     def run(self) -> ConvertedSegment:
@@ -201,6 +212,7 @@ class _Conversion:
             segment.size_bytes,
             sum(each.size_bytes for each in new),
             self._message_count,
+            *self._torn,
         )
 
     def _copy(self) -> None:
@@ -247,6 +259,7 @@ class _Conversion:
         file, size = self._segment.log_file.acquire(), self._segment.size_bytes
         is_last = self._end_offset == INT64_MAX
         if is_last and _is_zeros(file, position, size):
+            self._torn = (size - position, None)
             return  # of a file that was made at its full size
         log_dir = self._directory.path.rpartition("/")[0]
         filesystem = self._environment.filesystem
@@ -256,7 +269,7 @@ class _Conversion:
                 position, f"no whole message: {stop.name.lower().replace('_', ' ')}"
             )
         data = read_chunk(file, position, size - position, may_block=True)
-        keep_bytes(filesystem, self._segment, position, data)
+        self._torn = (size - position, keep_bytes(filesystem, self._segment, position, data))
 
     def _begin(self, base_offset: int) -> None:
         self._made.append(

@@ -357,6 +357,19 @@ def test_a_daemons_own_directories_are_not_called_kafkas() -> None:
     assert f"{A}: made by kafkalog, node.id 1" in notes(plan, "info")
 
 
+def test_a_torn_tail_that_was_kept_is_named() -> None:
+    disk = left_by("3.5")  # not stopped cleanly
+    file = min(log_bytes(disk))
+    old = bare(1, PlainMessage(0, 5, b"k", b"v"))
+    disk.write_file_atomically(file, old + old[:20])
+    done = adopt(disk)
+    (torn,) = [n for n in disk.list_dir(file.rpartition("/")[0]) if n.endswith(".torn")]
+    kept = f"{file.rpartition('/')[0]}/{torn}"
+    assert f"20 bytes after the last whole message of {0:020d}.log are in {kept}" in notes(
+        done, "warning"
+    )
+
+
 @pytest.mark.parametrize(
     ("damaged", "shown"),
     [(b"version=7", " --override node.id=5"), (b"version=7\nbroker.id=rot", "")],
@@ -449,6 +462,27 @@ def test_the_commands(tmp_path: Path) -> None:
     text = run("adopt", str(tmp_path), status=1)
     assert "no log directory of Kafka" in text
     assert text.endswith("Refused: nothing was written.\n")
+
+
+@pytest.mark.parametrize("command", ["adopt", "hand-back"])
+def test_two_spellings_of_one_directory(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text that is the same path is one directory; a link to one of the others is refused."""
+    paths = on_disk(left_by("2.8"), tmp_path)
+    runner = CliRunner()
+    assert runner.invoke(make_cli(), ["adopt", "--execute", *paths]).exit_code == 0
+    monkeypatch.chdir(tmp_path)
+    once = runner.invoke(make_cli(), [command, *paths])
+    for spelling in (paths[0], f"{paths[0]}/", os.path.basename(paths[0])):
+        twice = runner.invoke(make_cli(), [command, *paths, spelling])
+        assert (twice.exit_code, twice.stdout) == (0, once.stdout)
+    link = tmp_path / "link"
+    link.symlink_to(paths[0])
+    refused = runner.invoke(make_cli(), [command, "--execute", *paths, str(link)])
+    assert refused.exit_code == 1
+    assert f"names {paths[0]} twice: as {link}" in refused.stdout
+    assert refused.stdout.endswith("Refused: nothing was written.\n")
 
 
 def test_files_of_another_user(tmp_path: Path) -> None:

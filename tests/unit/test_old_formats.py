@@ -382,6 +382,46 @@ def test_the_command_shows_and_does(tmp_path: Path) -> None:
     assert run(directory) == (0, "No segment is in message format v0 or v1.\n", "")
 
 
+def test_the_command_says_where_a_torn_tail_is(tmp_path: Path) -> None:
+    """And that zeros are gone."""
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(SEGMENTS[0])
+    (directory / f"{10:020d}.log").write_bytes(SEGMENTS[10] + SEGMENTS[10][:30])
+    zeros = tmp_path / "zeros-0"
+    zeros.mkdir()
+    (zeros / f"{0:020d}.log").write_bytes(SEGMENTS[0] + bytes(50))
+    status, _, stderr = run(tmp_path, "--execute")
+    assert status == 0
+    (torn,) = directory.glob("*.torn")
+    said = f"30 bytes after the last whole message of {10:020d}.log are in {torn}"
+    assert f"{directory}: {said}\n" in stderr
+    gone = f"50 bytes after the last whole message of {0:020d}.log were zeros and are gone"
+    assert f"{zeros}: {gone}\n" in stderr
+
+
+def test_the_command_takes_a_directory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is spelled; and the lock is in the log directory itself, not beside a link."""
+    log_dir = tmp_path / "logs"
+    log_dir.mkdir()
+    directory = plant_here(log_dir)
+    link = tmp_path / "orders-0"
+    link.symlink_to(directory)
+    monkeypatch.chdir(log_dir)
+    names = (directory, f"{directory}/", "orders-0", link, log_dir)
+    status, stdout, _ = run(*names)
+    assert (status, len(stdout.splitlines())) == (0, 1 + len(OLD_BASES))
+    from kafkalog.env.system_filesystem import SystemFilesystem
+
+    lock = SystemFilesystem().lock(str(log_dir / ".lock"))
+    status, _, stderr = run(link, "--execute")
+    lock.release()
+    assert status == 1
+    assert "is served" in stderr
+
+
 def test_the_command_names_damage_and_goes_on(tmp_path: Path) -> None:
     directory = plant_here(tmp_path)
     bad = tmp_path / "orders-1"

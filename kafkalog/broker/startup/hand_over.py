@@ -139,7 +139,9 @@ class HandOver:
     def _convert(self, plan: HandOverPlan, change: Conversion) -> None:
         """What is damaged stays as it is, and is no change; the rest is adopted and served."""
         try:
-            convert_partition(self.filesystem, change.path, clock=self.clock)
+            for done in convert_partition(self.filesystem, change.path, clock=self.clock):
+                if done.tail_note is not None:
+                    plan.note("warning", change.path, done.tail_note)
         except CorruptBatch as error:
             plan.changes.remove(change)
             plan.is_partial = True

@@ -5,6 +5,7 @@ The work is in `hand_over`, imported late: it needs the broker, and `--help` doe
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,8 @@ def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
     from kafkalog.cli.offline.hand_over import adopted
 
     plan = adopted(directories, is_executed=is_executed)
-    pair = shlex.quote("log.dirs=" + ",".join(dict.fromkeys(directories)))
+    paths = dict.fromkeys(os.path.abspath(each) for each in directories)
+    pair = shlex.quote("log.dirs=" + ",".join(paths))
     _report(plan, output, is_executed, f"Start the daemon: kafkalog server --override {pair}")
 
 

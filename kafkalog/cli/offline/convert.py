@@ -53,13 +53,14 @@ def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output:
     it: stop the daemon or the broker. Offsets, timestamps, codecs and modification times stay as
     they are. One segment after the other is replaced, so there must be space for the largest one
     once more; a conversion that was interrupted goes on when it is run again. A damaged segment is
-    named and left as it is, with those after it. Exit 1 if nothing could be converted, 3 if
-    something could not.
+    named and left as it is, with those after it. What a crash left after the last message is kept
+    in a .torn file, which is named. Exit 1 if nothing could be converted, 3 if something could not.
 
     Example: kafkalog segments convert ./data/orders-0 --execute
     """
     configure_logging(sys.stderr, log_format="console", level="warning")
-    partitions = [path for each in directories for path in _partitions(os.path.abspath(each))]
+    every = (path for each in directories for path in _partitions(os.path.realpath(each)))
+    partitions = list(dict.fromkeys(every))  # one that is named twice, or by a link, is one
     segments: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     with ExitStack() as locks:
@@ -77,9 +78,12 @@ def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output:
     if not is_printed(output, document):
         print_rows(
             ["PARTITION", "SEGMENT", "BYTES", "NEW BYTES", "MESSAGES"],
-            [[os.path.basename(each["directory"]), *list(each.values())[1:]] for each in segments],
+            [[os.path.basename(each["directory"]), *list(each.values())[1:5]] for each in segments],
             if_empty=None if failures else "No segment is in message format v0 or v1.",
         )
+    for each in segments:
+        if each["note"] is not None:
+            click.echo(f"{each['directory']}: {each['note']}", err=True)
     for failure in failures:
         click.echo(f"Error: {failure['directory']}: {failure['error']}", err=True)
     if segments and not execute:
@@ -122,9 +126,14 @@ def _convert(path: str, segments: list[dict[str, Any]], *, thorough: bool, execu
             "size_bytes": each.size_bytes,
             "new_size_bytes": None,
             "messages": None,
+            "torn_bytes": None,
+            "torn_file": None,
+            "note": None,
         }
         if isinstance(each, ConvertedSegment):
             row |= {"new_size_bytes": each.new_size_bytes, "messages": each.message_count}
+            row |= {"torn_bytes": each.torn_bytes, "torn_file": each.torn_file}
+            row["note"] = each.tail_note
         segments.append(row)
 
     filesystem = SystemFilesystem()

@@ -56,14 +56,15 @@ _GRAMMAR = (
     ("changes", "A command that changes something prints what changed."),
     (
         "`--yes`",
-        "A command that destroys something asks first at a terminal, unless `--yes` is given. It"
-        " never asks a script that has no terminal.",
+        "A command that destroys or rewrites something asks first at a terminal, unless `--yes` is"
+        " given. It never asks a script that has no terminal.",
     ),
     (
         "`--execute`, `--dry-run`",
         "Without `--execute`, `topics trim`, `groups reset-offsets`, `adopt`, `hand-back` and"
-        " `segments convert` only show what they would do (`--yes` is enough for the first two)."
-        " Other commands do it unless `--dry-run` is given.",
+        " `segments convert` only show what they would do. `--execute` does it, and asks first at a"
+        " terminal; `--yes` does it and never asks. Other commands do it unless `--dry-run` is"
+        " given.",
     ),
     (
         "`-h`, `--help`",

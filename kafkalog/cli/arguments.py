@@ -206,9 +206,20 @@ before_time_option = click.option(
     type=timestamp,
     help="Delete records before the first one at or after this time.",
 )
-execute_option = click.option(
-    "--execute", "--yes", "execute", is_flag=True, help="Do it. Default: only show it."
-)
+
+
+def execute_option(command: Command) -> Command:
+    """Do it, else only show it: ``execute``; and ``is_sure``, for ``confirm``."""
+
+    @functools.wraps(command)
+    def with_execute(*args: object, execute: bool, is_sure: bool, **options: object) -> None:
+        command(*args, execute=execute or is_sure, is_sure=is_sure, **options)
+
+    execution = click.option(
+        "--execute", is_flag=True, help="Do it; asks on a terminal. Default: only show it."
+    )
+    sure = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do it, and do not ask.")
+    return execution(sure(with_execute))
 
 
 def check_partition_directory(directory: str) -> None:

@@ -106,6 +106,7 @@ def reset_offsets(
     shift_by: int | None,
     topics: tuple[str, ...],
     execute: bool,
+    is_sure: bool,
     client: Client,
     output: str,
 ) -> None:
@@ -122,6 +123,8 @@ def reset_offsets(
         raise click.UsageError("Give one of the --to options or --shift-by, not several")
     if not targets:
         raise click.UsageError("Give --to-earliest, --to-latest, --to-datetime, ...")
+    if execute:
+        confirm(f"Reset the committed offsets of group {group}?", is_sure=is_sure)
     entries = client.reset_group_offsets(
         group, *targets[0], topics=topics or None, dry_run=not execute
     )

@@ -260,6 +260,7 @@ def trim(
     before_offset: int | None,
     before_time: int | None,
     execute: bool,
+    is_sure: bool,
     client: Client,
     output: str,
 ) -> None:
@@ -278,6 +279,8 @@ def trim(
         client, [(topic, number) for number in partitions], before_offset, before_time
     )
     if execute:
+        count = sum(_row(each)[-1] for each in entries if not is_failed(each))
+        confirm(f"Delete the oldest records of {topic}, {count:,} offsets?", is_sure=is_sure)
         entries = _executed(client, entries)
     document = {"dry_run": not execute, "partitions": entries}
     if not is_printed(output, document, names_of(entries)):
@@ -336,6 +339,6 @@ def _executed(client: Client, entries: list[dict[str, Any]]) -> list[dict[str, A
     return done
 
 
-def _row(entry: dict[str, Any]) -> tuple[object, ...]:
+def _row(entry: dict[str, Any]) -> tuple[Any, ...]:
     start, new_start = entry["log_start_offset"], entry["new_log_start_offset"]
     return (entry["topic"], entry["partition"], start, new_start, new_start - start)

@@ -217,12 +217,12 @@ ask()
 """
 
 
-def at_terminal(answer: bytes) -> tuple[int, bytes]:
+def at_terminal(answer: bytes, arguments: tuple[str, ...] = ("-c", PROGRAM)) -> tuple[int, bytes]:
     """Exit status and what the terminal shows of a program that asks there."""
     leader, follower = pty.openpty()
     os.write(leader, answer)
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdin=follower, stdout=follower, stderr=follower, cwd=ROOT
+        [sys.executable, *arguments], stdin=follower, stdout=follower, stderr=follower, cwd=ROOT
     ) as process:
         process.wait(timeout=60)
     os.close(follower)
@@ -256,6 +256,39 @@ DESTRUCTIVE = [
 @pytest.mark.parametrize("words", DESTRUCTIVE, ids=" ".join)
 def test_what_destroys_can_be_told_not_to_ask(words: tuple[str, ...]) -> None:
     assert any("--yes" in option.opts for option in COMMANDS[words].params)
+
+
+SHOW_FIRST = [
+    ("topics", "trim"), ("groups", "reset-offsets"), ("adopt",), ("hand-back",),
+    ("segments", "convert"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SHOW_FIRST, ids=" ".join)
+def test_what_shows_first_has_one_grammar(words: tuple[str, ...]) -> None:
+    """--execute asks at a terminal, --yes does not; both are one word in a script."""
+    found = {name for option in COMMANDS[words].params for name in option.opts}
+    assert {"--execute", "--yes", "-y"} <= found
+
+
+@pytest.mark.parametrize("command", [("adopt",), ("hand-back",), ("segments", "convert")])
+def test_a_rewriting_command_asks(command: tuple[str, ...], tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / f"{0:020}.log").touch()
+    words = ("-m", "kafkalog", *command, str(directory))
+    code, shown = at_terminal(b"n\n", (*words, "--execute"))
+    assert b"? [y/N]" in shown
+    assert (code, shown.rstrip().endswith(b"Error: Nothing was changed.")) == (1, True)
+    assert b"[y/N]" not in at_terminal(b"n\n", (*words, "--yes"))[1]
+
+
+def test_a_script_may_say_either(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").touch()
+    for option in ("--execute", "--yes", "-y"):
+        done = run("segments", "convert", str(tmp_path), option, "--output", "json")
+        assert json.loads(done.stdout)["dry_run"] is False
 
 
 # ---- output that goes nowhere

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.arguments import execute_option
 from kafkalog.cli.connection import PARTIAL_FAILURE
-from kafkalog.cli.output import document_option, is_printed
+from kafkalog.cli.output import confirm, document_option, is_printed
 
 if TYPE_CHECKING:
     from kafkalog.broker.startup.hand_over import HandOverPlan
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
 _directories = click.argument(
     "directories", metavar="DIR...", nargs=-1, required=True, type=click.Path()
 )
-_execute = click.option("--execute", "is_executed", is_flag=True, help="Write what is shown.")
 
 
 @click.command()
 @_directories
-@_execute
+@execute_option
 @document_option
-def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
+def adopt(directories: tuple[str, ...], execute: bool, is_sure: bool, output: str) -> None:
     """Make log directories of a Kafka broker kafkalog's own, in place.
 
     Name all log.dirs of one broker (or copies of them), with any node.id or broker.id, of a Kafka
@@ -44,17 +44,19 @@ def adopt(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
     """
     from kafkalog.cli.offline.hand_over import adopted
 
-    plan = adopted(directories, is_executed=is_executed)
+    if execute:
+        confirm(f"Make {', '.join(directories)} kafkalog's own?", is_sure=is_sure)
+    plan = adopted(directories, is_executed=execute)
     paths = dict.fromkeys(os.path.abspath(each) for each in directories)
     pair = shlex.quote("log.dirs=" + ",".join(paths))
-    _report(plan, output, is_executed, f"Start the daemon: kafkalog server --override {pair}")
+    _report(plan, output, execute, f"Start the daemon: kafkalog server --override {pair}")
 
 
 @click.command("hand-back")
 @_directories
-@_execute
+@execute_option
 @document_option
-def hand_back(directories: tuple[str, ...], is_executed: bool, output: str) -> None:
+def hand_back(directories: tuple[str, ...], execute: bool, is_sure: bool, output: str) -> None:
     """Make adopted log directories ready for the Kafka broker that they came from, in place.
 
     Name all log directories; the daemon must have been stopped. Without --execute nothing is
@@ -67,8 +69,10 @@ def hand_back(directories: tuple[str, ...], is_executed: bool, output: str) -> N
     """
     from kafkalog.cli.offline.hand_over import handed_back
 
-    plan = handed_back(directories, is_executed=is_executed)
-    _report(plan, output, is_executed, "Start the Kafka broker on them.")
+    if execute:
+        confirm(f"Give {', '.join(directories)} back to Kafka?", is_sure=is_sure)
+    plan = handed_back(directories, is_executed=execute)
+    _report(plan, output, execute, "Start the Kafka broker on them.")
 
 
 def _report(plan: HandOverPlan, output: str, is_executed: bool, next_step: str) -> None:

@@ -16,7 +16,7 @@ import click
 from kafkalog.cli.arguments import check_partition_directory, execute_option
 from kafkalog.cli.connection import PARTIAL_FAILURE
 from kafkalog.cli.main import sentence_of
-from kafkalog.cli.output import document_option, is_printed, print_rows
+from kafkalog.cli.output import confirm, document_option, is_printed, print_rows
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.file_names import LOCK, META_PROPERTIES
@@ -46,7 +46,9 @@ from kafkalog.observe.logging import configure_logging
 )
 @execute_option
 @document_option
-def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output: str) -> None:
+def convert(
+    directories: tuple[str, ...], thorough: bool, execute: bool, is_sure: bool, output: str
+) -> None:
     """Convert segments of message formats v0 and v1, of Kafka before 0.11, to record batches (v2).
 
     DIRECTORY is a partition directory, or a log directory for all its partitions. Nobody may serve
@@ -61,6 +63,9 @@ def convert(directories: tuple[str, ...], thorough: bool, execute: bool, output:
     configure_logging(sys.stderr, log_format="console", level="warning")
     every = (path for each in directories for path in _partitions(os.path.realpath(each)))
     partitions = list(dict.fromkeys(every))  # one that is named twice, or by a link, is one
+    if execute:
+        shown = ", ".join(directories)
+        confirm(f"Rewrite the segments of old message formats in {shown}?", is_sure=is_sure)
     segments: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []
     with ExitStack() as locks:

@@ -146,8 +146,8 @@ def known_node_id(found: Sequence[IdentityFiles], configured: int | None) -> int
             f"Log directories belong to brokers with different node ids: {shown}. A daemon serves "
             "those of one broker: remove the others from log.dirs."
         )
-    shown = (each.shown_node_id for each in found if each.shown_node_id is not None)
-    return next(iter(stored), next(shown, None))
+    remains = (each.shown_node_id for each in found if each.shown_node_id is not None)
+    return next(iter(stored), next(remains, None))
 
 
 def _id_of(each: IdentityFiles, plan: IdentityPlan) -> UUID | None:
@@ -235,23 +235,26 @@ def _plan_meta(
         wanted = replace(wanted, cluster_id=plan.cluster_id)
     if meta.node_id not in (None, node_id):
         if not (is_ours and _knows_node(node_id, each, found, witness)):
-            is_configured = all(
-                each.registry is None or each.registry.node_id != node_id for each in found
-            )
-            remedy = (
-                f"Set node.id={meta.node_id}, or leave node.id out of the configuration"
-                if is_configured
-                else "It is another broker's: do not name it together with the others"
-            )
-            raise UnusableLogDirs(
-                f"Stored node id {meta.node_id} of {each.path} does not match node.id {node_id}"
-                f"{' of the registry' if not is_configured else ''}. {remedy}",
-                log_dir=each.path,
-            )
+            raise _another_node(each.path, meta.node_id, found, node_id)
         wanted = replace(wanted, node_id=node_id)
     if wanted != meta:
         differing = ", ".join(_differences(meta, wanted))
         plan.meta[each.path] = (wanted, f"it contradicts what is registered: {differing}")
+
+
+def _another_node(
+    path: str, stored: int | None, found: Iterable[IdentityFiles], node_id: int
+) -> UnusableLogDirs:
+    """The remedy depends on who says the other number: a registry, or the configuration."""
+    if any(each.registry is not None and each.registry.node_id == node_id for each in found):
+        of = " of the registry"
+        remedy = "It is another broker's: do not name it together with the others"
+    else:
+        of, remedy = "", f"Set node.id={stored}, or leave node.id out of the configuration"
+    return UnusableLogDirs(
+        f"Stored node id {stored} of {path} does not match node.id {node_id}{of}. {remedy}",
+        log_dir=path,
+    )
 
 
 def _witness_of(

@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CLOSING = re.compile(r"^=*\s*(\d+ \w+(?:, \d+ \w+)* in [\d.]+s.*?)\s*=*$")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)")
 TAIL_LINES = 120
+# A signal between Python's look for signals and its wait for a lock does not end that wait.
+LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,8 @@ class Runner:
                 for lane in lanes:
                     lane.start()
                 for lane in lanes:
-                    lane.join()
+                    while lane.is_alive():
+                        lane.join(LOOK_SECONDS)
         except BaseException:
             with self._lock:  # no stage is about to begin
                 self._must_end.set()

@@ -1,4 +1,4 @@
-"""docs/cli.md from the command tree: its commands, their usage and their options."""
+"""docs/reference/cli.md from the command tree: its commands, their usage and their options."""
 
 from __future__ import annotations
 

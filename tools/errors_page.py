@@ -1,4 +1,4 @@
-"""docs/errors.md from the register of error numbers."""
+"""docs/reference/errors.md from the register of error numbers."""
 
 from __future__ import annotations
 

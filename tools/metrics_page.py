@@ -1,4 +1,4 @@
-"""docs/metrics.md from the declared metrics: ``python -m tools.pages``."""
+"""docs/reference/metrics.md from the declared metrics: ``python -m tools.pages``."""
 
 from __future__ import annotations
 

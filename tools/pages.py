@@ -1,8 +1,8 @@
 """Write every generated file: ``python -m tools.pages``, which is ``make docs``.
 
-docs/configuration.md, docs/metrics.md, docs/cli.md, docs/errors.md and the dashboards of
+configuration.md, metrics.md, cli.md and errors.md of docs/reference, and the dashboards of
 deploy/grafana. Each is generated from the tables that the program itself uses; tests keep them
-current. The second half of docs/http-proxies.md is generated from the cases of tests/proxies.
+current. The second half of http-proxies.md is generated from the cases of tests/proxies.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> None:
     """Overwrite all of them."""
     pages = {
-        "docs/configuration.md": configuration_page(),
-        "docs/metrics.md": metrics_page(),
-        "docs/cli.md": commands_page(root_command()),
-        "docs/errors.md": errors_page(),
-        "docs/http-proxies.md": proxies_page((ROOT / "docs/http-proxies.md").read_text("utf-8")),
+        "docs/reference/configuration.md": configuration_page(),
+        "docs/reference/metrics.md": metrics_page(),
+        "docs/reference/cli.md": commands_page(root_command()),
+        "docs/reference/errors.md": errors_page(),
+        "docs/reference/http-proxies.md": proxies_page(
+            (ROOT / "docs/reference/http-proxies.md").read_text("utf-8")
+        ),
     }
     pages |= {f"deploy/grafana/{name}": text_of(each) for name, each in FILES.items()}
     for path, text in pages.items():

@@ -1,4 +1,4 @@
-"""The second half of docs/http-proxies.md, from the table of cases in tests/proxies."""
+"""The second half of docs/reference/http-proxies.md, from the table of cases in tests/proxies."""
 
 from __future__ import annotations
 

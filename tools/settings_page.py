@@ -1,4 +1,4 @@
-"""docs/configuration.md from the declaration tables: ``python -m tools.pages``."""
+"""docs/reference/configuration.md from the declaration tables: ``python -m tools.pages``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ key=value`, the environment, the file, the default.
 
 In the environment, `KAFKALOG_LOG_DIRS` is `log.dirs` (`_` is `.`, `__` is `_`, `___` is `-`).
 `KAFKALOG_` overrides `KAFKA_`, which overrides `KAFKA_CFG_`. A variable that ends in `_FILE` names
-a file that contains the value ([Running](running.md)).
+a file that contains the value ([Running](../how-to/running.md)).
 
 An invalid value stops the start, and so does an unknown key that is at most two characters away
 from a known one, unless the option `--allow-unknown` is given. Other unknown keys are a warning.

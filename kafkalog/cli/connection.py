@@ -41,7 +41,7 @@ PARTIAL_FAILURE = 3
 """The exit status when some of the work was done and some failed."""
 _FAILURE = 1
 """When none of it was done."""
-_CORRUPT_MESSAGE = 50010  # docs/errors.md
+_CORRUPT_MESSAGE = 50010  # docs/reference/errors.md
 Command = Callable[..., None]
 
 

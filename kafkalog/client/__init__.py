@@ -1,4 +1,4 @@
-"""A Python client for a kafkalog daemon, blocking and for asyncio; see docs/client.md.
+"""A Python client for a kafkalog daemon, blocking and for asyncio; see docs/reference/client.md.
 
     from kafkalog.client import Client, ProducerRecord
 

@@ -1,8 +1,8 @@
 """Topics, configs, groups, deletion of records, logs, transactions and the daemon itself.
 
-Documents are those of docs/http.md. Every operation may raise a ClientError; docstrings name those
-that a caller may want to distinguish. An operation that is not repeated after a lost answer
-(OutcomeUnknown) says so: check its outcome before you call it again.
+Documents are those of docs/reference/http.md. Every operation may raise a ClientError; docstrings
+name those that a caller may want to distinguish. An operation that is not repeated after a lost
+answer (OutcomeUnknown) says so: check its outcome before you call it again.
 """
 
 from __future__ import annotations

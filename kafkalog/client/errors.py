@@ -38,7 +38,7 @@ class ClientError(Exception):
 
     message      what happened, and what to do
     status       of HTTP; None when there was no answer
-    error_code   the daemon's number (docs/errors.md); None when it named none
+    error_code   the daemon's number (docs/reference/errors.md); None when it named none
     kafka_error  the Kafka protocol's name for it, likewise
     details      numbers of the error, such as log_start_offset
     retriable    whether the same request may succeed later

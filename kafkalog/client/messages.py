@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Json = dict[str, Any]
-"""An answer of the administrative routes, as docs/http.md describes it."""
+"""An answer of the administrative routes, as docs/reference/http.md describes it."""
 
 JSON = "application/json"
 BATCHES = "application/vnd.kafkalog.record-batches"

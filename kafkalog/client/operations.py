@@ -1,4 +1,4 @@
-"""The operations of both clients, in the order of docs/client.md.
+"""The operations of both clients, in the order of docs/reference/client.md.
 
 An operation is written once, as steps, and becomes a method of both clients:
 

@@ -43,7 +43,9 @@ class OptionValues:
         for name in self._values:
             if name not in names and not name.startswith(KAFKA_PREFIX):
                 guess = did_you_mean(name, names.values())
-                raise InvalidOption(f"There is no option {name}{guess or '; see docs/spark.md'}")
+                raise InvalidOption(
+                    f"There is no option {name}{guess or '; see docs/reference/spark.md'}"
+                )
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values

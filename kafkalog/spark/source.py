@@ -2,7 +2,7 @@
 
 Owns the columns, which are those of Spark's Kafka source, and translates Spark's calls: `planning`
 decides which offsets a query reads, `reading` does a task. Spark pickles readers and partitions:
-they hold values only. See docs/spark.md.
+they hold values only. See docs/reference/spark.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How figures grow with partitions, connections, segments: ``python -m tests.bench.growth``.
 
 ``--quick`` uses small counts and one round, and prints. A full run writes results/growth/ and the
-tables of docs/explanation-growth.md. kafkalog alone: what counts is the way from column to column.
+tables of docs/explanation/growth.md. kafkalog alone: what counts is the way from column to column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.bench.daemon_side import BenchDaemon
 
 FILE = report.RESULTS / "growth" / "growth.json"
-PAGE = report.ROOT / "docs" / "explanation-growth.md"
+PAGE = report.ROOT / "docs" / "explanation" / "growth.md"
 PARTITIONS, CONNECTIONS = (1, 10, 100, 1000, 5000, 10_000), (10, 100, 1000, 5000)
 # What a partition that is appended to keeps open: its active segment and both indexes.
 _FILES_OF_PARTITION = 3

@@ -44,7 +44,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 _UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
-"""For small tasks, as docs/spark.md says. Large scans are no faster with them, over HTTP slower."""
+"""For small tasks, as docs/reference/spark.md says. Large scans are no faster with them, and over
+HTTP slower."""
 SESSION_NOTE = f"both: warm sessions with local[{CORES}], default options"
 UNIX_SOCKETS_NOTE = f"{SESSION_NOTE} but Unix sockets to Python's workers"
 Answer = dict[str, float]

@@ -54,7 +54,7 @@ def clock_text(moment_ms: int) -> str:
     return text + (f".{moment_ms % 1000:03}" if moment_ms % 1000 else "")
 
 
-# ---- explanation-retention.md
+# ---- explanation/retention.md
 
 
 def filled_segment() -> LogFacts:
@@ -66,7 +66,7 @@ def filled_segment() -> LogFacts:
 
 def test_the_timeline_of_retention() -> None:
     """M09: Every moment."""
-    table = rows("explanation-retention.md", "A timeline")
+    table = rows("explanation/retention.md", "A timeline")
     moments = [number(row[1]) for row in table]
     assert [row[0] for row in table] == [clock_text(each) for each in moments]
     facts = filled_segment()
@@ -106,7 +106,7 @@ def test_the_luckiest_checks() -> None:
     assert (min(taken), max(taken)) == (19 * MINUTE + 1000, 24 * MINUTE)
 
 
-@pytest.mark.parametrize("row", rows("explanation-retention.md", "By size"), ids=lambda r: r[0])
+@pytest.mark.parametrize("row", rows("explanation/retention.md", "By size"), ids=lambda r: r[0])
 def test_the_table_of_sizes(row: list[str]) -> None:
     """M09: How many segments each limit takes."""
     sizes = [700_000_000] * 3 + [1_234]
@@ -120,7 +120,7 @@ def test_the_table_of_sizes(row: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", rows("explanation-retention.md", "By log start"), ids=lambda r: r[0]
+    "row", rows("explanation/retention.md", "By log start"), ids=lambda r: r[0]
 )
 def test_the_table_of_log_starts(row: list[str]) -> None:
     """M10: How many segments each log start takes."""
@@ -131,11 +131,11 @@ def test_the_table_of_log_starts(row: list[str]) -> None:
     assert len(planned.deletions) == number(row[1])
 
 
-# ---- explanation-compaction.md
+# ---- explanation/compaction.md
 
 
 @pytest.mark.parametrize(
-    "row", rows("explanation-compaction.md", "The dirty ratio"), ids=lambda r: r[0]
+    "row", rows("explanation/compaction.md", "The dirty ratio"), ids=lambda r: r[0]
 )
 def test_the_table_of_ratios(row: list[str]) -> None:
     """M17: Which logs are cleaned."""
@@ -153,7 +153,7 @@ def test_the_table_of_ratios(row: list[str]) -> None:
 
 def test_the_table_of_a_round() -> None:
     """M17 M20: What is left of the six records."""
-    table = rows("explanation-compaction.md", "A round")
+    table = rows("explanation/compaction.md", "A round")
     world = published_log()
     written = [
         (number(row[0]), row[1].encode(), None if row[2] == "null" else row[2].encode())
@@ -166,7 +166,7 @@ def test_the_table_of_a_round() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", rows("explanation-compaction.md", "Tombstones and their horizon")[1:], ids=lambda r: r[1]
+    "row", rows("explanation/compaction.md", "Tombstones and their horizon")[1:], ids=lambda r: r[1]
 )
 def test_the_timeline_of_a_tombstone(row: list[str]) -> None:
     """M20 M21: Kept and dropped to the millisecond."""
@@ -182,14 +182,14 @@ def test_the_timeline_of_a_tombstone(row: list[str]) -> None:
 def test_the_table_of_maps() -> None:
     """M18: Keys by memory."""
     memory = 134_217_728
-    table = rows("explanation-compaction.md", "How much a round takes")
+    table = rows("explanation/compaction.md", "How much a round takes")
     for threads, row in enumerate(table, 1):
         assert SkimpyOffsetMap(memory // threads, 0.9).capacity == number(row[1])
 
 
 def test_the_groups() -> None:
     """M17: The four groups that the page names."""
-    text = (DOCS / "explanation-compaction.md").read_text(encoding="utf-8")
+    text = (DOCS / "explanation/compaction.md").read_text(encoding="utf-8")
     shown = [group.split() for group in re.findall(r"\[([0-9. ]+)\]", text)]
     tenths = (4, 4, 3, 7, 3, 10)
     sizes = [SegmentSizes(place * 10, each * GB // 10, 0, 0) for place, each in enumerate(tenths)]

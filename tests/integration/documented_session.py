@@ -1,9 +1,9 @@
 """A session that a page shows, run as it stands: ``$ command`` and what it prints.
 
-``.venv/bin/python -m tests.integration.documented_session docs/tutorial.md`` runs a page beside a
-daemon of its own and writes into it what the commands print now; a test compares instead. Commands
-run one after the other in a directory that has the daemon's data in ./data; a command's lines go to
-the terminal, so both of its outputs count.
+``.venv/bin/python -m tests.integration.documented_session docs/tutorial/first-steps.md`` runs a
+page beside a daemon of its own and writes into it what the commands print now; a test compares
+instead. Commands run one after the other in a directory that has the daemon's data in ./data; a
+command's lines go to the terminal, so both of its outputs count.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ def test_what_is_not_there_is_named(daemon: Daemon) -> None:
     ):  # fmt: skip
         refused = tool(daemon, TOOL, *RESET, *words)
         assert refused.exit_code == 1
-        assert refused.stderr.endswith(f"{words[0]} does not exist here: docs/kafka-tools.md\n")
+        assert refused.stderr.endswith(
+            f"{words[0]} does not exist here: docs/reference/kafka-tools.md\n"
+        )
     for action in ("--describe", "--delete"):
         refused = tool(daemon, TOOL, action, "--group", "\udcff")
         assert refused.exit_code == 2

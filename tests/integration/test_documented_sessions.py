@@ -15,7 +15,7 @@ from tests.integration.documented_session import outputs_of, steps_of, without_v
 if TYPE_CHECKING:
     from pathlib import Path
 
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "tutorial" / "first-steps.md"
 
 
 @pytest.mark.own_daemon

@@ -85,5 +85,5 @@ def test_only_a_refusal_promises_that_nothing_was_appended() -> None:
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    """docs/errors.md is generated: ``make docs``."""
-    assert (ROOT / "docs/errors.md").read_text(encoding="utf-8") == errors_page()
+    """docs/reference/errors.md is generated: ``make docs``."""
+    assert (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8") == errors_page()

@@ -113,7 +113,7 @@ def test_kill_and_come_back(tmp_path: Path, package: Path, path: str, partitions
 def test_the_howto_works_as_it_is_printed(daemon: Daemon, package: Path, tmp_path: Path) -> None:
     daemon.create_topic("orders")
     fill(daemon, "orders", range(12), 1)
-    page = (ROOT / "docs/howto-server-sent-events.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/server-sent-events.md").read_text(encoding="utf-8")
     (script,) = re.findall(r"<script>\n(.*?)</script>", page, re.DOTALL)
     assert "127.0.0.1:8082" in script
     home = tmp_path / "page.mjs"

@@ -260,7 +260,7 @@ def test_without_pyarrow_everything_else_is_served(bare_daemon: Daemon) -> None:
 
 
 def test_the_examples_of_the_docs_run(daemon: Daemon) -> None:
-    text = (ROOT / "docs" / "http-arrow.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "http-arrow.md").read_text(encoding="utf-8")
     read, write = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     daemon.create_topic("orders")
     names: dict[str, Any] = {}

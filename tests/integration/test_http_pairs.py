@@ -1,4 +1,5 @@
-"""Goal: clients of the other REST proxies get the answers that docs/http-proxies.md states.
+"""Goal: clients of the other REST proxies get the answers that docs/reference/http-proxies.md
+states.
 Method: the table of cases in tests/proxies, asked of one daemon, with one report of all that are
 answered otherwise; each difference of the page has a case or another test by name.
 """
@@ -28,7 +29,7 @@ SETTINGS = {
     "offsets_topic_num_partitions": "3",
     "http_trusted_proxies": "127.0.0.0/8",
 }
-PAGE = ROOT / "docs/http-proxies.md"
+PAGE = ROOT / "docs/reference/http-proxies.md"
 GROUP = "{c}/consumer-groups/v3g"
 
 # By path: the kind, and the members that the REST Proxy has; of a list its first entity.

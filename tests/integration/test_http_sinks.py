@@ -1,4 +1,5 @@
-"""Goal: exactly-once sinks over HTTP do what docs/http-sinks.md says, through kills and slow disks.
+"""Goal: exactly-once sinks over HTTP do what docs/reference/http-sinks.md says, through kills and
+slow disks.
 Method: real daemons, both clients, transactional batches; SIGKILL at each step.
 """
 

@@ -1,4 +1,5 @@
-"""Goal: topics are made, shown and deleted over HTTP as docs/http.md says, v2, v3 and admin alike.
+"""Goal: topics are made, shown and deleted over HTTP as docs/reference/http.md says, by v2, v3 and
+admin alike.
 Method: requests to a real daemon; the disk afterwards; every address in an answer of v3 is
 followed.
 """

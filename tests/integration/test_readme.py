@@ -1,5 +1,5 @@
-"""Goal: what the README, docs/client.md and docs/howto-back-up-and-restore.md show works when
-pasted.
+"""Goal: what the README, docs/reference/client.md and docs/how-to/back-up-and-restore.md show works
+when pasted.
 Method: the blocks, word for word but for port and variables, beside a daemon.
 """
 
@@ -85,8 +85,8 @@ def test_the_python_of_the_readme(daemon: Daemon) -> None:
 
 
 def test_the_python_of_the_page(daemon: Daemon) -> None:
-    """M01 M10: every block of docs/client.md that stands for itself."""
-    page = (ROOT / "docs" / "client.md").read_text()
+    """M01 M10: every block of docs/reference/client.md that stands for itself."""
+    page = (ROOT / "docs" / "reference" / "client.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     whole = [block for block in blocks if "127.0.0.1:8082" in block]
     assert len(whole) >= 3
@@ -96,7 +96,7 @@ def test_the_python_of_the_page(daemon: Daemon) -> None:
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_howto(tmp_path: Path) -> None:
     """A backup of all, one of a topic, a restore to two directories, a check."""
-    page = (ROOT / "docs/howto-back-up-and-restore.md").read_text()
+    page = (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
     (script,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     script = script.replace(".venv/bin/kafkalog", f"{sys.executable} -m kafkalog")
     backups, data = tmp_path / "backups", tmp_path / "data"

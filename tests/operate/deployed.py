@@ -58,10 +58,10 @@ def all_series_names() -> set[str]:
 
 
 def documented_names() -> set[str]:
-    """Of docs/metrics.md, which is generated; a histogram's series among them."""
+    """Of docs/reference/metrics.md, which is generated; a histogram's series among them."""
     names: set[str] = set()
     rows = re.findall(
-        r"^\| `(\w+)` \| (\w+) ", (ROOT / "docs/metrics.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)` \| (\w+) ", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE
     )
     for name, kind in rows:
         names |= (

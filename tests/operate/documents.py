@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 DOCS = ROOT / "docs"
 RUNBOOKS = DOCS / "runbooks"
 DECISIONS = DOCS / "decisions"
+KINDS = {
+    "Tutorial": DOCS / "tutorial",
+    "How-to guides": DOCS / "how-to",
+    "Reference": DOCS / "reference",
+    "Explanation": DOCS / "explanation",
+}
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")),
-    *(page for folder in (DOCS, RUNBOOKS, DECISIONS) for page in sorted(folder.glob("*.md"))),
+    *sorted(DOCS.rglob("*.md")),
 ]
 
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)

@@ -2,8 +2,8 @@
 out.
 Method: README and docs/ against the program's own tables: its parser, routes, settings, files.
 
-That docs/configuration.md, metrics.md, cli.md and errors.md have every setting, metric, command and
-error is shown beside their generators: tests/unit/test_settings.py, test_metrics.py,
+That docs/reference/configuration.md, metrics.md, cli.md and errors.md have every setting, metric,
+command and error is shown beside their generators: tests/unit/test_settings.py, test_metrics.py,
 test_cli.py, tests/integration/test_error_register.py.
 """
 
@@ -24,6 +24,7 @@ from tests.operate.deployed import STOCK, documented_names, series_names
 from tests.operate.documents import (
     DECISIONS,
     DOCS,
+    KINDS,
     PAGES,
     RUNBOOKS,
     anchors,
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 
 INDEX = DOCS / "README.md"
 FIRST_WORDS = ("archive", "cleanup", "delete", "file", "log", "quota", "retention", "segment")
-KINDS = ["Tutorial", "How-to guides", "Reference", "Explanation"]
-# The README's list, which has a test of its own; usage lines of docs/cli.md; a line of the log.
+# The README's list, which has a test of its own; usage lines of cli.md; a line of the log.
 NO_CALL = re.compile(r"^kafkalog server \| |\[OPTIONS\]|COMMAND|^kafkalog is ready$")
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
@@ -73,24 +73,25 @@ def test_the_names_of_headings(tmp_path: Path) -> None:
 
 
 def test_the_index_has_every_page() -> None:
-    headings = re.findall(r"^## (.+)$", INDEX.read_text(encoding="utf-8"), re.MULTILINE)
-    assert headings == KINDS
+    text = INDEX.read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(KINDS)
     linked = [link.path for link in links(INDEX) if not link.path.startswith("..")]
-    wanted = {page.name for page in DOCS.glob("*.md")} - {INDEX.name}
-    assert {path for path in linked if "/" not in path} == wanted | {"runbooks"}
-    assert "decisions/README.md" in linked
     assert len(linked) == len(set(linked))
+    for kind, folder in KINDS.items():
+        for page in folder.glob("*.md"):
+            assert f"]({folder.name}/{page.name})" in sections[kind], page
+    others = {page.name for page in DOCS.glob("*.md")} - {INDEX.name}
+    assert {*others, "runbooks", "decisions/README.md"} <= set(linked)
     listed = [link.path for link in links(DECISIONS / "README.md") if "/" not in link.path]
     assert sorted([*listed, "README.md"]) == [each.name for each in sorted(DECISIONS.glob("*.md"))]
 
 
-def test_the_name_of_a_page_says_its_kind() -> None:
-    text = INDEX.read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
-    for page in DOCS.glob("*.md"):
-        kind = {"tutorial": 0, "howto": 1, "explanation": 3}.get(page.stem.partition("-")[0])
-        if kind is not None:
-            assert f"]({page.name})" in sections[KINDS[kind]], page.name
+def test_every_page_is_in_a_folder_of_its_kind() -> None:
+    """Beside the index, only the pages whose addresses others hold are not in a folder."""
+    assert {page.name for page in DOCS.glob("*.md")} == {"README.md", "benchmarks.md", "mission.md"}
+    folders = {page.parent for page in DOCS.rglob("*.md")}
+    assert folders == {DOCS, RUNBOOKS, DECISIONS, *KINDS.values()}
 
 
 # ---- command lines

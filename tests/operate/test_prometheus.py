@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(400)]
 
 # Series that are absent while nothing happens that they tell of. They are not missing: another
-# test, or docs/metrics.md alone, has them.
+# test, or docs/reference/metrics.md alone, has them.
 ONLY_WHEN_IT_HAPPENS = frozenset(
     {
         "kafka_log_logmanager_remaininglogstorecover",

@@ -2,5 +2,5 @@
 
 Each file has the cases of a part of the API. ``tests/integration/test_http_pairs.py`` asks a daemon
 for all of them; ``tools/proxies_page.py`` writes those whose answer differs into
-docs/http-proxies.md.
+docs/reference/http-proxies.md.
 """

@@ -59,7 +59,7 @@ class Case:
     body      bytes, or a value that is sent as JSON
     type      Content-Type
     there     how the dialect's proxy answers, where that is not how kafkalog does
-    differs   the row of docs/http-proxies.md that says why
+    differs   the row of docs/reference/http-proxies.md that says why
     media     Content-Type of the answer
     given     requests before
     consumer  configs of the consumer beside those of its dialect (CONSUMERS)

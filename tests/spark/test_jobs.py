@@ -193,12 +193,14 @@ def test_the_pipeline_says_what_to_install(tmp_path: Path, environment: dict[str
 
 
 def test_a_session_says_what_the_handbook_explains(environment: dict[str, str]) -> None:
-    """docs/spark.md has the words that a user without Java sees, which are Spark's."""
+    """docs/reference/spark.md has the words that a user without Java sees, which are Spark's."""
     session = "from pyspark.sql import SparkSession; SparkSession.builder.getOrCreate()"
     message = failure_of(environment, "-c", session)
     (row,) = (
         line
-        for line in (ROOT / "docs" / "spark.md").read_text(encoding="utf-8").splitlines()
+        for line in (ROOT / "docs" / "reference" / "spark.md")
+        .read_text(encoding="utf-8")
+        .splitlines()
         if "Spark found no Java 17" in line
     )
     explained = row.split("|")[1].split("`")[1::2]

@@ -1,5 +1,5 @@
 """Goal: the command line refuses wrong arguments with status 2, shows the configuration without a
-daemon, is what docs/cli.md says, and a terminal sees how far something is.
+daemon, is what docs/reference/cli.md says, and a terminal sees how far something is.
 Method: the command tree in process; terminals that record what is written.
 """
 
@@ -150,7 +150,9 @@ COMMANDS = dict(leaves(root_command()))
 
 
 def test_the_page_is_current() -> None:
-    assert (DOCS / "cli.md").read_text(encoding="utf-8") == commands_page(root_command())
+    assert (DOCS / "reference" / "cli.md").read_text(encoding="utf-8") == commands_page(
+        root_command()
+    )
 
 
 GROUPS = sorted({words[:depth] for words in COMMANDS for depth in range(len(words))})

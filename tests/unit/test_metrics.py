@@ -397,7 +397,7 @@ def test_a_deleted_topic_loses_its_series_but_not_its_share_of_the_sum() -> None
 
 def test_the_reference_page_is_current_and_whole() -> None:
     """M26: every family that a scrape has stands there, with the name that it has there."""
-    text = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     assert text == metrics_page(), "run make docs"
     page = page_of(busy_metrics(), BUSY, MetricsOptions(has_kafka_exporter_names=True))
     named = set(re.findall("^# TYPE ([a-z0-9_]+) ", page, re.MULTILINE))

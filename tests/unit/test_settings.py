@@ -433,7 +433,7 @@ def test_the_shipped_file_is_the_defaults_with_data_beside_it() -> None:
 
 
 def test_the_reference_page_is_current() -> None:
-    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
     assert page == configuration_page(), "run make docs"
 
 

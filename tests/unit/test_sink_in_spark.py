@@ -149,7 +149,7 @@ def test_an_option_that_is_wrong_is_named(given: Mapping[str, str], message: str
 
 
 def test_every_option_is_documented() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs/spark-sink.md"
+    page = Path(__file__).resolve().parents[2] / "docs/reference/spark-sink.md"
     text = page.read_text(encoding="utf-8")
     assert [name for name in SINK_OPTIONS if f"| `{name}` |" not in text] == []
 

@@ -1,5 +1,5 @@
 """Goal: the source takes the options and offsets of Spark's Kafka source, so that checkpoints can
-be exchanged, says why it refuses one, and docs/spark.md has them all.
+be exchanged, says why it refuses one, and docs/reference/spark.md has them all.
 Method: tables of options and texts of offsets; the page.
 """
 
@@ -160,7 +160,7 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
         {"startingoffset": "earliest"},
         "no option startingoffset; did you mean startingOffsets.$",
     ),
-    (batch, {"topics": "t"}, "no option topics; see docs/spark.md"),
+    (batch, {"topics": "t"}, "no option topics; see docs/reference/spark.md"),
     (batch, {"assign": '{"t":[0]}'}, "one of the options .*, not subscribe and assign"),
     (batch, {"subscribe": " , "}, "Option subscribe is ','.*one topic"),
     (
@@ -366,7 +366,7 @@ def test_records_a_task_are_bounded() -> None:
     assert max(size for _, size in shape(split)) <= 4
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/spark.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/spark.md"
 
 
 def test_every_option_is_documented() -> None:

@@ -61,7 +61,7 @@ class Reset(enum.Enum):
 
 
 class Dialect(enum.Enum):
-    """Whose client it is; see ``docs/http-consumers.md``."""
+    """Whose client it is; see ``docs/reference/http-consumers.md``."""
 
     CONFLUENT = "confluent"  # commits name the last record read, one is added
     STRIMZI = "strimzi"  # commits name the next record

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.startup.plan import FoundPartition
     from kafkalog.broker.topics.registry import RegisteredTopic
 
-_GUIDE = "docs/howto-adopt-and-hand-back.md"
+_GUIDE = "docs/how-to/adopt-and-hand-back.md"
 
 
 def plan_hand_back(hand_over: HandOver) -> HandOverPlan:

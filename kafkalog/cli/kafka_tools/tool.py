@@ -150,7 +150,9 @@ def missing_here(*names: str, is_flag: bool) -> Callable[[Command], Command]:
 
     def refuse(_: click.Context, option: click.Parameter, value: str | bool | None) -> None:
         if value not in (None, False):
-            raise ToolFailed(f"Option {option.opts[0]} does not exist here: docs/kafka-tools.md")
+            raise ToolFailed(
+                f"Option {option.opts[0]} does not exist here: docs/reference/kafka-tools.md"
+            )
 
     def decorate(command: Command) -> Command:
         for name in names:

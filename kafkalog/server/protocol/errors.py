@@ -1,7 +1,8 @@
 """The register of error numbers: what number, and so which HTTP status, an error has.
 
 ``error_code`` is status x 100 + n where a finer number exists, the bare status otherwise; numbers
-that the Kafka REST ecosystem already uses keep their meaning. docs/errors.md comes from this table.
+that the Kafka REST ecosystem already uses keep their meaning. docs/reference/errors.md comes from
+this table.
 """
 
 from __future__ import annotations

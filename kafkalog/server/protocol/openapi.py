@@ -85,7 +85,7 @@ _ANY_TEXT: tuple[str, Mapping[str, object]] = ("", {"type": "string", "minLength
 
 _ERROR_SCHEMA: Mapping[str, object] = {
     "type": "object",
-    "description": "The one shape of every error; docs/errors.md lists the numbers.",
+    "description": "The one shape of every error; docs/reference/errors.md lists the numbers.",
     "required": ["error_code", "message", "kafka_error", "retriable", "request_id"],
     "properties": {
         "error_code": {"type": "integer", "enum": sorted(REGISTER)},

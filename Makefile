@@ -9,6 +9,7 @@ DEV_READY := .venv/.dev-ready
 SPARK_READY := .venv/.spark-ready
 OPERATE_READY := .venv/.operate-ready
 CONSOLE_READY := .venv/.console-ready
+DOCS_READY := .venv/.docs-ready
 KERNELS_READY := .venv/.kernels-ready
 SOURCES := kafkalog pyspark_kafkalog tests tools
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py kafkalog/kernels/*/*.py)
@@ -23,7 +24,7 @@ NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or operate o
 GATE := not slow and (gate or not ($(NIGHTLY))) and not (oracle or spark)
 KINDS := campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
 
-.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs wheel image clean
+.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs docs-site wheel image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -51,6 +52,11 @@ $(OPERATE_READY): $(DEV_READY) requirements/operate.txt
 $(CONSOLE_READY): $(DEV_READY) requirements/console.txt
 	@echo "setup: installing the locked requirements of the tests of the console"
 	@$(UV) --require-hashes -r requirements/console.txt
+	@touch $@
+
+$(DOCS_READY): $(DEV_READY) requirements/docs.txt
+	@echo "setup: installing the locked requirements of the site of the documents"
+	@$(UV) --require-hashes -r requirements/docs.txt
 	@touch $@
 
 $(SPARK_READY): $(DEV_READY) requirements/spark.txt
@@ -101,10 +107,10 @@ test-setup:
 	@$(MAKE) -s -j2 $(KERNELS_READY) $(DEV_READY)
 
 gate-setup:
-	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) oracle-setup
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(DOCS_READY) oracle-setup
 
 nightly-setup:
-	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(OPERATE_READY) $(CONSOLE_READY) oracle-setup
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(OPERATE_READY) $(CONSOLE_READY) $(DOCS_READY) oracle-setup
 
 oracle-setup:
 	@bash tests/oracle/kit/oracle.sh setup >/dev/null
@@ -189,9 +195,13 @@ lock: $(RUN_READY) ## update the requirement files with pinned hashes
 	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
 	@$(LOCK) requirements/operate.in -o requirements/operate.txt
 	@$(LOCK) requirements/console.in -o requirements/console.txt
+	@$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboards
 	@$(BIN)/python -m tools.pages
+
+docs-site: $(DOCS_READY) | build ## build the documents as a site with a search in build/docs-site; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 wheel: $(RUN_READY) ## build a wheel with compiled kernels into dist/, for this Python and platform
 	@$(BIN)/python -c 'from setuptools import build_meta; print("dist/" + build_meta.build_wheel("dist"))'

@@ -69,6 +69,14 @@ def test_the_names_of_headings(tmp_path: Path) -> None:
     assert anchors(page) == {"a-keyname-twice", "a-link-too"}
 
 
+@every_page
+def test_the_site_shows_what_an_editor_shows(page: Path) -> None:
+    """MkDocs' Markdown wants a blank line before a list, and four spaces before what is in one."""
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"^[^\s#|*<-][^\n]*:\n(?=- |1\. )", text, re.MULTILINE) == []
+    assert re.findall(r"^ {1,3}```|\n\n {1,3}\S.*", text, re.MULTILINE) == []
+
+
 # ---- the index
 
 
@@ -82,7 +90,7 @@ def test_the_index_has_every_page() -> None:
         for page in folder.glob("*.md"):
             assert f"]({folder.name}/{page.name})" in sections[kind], page
     others = {page.name for page in DOCS.glob("*.md")} - {INDEX.name}
-    assert {*others, "runbooks", "decisions/README.md"} <= set(linked)
+    assert {*others, "runbooks/README.md", "decisions/README.md"} <= set(linked)
     listed = [link.path for link in links(DECISIONS / "README.md") if "/" not in link.path]
     assert sorted([*listed, "README.md"]) == [each.name for each in sorted(DECISIONS.glob("*.md"))]
 
@@ -194,7 +202,7 @@ def test_settings_exist(page: Path) -> None:
         assert key in BROKER_LEVEL | TOPIC_LEVEL, key
 
 
-RUNBOOK_PAGES = sorted(RUNBOOKS.glob("*.md"))
+RUNBOOK_PAGES = sorted(set(RUNBOOKS.glob("*.md")) - {RUNBOOKS / INDEX.name})
 WITHOUT_ALERT = {"damaged-log-dir", "disk-full", "lost-offsets", "rotten-record", "uncleanable-log"}
 ON_DISK = {"kafkalog.registry", "meta.properties", "cluster.id", "directory.id"}  # no settings
 every_runbook = pytest.mark.parametrize("page", RUNBOOK_PAGES, ids=lambda page: page.stem)
@@ -203,6 +211,8 @@ every_runbook = pytest.mark.parametrize("page", RUNBOOK_PAGES, ids=lambda page: 
 def test_a_page_for_each_alert() -> None:
     alerts = {rule["alert"] for rule in rules_of(DEPLOYED / "kafkalog.rules.yml")}
     assert {page.stem for page in RUNBOOK_PAGES} == alerts | WITHOUT_ALERT
+    listed = [link.path for link in links(RUNBOOKS / INDEX.name)]
+    assert sorted(listed) == [page.name for page in RUNBOOK_PAGES]
     for page in RUNBOOK_PAGES:
         assert page.read_text().startswith("# ")
 

@@ -74,6 +74,7 @@ class Plan:
 
 
 CHECKS = (Stage("lint", 0.1), Stage("type", 0.6), Stage("contracts", 0.1))
+SITE = Stage("docs-site", 0.2)
 UNITS = Stage("suite-of-units", 5)
 CRASHES = Stage("suite-of-crashes", 2.5)
 DAEMONS = Stage("suite-of-daemons", 4.5)
@@ -92,7 +93,7 @@ PLANS = {
             (
                 ((Stage("gate-setup", 2.5),),),
                 (
-                    (*CHECKS, UNITS),
+                    (*CHECKS, SITE, UNITS),
                     (DAEMONS, Stage("oracle-smoke", 0.5), Stage("spark-smoke", 0.8), CRASHES),
                 ),
             ),
@@ -105,6 +106,7 @@ PLANS = {
                 (
                     (
                         *CHECKS,
+                        SITE,
                         UNITS,
                         CRASHES,
                         Stage("slow-crashes", 14),

@@ -56,6 +56,7 @@ OWN_FOLDERS = {
 
 TEXT_LIMITS = {
     "ARCHITECTURE.md": 300,
+    "README.md": 110,
     "CHANGELOG.md": 80,  # until 0.1.0 is released
     "docs/decisions/*.md": 25,
     "tests/README.md": 120,

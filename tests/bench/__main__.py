@@ -1,6 +1,6 @@
 """``python -m tests.bench [--quick] [--spark] [--without-kafka] [--profile] [name ...]``.
 
-A full run writes results/<name>.json and renews the README's table. --quick uses small data and two
+A full run writes results/<name>.json and renews docs/benchmarks.md. --quick uses small data and two
 rounds, prints, and leaves the result files alone. The benchmarks on Spark (`make spark-setup`, Java
 17) start sessions of ten seconds each: a full run has them, a quick one only by --spark, which
 means them alone, or by name. --profile writes CPU profiles of the daemon to
@@ -103,7 +103,7 @@ def main() -> None:
         has_kafka_beside = connector is not None or name not in ON_SPARK
         if is_kept and jars is not None and has_kafka_beside:
             results.write(result, jars.version)
-    if is_kept and report.README.exists():
+    if is_kept and report.PAGE.exists():
         report.main()
 
 

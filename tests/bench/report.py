@@ -1,4 +1,4 @@
-"""Pages from results/*.json: docs/benchmarks.md, its picture, and the short table of README.
+"""docs/benchmarks.md and its picture from results/*.json.
 
 ``python -m tests.bench.report`` renews the parts between two marker comments and the picture; a
 test keeps them equal to the files.
@@ -15,7 +15,7 @@ from tests.bench.results import LOAD_CLIENT
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results"
-README, PAGE = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "images" / "benchmarks.svg"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 ONE_CLIENT, TWO_CLIENTS, NO_CLIENT = (
@@ -58,18 +58,6 @@ def render(results: Results) -> str:
         if rows:
             parts.append(f"## {section}\n\n{_HEAD}{rows}")
     return "\n".join((*parts, _sources(results))) + "\n"
-
-
-def short(results: Results) -> str:
-    """Every work that Kafka's broker does, too, and how many times faster it is done here."""
-    rows = "".join(
-        f"| {_work(each, section)} | {_number(each['median'])} {each['unit']}"
-        f" | {_number(each['kafka_median'])} {each['unit']} | {each['ratio_median']:.3g}x |\n"
-        for section in (ONE_CLIENT, TWO_CLIENTS, NO_CLIENT)
-        for each in results
-        if section_of(each) == section
-    )
-    return f"| Work | kafkalog | Kafka | Ratio |\n|---|---|---|---|\n{rows}"
 
 
 def picture(results: Results) -> str:
@@ -153,7 +141,6 @@ def replace_block(text: str, table: str) -> str:
 def pages(results: Results) -> dict[Path, str]:
     """What each file shall hold."""
     return {
-        README: replace_block(README.read_text(encoding="utf-8"), short(results)),
         PAGE: replace_block(PAGE.read_text(encoding="utf-8"), render(results)),
         PICTURE: picture(results),
     }

@@ -9,51 +9,57 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.server.supervision import CLIENT_URL, first_steps
 from tests.integration.daemon import ROOT, Daemon
+from tests.integration.documented_session import run_session, without_variables
 from tests.integration.test_backup import manifest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+SESSION = "U=http://127.0.0.1:8082"
+OUTPUT = "#> "
+
+
+def block_of_the_readme(beginning: str) -> tuple[str, str]:
+    """The commands of the block that begins so, and what they are said to print."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (block,) = [each for each in blocks if each.startswith(beginning)]
+    lines = block.splitlines(keepends=True)
+    printed = [line.removeprefix(OUTPUT) for line in lines if line.startswith(OUTPUT)]
+    return block, "".join(printed)
+
+
 @pytest.mark.gate
 @pytest.mark.timeout(400)
 def test_the_session_of_the_readme(tmp_path: Path) -> None:
-    """M01 M02 M07 M10: create, produce, fetch, offsets, delete records, files, dump."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    session = next(block for block in blocks if "curl" in block)
-    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
-    daemon = Daemon(tmp_path)
-    daemon.log_dirs = [tmp_path / "data"]
-    with daemon:
-        assert "127.0.0.1:8082" in session
-        script = session.replace("127.0.0.1:8082", f"127.0.0.1:{daemon.port}")
-        result = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", script],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-    said = result.stdout
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
-    assert 'error_code":4' not in said
-    assert said.startswith("{}")
-    assert said.count('"durability":"synced"') == 2
-    assert '"key":"k1","value":{"n":1},"partition":0,"offset":0' in said
-    assert '"value":"third"' in said
-    assert '"headers":[{"key":"h","value":"eA=="}]' in said
-    assert '"offset":3,"timestamp":-1' in said
-    assert "partition: orders-0\tlow_watermark: 1\n" in said
-    assert "00000000000000000000.log" in said
-    assert "baseOffset: 2 lastOffset: 2 count: 1" in said
-    assert 'headerKeys: [h] payload: "third"' in said
+    """M01 M10: produce, fetch, offsets, follow, delete records; every output."""
+    commands, printed = block_of_the_readme(SESSION)
+    with Daemon(tmp_path) as daemon:
+        (outputs,) = run_session([commands], daemon, tmp_path)
+    assert printed.count('"durability":"synced"') == 1
+    assert without_variables(outputs) == without_variables(printed)
+
+
+def test_the_first_record_of_the_readme(daemon: Daemon, tmp_path: Path) -> None:
+    """What the start prints, and the command that it proposes; test_wheel.py installs."""
+    commands, printed = block_of_the_readme("pip install .")
+    install, server, produce = (
+        line.partition("  ")[0] for line in commands.splitlines() if not line.startswith("#")
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (install, server) == ("pip install .", "kafkalog server &")
+    appended = run_session([produce], daemon, tmp_path)[0]
+    home = "/home/you/.local/share/kafkalog"
+    lines = first_steps(CLIENT_URL, [home], "kafkalog").strip("\n")
+    assert produce in lines
+    assert printed == (f"Successfully installed kafkalog-{project['version']}\n{lines}\n{appended}")
 
 
 def _run_python(blocks: list[str], daemon: Daemon) -> str:
@@ -72,16 +78,6 @@ def _run_python(blocks: list[str], daemon: Daemon) -> str:
         assert done.returncode == 0, done.stderr
         said += done.stdout
     return said
-
-
-def test_the_python_of_the_readme(daemon: Daemon) -> None:
-    """M01: a topic, two records by key, both read back."""
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = _run_python([block], daemon).splitlines()
-    assert sorted(line.split(" ", 2)[2] for line in lines) == [
-        "b'alice' b'/home'",
-        "b'bob' b'/cart'",
-    ]
 
 
 def test_the_python_of_the_page(daemon: Daemon) -> None:

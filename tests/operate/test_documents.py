@@ -16,7 +16,6 @@ import click
 import pytest
 from aiohttp import web
 
-from kafkalog.__main__ import root_command
 from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT
@@ -37,15 +36,14 @@ from tests.operate.documents import (
     spans,
 )
 from tests.operate.prometheus import DEPLOYED, rules_of
-from tools.commands_page import leaves
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 INDEX = DOCS / "README.md"
 FIRST_WORDS = ("archive", "cleanup", "delete", "file", "log", "quota", "retention", "segment")
-# The README's list, which has a test of its own; usage lines of cli.md; a line of the log.
-NO_CALL = re.compile(r"^kafkalog server \| |\[OPTIONS\]|COMMAND|^kafkalog is ready$")
+# Usage lines of cli.md; a line of the log.
+NO_CALL = re.compile(r"\[OPTIONS\]|COMMAND|^kafkalog is ready$")
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 
@@ -123,16 +121,6 @@ def test_commands_in_the_text(page: Path) -> None:
             if rest or page.parent == RUNBOOKS:
                 assert not isinstance(command, click.Group), span
                 parse(words)
-
-
-def test_the_readme_names_every_command() -> None:
-    (listed,) = (
-        span for span in spans(ROOT / "README.md") if span.startswith("kafkalog server | ")
-    )
-    named = {part.split()[0] for part in listed.removeprefix("kafkalog ").split(" | ")}
-    assert named == {words[0] for words, _ in leaves(root_command())}
-    for part in listed.removeprefix("kafkalog ").split(" | "):
-        find_command([word for word in part.split() if not word.endswith("...")])
 
 
 def test_wrong_commands_are_found() -> None:

@@ -17,14 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.integration.daemon import ROOT, Daemon
+from tests.operate.documents import FIRST, blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ADDRESS = "127.0.0.1:8082"
+_ADDRESSES = re.compile(r"(?:127\.0\.0\.1|localhost):8082")
 _SECONDS = 60.0
 _BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 _PROMPT = "$ "
+# Directories of the reader's machine, which are below the session's own in a test.
+_OF_THE_READER = re.compile(
+    r"(?<![\w.$:~-])/(?:archive|backup|data|disk|kafka|tmp)\d*(?=[/\s,'\"]|$)"
+)
 # What differs from run to run: moments, milliseconds since 1970, checksums, seconds of a clean.
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z"), "MOMENT"),
@@ -35,26 +41,31 @@ _VARIABLE = (
 
 
 class Step(NamedTuple):
-    """A command, and what the page says that it prints, with line ends."""
+    """A command, and what the page says that it prints, with line ends; None: it does not say."""
 
     command: str
-    output: str
+    output: str | None
 
 
 def steps_of(text: str) -> list[Step]:
-    """All of a page, in its order."""
+    """All of a page, in its order: commands of sessions, and blocks of commands as one."""
     found: list[Step] = []
-    for block in _BLOCK.findall(text):
+    for language, block, reason in blocks_of(text):
+        if reason or language not in ("console", "sh", FIRST):
+            continue
+        if language != "console":
+            found.append(Step(f"set -e\n{block}", None))
+            continue
         for line in block.splitlines(keepends=True):
             if line.startswith(_PROMPT):
                 found.append(Step(line.removeprefix(_PROMPT).rstrip("\n"), ""))
             else:
-                found[-1] = found[-1]._replace(output=found[-1].output + line)
+                found[-1] = found[-1]._replace(output=f"{found[-1].output}{line}")
     return found
 
 
 def with_outputs(text: str, outputs: Sequence[str]) -> str:
-    """The page with these in the place of what its commands print."""
+    """The page with these in the place of what the commands of its sessions print."""
     left = iter(outputs)
 
     def block(found: re.Match[str]) -> str:
@@ -71,10 +82,17 @@ def without_variables(output: str) -> str:
     return output
 
 
+def as_here(text: str, daemon: Daemon, directory: Path) -> str:
+    """With the daemon's address, and directories below this one."""
+    text = _ADDRESSES.sub(f"127.0.0.1:{daemon.port}", text)
+    return _OF_THE_READER.sub(rf"{directory}\g<0>", text)
+
+
 def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> list[str]:
     """What each prints, standard error too; AssertionError at the first that fails."""
-    binaries = directory / "bin"
-    binaries.mkdir()
+    binaries = directory / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "activate").touch()
     program = binaries / "kafkalog"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kafkalog "$@"\n')
     program.chmod(0o755)
@@ -83,14 +101,16 @@ def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> lis
         **os.environ,
         "PATH": f"{binaries}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
+        "HOME": str(directory),
         "KAFKALOG_URL": f"http://{here}",
         "KAFKALOG_OUTPUT": "table",  # as at the reader's terminal
         "LC_ALL": "C.UTF-8",
     }
     outputs = []
     for command in commands:
+        inside = as_here(command, daemon, directory)
         done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command.replace(ADDRESS, here)],
+            ["bash", "-o", "pipefail", "-c", inside],
             cwd=directory,
             env=environment,
             stdout=subprocess.PIPE,
@@ -100,7 +120,7 @@ def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> lis
             timeout=_SECONDS,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}"
-        outputs.append(done.stdout.replace(here, ADDRESS))
+        outputs.append(done.stdout.replace(here, ADDRESS).replace(str(directory), ""))
     return outputs
 
 
@@ -122,7 +142,12 @@ def main(pages: Sequence[str]) -> None:
         text = page.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as directory:
             outputs = outputs_of(steps_of(text), Path(directory))
-        page.write_text(with_outputs(text, outputs), encoding="utf-8")
+        shown = [
+            output
+            for step, output in zip(steps_of(text), outputs, strict=True)
+            if step.output is not None
+        ]
+        page.write_text(with_outputs(text, shown), encoding="utf-8")
 
 
 if __name__ == "__main__":

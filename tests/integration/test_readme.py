@@ -1,5 +1,5 @@
-"""Goal: what the README, docs/reference/client.md and docs/how-to/back-up-and-restore.md show works
-when pasted.
+"""Goal: what the README, client.md, http-produce.md and back-up-and-restore.md show works when
+pasted.
 Method: the blocks, word for word but for port and variables, beside a daemon.
 """
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -16,8 +17,10 @@ import pytest
 
 from kafkalog.server.supervision import CLIENT_URL, first_steps
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.documented_session import run_session, without_variables
+from tests.integration.documented_session import as_here, run_session, without_variables
 from tests.integration.test_backup import manifest_of
+from tests.integration.tls_world import Authority
+from tests.operate.documents import blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,13 +83,36 @@ def _run_python(blocks: list[str], daemon: Daemon) -> str:
     return said
 
 
-def test_the_python_of_the_page(daemon: Daemon) -> None:
-    """M01 M10: every block of docs/reference/client.md that stands for itself."""
-    page = (ROOT / "docs" / "reference" / "client.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    whole = [block for block in blocks if "127.0.0.1:8082" in block]
+def test_the_python_of_the_page(daemon: Daemon, tmp_path: Path) -> None:
+    """M01 M10: every block of client.md; the last one has addresses and files of the reader's."""
+    page = ROOT / "docs/reference/client.md"
+    *whole, credentials = [each.text for each in blocks(page) if each.language == "python"]
     assert len(whole) >= 3
     assert "exactly once" in _run_python(whole, daemon)
+    authority = Authority(tmp_path, "ca")
+    certificate, key = authority.issue("me")
+    for name, path in (("ca.pem", authority.path), ("me.pem", certificate), ("me.key", key)):
+        credentials = credentials.replace(f'"{name}"', repr(str(path)))
+    names = (
+        "import warnings\nwarnings.simplefilter('ignore')\ntoken, password = 'secret', 'secret'\n"
+    )
+    _run_python([names + credentials], daemon)
+
+
+def test_the_stream_of_the_page(daemon: Daemon, tmp_path: Path) -> None:
+    """http-produce.md: the receipt of a line comes while the stream goes on."""
+    (block,) = [
+        each for each in blocks(ROOT / "docs/reference/http-produce.md") if each.language == "sh"
+    ]
+    (tmp_path / "app.ndjson").write_text('{"value":1}\n')
+    command = ["bash", "-c", as_here(block.text, daemon, tmp_path)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        receipt = process.stdout.readline()
+        os.killpg(process.pid, signal.SIGTERM)
+    assert receipt == '{"partition":0,"offset":0,"error_code":null,"error":null}\n'
 
 
 @pytest.mark.timeout(400)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -34,7 +35,16 @@ PAGES = [
     *sorted(DOCS.rglob("*.md")),
 ]
 
-_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(
+    r"""
+    (?:^\ *<!--\ not\ run:\ (?P<reason>[^\n]*?)\ -->\n)?
+    ^\ *```(?P<language>\w*)\n(?P<text>.*?)^\ *```$
+  | ^<!--\ run\ first\n(?P<first>.*?)^-->$
+    """,
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+COMMANDS = ("console", "sh", "bash", "python")  # languages of what a reader pastes
+FIRST = "first"  # that of what a reader has already, as topics with records: nothing shows it
 _SPAN = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -50,6 +60,21 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _READERS_OWN = {"N": "1", "O": "1", "SHELL": "bash"}  # where the parser does not take any word
+# Who runs the blocks of a page in a language, below tests/; all others in console and sh are run by
+# tests/integration/test_documented_sessions.py.
+_README, _SPARK = "integration/test_readme.py", "spark/test_documented_pages.py"
+OWN_TESTS = {
+    ("README.md", "sh"): _README,
+    ("docs/how-to/back-up-and-restore.md", "sh"): _README,
+    ("docs/how-to/spark-archive.md", "python"): _SPARK,
+    ("docs/how-to/spark-archive.md", "sh"): _SPARK,
+    ("docs/reference/client.md", "python"): _README,
+    ("docs/reference/http-arrow.md", "python"): "integration/test_http_arrow.py",
+    ("docs/reference/http-produce.md", "sh"): _README,
+    ("docs/reference/spark-jobs.md", "python"): _SPARK,
+    ("docs/reference/spark-sink.md", "python"): _SPARK,
+    ("docs/reference/spark.md", "python"): _SPARK,
+}
 
 
 def name_of(page: Path) -> str:
@@ -57,12 +82,38 @@ def name_of(page: Path) -> str:
 
 
 class Block(NamedTuple):
+    """``reason``: why no test runs it, as the comment in front of it says; "" when one does."""
+
     language: str
     text: str
+    reason: str
 
 
 def blocks(page: Path) -> list[Block]:
-    return [Block(*found) for found in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return blocks_of(page.read_text(encoding="utf-8"))
+
+
+def blocks_of(text: str) -> list[Block]:
+    return [
+        Block(found["language"] or "", textwrap.dedent(found["text"]), found["reason"] or "")
+        if found["first"] is None
+        else Block(FIRST, found["first"], "")
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def languages_to_run(page: Path) -> set[str]:
+    """Of the page's commands that have no reason why nobody runs them."""
+    return {each.language for each in blocks(page) if not each.reason} & set(COMMANDS)
+
+
+def session_pages() -> list[Path]:
+    """Pages whose commands are run as one session."""
+    return [
+        page
+        for page in PAGES
+        if {"console", "sh"} & languages_to_run(page) and (name_of(page), "sh") not in OWN_TESTS
+    ]
 
 
 def prose(page: Path) -> str:
@@ -108,11 +159,11 @@ def shell_lines(page: Path) -> Iterator[str]:
 
     Of a session (``console``) those behind a prompt: the others are what is printed.
     """
-    for language, text in blocks(page):
+    for language, text, _ in blocks(page):
         lines = [line.strip() for line in text.replace("\\\n", " ").splitlines()]
         if language == "console":
             yield from (line[2:] for line in lines if line.startswith("$ "))
-        elif language in ("", "sh", "bash"):
+        elif language in ("", "sh", "bash", FIRST):
             yield from lines
 
 

@@ -21,17 +21,23 @@ from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 from tests.integration.daemon import ROOT
 from tests.operate.deployed import STOCK, documented_names, series_names
 from tests.operate.documents import (
+    COMMANDS,
     DECISIONS,
     DOCS,
+    FIRST,
     KINDS,
+    OWN_TESTS,
     PAGES,
     RUNBOOKS,
     anchors,
+    blocks,
     calls,
     find_command,
+    languages_to_run,
     links,
     name_of,
     parse,
+    session_pages,
     shell_lines,
     spans,
 )
@@ -44,6 +50,13 @@ INDEX = DOCS / "README.md"
 FIRST_WORDS = ("archive", "cleanup", "delete", "file", "log", "quota", "retention", "segment")
 # Usage lines of cli.md; a line of the log.
 NO_CALL = re.compile(r"\[OPTIONS\]|COMMAND|^kafkalog is ready$")
+REASONS = (
+    "needs another machine",
+    "needs a product that is not installed here",
+    "changes this machine",
+    "takes hours",
+)
+EXCUSED_MAX = 15
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 
@@ -121,6 +134,33 @@ def test_commands_in_the_text(page: Path) -> None:
             if rest or page.parent == RUNBOOKS:
                 assert not isinstance(command, click.Group), span
                 parse(words)
+
+
+@every_page
+def test_each_command_is_run_or_says_why_not(page: Path) -> None:
+    """A block that no test takes, or a command in a block of another language."""
+    for language in languages_to_run(page):
+        test = OWN_TESTS.get((name_of(page), language), "")
+        if not test and language == "console":
+            test = OWN_TESTS.get((name_of(page), "sh"), "")
+        if test:
+            assert page.name in (ROOT / "tests" / test).read_text(encoding="utf-8")
+        else:
+            assert page in session_pages()
+            assert language in ("console", "sh")
+    for block in blocks(page):
+        assert block.reason in {"", *REASONS}
+        if page.name == "cli.md":
+            continue  # the examples of the commands' own help; they are parsed
+        assert block.language, block.text
+        if block.language not in (*COMMANDS, FIRST):
+            assert not re.search(r"^(\$ |kafkalog |curl |docker )", block.text, re.MULTILINE)
+
+
+def test_few_commands_are_not_run() -> None:
+    excused = [each for page in PAGES for each in blocks(page) if each.reason]
+    assert len(excused) <= EXCUSED_MAX
+    assert {each.language for each in excused} <= set(COMMANDS)
 
 
 def test_wrong_commands_are_found() -> None:

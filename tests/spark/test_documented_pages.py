@@ -45,7 +45,7 @@ def python_of(name: str, daemon: Daemon, directory: Path) -> list[str]:
 
 def count(spark: SparkSession, daemon: Daemon, topic: str = "orders") -> int:
     options = {"url": f"http://127.0.0.1:{daemon.port}", "subscribe": topic}
-    return spark.read.format("kafkalog").options(**options).load().count()
+    return int(spark.read.format("kafkalog").options(**options).load().count())
 
 
 def test_the_source(spark: SparkSession, daemon: Daemon, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 configuration.md, metrics.md, cli.md and errors.md of docs/reference, and the dashboards of
 deploy/grafana. Each is generated from the tables that the program itself uses; tests keep them
-current. The second half of http-proxies.md is generated from the cases of tests/proxies.
+current. The second half of http-proxies.md is generated from the cases of tests/proxies, and what
+http-routes.md says of each route from its endpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tools.dashboards import FILES, text_of
 from tools.errors_page import errors_page
 from tools.metrics_page import metrics_page
 from tools.proxies_page import proxies_page
+from tools.routes_page import routes_page
 from tools.settings_page import configuration_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +33,8 @@ def main() -> None:
             (ROOT / "docs/reference/http-proxies.md").read_text("utf-8")
         ),
     }
+    path = "docs/reference/http-routes.md"
+    pages[path] = routes_page((ROOT / path).read_text("utf-8"))
     pages |= {f"deploy/grafana/{name}": text_of(each) for name, each in FILES.items()}
     for path, text in pages.items():
         (ROOT / path).write_text(text, encoding="utf-8")

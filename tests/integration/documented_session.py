@@ -92,7 +92,8 @@ def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> lis
     """What each prints, standard error too; AssertionError at the first that fails."""
     binaries = directory / ".venv" / "bin"
     binaries.mkdir(parents=True)
-    (binaries / "activate").touch()
+    for path in (binaries / "activate", directory / ".bashrc"):
+        path.touch()
     program = binaries / "kafkalog"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kafkalog "$@"\n')
     program.chmod(0o755)
@@ -102,6 +103,7 @@ def run_session(commands: Sequence[str], daemon: Daemon, directory: Path) -> lis
         "PATH": f"{binaries}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "HOME": str(directory),
+        "BASH_ENV": str(directory / ".bashrc"),  # variables that a command leaves to later ones
         "KAFKALOG_URL": f"http://{here}",
         "KAFKALOG_OUTPUT": "table",  # as at the reader's terminal
         "LC_ALL": "C.UTF-8",

@@ -111,11 +111,11 @@ PLANS = {
                         CRASHES,
                         Stage("slow-crashes", 14),
                         Stage("slow-of-the-rest", 9),
-                        Stage("spark", 22),
+                        Stage("spark", 23),
                     ),
                     (
                         DAEMONS,
-                        Stage("own-daemons", 14),
+                        Stage("own-daemons", 16),
                         Stage("oracle", 23),
                         Stage("prometheus", 4.5),
                         Stage("console-test", 6),

@@ -311,6 +311,8 @@ class LogManager:
             unit.flusher.start()
             unit.writer.start()
         if is_whole:
+            now = self.runtime.clock.reading()
+            self.retention.clock_hold.startup(self.registry.state.clock, now)
             self._tasks.start()
             schedule_once = self.runtime.scheduler.schedule_once
             schedule_once(LOG_METRICS_TASK, self.log_stats.run)

@@ -241,8 +241,9 @@ class LogStats:
         for reason in reasons:
             sums.setdefault((topic, reason), 0)
         # Without the guard of the directory, as every read here.
-        hold, now_ms = self._archived_offsets.hold_of(log, config), self._clock.wall_ms()
-        planned = execute.plan_of(log, now_ms, hold, may_block=False)
+        hold = self._archived_offsets.hold_of(log, config)
+        at = self._retention.clock_hold.pass_time(log, hold, self._clock.reading(), may_block=False)
+        planned = execute.plan_of(log, at.now_ms, hold, may_block=False)
         self._retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:
             segment = log.segments.get(deletion.base_offset)

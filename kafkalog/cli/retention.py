@@ -45,6 +45,7 @@ _KEEPERS = {
     "no_limits": "kept: no limit is set",
     "disputed_start": "kept: two files disagree about the log start",
     "hold": "kept: not archived yet",
+    "clock_jump": "kept: the clock jumped; run --accept-clock",
     "limits": "kept: inside the limits",
 }
 _DUE_HEADINGS = ("EARLIEST", "LATEST", "FILES GONE")
@@ -139,23 +140,41 @@ def simulate(
 @click.argument("topic", required=False)
 @partition_option
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
+@click.option(
+    "--accept-clock",
+    is_flag=True,
+    help="First trust the wall clock of the daemon: delete what is held because it jumped ahead.",
+)
 @with_client_and_output
 def run(
-    topic: str | None, partition: int | None, dry_run: bool, client: Client, output: str
+    topic: str | None,
+    partition: int | None,
+    dry_run: bool,
+    accept_clock: bool,
+    client: Client,
+    output: str,
 ) -> None:
     """Run a retention pass now, over one topic or all. Exit 3 when a partition failed.
+
+    When the wall clock jumps ahead and more than half of a log would be deleted because of that,
+    the log is held: only what is due by the clock before the jump is deleted. --accept-clock ends
+    this for all topics, also when a topic is named.
 
     Example: kafkalog retention run orders --dry-run
     """
     if topic is None and partition is not None:
         raise click.UsageError("--partition needs a topic")
+    if accept_clock and dry_run:
+        raise click.UsageError("--accept-clock cannot be used with --dry-run: it lifts the hold")
     wanted = None
     if topic is not None:
         entries = _partitions(client, topic, partition)
         wanted = [(topic, int(entry["partition"])) for entry in entries]
+    if accept_clock:
+        client.accept_clock()
     answer = client.run_retention(wanted, dry_run=dry_run)
     if not is_printed(output, answer, names_of(answer["partitions"])):
-        _print_run(answer)
+        print_run(answer)
     exit_on_failures(answer["partitions"])
 
 
@@ -266,7 +285,8 @@ def _print_simulation(topic: str, entry: dict[str, Any]) -> None:
     click.echo(f"{deleted} deleted, {retained} retained.")
 
 
-def _print_run(answer: dict[str, Any]) -> None:
+def print_run(answer: dict[str, Any]) -> None:
+    """Deleted segments, their sum, and what waits for an operator."""
     rows: list[tuple[object, ...]] = [
         (name_of(entry), each["base_offset"], each["reason"], each["size_bytes"])
         for entry in answer["partitions"]
@@ -275,6 +295,14 @@ def _print_run(answer: dict[str, Any]) -> None:
     print_rows(_DELETED_HEADINGS, rows)
     counted = _counted(answer["segments"], answer["bytes"])
     click.echo(f"{counted} would be deleted." if answer["dry_run"] else f"{counted} deleted.")
+    served = _served(answer["partitions"])
+    held = sum(each.get("clock_held_segments", 0) for each in served)
+    if held:
+        counted = _counted(held, sum(each["clock_held_bytes"] for each in served))
+        click.echo(
+            f"{counted} held: the wall clock jumped ahead. Put it right, or if it is right:"
+            " kafkalog retention run --accept-clock"
+        )
 
 
 def _print_schedule(schedule: dict[str, Any] | None) -> None:

@@ -369,6 +369,11 @@ def run_retention(
     return (yield from _post("/v1/retention:run", wanted, Repeat.ALWAYS))
 
 
+def accept_clock() -> Steps[Json]:
+    """Let retention go by the wall clock although it jumped ahead; what it held until now."""
+    return (yield from _post("/v1/retention:accept-clock", {}, Repeat.ALWAYS))
+
+
 def simulate_retention(
     topic: str,
     configs: Mapping[str, str],

@@ -218,6 +218,7 @@ class Operations(ABC, Generic[ProducerT, TailT]):
     explain_retention = Method(admin.explain_retention)
     simulate_retention = Method(admin.simulate_retention)
     run_retention = Method(admin.run_retention)
+    accept_clock = Method(admin.accept_clock)
     archived_offsets = Method(admin.archived_offsets)
     raise_archived_offsets = Method(admin.raise_archived_offsets)
     losses = Method(admin.losses)

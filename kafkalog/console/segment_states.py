@@ -81,6 +81,7 @@ _KEPT = {
     Keeper.NO_LIMITS: "neither retention.ms nor retention.bytes is set",
     Keeper.DISPUTED_START: "two files disagree about the log start",
     Keeper.HOLD: "its records are not archived yet",
+    Keeper.CLOCK_JUMP: "it is too old only because the wall clock jumped",
 }
 
 

@@ -5,8 +5,22 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class ClockReading(NamedTuple):
+    """The wall clock, and at the same moment the time since the machine's start.
+
+    ``boot_id``: of that start; empty: not known. ``since_boot_ms`` never goes back, is the same for
+    every process, and goes on while the machine sleeps.
+    """
+
+    wall_ms: int
+    boot_id: str
+    since_boot_ms: int
 
 
 class Clock(Protocol):
@@ -18,8 +32,23 @@ class Clock(Protocol):
     def monotonic_ns(self) -> int:
         """Nanoseconds that never go back; only differences mean anything."""
 
+    def reading(self) -> ClockReading:
+        """Both clocks, one right after the other."""
+
     def sleep(self, seconds: float) -> None:
         """Block the calling thread. Never called on the event loop."""
+
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # Linux only
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@functools.cache
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 class SystemClock:
@@ -32,6 +61,11 @@ class SystemClock:
     def monotonic_ns(self) -> int:
         """See Clock."""
         return time.monotonic_ns()
+
+    def reading(self) -> ClockReading:
+        """See Clock."""
+        since_boot_ms = time.clock_gettime_ns(_BOOT_CLOCK) // 1_000_000
+        return ClockReading(self.wall_ms(), _boot_id(), since_boot_ms)
 
     def sleep(self, seconds: float) -> None:
         """See Clock."""

@@ -175,6 +175,9 @@ class Metrics(Declarations):
     retention_clock_jumps = counter(
         "Logs that a retention check skipped because the wall clock jumped ahead."
     )
+    retention_clock_held_bytes = gauge(
+        "Bytes that retention retains until an operator accepts the wall clock, which jumped."
+    )
     sink_transactions_open = gauge("Producers of exactly-once sinks with an open batch.")
     sinks_committing = gauge(
         "Sinks with a decided commit whose markers are not written in every partition yet."

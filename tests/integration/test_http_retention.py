@@ -120,6 +120,16 @@ def test_each_partition_fails_alone(daemon: Daemon) -> None:
     failed_entry(got[5], 40402)
 
 
+def test_an_accepted_clock(daemon: Daemon) -> None:
+    """M28: without a jump it changes nothing; a run says what is held: nothing."""
+    daemon.create_topic("clocked")
+    reply = daemon.request("POST", "/v1/retention:accept-clock")
+    assert (reply.status, reply.json) == (200, {"jump_ms": 0, "partitions": []})
+    (entry,) = run(daemon, partitions=names("clocked")).json["partitions"]
+    assert (entry["clock_held_segments"], entry["clock_held_bytes"]) == (0, 0)
+    refused(daemon.request("GET", "/v1/retention:accept-clock"), 405, 405)
+
+
 def test_unknown_partitions(daemon: Daemon) -> None:
     """M28: 40401 and 40402, and 404 for what is no partition number."""
     daemon.create_topic("here")

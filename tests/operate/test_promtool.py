@@ -51,7 +51,7 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_the_configuration() -> None:
     done = promtool("check", "config", DEPLOYED / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "23 rules found" in done.stdout
+    assert "24 rules found" in done.stdout
 
 
 def test_the_cases() -> None:

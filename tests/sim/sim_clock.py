@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalog.env.clock import ClockReading
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,12 +35,16 @@ class SimClock:
         self._wakers: list[Waker] = []
         self._is_running_due = False
         self._sleeper: Callable[[float], bool] | None = None
+        self.boot_id = "boot"
 
     def wall_ms(self) -> int:
         return (self._monotonic_ns + self._wall_offset_ns) // _NS_PER_MS
 
     def monotonic_ns(self) -> int:
         return self._monotonic_ns
+
+    def reading(self) -> ClockReading:
+        return ClockReading(self.wall_ms(), self.boot_id, self._monotonic_ns // _NS_PER_MS)
 
     def sleep(self, seconds: float) -> None:
         """See Clock. Parks a simulated thread; on the test's own thread it advances the clock."""

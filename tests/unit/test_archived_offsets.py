@@ -13,11 +13,11 @@ from kafkalog import errors
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.commands import Until
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
-from kafkalog.broker.retention.retention import FinishCommand, RetainedByHold
+from kafkalog.broker.retention.retention import FinishCommand
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.format.topic_names import encode_id
 from kafkalog.log.retention import execute
-from kafkalog.log.retention.plan import Keeper, Rule
+from kafkalog.log.retention.plan import Keeper, RetainedByHold, Rule
 from tests.backup_world import NEW_DIRS, back_up, new_disk, restore, started as backup_started
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of

@@ -26,6 +26,7 @@ from kafkalog.broker.values import Loading
 from kafkalog.cli.configs import settings_from
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.output import Progress
+from kafkalog.cli.retention import print_run
 from kafkalog.client.messages import DEFAULT_URL
 from kafkalog.env.process_facts import own_command
 from kafkalog.observe.logging import configure_logging
@@ -75,6 +76,9 @@ def test_wrong_arguments(words: list[str]) -> None:
     assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)
     assert result.output
+
+
+HELD = {"clock_held_segments": 2, "clock_held_bytes": 90}
 
 
 def run(*words: str, **environment: str) -> Result:
@@ -184,6 +188,21 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_a_run_says_what_a_clock_jump_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    """M36: and the command that goes on; nothing of it where nothing is held."""
+    entry = {"topic": "t", "partition": 0, "segments": []}
+    answer = {"dry_run": False, "segments": 0, "bytes": 0, "partitions": [entry]}
+    print_run(answer)
+    assert "clock" not in capsys.readouterr().out
+    print_run({**answer, "partitions": [{**entry, **HELD}]})
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "2 segments (90 bytes) held: the wall clock jumped ahead. Put it right, or if it is right:"
+        " kafkalog retention run --accept-clock"
+    )
+    result = CliRunner().invoke(make_cli(), ["retention", "run", "--dry-run", "--accept-clock"])
+    assert (result.exit_code, "--dry-run" in result.output) == (2, True)
 
 
 def test_a_terminal_has_one_line() -> None:

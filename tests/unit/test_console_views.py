@@ -450,6 +450,14 @@ def test_the_first_page_tells_them() -> None:
     assert view.sentence.startswith("Needs attention: ")
 
 
+def test_the_first_page_tells_that_retention_waits_for_the_clock() -> None:
+    sim = filled()
+    sim.clock.step_wall_ms(3_650 * DAY)
+    sim.clock.advance_ms(5 * MINUTE)
+    (alert,) = [each for each in overview_view(sim.operations).troubles if "clock" in each]
+    assert "kafkalog retention run --accept-clock" in alert
+
+
 def test_a_topic_beside_its_defaults() -> None:
     sim = started().with_topic("t", 1, {"retention.ms": "600000"})
     view = configs_view(sim.operations, "t", "", is_all=False)

@@ -40,9 +40,12 @@ if TYPE_CHECKING:
     from kafkalog.broker.retention.report import RetentionSimulation, SegmentReport
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import ValidatedRecords
+    from tests.sim.sim_filesystem import SimFilesystem
 
 
 MINUTE = 60_000
+HOUR = 60 * MINUTE
+TEN_YEARS = 3_650 * 86_400_000
 TP = TopicPartition("t", 0)
 
 
@@ -215,20 +218,197 @@ def test_kafka_5634_nothing_above_the_high_watermark() -> None:
     assert bases(sim) == [2]
 
 
-def test_a_clock_that_jumps_ahead_deletes_nothing_at_first() -> None:
-    """M09: reliability 2.2: guarded for one check, then the clock is believed."""
+def jumped(*, segments: int = 4, old: int = 0) -> SimManager:
+    """Closed segments; the ``old`` oldest of them are too old, the others only since a jump."""
+    sim = started(check_ms=5 * MINUTE).with_topic("t", 1, {"retention.ms": str(HOUR)})
+    fill(sim, old)
+    sim.clock.advance_ms(HOUR if old else 0)
+    fill(sim, segments - old)
+    sim.clock.step_wall_ms(TEN_YEARS)
+    return sim
+
+
+def held_bytes(sim: SimManager) -> float | None:
+    return sim.metrics.registry.get_sample_value("kafkalog_retention_clock_held_bytes")
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing_until_an_operator_accepts_it() -> None:
+    """M09: reliability 2.2: more than half of the log would go: held, however often it is checked.
+
+    Kafka deletes at once.
+    """
     sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "600000"})
     fill(sim, 2)
     assert sim.manager.retention.run_once() == 0
-    sim.clock.step_wall_ms(3_650 * 86_400_000)
+    sim.clock.step_wall_ms(TEN_YEARS)
     assert sim.manager.retention.run_once() == 0
     assert sim.metrics.retention_clock_jumps._value.get() == 1
+    for _ in range(3):
+        assert sim.manager.retention.run_once() == 0
+    assert held_bytes(sim) == sim.operations.partition_log("t", 0).size_bytes
+    accepted = sim.operations.retention.accept_clock()
+    assert accepted.jump_ms == TEN_YEARS
+    assert accepted.logs[TP].segments == 2
+    assert held_bytes(sim) == 0
     assert sim.manager.retention.run_once() == 2
     unguarded = started(check_ms=10**12, guard=False).with_topic("t", 1, {"retention.ms": "600000"})
     fill(unguarded, 2)
     unguarded.manager.retention.run_once()
-    unguarded.clock.step_wall_ms(3_650 * 86_400_000)
+    unguarded.clock.step_wall_ms(TEN_YEARS)
     assert unguarded.manager.retention.run_once() == 2
+
+
+def test_less_than_half_of_a_log_waits_for_one_check_only() -> None:
+    """M09: a jump by which two of five segments go: guarded once, then the clock is believed."""
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "1000"})
+    fill(sim, 2, age_ms=400)
+    for _ in range(3):  # their producer is ahead: the jump reaches none of these
+        sim.clock.step_wall_ms(HOUR)
+        put(sim)
+        sim.clock.step_wall_ms(-HOUR)
+        sim.manager.logs.unit_of(log := sim.operations.partition_log("t", 0)).writer.call(log.roll)
+    assert sim.manager.retention.run_once() == 0
+    sim.clock.step_wall_ms(10 * MINUTE)
+    assert [sim.manager.retention.run_once() for _ in range(2)] == [0, 2]
+    assert held_bytes(sim) == 0
+
+
+def test_what_is_due_without_the_jump_is_deleted_while_the_rest_is_held() -> None:
+    """M09: passes go by the clock without the jump; a log that grows stays held."""
+    sim = jumped(segments=4, old=1)
+    assert sum(sim.manager.retention.run_once() for _ in range(2)) == 1
+    fill(sim, 20)
+    assert sim.manager.retention.run_once() == 0
+    assert bases(sim)[0] == 1
+    sim.clock.advance_ms(HOUR)  # the time passes for the trusted clock, too
+    assert bases(sim)[0] == 4
+
+
+def test_a_clock_that_comes_back_ends_the_hold() -> None:
+    """M09 M12: nothing is held, nothing waits for the operator any more; the log says so."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    assert sim.operations.retention.clock_hold().logs.keys() == {TP}
+    sim.clock.step_wall_ms(-TEN_YEARS)
+    with capture_logs() as lines:
+        sim.clock.advance_ms(5 * MINUTE)
+    assert sim.operations.retention.clock_hold() == (0, {})
+    assert "retention_hold_ended" in [line["event"] for line in lines]
+    assert len(bases(sim)) == 5
+
+
+def test_a_hold_is_told_once_a_minute_at_most_and_what_to_do() -> None:
+    """M12: one warning for all logs, with the command that ends it."""
+    sim = jumped()
+    with capture_logs() as lines:
+        for _ in range(30):
+            sim.manager.retention.run_once()
+            sim.clock.advance_ms(3_000)
+    told = [line for line in lines if line["event"] == "retention_held_after_clock_jump"]
+    assert len(told) == 2
+    assert "kafkalog retention run --accept-clock" in told[0]["what_to_do"]
+    assert (told[0]["partitions"], told[0]["jump_seconds"]) == (1, TEN_YEARS // 1000)
+
+
+def test_held_segments_are_told_with_their_reason() -> None:
+    """M09 M12: explain, a dry run, an ordered pass; metrics of what is overdue have none of it."""
+    sim = jumped(segments=4, old=1)
+    reports = [described(sim)]
+    preview = sim.operations.retention.retain("t", 0, dry_run=True)
+    assert [each.base_offset for each in preview.deleted] == [0]
+    assert preview.clock_held.segments == 3
+    ordered = sim.operations.retention.retain("t", 0, dry_run=False)
+    assert (ordered.deleted, ordered.clock_held) == (preview.deleted, preview.clock_held)
+    reports.append(described(sim))
+    for report in reports:
+        keepers = [fate.keeper for fate in report.fates][-4:]
+        assert keepers == [*[Keeper.CLOCK_JUMP] * 3, Keeper.EMPTY_ACTIVE]
+        assert {fate.due for fate in report.fates[-4:]} == {None}
+    sim.manager.log_stats.run()
+    label = {"topic": "t", "reason": "time"}
+    deletable = sim.metrics.registry.get_sample_value("kafkalog_log_deletable_bytes", label)
+    assert deletable in (None, 0)
+
+
+def test_a_cleaner_thread_holds_a_compacted_log_as_well() -> None:
+    """M09: what the host plans for compact,delete is by the clock without the jump."""
+    sim = jumped()
+    log = sim.operations.partition_log("t", 0)
+    log.update_config(LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=HOUR))
+    cleaning = sim.manager.cleaning
+    assert cleaning.plan_retention(log, cleaning.begin_retention()) is None
+    sim.operations.retention.accept_clock()
+    planned = cleaning.plan_retention(log, 0)
+    assert planned is not None
+    assert len(planned.deletions) == 4
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("is_rebooted", [True, False])
+def test_a_hold_outlives_a_restart(*, is_killed: bool, is_rebooted: bool) -> None:
+    """M09 M14: also of the machine, while its clock is the wrong one; and an acceptance does."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    disk = sim.kill() if is_killed else sim.stop()
+    again = restarted(sim, disk, is_rebooted=is_rebooted)
+    assert again.operations.retention.clock_hold().logs.keys() == {TP}
+    fill(again, 10)  # after which less than half would go
+    assert sum(again.manager.retention.run_once() for _ in range(3)) == 0
+    again.operations.retention.accept_clock()
+    last = restarted(again, again.kill(), is_rebooted=is_rebooted)
+    assert sum(last.manager.retention.run_once() for _ in range(2)) == 4
+
+
+def test_a_hold_ends_when_nothing_is_too_old_any_more() -> None:
+    """M09: also one that was found at the start: its topic keeps everything now."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    again = restarted(sim, sim.kill(), is_rebooted=False)
+    again.operations.partition_log("t", 0).update_config(LogConfig(retention_ms=-1))
+    again.manager.retention.run_once()
+    assert again.operations.retention.clock_hold().logs == {}
+
+
+def test_a_clock_that_was_put_right_before_a_boot_holds_nothing() -> None:
+    """M09: it is before the one that was noted: it came back."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    again = restarted(sim, sim.stop(), is_rebooted=True, step_ms=-TEN_YEARS)
+    assert again.operations.retention.clock_hold() == (0, {})
+
+
+@pytest.mark.parametrize("is_rebooted", [True, False])
+def test_a_jump_while_the_daemon_is_down(*, is_rebooted: bool) -> None:
+    """M09: after the same boot it is known; after another one nothing says how long it took."""
+    sim = started().with_topic("t", 1, {"retention.ms": str(HOUR)})
+    fill(sim, 4)
+    sim.clock.advance_ms(5 * MINUTE)  # a check notes which clock is trusted
+    again = restarted(sim, sim.stop(), is_rebooted=is_rebooted, step_ms=TEN_YEARS)
+    deleted = sum(again.manager.retention.run_once() for _ in range(2))
+    assert deleted == (4 if is_rebooted else 0)
+
+
+def test_an_acceptance_that_cannot_be_written_is_none() -> None:
+    """M14: the fault is the answer, the hold stays."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    sim.disk.faults.add(Fault(error=errno.ENOSPC, path_contains="kafkalog.registry"))
+    with pytest.raises(KafkalogError):
+        sim.operations.retention.accept_clock()
+    assert sim.operations.retention.clock_hold().logs.keys() == {TP}
+
+
+def restarted(
+    sim: SimManager, disk: SimFilesystem, *, is_rebooted: bool, step_ms: int = 0
+) -> SimManager:
+    """The next run on the disk, by the clock of the one before."""
+    again = SimManager(disk, config=sim.config)
+    again.clock.advance_ms((sim.clock.monotonic_ns() - again.clock.monotonic_ns()) // 10**6)
+    again.clock.step_wall_ms(sim.clock.wall_ms() - again.clock.wall_ms() + step_ms)
+    if is_rebooted:
+        again.clock.boot_id = sim.clock.boot_id + "2"
+        again.clock.advance_ms(MINUTE)
+    return again.start()
 
 
 def test_mass_deletion_lets_appends_through() -> None:

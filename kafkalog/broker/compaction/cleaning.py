@@ -277,6 +277,7 @@ class Cleaning(CleanerLogs):
 
     def begin_retention(self) -> int:
         """See CleanerHost."""
+        self._retention.clock_hold.end_check(self._clock.reading())  # of the pass before
         return self._clock_guard.check(self._clock.wall_ms(), self._clock.monotonic_ns())
 
     def plan_retention(self, log: UnifiedLog, jump_ms: int) -> RetentionPlan | None:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkalog.broker.catalog import Logs
-    from kafkalog.broker.retention.retention import RetainedByHold
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.format.topic_names import TopicPartition
     from kafkalog.log.log_config import LogConfig
+    from kafkalog.log.retention.plan import RetainedByHold
     from kafkalog.log.unified_log import UnifiedLog
 
 _log = structlog.get_logger(__name__)

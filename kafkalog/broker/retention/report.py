@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import internal, operation_class, requires
-from kafkalog.broker.retention.retention import RETENTION_TASK, DeletedSegment, RetainedByHold
+from kafkalog.broker.retention.retention import RETENTION_TASK, DeletedSegment
 from kafkalog.broker.topics.topics import refuse_internal
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.log.inspect.segment_listing import count_index_entries, list_segments
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.forecast import Schedule, departures, explain
-from kafkalog.log.retention.plan import plan
+from kafkalog.log.retention.plan import NOTHING_HELD, Keeper, RetainedByHold, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
     from kafkalog.broker.retention.archive_hold import ArchivedOffsets, ArchivedPartition
+    from kafkalog.broker.retention.clock_hold import HeldLogs
     from kafkalog.broker.retention.retention import Retention
     from kafkalog.broker.runtime import Runtime
     from kafkalog.format.topic_names import TopicPartition
@@ -60,10 +61,14 @@ class SegmentReport(NamedTuple):
 
 
 class RetentionOutcome(NamedTuple):
-    """What a pass over one log deleted or, of a dry run, would delete; the log start after it."""
+    """What a pass over one log deleted or, of a dry run, would delete; the log start after it.
+
+    clock_held   what is too old only because the wall clock jumped, and waits for an operator
+    """
 
     deleted: tuple[DeletedSegment, ...]
     log_start_offset: int
+    clock_held: RetainedByHold = NOTHING_HELD
 
 
 class RetentionSimulation(NamedTuple):
@@ -79,6 +84,16 @@ class RetentionSimulation(NamedTuple):
     departures: list[Departure]
     segments_left: int
     bytes_left: int
+
+
+def _held_by_clock(fates: list[SegmentFate], due: int) -> list[SegmentFate]:
+    """What the clock made too old stays; when the rest is deleted, the operator decides."""
+    return fates[:due] + [
+        fate._replace(rule=None, keeper=Keeper.CLOCK_JUMP, due=None)
+        if fate.rule is not None
+        else fate._replace(due=None)
+        for fate in fates[due:]
+    ]
 
 
 @operation_class()
@@ -114,9 +129,13 @@ class RetentionOperations:
         schedule = self.schedule_of(log.config)
         with self._logs.unit_of(log).log_dir.guard():
             facts, segments = list_segments(log, hold)
-        now_ms = self._clock.wall_ms()
+            now = self._clock.reading()
+            pass_ms = self._retention.clock_hold.pass_time(log, hold, now).now_ms
+        now_ms = now.wall_ms
         fates = explain(facts, policy, now_ms, schedule or _NO_CHECKS)
-        planned = plan(facts, policy, now_ms)
+        planned = plan(facts, policy, pass_ms)
+        if pass_ms < now_ms:
+            fates = _held_by_clock(fates, len(planned.deletions))
         held = facts.segments[len(planned.deletions) :][: len(planned.held)]
         if schedule is None:
             fates = [fate._replace(due=None) for fate in fates]
@@ -165,7 +184,8 @@ class RetentionOperations:
         """A retention pass over one partition, whatever its policy; a dry run deletes nothing.
 
         InvalidTopicName for internal topics unless it is a dry run. ``topic_id``: of no other topic
-        of that name; errors: ``Logs.served``. The clock guard does not hold it back.
+        of that name; errors: ``Logs.served``. The clock guard does not hold it back, but what
+        waits for an operator to accept the clock stays (``clock_held``).
         """
         if not dry_run:
             refuse_internal(topic, "deleted from")
@@ -178,7 +198,8 @@ class RetentionOperations:
         with self._logs.unit_of(log).log_dir.guard():
             facts = execute.facts_of(log, hold)
             policy = execute.policy_of(log.config)
-            planned = plan(facts, policy, self._clock.wall_ms())
+            at = self._retention.clock_hold.pass_time(log, hold, self._clock.reading())
+            planned = plan(facts, policy, at.now_ms)
         return RetentionOutcome(
             tuple(
                 DeletedSegment(
@@ -187,11 +208,24 @@ class RetentionOperations:
                 for index, deletion in enumerate(planned.deletions)
             ),
             planned.log_start_offset,
+            at.held,
         )
 
     def _run(self, log: UnifiedLog) -> RetentionOutcome:
         deleted = self._retention.retain_by_order(log)
-        return RetentionOutcome(deleted, log.log_start_offset)
+        held = self.clock_hold().logs.get(log.topic_partition, NOTHING_HELD)
+        return RetentionOutcome(deleted, log.log_start_offset, held)
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def clock_hold(self) -> HeldLogs:
+        """The jump of the wall clock, and what the last passes left because of it; no disk."""
+        return self._retention.clock_hold.held(self._clock.reading())
+
+    @requires(Action.CLUSTER, Resource.CLUSTER)
+    def accept_clock(self) -> HeldLogs:
+        """Trust the wall clock as it is; what was held. Errors: ``ClockHold.accept``."""
+        self._logs.registry.check_ready()
+        return self._retention.clock_hold.accept(self._clock.reading())
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def retain_all(

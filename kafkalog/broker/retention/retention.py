@@ -10,8 +10,9 @@ threads during their pass, because a change of the policy could let them in.
 
 Clock guard: when the wall clock has run ahead of the monotonic one by more than a log's
 ``retention.ms`` since the check before, nothing of that log is deleted in this check. The cleaner's
-threads check every few seconds, so a jump that they see counts for the period of the task. Source:
-Kafka's LogManager.cleanupLogs.
+threads check every few seconds, so a jump that they see counts for the period of the task. A log
+that would lose more than half of its bytes waits for an operator: ``clock_hold``. Source: Kafka's
+LogManager.cleanupLogs.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from kafkalog.broker.directory.commands import (
     Step,
     Until,
 )
+from kafkalog.broker.retention.clock_hold import ClockHold
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log import kafka_messages
 from kafkalog.log.retention import execute
-from kafkalog.log.retention.plan import Rule
+from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,16 +65,6 @@ class DeletedSegment(NamedTuple):
     base_offset: int
     rule: Rule
     size_bytes: int
-
-
-class RetainedByHold(NamedTuple):
-    """What the limits would let go and a hold keeps."""
-
-    segments: int
-    size_bytes: int
-
-
-NOTHING_HELD = RetainedByHold(0, 0)
 
 
 class FinishCommand(Command):
@@ -116,6 +108,7 @@ class Retention:
         self._background = background
         self._clock = runtime.clock
         self._metrics = runtime.metrics
+        self.clock_hold = ClockHold(logs, runtime)
         # single dictionary operations by any thread
         self._held: dict[TopicPartition, RetainedByHold] = {}
         # owned by the task
@@ -129,9 +122,10 @@ class Retention:
 
     def plan_of(self, log: UnifiedLog) -> RetentionPlan:
         """What a pass would delete now, and what a hold keeps from it; StorageFault."""
-        now_ms, hold = self._clock.wall_ms(), self._hold_of(log, log.config)
+        hold = self._hold_of(log, log.config)
         with self._logs.unit_of(log).log_dir.guard():
-            planned = execute.plan_of(log, now_ms, hold)
+            at = self.clock_hold.pass_time(log, hold, self._clock.reading(), is_pass=True)
+            planned = execute.plan_of(log, at.now_ms, hold)
         self.note_held(log, planned)
         return planned
 
@@ -162,10 +156,12 @@ class Retention:
         KafkalogError: the rest is for the next pass.
         """
         unit = self._logs.unit_of(log)
-        now_ms = self._clock.wall_ms()
         planned = self.plan_of(log) if planned is None else planned
         if not planned.deletions:
             return ()
+        with unit.log_dir.guard():
+            hold = self._hold_of(log, log.config)
+            now_ms = self.clock_hold.pass_time(log, hold, self._clock.reading()).now_ms
         if log.local.pending_swap is not None:
             self._end_swap(log)  # old names would outlive their segments
         writer, hold_of = unit.writer, self._hold_of
@@ -230,6 +226,7 @@ class Retention:
         """
         started_ns = self._clock.monotonic_ns()
         jump_ms = self._clock_guard.check(self._clock.wall_ms(), started_ns)
+        self.clock_hold.begin_check(self._clock.reading())
         if not self._background.is_stopping:
             _log.debug(kafka_messages.cleanup_begins())
         count, faults, time_slice = 0, list[KafkalogError](), TimeSlice(self._clock)
@@ -237,9 +234,18 @@ class Retention:
             count += self._run_unit(unit, jump_ms, faults, time_slice)
         if not self._background.is_stopping:
             self._note_run(count, self._clock.monotonic_ns() - started_ns)
+            self._end_clock_check(faults)
         if faults:
             raise faults[0]
         return count
+
+    def _end_clock_check(self, faults: list[KafkalogError]) -> None:
+        now = self._clock.reading()
+        self.clock_hold.end_check(now)
+        try:
+            self.clock_hold.save(now)
+        except KafkalogError as error:  # the next check tries again
+            faults.append(error)
 
     def _note_run(self, count: int, run_ns: int) -> None:
         seconds = run_ns / 1e9
@@ -257,11 +263,14 @@ class Retention:
             time_slice.maybe_yield()
             if self._background.is_stopping:
                 return count
-            if log.config.is_compacted or self.is_guarded(log, jump_ms):
+            if log.config.is_compacted:
                 continue
             try:
+                planned = self.plan_of(log)  # so that a guarded log is known to be held, too
+                if self.is_guarded(log, jump_ms):
+                    continue
                 _log.debug(kafka_messages.collecting(str(log.topic_partition)))
-                count += self._retain_paused(log)
+                count += self._retain_paused(log, planned)
             except (UnknownTopic, PartitionMoving):
                 continue  # deleted since the list was taken, or elsewhere by now
             except KafkalogError as error:
@@ -274,9 +283,8 @@ class Retention:
                 )
         return count
 
-    def _retain_paused(self, log: UnifiedLog) -> int:
+    def _retain_paused(self, log: UnifiedLog, planned: RetentionPlan) -> int:
         """How many segments were deleted; none while another thread owns the log."""
-        planned = self.plan_of(log)
         if not planned.deletions or not self._states.try_pause(log.topic_partition):
             return 0
         try:

@@ -82,6 +82,20 @@ class ProducerEpoch(NamedTuple):
     since_ms: int  # wall clock
 
 
+class ClockTrust(NamedTuple):
+    """Which wall clock retention trusts, and what it held because of another one.
+
+    ``offset_ms``: of the trusted wall clock, without the time since the boot. ``jump_ms``: how far
+    ahead of it the wall clock was at ``wall_ms``. ``held``: partitions by topic.
+    """
+
+    boot_id: str
+    offset_ms: int
+    jump_ms: int
+    wall_ms: int
+    held: dict[str, list[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class RegistryState:
     """One generation: topics by name, names and ids unique; ids that were deleted.
@@ -92,7 +106,8 @@ class RegistryState:
     directory had one; one that Kafka writes later counts more. ``in_making``: by topic id, the
     first of its partitions that may be missing, because it is not noted yet that they were made.
     Producer ids from ``next_producer_id`` on were never given to anybody (0: none was);
-    ``producer_epochs`` by id; ``forgotten_epoch``: no newer one was dropped from there.
+    ``producer_epochs`` by id; ``forgotten_epoch``: no newer one was dropped from there. ``clock``:
+    None before a first check.
     """
 
     generation: int = 0
@@ -107,6 +122,7 @@ class RegistryState:
     cluster_id: str | None = None
     node_id: int | None = None
     made_cluster_id: str | None = None
+    clock: ClockTrust | None = None
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
@@ -162,6 +178,10 @@ class RegistryState:
     def with_broker_configs(self, configs: Mapping[str, str]) -> RegistryState:
         """The next generation with these dynamic broker configs instead of the former ones."""
         return replace(self, generation=self.generation + 1, broker_configs=dict(configs))
+
+    def with_clock(self, clock: ClockTrust) -> RegistryState:
+        """The next generation, which trusts this clock."""
+        return replace(self, generation=self.generation + 1, clock=clock)
 
     def with_next_producer_id(self, producer_id: int) -> RegistryState:
         """The next generation, in which the ids below are given."""
@@ -222,6 +242,7 @@ class _Body(msgspec.Struct, omit_defaults=True):
     node_id: Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)] | None = None
     in_making: dict[str, int] = {}
     made_cluster_id: str | None = None
+    clock: ClockTrust | None = None
 
 
 def encode_registry(state: RegistryState) -> bytes:
@@ -256,6 +277,7 @@ def encode_registry(state: RegistryState) -> bytes:
         state.node_id,
         {encode_id(each): first for each, first in state.in_making.items()},
         state.made_cluster_id,
+        state.clock,
     )
     content: dict[str, Any] = msgspec.to_builtins(body, str_keys=True)
     content["checksum"] = _checksum(content)
@@ -319,6 +341,7 @@ def decode_registry(data: bytes) -> RegistryState:
         found.cluster_id,
         found.node_id,
         found.made_cluster_id,
+        found.clock,
     )
 
 

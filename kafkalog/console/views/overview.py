@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
+from kafkalog.broker.retention.clock_hold import WHAT_TO_DO
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.console.formatting import plural, relative
 from kafkalog.console.view import Fragment, View
@@ -63,6 +64,8 @@ def overview_view(operations: Operations) -> OverviewView:
     tasks = task_rows(operations)
     health = operations.cleaning.health()
     alerts = alerts_of(readiness, log_dirs, tasks, health, now_ms)
+    if operations.retention.clock_hold().logs:
+        alerts.insert(0, f"the wall clock jumped and retention waits: {WHAT_TO_DO}")
     return OverviewView.of(
         readiness,
         operations,

@@ -38,6 +38,7 @@ class Keeper(enum.Enum):
     NO_LIMITS = "no_limits"  # neither retention.ms nor retention.bytes
     DISPUTED_START = "disputed_start"  # two files say different things of the log start
     HOLD = "hold"  # its records are not archived yet: no limit lets it go
+    CLOCK_JUMP = "clock_jump"  # only a jump of the wall clock made it too old
     LIMITS = "limits"  # inside every limit that is set
 
 
@@ -58,6 +59,16 @@ class Hold(NamedTuple):
 
     offset: int
     max_bytes: int = -1
+
+
+class RetainedByHold(NamedTuple):
+    """What the limits would let go and a hold keeps."""
+
+    segments: int
+    size_bytes: int
+
+
+NOTHING_HELD = RetainedByHold(0, 0)
 
 
 class LogFacts(NamedTuple):
@@ -127,6 +138,17 @@ def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan
                 Rule.TIME, lambda each, _: now_ms - each.largest_timestamp_ms > policy.retention_ms
             )
     return walk.result()
+
+
+def due_by_clock_jump(
+    facts: LogFacts, policy: RetentionPolicy, now_ms: int, jump_ms: int
+) -> Sequence[SegmentFacts]:
+    """What a pass at ``now_ms`` deletes, and would not if the clock had not moved by ``jump_ms``.
+
+    Oldest first: what is due without the jump comes before it.
+    """
+    due = len(plan(facts, policy, now_ms - jump_ms).deletions)
+    return facts.segments[due : len(plan(facts, policy, now_ms).deletions)]
 
 
 def keeper_of(facts: LogFacts, policy: RetentionPolicy, index: int) -> Keeper:

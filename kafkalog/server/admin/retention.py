@@ -241,6 +241,8 @@ class RetainedPartition(PartitionAnswer):
 
     log_start_offset: int
     bytes: int
+    clock_held_segments: int
+    clock_held_bytes: int
     segments: list[TakenSegment]
 
 
@@ -303,12 +305,12 @@ async def run(request: web.Request, wanted: RetentionRunRequest) -> web.Response
 def _run(
     operations: Operations, keys: list[TopicPartition] | None, *, dry_run: bool
 ) -> RetentionRunAnswer:
-    """Named partitions all have an entry; of others those with a deletion or a failure."""
+    """Named partitions all have an entry; of others those with a deletion, hold or failure."""
     retained, entries = list[RetainedPartition](), list[RetainedPartition | FailedPartition]()
     for key, outcome in _outcomes(operations, keys, dry_run=dry_run):
         if isinstance(outcome, KafkalogError):
             entries.append(answer_of(FailedPartition, key, error_of(outcome)))
-        elif keys is not None or outcome.deleted:
+        elif keys is not None or outcome.deleted or outcome.clock_held.segments:
             retained.append(_retained(key, outcome))
             entries.append(retained[-1])
     return RetentionRunAnswer(
@@ -338,11 +340,48 @@ def _retained(key: TopicPartition, outcome: RetentionOutcome) -> RetainedPartiti
         partition=key.partition,
         log_start_offset=outcome.log_start_offset,
         bytes=sum(each.size_bytes for each in outcome.deleted),
+        clock_held_segments=outcome.clock_held.segments,
+        clock_held_bytes=outcome.clock_held.size_bytes,
         segments=[
             TakenSegment(each.base_offset, each.size_bytes, each.rule.value)
             for each in outcome.deleted
         ],
     )
+
+
+class HeldPartition(PartitionAnswer):
+    """What retention did not delete of a partition because the wall clock jumped ahead."""
+
+    segments: int
+    bytes: int
+
+
+class AcceptClockAnswer(AnswerBody):
+    """By how much the clock had jumped, and what was held until now."""
+
+    jump_ms: int
+    partitions: list[HeldPartition]
+
+
+@ROUTES.endpoint(
+    "POST /v1/retention:accept-clock",
+    "acceptClock",
+    Access.OPERATE_CLUSTER,
+    "What was held.",
+    errors=(50302, 50303, 50701),
+)
+def accept_clock(request: web.Request, operations: Operations) -> AcceptClockAnswer:
+    """Trust the wall clock, which jumped ahead: retention deletes by it from now on. Durable.
+
+    Without a jump nothing changes.
+    """
+    subject = note_subject(request)
+    held = operations.retention.accept_clock()
+    subject["jump_ms"] = held.jump_ms
+    partitions = [
+        HeldPartition(key.topic, key.partition, *each) for key, each in sorted(held.logs.items())
+    ]
+    return AcceptClockAnswer(held.jump_ms, partitions)
 
 
 # ---- what if

@@ -1,0 +1,230 @@
+"""ClockHold: what retention by time does not delete because the wall clock jumped ahead.
+
+The **jump** is how far the wall clock has moved ahead of the time since the machine's boot, which
+also passes while the machine sleeps, since the last trusted moment. Trusted is the clock of the
+first start after a boot, and of the moment at which an operator accepts it. Steps of less than a
+second between two looks are the slewing of a clock and are trusted. A clock that is set back below
+the trusted one is trusted from then on, because nothing says which of the two was right.
+
+A log is **held** when the jump is more than its ``retention.ms`` or more than the time between two
+checks (a smaller one deletes no more than an earlier check would), and a pass would delete, only
+because of the jump, segments with more than half of the log's bytes. Passes over a held log go by
+the wall clock without the jump, so what is due all the same is deleted. A log stays held, however
+it grows, until an operator accepts the clock, the jump is gone, or nothing is due only because of
+it. A log that would lose less goes on: see the guard of ``retention``.
+
+The trusted clock and the held logs are in the topic registry. A check writes them when they have
+changed, so a crash loses what happened since the check before: the next start measures the jump
+again, and a log that grew meanwhile is judged by its new size. A start after the same boot knows
+the jump to the second, also one that came while the daemon was down. After another boot nothing
+says how much time passed: the clock is trusted, unless logs were held and the clock is not before
+the one that was noted then: then they stay held, by the same jump. Accepting is durable when it
+returns; a crash before leaves the hold. Threads: any. Kafka has no counterpart.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from kafkalog.broker.topics.registry import ClockTrust
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.log.retention import execute
+from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, due_by_clock_jump
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.runtime import Runtime
+    from kafkalog.env.clock import ClockReading
+    from kafkalog.log.retention.plan import Hold
+    from kafkalog.log.unified_log import UnifiedLog
+
+WHAT_TO_DO = "put the clock right, or if it is right: kafkalog retention run --accept-clock"
+_LEAST_JUMP_MS = 1_000
+_WARNING_MS = 60_000
+
+_log = structlog.get_logger(__name__)
+
+
+class PassTime(NamedTuple):
+    """The moment by which a pass over a log decides, and what it leaves because of the jump."""
+
+    now_ms: int
+    held: RetainedByHold
+
+
+class HeldLogs(NamedTuple):
+    """The jump of the wall clock, and what the last passes left because of it."""
+
+    jump_ms: int
+    logs: Mapping[TopicPartition, RetainedByHold]
+
+
+class ClockHold:
+    """See the module. Each reading of the clocks is of the moment of the call."""
+
+    def __init__(self, logs: Logs, runtime: Runtime) -> None:
+        # constant after construction
+        self._logs = logs
+        self._registry = logs.registry
+        self._is_off = not runtime.config.log_retention_clock_guard
+        self._check_interval_ms = runtime.config.log_retention_check_interval_ms
+        self._metrics = runtime.metrics
+        self._mutex = runtime.threads.mutex()
+        # under the mutex; offsets: the wall clock without the time since the boot
+        self._trusted_ms: int | None = None
+        self._last_ms = 0
+        self._warned_until_ms = 0
+        # single dictionary operations by any thread
+        self._held: dict[TopicPartition, RetainedByHold] = {}
+
+    def startup(self, noted: ClockTrust | None, now: ClockReading) -> None:
+        """No pass has begun; ``noted``: what the registry says."""
+        self._trusted_ms = self._last_ms = now.wall_ms - now.since_boot_ms
+        if noted is None:
+            return
+        if noted.boot_id == now.boot_id != "":
+            self._trusted_ms = noted.offset_ms
+        elif noted.held and noted.wall_ms <= now.wall_ms:
+            self._trusted_ms -= noted.jump_ms
+        else:
+            return
+        for topic, partitions in noted.held.items():
+            self._held.update((TopicPartition(topic, each), NOTHING_HELD) for each in partitions)
+
+    # ---- look-ups
+
+    def _jump_ms(self, now: ClockReading) -> int:
+        """By how much the wall clock is ahead of what is trusted; 0 for none worth a word."""
+        with self._mutex:
+            if self._trusted_ms is None or self._is_off:
+                return 0
+            offset_ms = now.wall_ms - now.since_boot_ms
+            step_ms, self._last_ms = offset_ms - self._last_ms, offset_ms
+            if abs(step_ms) < _LEAST_JUMP_MS:
+                self._trusted_ms += step_ms
+            self._trusted_ms = min(self._trusted_ms, offset_ms)
+            jump_ms = offset_ms - self._trusted_ms
+            return jump_ms if jump_ms >= _LEAST_JUMP_MS else 0
+
+    def held(self, now: ClockReading) -> HeldLogs:
+        """As the last passes left it; no disk."""
+        return HeldLogs(self._jump_ms(now), dict(self._held))
+
+    def pass_time(
+        self,
+        log: UnifiedLog,
+        hold: Hold | None,
+        now: ClockReading,
+        *,
+        is_pass: bool = False,
+        may_block: bool = True,
+    ) -> PassTime:
+        """By which moment a pass over the log decides now; WouldBlock, the disk's errors.
+
+        is_pass   note what is held; otherwise it is only asked
+        """
+        jump_ms = self._jump_ms(now)
+        if not jump_ms and not self._held:
+            return PassTime(now.wall_ms, NOTHING_HELD)
+        key, config, held = log.topic_partition, log.config, NOTHING_HELD
+        if jump_ms and 0 <= min(config.retention_ms, self._check_interval_ms) < jump_ms:
+            facts = execute.inspect(log, hold, may_block=may_block)[1]
+            policy = execute.policy_of(config)
+            due = due_by_clock_jump(facts, policy, now.wall_ms, jump_ms)
+            size_bytes = sum(each.size_bytes for each in due)
+            if due and (key in self._held or 2 * size_bytes > facts.size_bytes):
+                held = RetainedByHold(len(due), size_bytes)
+        if is_pass and (held.segments or key in self._held):
+            self._note(key, held)
+        return PassTime(now.wall_ms - jump_ms if held.segments else now.wall_ms, held)
+
+    def _note(self, key: TopicPartition, held: RetainedByHold) -> None:
+        if held.segments:
+            self._held[key] = held
+        else:
+            self._held.pop(key, None)
+        self._show()
+
+    def _show(self) -> None:
+        size_bytes = sum(each.size_bytes for each in list(self._held.values()))
+        self._metrics.retention_clock_held_bytes.set(size_bytes)
+
+    # ---- passes
+
+    def begin_check(self, now: ClockReading) -> None:
+        """A check over many logs begins: end the hold of a clock that came back."""
+        if not self._jump_ms(now) and self._held:
+            self._held.clear()
+            self._show()
+            _log.info("retention_hold_ended", reason="the wall clock was put right")
+
+    def end_check(self, now: ClockReading) -> None:
+        """It ended: warn of what is held, once a minute at most."""
+        for key in list(self._held):
+            if self._logs.table.find(key) is None:  # its topic was deleted
+                self._note(key, NOTHING_HELD)
+        held = self.held(now)
+        if not held.logs:
+            return
+        with self._mutex:
+            if now.since_boot_ms < self._warned_until_ms:
+                return
+            self._warned_until_ms = now.since_boot_ms + _WARNING_MS
+        _log.warning(
+            "retention_held_after_clock_jump",
+            jump_seconds=held.jump_ms // 1000,
+            partitions=len(held.logs),
+            bytes=sum(each.size_bytes for each in held.logs.values()),
+            what_to_do=WHAT_TO_DO,
+        )
+
+    # ---- changes
+
+    def save(self, now: ClockReading) -> None:
+        """Write what has changed to the registry, unless it was never written. KafkalogError."""
+        held, trusted_ms = self.held(now), self._trusted_ms
+        if trusted_ms is not None and not self._is_off:
+            self._write(_noted(now, trusted_ms, held))
+
+    def accept(self, now: ClockReading) -> HeldLogs:
+        """Trust the wall clock as it is, and hold nothing; what was held. Durable on return.
+
+        StorageFault, NotReady: nothing was accepted.
+        """
+        held, accepted_ms = self.held(now), now.wall_ms - now.since_boot_ms
+        if self._is_off:
+            return held
+        self._write(_noted(now, accepted_ms, HeldLogs(0, {})))
+        with self._mutex:
+            self._trusted_ms = accepted_ms
+        self._held.clear()
+        self._show()
+        _log.warning("clock_accepted", jump_seconds=held.jump_ms // 1000, partitions=len(held.logs))
+        return held
+
+    def _write(self, noted: ClockTrust) -> None:
+        before = self._registry.state
+        if not before.generation or not _is_news(before.clock, noted):
+            return
+        with self._registry.edit() as state:
+            self._registry.change(state.with_clock(noted))
+
+
+def _noted(now: ClockReading, trusted_ms: int, held: HeldLogs) -> ClockTrust:
+    partitions: dict[str, list[int]] = {}
+    for key in sorted(held.logs, key=attrgetter("topic", "partition")):
+        partitions.setdefault(key.topic, []).append(key.partition)
+    return ClockTrust(now.boot_id, trusted_ms, held.jump_ms, now.wall_ms, partitions)
+
+
+def _is_news(before: ClockTrust | None, noted: ClockTrust) -> bool:
+    """Whether it says anything new; less than a jump is nothing."""
+    if before is None or (before.boot_id, before.held) != (noted.boot_id, noted.held):
+        return True
+    steps_ms = (noted.offset_ms - before.offset_ms, noted.jump_ms - before.jump_ms)
+    return any(abs(each) >= _LEAST_JUMP_MS for each in steps_ms)

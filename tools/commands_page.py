@@ -23,7 +23,8 @@ fish. Kafka's own tools (`kafkalog compat`) keep Kafka's grammar: [kafka-tools.m
 ## Connection options
 
 Commands that connect to a daemon have these options in addition to their own. Secrets are read
-from files or from the terminal.
+from files or from the terminal. While the daemon starts, a command says so and waits for a minute;
+`kafkalog health` does not wait.
 
 """
 

@@ -2,8 +2,8 @@
 
 Secrets come from files or from the terminal, never from the command line, which others can read. A
 client makes one try of each request, so that a person or a script sees the reason of a failure at
-once. In an answer about several partitions each failure is an entry; the exit status is then 3, or
-1 when all failed.
+once; only for a daemon that is starting it waits, and says so. In an answer about several
+partitions each failure is an entry; the exit status is then 3, or 1 when all failed.
 
 ``kafkalog health`` is the probe of the container image and of scripts; exit 0 or 1.
 """
@@ -14,6 +14,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from kafkalog.client import (
     ClientError,
     ConnectFailed,
     OutcomeUnknown,
+    Retries,
     Tls,
 )
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 TIMEOUT_SECONDS = 60.0
+STARTING_SECONDS = 60.0
 _HEALTH_SECONDS = 3.0
 PARTIAL_FAILURE = 3
 """The exit status when some of the work was done and some failed."""
@@ -49,6 +52,20 @@ class RequestFailed(click.ClickException):
     """The daemon refused the request or cannot be reached; the message says what to do."""
 
     exit_code = 1
+
+
+class StartingNotice:
+    """Says once a command on standard error that it waits for the daemon's start."""
+
+    def __init__(self) -> None:
+        self._is_said = False
+
+    def __call__(self, message: str) -> None:
+        """``message``: how far the start is."""
+        if not self._is_said:
+            self._is_said = True
+            state = message.partition(";")[0]
+            click.echo(f"{state}; waiting up to {STARTING_SECONDS:.0f} seconds.", err=True)
 
 
 url_option = click.option(
@@ -106,7 +123,9 @@ def with_credentials(command: Command) -> Command:
     return with_access
 
 
-def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
+def client_within(
+    timeout_seconds: float, retries: Retries | None = None
+) -> Callable[[Command], Command]:
     """Add the options; the command gets ``client`` in their place, and its errors are click's."""
 
     def decorate(command: Command) -> Command:
@@ -118,7 +137,7 @@ def client_within(timeout_seconds: float) -> Callable[[Command], Command]:
             tls: Tls | None,
             **options: object,
         ) -> None:
-            with open_client(url, credentials, tls, timeout_seconds) as client:
+            with open_client(url, credentials, tls, timeout_seconds, retries) as client:
                 command(*args, client=client, **options)
 
         return with_credentials(url_option(connected))
@@ -145,8 +164,12 @@ def open_client(
     credentials: Basic | Bearer | None,
     tls: Tls | None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    retries: Retries | None = None,
 ) -> Iterator[Client]:
-    """A client; its errors leave the block as click's."""
+    """A client; its errors leave the block as click's. ``retries`` None: wait for a start."""
+    retries = retries or replace(
+        ONE_TRY, starting_seconds=STARTING_SECONDS, on_starting=StartingNotice()
+    )
     try:
         Address.of(url)
     except ValueError as error:
@@ -154,7 +177,7 @@ def open_client(
         raise click.UsageError(message) from error
     try:
         opened = Client(
-            url, credentials=credentials, tls=tls, timeout_seconds=timeout_seconds, retries=ONE_TRY
+            url, credentials=credentials, tls=tls, timeout_seconds=timeout_seconds, retries=retries
         )
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise click.UsageError(f"TLS cannot be set up: {error}") from error
@@ -169,6 +192,8 @@ def open_client(
 
 def message_of(error: ClientError) -> str:
     """The message, with what an operator can do about it."""
+    if error.is_starting:
+        return f"{error.message} `kafkalog health --ready` says when it is ready."
     if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
         return f"{error.message} Is the daemon running? (kafkalog server)"
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
@@ -266,7 +291,7 @@ def failed_entry(topic: str, partition: int, error: ClientError) -> dict[str, An
 
 @click.command()
 @click.option("--ready", is_flag=True, help="Ask whether it is ready, not only alive.")
-@client_within(_HEALTH_SECONDS)
+@client_within(_HEALTH_SECONDS, ONE_TRY)
 @document_option
 def health(ready: bool, client: Client, output: str) -> None:
     """Exit 0 when the daemon is alive, or with --ready when it is ready.

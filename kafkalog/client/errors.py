@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.client.records import AppendReceipt
 
 _ERRORS_FROM = 400
+_NOT_READY = 50304
 _BY_STATUS: dict[int, type[ClientError]] = {}
 _BY_CODE: dict[int, type[ClientError]] = {}
 _BY_KAFKA_ERROR: dict[str, type[ClientError]] = {}
@@ -83,6 +84,11 @@ class ClientError(Exception):
         self.nothing_was_done = nothing_was_done
         self.retry_after_seconds = retry_after_seconds
         self.appended: tuple[AppendReceipt, ...] = ()
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the daemon loads its logs: it will serve, but that may take long."""
+        return self.details.get("phase") == "starting"
 
 
 class ConnectFailed(ClientError):
@@ -239,7 +245,7 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
         )
     if 200 <= outcome.status < 300:
         return None
-    body = _error_body(outcome)
+    body = _error_body(outcome) or _not_ready_body(outcome)
     if body is None:
         # A proxy answered, which may have passed the request on before.
         return BadAnswer(f"The daemon answered {outcome.status}.", status=outcome.status)
@@ -311,6 +317,28 @@ def entry_failure(entry: Mapping[str, Any]) -> ClientError | None:
     status = code // 100 if code >= 1000 else code
     kind = class_of(status, code, entry.get("kafka_error"))
     return kind(str(message), body=entry, nothing_was_done=_is_nothing_done(status))
+
+
+def _not_ready_body(answer: Answer) -> dict[str, Any] | None:
+    """An error of it, when the daemon answers a probe that it is not ready."""
+    try:
+        body = answer.json
+    except ValueError:
+        return None
+    if not isinstance(body, dict) or body.get("status") != "not ready":
+        return None
+    checks, loading = body.get("checks") or {}, body.get("loading")
+    details, reason = {}, body.get("start_refused") or "no log directory is online"
+    if checks.get("not_stopping") is False:
+        reason = "it is stopping"
+    elif loading is not None:
+        details = {"phase": "starting"}
+        reason = (
+            f"it is starting, {loading['partitions_loaded']} of {loading['partitions']} "
+            "partitions are loaded"
+        )
+    message = f"The daemon is not ready: {str(reason).rstrip('.')}."
+    return {"message": message, "error_code": _NOT_READY, "details": details}
 
 
 def _error_body(answer: Answer) -> dict[str, Any] | None:

@@ -41,11 +41,17 @@ _PASSING = (None, 429, 500, 503)
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How long to retry. ``deadline_seconds`` counts from the first failure; 0: one try."""
+    """How long to retry. ``deadline_seconds`` counts from the first failure; 0: one try.
+
+    starting_seconds   the deadline, if it is later, while the daemon says that it is starting
+    on_starting        called with what it says before each pause
+    """
 
     deadline_seconds: float = 30.0
     backoff_seconds: float = 0.05
     backoff_seconds_max: float = 2.0
+    starting_seconds: float = 0.0
+    on_starting: Callable[[str], None] | None = None
 
 
 ONE_TRY = Retries(deadline_seconds=0)
@@ -86,7 +92,10 @@ def pause_seconds(
     """The wait before the next try; None when it would pass the deadline. Pure."""
     ceiling = min(retries.backoff_seconds * 2.0 ** min(tries - 1, 60), retries.backoff_seconds_max)
     seconds = max(ceiling * (1 + chance) / 2, failure.retry_after_seconds)
-    return seconds if elapsed_seconds + seconds <= retries.deadline_seconds else None
+    deadline_seconds = retries.deadline_seconds
+    if failure.is_starting:
+        deadline_seconds = max(deadline_seconds, retries.starting_seconds)
+    return seconds if elapsed_seconds + seconds <= deadline_seconds else None
 
 
 def send_with_retries(
@@ -112,6 +121,8 @@ def send_with_retries(
             raise failure if request.is_read else _final(failure, unanswered)
         if not failure.nothing_was_done:
             unanswered = failure
+        if failure.is_starting and context.retries.on_starting is not None:
+            context.retries.on_starting(failure.message)
         yield Pause(pause)
 
 

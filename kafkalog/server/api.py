@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 from aiohttp import web
 
 from kafkalog.broker.directory.commands import AppendCommand, JoinedAppendCommand
-from kafkalog.errors import KafkalogError, Overloaded
+from kafkalog.errors import KafkalogError, NotReady, Overloaded
 from kafkalog.log.values import WouldBlock
 from kafkalog.server.fetch.delayed_fetch import ReadSlots
 from kafkalog.server.fetch.tail_cache import TailCache
@@ -127,14 +127,17 @@ class Api:
         """Of the log directories; empty before they are loaded."""
         return self.operations.cluster_id
 
-    def refusal(self) -> str:
-        """Why a request is not served in this phase."""
+    def refusal(self) -> NotReady:
+        """Why a request is not served in this phase. Clients wait by the detail ``phase``."""
         if self.stopping:
-            return "The daemon is stopping; nothing was appended."
+            return NotReady(
+                "The daemon is stopping; nothing was appended.", phase=Phase.STOPPING.value
+            )
         loading = self.operations.loading()
-        return (
+        return NotReady(
             f"The daemon is starting: {loading.partitions_loaded} of {loading.partitions} "
-            "partitions are loaded; nothing was appended."
+            "partitions are loaded; nothing was appended.",
+            phase=Phase.STARTING.value,
         )
 
     def null_key_partition(self, topic: OpenTopic | None, partition_count: int) -> int:

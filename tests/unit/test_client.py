@@ -268,6 +268,42 @@ def test_the_deadline_counts_from_the_first_failure() -> None:
     assert isinstance(effects.send(GONE), Pause)
 
 
+def test_a_start_has_a_deadline_of_its_own() -> None:
+    """The daemon says that it loads its logs: a caller of one try waits for that alone."""
+    told: list[str] = []
+    retries = Retries(0, starting_seconds=60, on_starting=told.append)
+    starting = error(50304, details={"phase": "starting"}, retry_after="20")
+    assert play(APPEND, starting, starting, DONE, retries=retries) == (DONE, [20.0, 20.0])
+    assert len(told) == 2
+    for outcomes in ([starting] * 4, [starting, error(50304)]):
+        raised, _ = play(APPEND, *outcomes, retries=retries)
+        assert isinstance(raised, errors.Unavailable)
+        assert raised.is_starting is (len(outcomes) == 4)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {
+                "checks": {"not_stopping": True},
+                "loading": {"partitions_loaded": 3, "partitions": 9},
+            },
+            "it is starting, 3 of 9 partitions are loaded",
+        ),
+        ({"checks": {"not_stopping": False}, "loading": None}, "it is stopping"),
+        ({"checks": {}, "loading": None, "start_refused": "No."}, "No"),
+        ({"checks": {}, "loading": None, "start_refused": None}, "no log directory is online"),
+    ],
+)
+def test_a_probe_that_fails_says_why(body: dict[str, Any], message: str) -> None:
+    answer = Answer(503, {}, json.dumps({"status": "not ready", **body}).encode())
+    raised = failure(answer)
+    assert raised.message == f"The daemon is not ready: {message}."
+    assert raised.is_starting is ("starting" in message)
+    assert not raised.retriable
+
+
 def test_an_operation_may_catch_its_failure() -> None:
     def steps() -> Steps[str]:
         try:

@@ -63,7 +63,7 @@ class World:
             delayed_fetches=self.delayed_fetches,
             config=ServerConfig(socket_request_max_bytes=1000),
             stopping=False,
-            refusal=lambda: "stopping",
+            refusal=lambda: NotReady("stopping"),
         )
         self.api = cast("Api", self.edge)
 

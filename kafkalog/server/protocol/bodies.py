@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from kafkalog.errors import KafkalogError, NotReady
+from kafkalog.errors import KafkalogError
 from kafkalog.format.wire.json_page import MalformedJson, check_envelope
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.security.rate_limits import RATE_LIMITS, RateLimits
@@ -53,7 +53,7 @@ class BodyHost(Protocol):
     def stopping(self) -> bool:
         """Whether the daemon stops."""
 
-    def refusal(self) -> str:
+    def refusal(self) -> KafkalogError:
         """Why a request is not served in this phase."""
 
     async def blocking(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -331,7 +331,7 @@ class BodyStream:
     async def _received(self, deadline: float) -> bytes:
         """The next bytes of the connection; empty at the end."""
         if self._api.stopping:
-            raise NotReady(self._api.refusal())
+            raise self._api.refusal()
         try:
             data = self._content.read_nowait() or await self._awaited(deadline)
         except BROKEN_BODY as error:
@@ -346,7 +346,7 @@ class BodyStream:
                 return await self._content.readany()
         except TimeoutError:
             if self._api.stopping:
-                raise NotReady(self._api.refusal()) from None
+                raise self._api.refusal() from None
             if self._ends_at < deadline:
                 raise ApiError(408, "The stream is a day old: begin another.") from None
             raise ApiError(408, "The request body came too slowly.") from None

@@ -191,8 +191,8 @@ _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
     (
         50304,
         errors.Unavailable,
-        "the daemon starts, recovers or stops, the topic is being created, or the partition is "
-        "being moved",
+        "the daemon starts, recovers or stops (details: phase), the topic is being created, or "
+        "the partition is being moved",
     ),
     (50701, errors.DiskFull, "the disk is full"),
     (50702, errors.QuotaExceeded, "the topic's quota.bytes is reached"),

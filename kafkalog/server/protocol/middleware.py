@@ -146,7 +146,7 @@ def _admit(api: Api, filters: Filters, request: web.Request) -> None:
     if request.path.startswith(DEBUG_PREFIX):
         return
     if api.state.phase is not Phase.SERVING:
-        raise NotReady(api.refusal())
+        raise api.refusal()
     if (
         api.state.requests_in_work - api.delayed_fetches.waiting_count
         > api.config.http_max_inflight_requests

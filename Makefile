@@ -11,7 +11,7 @@ OPERATE_READY := .venv/.operate-ready
 CONSOLE_READY := .venv/.console-ready
 DOCS_READY := .venv/.docs-ready
 KERNELS_READY := .venv/.kernels-ready
-SOURCES := kafkalog pyspark_kafkalog tests tools
+SOURCES := kafkalog pyspark_kafkalog tests tools examples
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py kafkalog/kernels/*/*.py)
 # System certificates: uv's bundled ones know no company proxy.
 UV := $(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python

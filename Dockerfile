@@ -1,4 +1,5 @@
-# The daemon with its kernels compiled at their final path; no compiler and no package manager at run time.
+# The daemon with its kernels compiled at their final path, for any x86-64 processor and for what newer ones have more: a
+# container compiles nothing. No compiler and no package manager at run time.
 # BASE_IMAGE needs Python 3.11 or later with venv. Pin it by digest where you build for others.
 ARG BASE_IMAGE=python:3.11-slim
 FROM ${BASE_IMAGE} AS build

@@ -34,6 +34,12 @@ def volume(daemon: ImageDaemon) -> None:
     daemon.data.chmod(0o770)
 
 
+def processor_seconds(pid: int) -> float:
+    """What the threads of a process have used so far."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def test_what_is_in_it(image: Image) -> None:
     prefix = image.files / "opt" / "kafkalog" / ".venv"
     installed = {path.name for path in (prefix / "bin").iterdir()}
@@ -45,12 +51,14 @@ def test_what_is_in_it(image: Image) -> None:
 
 
 def test_it_serves_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
-    """M01: docker run: compiled kernels, records in and out, health by the CLI, a graceful stop.
-    Nothing is compiled or written outside the volume and /tmp.
+    """M01: docker run: ready at once by the kernels of the image, records in and out, health by the
+    CLI, a graceful stop. Nothing is compiled or written outside the volume and /tmp.
     """
     daemon = ImageDaemon(tmp_path, image)
     volume(daemon)
     with daemon:
+        # Of the processor, so that a busy machine changes nothing; compiling takes a hundred.
+        assert processor_seconds(daemon.pid) < 5
         status = Path(f"/proc/{daemon.pid}/status").read_text()
         facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         assert facts["Uid"].split() == [str(USER)] * 4
@@ -64,7 +72,7 @@ def test_it_serves_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
     lines = [json.loads(line) for line in daemon.log_path.read_text().splitlines()]
     (kernels,) = [line for line in lines if line["event"] == "Kernels are ready"]
-    assert kernels["compiled"] == 0
+    assert (kernels["compiled"], kernels["image"]) == (0, "loaded")
     assert lines[-1]["event"] == "Shutdown complete."
     assert (daemon.data / "log0" / ".kafka_cleanshutdown").exists()
     with daemon:

@@ -238,15 +238,17 @@ class _Sender:
         outcomes.is_answered = receipts is not None
         if receipts is None:
             outcomes.appended += count
+        places = []
         for receipt in receipts or ():
             failure = entry_failure(receipt)
             if failure is not None:
                 outcomes.fail(failure, 1)
                 continue
             outcomes.appended += 1
-            if self._verbose:
-                place = f"[{receipt['partition']}] at offset {receipt['offset']}"
-                click.echo(f"{self._topic} {place}")
+            place = f"[{receipt['partition']}] at offset {receipt['offset']}"
+            places.append(f"{self._topic} {place}")
+        if self._verbose and places:  # when all are counted: output may fail
+            click.echo("\n".join(places))
         return True
 
     def report(self, bad_line: _BadLine | None, is_part_left: bool) -> None:

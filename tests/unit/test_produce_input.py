@@ -154,8 +154,10 @@ class Answering:
         return Answer(200, {}, answer)
 
 
-def sender_of(client: Answering, partition: int | None = None) -> module._Sender:
-    return module._Sender(cast("Client", client), "t", partition, None, verbose=False)
+def sender_of(
+    client: Answering, partition: int | None = None, *, verbose: bool = False
+) -> module._Sender:
+    return module._Sender(cast("Client", client), "t", partition, None, verbose)
 
 
 def test_receipts_are_counted_by_what_they_say() -> None:
@@ -169,6 +171,20 @@ def test_receipts_are_counted_by_what_they_say() -> None:
     assert str(sender.outcomes) == "Records appended: 2, refused: 2, unknown: 1"
     assert sender.send([{"value": None}])
     assert str(sender.outcomes) == "Records sent: 3, refused: 2, unknown: 1"
+
+
+def test_what_cannot_be_printed_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of ``-v`` has gone; the records are in the log all the same."""
+    receipts = ",".join(f'{{"partition":0,"offset":{offset}}}' for offset in range(1000))
+    sender = sender_of(Answering(f'{{"offsets":[{receipts}]}}'.encode()), verbose=True)
+
+    def gone(*_: object, **_options: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(module.click, "echo", gone)
+    with pytest.raises(BrokenPipeError):
+        sender.send([{"value": None}] * 1000)
+    assert str(sender.outcomes) == "Records appended: 1000, refused: 0, unknown: 0"
 
 
 def test_an_answer_that_is_none_and_an_interrupt_leave_it_open() -> None:

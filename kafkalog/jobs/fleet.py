@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE
 from kafkalog.format.disk.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -33,7 +34,7 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.topic_names import live_partition
 from kafkalog.log.log_config import LogConfig
 from kafkalog.spark.logs.object_store import shown
-from kafkalog.spark.logs.partition_files import is_a_link, readable_offsets
+from kafkalog.spark.logs.partition_files import is_a_backup, is_a_link, readable_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,8 +103,8 @@ def find_partitions(
     """The partitions of the directories, sorted by topic, partition and directory.
 
     ``dirs`` are absolute; ``topics`` None: all, with internal ones. Raises UnusableDirectory for a
-    directory that is missing or holds no partition, for a partition that is a link, and if no
-    partition is found; OSError.
+    directory that is missing, is a backup or holds no partition, for a partition that is a link,
+    and if no partition is found; OSError.
     """
     found: dict[str, FleetPartition] = {}
     for directory in dirs:
@@ -128,6 +129,8 @@ def _partitions_in(
         raise UnusableDirectory(f"{shown(directory)} does not exist") from error
     except NotADirectoryError as error:
         raise UnusableDirectory(f"{shown(directory)} is not a directory") from error
+    if any(each.name == MANIFEST_FILE for each in entries):
+        raise UnusableDirectory(is_a_backup(directory))
     if any(each.is_file and each.name.endswith(LOG_SUFFIX) for each in entries):
         partition = live_partition(directory.rpartition("/")[2])
         if partition is None:

@@ -28,7 +28,7 @@ from kafkalog.format.disk.properties import decode_meta_properties, encode_meta_
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import encode_id
 from kafkalog.log.inspect.directory_facts import check_apart, lies_in
-from tests.backup_world import backed_up, new_disk, restore, with_data
+from tests.backup_world import BACKUP, backed_up, new_disk, restore, with_data
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
@@ -533,6 +533,18 @@ def test_a_partition_refuses_the_start(tmp_path: Path) -> None:
         with pytest.raises(InvalidConfig, match=f"names {path}, which is the directory of a part"):
             check_apart(SystemFilesystem(), (str(tmp_path / "apart"), str(path)))
     check_apart(SystemFilesystem(), (str(tmp_path),))
+
+
+def test_a_backup_refuses_the_start() -> None:
+    """``log-dir-0`` reads like a partition of a topic; it shares files with a daemon."""
+    disk, _ = backed_up()
+    operations = list(disk.operations)
+    for path in (BACKUP, f"{BACKUP}/log-dir-0"):
+        sim = SimManager(disk, config=BrokerConfig(log_dirs=(path,)))
+        with pytest.raises(InvalidConfig, match=f"names {path}, .*kafkalog restore {BACKUP} --to"):
+            sim.start()
+    assert disk.operations == operations
+    check_apart(disk, (BACKUP.rpartition("/")[0] + "/other",))
 
 
 def test_names_that_begin_alike_are_apart() -> None:

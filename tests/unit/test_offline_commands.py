@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.offline.scan import record_line
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE
 from kafkalog.format.records.record import Record
 
 if TYPE_CHECKING:
@@ -234,3 +235,33 @@ def test_what_is_no_partition_directory_does_not_pass(
     above = run(*command, source.parent)
     assert above.exit_code == 2
     assert source.name in above.output
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("adopt --execute {}", "kafkalog restore {}"),
+        ("hand-back --execute {}", "kafkalog restore {}"),
+        ("adopt --execute {}/log-dir-0", "kafkalog restore {}"),
+        ("doctor --override log.dirs={}", "kafkalog restore {}"),
+        ("doctor --repair --override log.dirs={}/log-dir-0", "kafkalog restore {}"),
+        ("segments convert {}", "kafkalog restore {}"),
+        ("segments convert --execute {}/log-dir-0", "kafkalog restore {}"),
+        ("spark stats {}", "{}/log-dir-0"),
+        ("spark audit {}", "{}/log-dir-0"),
+        ("spark archive {} --parquet {}-table", "{}/log-dir-0"),
+    ],
+)
+def test_a_backup_is_no_log_directory(
+    words: str, remedy: str, source: Path, tmp_path: Path
+) -> None:
+    """Its ``log-dir-0`` reads like partition 0 of a topic ``log-dir``."""
+    backup = tmp_path / "backup"
+    shutil.copytree(source, backup / "log-dir-0" / "t-0")
+    (backup / MANIFEST_FILE).write_text("{}")
+    before = sorted(backup.rglob("*"))
+    result = run(*words.replace("{}", str(backup)).split())
+    assert result.exit_code == 1
+    assert remedy.replace("{}", str(backup)) in result.output
+    assert "a backup" in result.output
+    assert sorted(backup.rglob("*")) == before

@@ -27,6 +27,7 @@ from kafkalog.log.format_conversion import (
     convert_partition,
     needs_conversion,
 )
+from kafkalog.log.inspect.directory_facts import backup_fault
 from kafkalog.observe.logging import configure_logging
 
 
@@ -99,6 +100,10 @@ def convert(
 
 def _partitions(directory: str) -> list[str]:
     """The directory itself, or the partitions in it."""
+    for place in (directory, os.path.dirname(directory)):
+        fault = backup_fault(SystemFilesystem(), place)
+        if fault is not None:
+            raise click.ClickException(f"{place} {fault}")
     names = sorted(name for name in os.listdir(directory) if live_partition(name) is not None)
     paths = [path for name in names if os.path.isdir(path := os.path.join(directory, name))]
     if not paths:

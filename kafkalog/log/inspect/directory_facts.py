@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from kafkalog.errors import InvalidConfig
-from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE, RESTORE_MARKER
 from kafkalog.format.disk.checkpoints import decode_leader_epochs, decode_offsets
 from kafkalog.format.disk.file_names import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -252,7 +252,8 @@ def absolute_log_dir(path: str) -> str:
 def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
     """InvalidConfig unless the entries of ``log.dirs`` are apart; one path twice is one entry.
 
-    One that is a partition would become a log directory in another one: refused, too.
+    One that is a partition would become a log directory in another one: refused, too. So is a
+    backup, whose files may be those of a daemon.
     """
     paths = dict.fromkeys(log_dir_path(filesystem, entry) for entry in entries)
     real_paths = {path: filesystem.real_path(path) for path in paths}
@@ -264,6 +265,9 @@ def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
                 "directory around it",
                 value=path,
             )
+        fault = backup_fault(filesystem, real)
+        if fault is not None:
+            raise InvalidConfig(f"log.dirs names {path}, which {fault}", value=path)
         for other, other_real in seen.items():
             if real == other_real:
                 raise InvalidConfig(f"log.dirs names {other} twice: as {path}", value=path)
@@ -278,9 +282,22 @@ def check_apart(filesystem: ReadFilesystem, entries: Iterable[str]) -> None:
 
 
 def _is_partition(filesystem: ReadFilesystem, directory: str) -> bool:
+    return _exists(filesystem, f"{directory}/{PARTITION_METADATA}")
+
+
+def backup_fault(filesystem: ReadFilesystem, real_path: str) -> str | None:
+    """Why nothing may write to a directory: it is a backup, or a log directory of one."""
+    parent = real_path.rpartition("/")[0]
+    for place, fault in ((real_path, "is a backup"), (parent, "is a log directory of a backup")):
+        if _exists(filesystem, f"{place}/{MANIFEST_FILE}"):
+            return f"{fault}: make log directories of it with kafkalog restore {place} --to LOGDIR"
+    return None
+
+
+def _exists(filesystem: ReadFilesystem, path: str) -> bool:
     """As far as can be seen: what is wrong with a disk is reported when the directory is opened."""
     try:
-        return filesystem.exists(f"{directory}/{PARTITION_METADATA}")
+        return filesystem.exists(path)
     except OSError:
         return False
 

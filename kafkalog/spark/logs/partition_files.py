@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from kafkalog.errors import CorruptCheckpoint
+from kafkalog.format.disk.backup_manifest import MANIFEST_FILE
 from kafkalog.format.disk.checkpoints import decode_offsets, salvage_offsets
 from kafkalog.format.disk.file_names import (
     DELETED_SUFFIX,
@@ -253,7 +254,7 @@ _TRIES = 3  # for a partition that is in no directory: a move has it in none for
 def partitions_in(filesystem: ReadFilesystem, path: str) -> dict[TopicPartition, str | None]:
     """The partitions in a log directory, without internal topics, and why one cannot be read.
 
-    Raises UnusableLogDir if it is missing or not a directory.
+    Raises UnusableLogDir if it is missing, not a directory, or a backup.
     """
     found: dict[TopicPartition, str | None] = {}
     try:
@@ -263,12 +264,19 @@ def partitions_in(filesystem: ReadFilesystem, path: str) -> dict[TopicPartition,
             f"{shown(path)} is not a directory on this machine: path must name log directories "
             "that the driver and every worker can read"
         ) from error
+    if any(stat.name == MANIFEST_FILE for stat in stats):
+        raise UnusableLogDir(is_a_backup(path))
     for stat in stats:
         partition = None if stat.is_file else live_partition(stat.name)
         if partition is not None and not is_internal(partition.topic):
             problem = None if stat.is_dir else is_a_link(f"{path}/{stat.name}")
             found[partition] = found.get(partition) or problem  # "t-00" is t-0 as well
     return found
+
+
+def is_a_backup(path: str) -> str:
+    """Why the root of a backup is not read: what lies in it is named like partitions."""
+    return f"{shown(path)} is a backup: name the log directories in it, {shown(path)}/log-dir-0"
 
 
 def is_a_link(path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -225,13 +226,19 @@ def execute_option(command: Command) -> Command:
 def check_partition_directory(directory: str) -> None:
     """Usage error for a directory without segments; it names one below that has some."""
     names = os.listdir(directory)
-    if any(name.endswith(LOG_SUFFIX) for name in names):
+    if _has_segment(names):
         return
     partitions = sorted(
         name
         for name in names
-        if os.path.isdir(os.path.join(directory, name))
-        and any(entry.endswith(LOG_SUFFIX) for entry in os.listdir(os.path.join(directory, name)))
+        if os.access(path := os.path.join(directory, name), os.R_OK)
+        and os.path.isdir(path)
+        and _has_segment(os.listdir(path))
     )
     hint = f"; it holds partitions, for example {partitions[0]}" if partitions else ""
-    raise click.UsageError(f"{directory} is not a partition directory: no {LOG_SUFFIX} file{hint}")
+    wanted = f"no {LOG_SUFFIX} file whose name is an offset of 20 digits"
+    raise click.UsageError(f"{directory} is not a partition directory: {wanted}{hint}")
+
+
+def _has_segment(names: Iterable[str]) -> bool:
+    return any(re.fullmatch(rf"[0-9]{{20}}{re.escape(LOG_SUFFIX)}", name) for name in names)

@@ -121,6 +121,22 @@ def test_wrong_usage(
     assert contents(source) == before
 
 
+@pytest.mark.parametrize("mark", ["meta.properties", ".lock"])
+@pytest.mark.parametrize("command", ["load", "compact"])
+def test_no_copy_into_a_log_directory(
+    command: str, mark: str, source: Path, tmp_path: Path
+) -> None:
+    """A daemon would take it for a partition of its own."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / mark).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    for out in (tmp_path / "data" / "t-1", tmp_path / "link" / "t-1"):
+        result = run("offline", command, source, out)
+        assert result.exit_code == 2
+        assert f"in the log directory {tmp_path / 'data'}" in result.stderr
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [mark]
+
+
 def test_what_cannot_be_loaded(source: Path, tmp_path: Path) -> None:
     """M14: status 1 with the file; OUT stays for a look."""
     (source / "leader-epoch-checkpoint").write_text("nonsense")
@@ -225,7 +241,9 @@ def test_verify(source: Path) -> None:
     assert run("segments", "verify", source / "absent").exit_code == 2
 
 
-@pytest.mark.parametrize("command", [("segments", "verify"), ("offline", "scan")])
+@pytest.mark.parametrize(
+    "command", [("segments", "verify"), ("segments", "list"), ("offline", "scan")]
+)
 def test_what_is_no_partition_directory_does_not_pass(
     command: tuple[str, str], source: Path, tmp_path: Path
 ) -> None:
@@ -235,6 +253,26 @@ def test_what_is_no_partition_directory_does_not_pass(
     above = run(*command, source.parent)
     assert above.exit_code == 2
     assert source.name in above.output
+    (empty / "cron.log").touch()
+    other = run(*command, empty)
+    assert other.exit_code == 2
+    assert "20 digits" in other.output
+
+
+def test_a_dump_of_nothing_fails(source: Path, tmp_path: Path) -> None:
+    """Kafka's own tool says that it ignores the file, and ends with 0."""
+    text = tmp_path / "notes.txt"
+    text.touch()
+    for path, complaint in (
+        (source, f"{source} is a directory: name its .log files"),
+        (text, f"{text} is not a file of a segment (.log, .index, .timeindex, .snapshot, .txn"),
+        (tmp_path / "absent.log", "No such file or directory"),
+    ):
+        result = run("segments", "dump", path)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert complaint in result.stderr
+    assert run("segments", "dump", text, source / LOG).exit_code == 0
+    assert run("compat", "kafka-dump-log", "--files", text).exit_code == 0
 
 
 @pytest.mark.parametrize(

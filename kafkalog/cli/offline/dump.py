@@ -2,7 +2,8 @@
 
 Owns the lines printed for `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` files. Never
 changes a file and holds at most one batch in memory. Findings go to the error stream at the end,
-the status stays 0, as Kafka's. Source: `kafka.tools.DumpLogSegments`.
+the status stays 0, as Kafka's, but for `segments dump` of a file that is missing, or of none that
+can be dumped. Source: `kafka.tools.DumpLogSegments`.
 
 Differs from Kafka: a malformed record, index or position ends the tool with one line instead of a
 stack trace, a name without a dot is ignored like every unknown kind, a missing `.index` beside a
@@ -12,6 +13,7 @@ dumped `.timeindex` is not created, and the message for a truncated snapshot say
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -131,6 +133,13 @@ def java_text(data: bytes) -> str:
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 MAX_BYTES_DEFAULT = INT32_MAX
+_KINDS = (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 TIMESTAMP_TYPE_NAMES = ("CreateTime", "LogAppendTime")
 
 
@@ -215,7 +224,23 @@ def segments_dump(paths: tuple[str, ...], files: str | None, **flags: bool | int
     wanted = [*paths, *(files.split(",") if files is not None else ())]
     if not wanted:
         raise click.UsageError("Missing argument 'FILE...'")
+    for path in wanted:
+        if not os.path.exists(path):
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise read_fault(missing)
+    if not any(_kind_of(path) in _KINDS for path in wanted):
+        raise click.ClickException(_nothing_to_dump(wanted[0]))
     _dump(wanted, flags)
+
+
+def _nothing_to_dump(path: str) -> str:
+    if os.path.isdir(path):
+        return f"{path} is a directory: name its {LOG_SUFFIX} files"
+    return f"{path} is not a file of a segment ({', '.join(_KINDS)})"
+
+
+def _kind_of(path: str) -> str:
+    return "." + path.rpartition("/")[2].rpartition(".")[2]
 
 
 def _dump(files: Sequence[str], flags: Mapping[str, bool | int]) -> None:
@@ -244,15 +269,14 @@ class _Dumper:
     def dump_file(self, path: str) -> None:
         """Print one file, as its suffix asks for."""
         self._print(f"Dumping {path}")
-        name = path.rpartition("/")[2]
-        kinds = {
-            LOG_SUFFIX: self._dump_log,
-            OFFSET_INDEX_SUFFIX: self._dump_offset_index,
-            TIME_INDEX_SUFFIX: self._dump_time_index,
-            SNAPSHOT_SUFFIX: self._dump_snapshot,
-            TRANSACTION_INDEX_SUFFIX: self._dump_transaction_index,
-        }
-        dump_kind = kinds.get("." + name.rpartition(".")[2])
+        dumps = (
+            self._dump_log,
+            self._dump_offset_index,
+            self._dump_time_index,
+            self._dump_snapshot,
+            self._dump_transaction_index,
+        )
+        dump_kind = dict(zip(_KINDS, dumps, strict=True)).get(_kind_of(path))
         if dump_kind is None:
             self._err.write(f"Ignoring unknown file {path}\n")
         else:

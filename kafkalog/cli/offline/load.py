@@ -22,10 +22,12 @@ from kafkalog.cleaner.offline import CompactOptions, clean_directory
 from kafkalog.cli.arguments import Size, config_pairs
 from kafkalog.cli.main import sentence_of
 from kafkalog.env.clock import FixedWallClock, SystemClock
-from kafkalog.env.system_filesystem import copy_files
+from kafkalog.env.system_filesystem import SystemFilesystem, copy_files
 from kafkalog.errors import InvalidTopicConfig, KafkalogError, LogCleaningAborted
+from kafkalog.format.disk.file_names import LOCK
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_names import live_partition
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 from kafkalog.log.inspect.offline_log import (
     file_sizes,
     flush_and_close,
@@ -95,6 +97,13 @@ def checked_target(source: str, target: str) -> str:
     real_source = os.path.realpath(source)
     if os.path.commonpath((real_source, os.path.realpath(path))) == real_source:
         raise click.BadParameter("must not be inside SRC, which is only read", param_hint="OUT")
+    real = os.path.realpath(path)
+    log_dir = enclosing_log_dir(SystemFilesystem(), real)
+    if log_dir is None and os.path.exists(os.path.join(os.path.dirname(real), LOCK)):
+        log_dir = os.path.dirname(real)
+    if log_dir is not None:
+        message = f"{target} would be in the log directory {log_dir}: give another path"
+        raise click.BadParameter(message, param_hint="OUT")
     return path
 
 

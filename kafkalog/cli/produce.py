@@ -27,7 +27,7 @@ from kafkalog.client.errors import document_of, entry_failure, was_not_appended
 from kafkalog.client.messages import BINARY, given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.client import Client
 
@@ -35,6 +35,7 @@ _BATCH_RECORDS = 1000
 _BATCH_BYTES = 512 << 10
 _LINGER_SECONDS = 0.1
 _READ_BYTES = 64 << 10
+_TOO_LARGE = 41301  # for the topic's max.message.bytes
 
 _ApiRecord = dict[str, Any]  # of the binary format of the HTTP API
 
@@ -159,23 +160,28 @@ def _parser(is_jsonl: bool, key_separator: bytes | None) -> Callable[[bytes], _A
 
 def _records(
     groups: Iterable[list[bytes]], parse: Callable[[bytes], _ApiRecord | None]
-) -> Iterator[list[_ApiRecord]]:
-    """The records of each group. Raises _BadLine at the first such line, after all before it."""
+) -> Iterator[tuple[list[_ApiRecord], list[int]]]:
+    """The records of each group, and the numbers of their lines.
+
+    Raises _BadLine at the first line that is none, after all before it.
+    """
     number = 0
     for group in groups:
         records: list[_ApiRecord] = []
+        numbers: list[int] = []
         for line in group:
             number += 1
             try:
                 record = parse(line)
             except ValueError as error:
                 if records:
-                    yield records
+                    yield records, numbers
                 raise _BadLine(f"Line {number} {error}") from error
             if record is not None:
                 records.append(record)
+                numbers.append(number)
         if records:
-            yield records
+            yield records, numbers
 
 
 # ---- the appends
@@ -216,9 +222,13 @@ class _Sender:
         self._query = given(acks=acks)
         self._has_partition = partition is not None
         self.outcomes = Outcomes()
+        self._first_too_large: int | None = None  # the number of its line
 
-    def send(self, records: list[_ApiRecord]) -> bool:
-        """One request; False when the next one would fail for the same reason."""
+    def send(self, records: list[_ApiRecord], numbers: Sequence[int]) -> bool:
+        """One request; False when the next one would fail for the same reason.
+
+        ``numbers``: of the records' lines.
+        """
         if self._has_partition:
             for record in records:
                 record.pop("partition", None)  # the option decides
@@ -239,10 +249,12 @@ class _Sender:
         if receipts is None:
             outcomes.appended += count
         places = []
-        for receipt in receipts or ():
+        for number, receipt in zip(numbers, receipts or (), strict=False):
             failure = entry_failure(receipt)
             if failure is not None:
                 outcomes.fail(failure, 1)
+                if failure.error_code == _TOO_LARGE and self._first_too_large is None:
+                    self._first_too_large = number
                 continue
             outcomes.appended += 1
             place = f"[{receipt['partition']}] at offset {receipt['offset']}"
@@ -258,6 +270,13 @@ class _Sender:
         for reason, count in outcomes.reasons.items():
             click.echo(
                 f"Error: {reason}" if is_whole else f"{self._topic}: {reason} ({count} records)",
+                err=True,
+            )
+        if self._first_too_large is not None:
+            click.echo(
+                f"The first record that is too large is line {self._first_too_large}. To take it, "
+                f"raise the topic's limit: kafkalog topics alter {self._topic} --config "
+                "max.message.bytes=BYTES",
                 err=True,
             )
         if bad_line is not None:
@@ -323,8 +342,8 @@ def produce(
     with LineInput(sys.stdin.fileno()) as lines:
         try:
             with progress() as shown:
-                for records in _records(lines.groups(), parse):
-                    if not sender.send(records):
+                for records, numbers in _records(lines.groups(), parse):
+                    if not sender.send(records, numbers):
                         break
                     if not verbose:
                         shown.show(f"{sender.outcomes.appended} records sent")

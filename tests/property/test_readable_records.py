@@ -106,6 +106,31 @@ def test_what_is_no_record(line: str, reason: str) -> None:
     assert str(raised.value).startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (b"hello, world", "; one JSON object a line, not: hello, world"),
+        (b"x" * 99, f"; one JSON object a line, not: {'x' * 40}..."),
+        (b"\xff", "is not UTF-8"),
+        (
+            b'{"vlaue":1}',
+            "unknown field `vlaue`; did you mean value?; there are topic, key, value, partition, "
+            "offset, timestamp, headers, key_format, value_format",
+        ),
+        (b'{"headers":{"h":1}}', '; headers is a list of {"key":..., "value":...}'),
+        (b'{"headers":["h"]}', '; headers is a list of {"key":..., "value":...}'),
+    ],
+)
+def test_what_is_said_of_it(line: bytes, hint: str) -> None:
+    with pytest.raises(FormatError) as raised:
+        parse_record_line(line)
+    assert str(raised.value).endswith(hint)
+
+
+def test_a_byte_order_mark_is_ignored() -> None:
+    assert parse_record_line(b'\xef\xbb\xbf{"value":"v"}').value == b"v"
+
+
 def test_what_a_person_writes() -> None:
     """Members may be left out; a string is text, what is none is JSON."""
     assert parse_record_line(b'{"value":"hello"}') == (None, b"hello", (), None, None)

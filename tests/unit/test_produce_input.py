@@ -167,10 +167,24 @@ def test_receipts_are_counted_by_what_they_say() -> None:
     receipts = ",".join(receipt % (1, code, code) for code in codes)
     client = Answering(f'{{"offsets":[{receipts}]}}'.encode(), b"")
     sender = sender_of(client)
-    assert sender.send([{"value": None}] * 5)
+    assert sender.send([{"value": None}] * 5, range(1, 6))
     assert str(sender.outcomes) == "Records appended: 2, refused: 2, unknown: 1"
-    assert sender.send([{"value": None}])
+    assert sender.send([{"value": None}], [1])
     assert str(sender.outcomes) == "Records sent: 3, refused: 2, unknown: 1"
+
+
+def test_the_line_that_is_too_large_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A blank line of JSONL is no record, and a line all the same."""
+    fine, large = '{"partition":0,"offset":0}', '{"error_code":41301,"error":"exceeds"}'
+    sender = sender_of(Answering(f'{{"offsets":[{fine},{large},{large}]}}'.encode()))
+    groups = [[b'{"value":1}', b"", b'{"value":2}', b'{"value":3}']]
+    for records, numbers in module._records(groups, module._parser(True, None)):
+        assert sender.send(records, numbers)
+    sender.report(None, False)
+    said = capsys.readouterr().err
+    assert "The first record that is too large is line 3." in said
+    assert "kafkalog topics alter t --config max.message.bytes=BYTES" in said
+    assert said.endswith("Records appended: 1, refused: 2, unknown: 0\n")
 
 
 def test_what_cannot_be_printed_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,19 +197,19 @@ def test_what_cannot_be_printed_is_counted(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(module.click, "echo", gone)
     with pytest.raises(BrokenPipeError):
-        sender.send([{"value": None}] * 1000)
+        sender.send([{"value": None}] * 1000, range(1000))
     assert str(sender.outcomes) == "Records appended: 1000, refused: 0, unknown: 0"
 
 
 def test_an_answer_that_is_none_and_an_interrupt_leave_it_open() -> None:
     sender = sender_of(Answering(b"<html>", KeyboardInterrupt()))
-    assert not sender.send([{"value": None}])
+    assert not sender.send([{"value": None}], [1])
     with pytest.raises(KeyboardInterrupt):
-        sender.send([{"value": None}] * 3)
+        sender.send([{"value": None}] * 3, range(3))
     assert str(sender.outcomes) == "Records appended: 0, refused: 0, unknown: 4"
 
 
 def test_the_option_decides_about_the_partition() -> None:
     client = Answering(b"")
-    sender_of(client, 2).send([{"value": None, "partition": 1}])
+    sender_of(client, 2).send([{"value": None, "partition": 1}], [1])
     assert client.requests == [("/topics/t/partitions/2", {"records": [{"value": None}]})]

@@ -8,6 +8,7 @@ Runs Python for each record, for answers that people read. Pure.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from kafkalog.format.integers import INT32_MAX, INT64_MAX, FormatError
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.format.timestamps import iso_ms
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ _NUMBER_STARTS = frozenset("-0123456789")
 _OTHER_STARTS = frozenset('{["tf')
 _EXACT_DIGITS_MAX = 15
 """Digits of a number that every reader of JSON keeps, also one that knows doubles only."""
+_SHOWN_MAX = 40  # characters of a line that is no JSON
 _NULL = msgspec.Raw(b"null")
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
@@ -178,17 +181,36 @@ def _object(members: dict[str, str]) -> str:
 
 
 def parse_record_line(line: bytes) -> LineRecord:
-    """The inverse of ``record_line``; members may be left out. FormatError."""
+    """The inverse of ``record_line``; members may be left out, a BOM is ignored. FormatError."""
+    line = line.removeprefix(codecs.BOM_UTF8)
     try:
-        parsed = parse_strictly(line.decode())
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError("is not UTF-8") from error
+    try:
+        parsed = parse_strictly(text)
     except ValueError as error:
-        raise FormatError(f"is not JSON: {error}") from error
+        begin = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+        raise FormatError(f"is not JSON: {error}; one JSON object a line, not: {begin}") from error
     if not isinstance(parsed, dict):
         raise FormatError("is not a JSON object")
     try:
         return _parsed(_LINES.decode(line))
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"is not a record: {error}") from error
+        raise FormatError(f"is not a record: {error}{_hint(parsed)}") from error
+
+
+def _hint(parsed: dict[str, object]) -> str:
+    """What a record has, where the error does not say it."""
+    fields = _Line.__struct_fields__
+    unknown = next((name for name in parsed if name not in fields), None)
+    if unknown is not None:
+        return f"{did_you_mean(unknown, fields)}; there are {', '.join(fields)}"
+    headers = parsed.get("headers")
+    is_list = isinstance(headers, list) and all(
+        isinstance(each, dict) and isinstance(each.get("key"), str) for each in headers
+    )
+    return "" if headers is None or is_list else '; headers is a list of {"key":..., "value":...}'
 
 
 def _parsed(line: _Line) -> LineRecord:

@@ -65,6 +65,11 @@ class Printer:
                 out.write((b"null" if record.key is None else record.key) + self._separator)
             out.write((b"null" if record.value is None else record.value) + b"\n")
 
+    def close(self) -> None:
+        """Print on standard error how many records were printed, once they are."""
+        sys.stdout.buffer.flush()
+        click.echo(f"Processed a total of {self.count} messages", err=True)
+
 
 @click.command()
 @topic_argument()
@@ -129,9 +134,12 @@ def consume(
     printer = Printer(as_json=output == "json", print_key=print_key, key_separator=key_separator)
     try:
         _follow(client, topic, positions, printer, max_messages, exit_at_end, isolation)
-    finally:
-        sys.stdout.buffer.flush()
-        click.echo(f"Processed a total of {printer.count} messages", err=True)
+    except OSError:  # of the output: how many records of it were written is not known
+        raise
+    except BaseException:
+        printer.close()
+        raise
+    printer.close()
     if is_partial:
         raise click.exceptions.Exit(PARTIAL_FAILURE)
 

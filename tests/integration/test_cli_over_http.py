@@ -487,6 +487,24 @@ def test_an_interrupt_is_told_by_the_exit_status(daemon: Daemon) -> None:
     assert messages == b"Processed a total of 1 messages\n"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_cannot_be_printed_is_not_counted(daemon: Daemon, unbuffered: str) -> None:
+    done(run(daemon, "produce", "unprinted", stdin=b"a\n"))
+    words = ("consume", "unprinted", "--from-beginning", "-e")
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "kafkalog", *words, "--url", f"http://127.0.0.1:{daemon.port}"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            check=False,
+            timeout=60,
+        )
+    assert result.returncode == 1
+    assert result.stderr.startswith(b"Error: The output cannot be written: No space left")
+
+
 def test_health(daemon: Daemon) -> None:
     assert done(run(daemon, "health")) == b"alive\n"
     assert done(run(daemon, "health", "--ready")) == b"ready\n"

@@ -242,6 +242,21 @@ def test_silence_ends_a_read() -> None:
     assert giver.waits == [0, 0, 100, 100, 100]
 
 
+def test_an_interrupted_read_says_how_far_it_came() -> None:
+    clock = SimClock()
+    giver = Giver(clock, 30, [7])
+    fetch = giver.fetch
+
+    def interrupted(*words: Any, **options: Any) -> Any:
+        if giver.waits:
+            raise KeyboardInterrupt
+        return fetch(*words, **options)
+
+    giver.fetch = interrupted  # type: ignore[method-assign]
+    result = ReadLoad("t", 20, 1000).run(client_of(giver), clock)
+    assert (result.record_count, result.is_complete, result.is_interrupted) == (7, False, True)
+
+
 def test_a_run_of_no_time() -> None:
     line = ReadResult(0, 0, 0, 0, 0, True).line()
     assert line.split(", ")[2:] == ["0.0000", "0.0000", "0", "0.0000", "0", "0", "0.0000", "0.0000"]

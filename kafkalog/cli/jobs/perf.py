@@ -358,7 +358,7 @@ def produce(
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """A whole run. Wall times; ``is_complete``: as many records came as were asked for."""
+    """A run. Wall times; ``is_complete``: as many records came as were asked for."""
 
     start_ms: int
     end_ms: int
@@ -366,6 +366,7 @@ class ReadResult:
     record_count: int
     size_bytes: int
     is_complete: bool
+    is_interrupted: bool = False
 
     @property
     def elapsed_ms(self) -> int:
@@ -417,7 +418,7 @@ class ReadLoad:
     max_bytes: int = 1 << 20
 
     def run(self, client: Client, clock: Clock) -> ReadResult:
-        """Raises ClientError."""
+        """Ends at an interrupt, too. Raises ClientError."""
         start_ms, start_ns = clock.wall_ms(), clock.monotonic_ns()
 
         def now_ms() -> int:
@@ -429,21 +430,25 @@ class ReadLoad:
         join_ms = now_ms() - start_ms
         count = size = 0
         last_ms = now_ms()
-        is_idle = False
-        while count < self.record_count and now_ms() - last_ms <= self.timeout_ms:
-            before = count
-            for partition, offset in positions.items():
-                wait_ms = max(_WAIT_MS // len(positions), 1) if is_idle else 0
-                page = client.fetch(
-                    self.topic, partition, offset, max_bytes=self.max_bytes, max_wait_ms=wait_ms
-                )
-                positions[partition] = page.position.next_offset
-                count += len(page.records)
-                size += sum(len(one.key or b"") + len(one.value or b"") for one in page.records)
-            is_idle = count == before
-            if not is_idle:
-                last_ms = now_ms()
-        return ReadResult(start_ms, now_ms(), join_ms, count, size, count >= self.record_count)
+        is_idle = is_interrupted = False
+        try:
+            while count < self.record_count and now_ms() - last_ms <= self.timeout_ms:
+                before = count
+                for partition, offset in positions.items():
+                    wait_ms = max(_WAIT_MS // len(positions), 1) if is_idle else 0
+                    page = client.fetch(
+                        self.topic, partition, offset, max_bytes=self.max_bytes, max_wait_ms=wait_ms
+                    )
+                    positions[partition] = page.position.next_offset
+                    count += len(page.records)
+                    size += sum(len(one.key or b"") + len(one.value or b"") for one in page.records)
+                is_idle = count == before
+                if not is_idle:
+                    last_ms = now_ms()
+        except KeyboardInterrupt:
+            is_interrupted = True
+        is_complete = count >= self.record_count
+        return ReadResult(start_ms, now_ms(), join_ms, count, size, is_complete, is_interrupted)
 
 
 @click.command()
@@ -482,6 +487,8 @@ def consume(
     if not is_printed(output, result.document()):
         click.echo(READ_HEADER)
         click.echo(result.line())
+    if result.is_interrupted:
+        raise KeyboardInterrupt
     if not result.is_complete:
         click.echo(f"Error: only {result.record_count} of {messages} records came.", err=True)
         raise click.exceptions.Exit(1)

@@ -9,8 +9,10 @@ try:
     import gc
     import os
     import platform
+    import re
     import signal
     import sys
+    from itertools import pairwise
     from typing import TYPE_CHECKING
 
     import click
@@ -40,7 +42,26 @@ UNUSABLE_LOG_DIRS_EXIT = 65
 _STDERR = 2  # what a dump of all stacks goes to; it needs no interpreter that still turns
 
 
-@click.command()
+class _Server(click.Command):
+    """Says what stands in the place of options that other servers have."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """See click."""
+        values = dict(pairwise(args)) | dict(each.split("=", 1) for each in args if "=" in each)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            if name in ("--port", "-p"):
+                remedy = f"The port is a setting: --override http.port={values.get(name, 'PORT')}"
+            elif name in ("--config", "-f"):
+                remedy = f"The file is an argument: kafkalog server {values.get(name, 'FILE')}"
+            else:
+                raise
+            raise click.UsageError(f"{error.message} {remedy}", ctx) from error
+
+
+@click.command(cls=_Server)
 @with_settings_source
 def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Run the daemon in the foreground until SIGTERM or SIGINT.
@@ -52,6 +73,7 @@ def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 
     Example: kafkalog server config/server.properties --override http.port=9000
     """
+    _refuse_words(properties)
     early_stop = EarlyStop()
     early_stop.install()
     faulthandler.enable(file=_STDERR)  # also at the watchdog's SIGABRT
@@ -62,6 +84,25 @@ def server(properties: tuple[str, ...], overrides: tuple[str, ...]) -> None:
         raise click.ClickException(error.message) from error
     early_stop.set_format(settings.server.log_format)
     sys.exit(_serve(settings))
+
+
+def _refuse_words(properties: tuple[str, ...]) -> None:
+    """Usage error for an argument that other programs take and this one would read as a file."""
+    for word in properties:
+        if word.startswith("-") or os.path.exists(word):
+            continue
+        key, is_pair, value = word.partition("=")
+        if is_pair and "/" not in key:
+            remedy = f"a setting is --override {key}={value}"
+        elif re.fullmatch("[a-z]+", word):
+            remedy = (
+                "to start, say just kafkalog server; SIGTERM or Ctrl-C stops it; kafkalog health "
+                "asks a running one; a setting is --override KEY=VALUE"
+            )
+        else:
+            continue
+        message = f"{word} is no file: kafkalog server takes properties files; {remedy}"
+        raise click.UsageError(message)
 
 
 def _serve(settings: Settings) -> int:

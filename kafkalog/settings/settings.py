@@ -655,6 +655,9 @@ def _check_log_dirs(values: Mapping[str, ResolvedValue]) -> None:
     if not directories or not all(directories) or len(set(directories)) != len(directories):
         reason = "must name at least one directory, none empty and none twice"
         raise _refused(chosen.setting, chosen.shown_text, reason)
+    if directories[0].startswith("[") and directories[-1].endswith("]"):
+        reason = "is no YAML list: give the directories with commas between them, as /a,/b"
+        raise _refused(chosen.setting, chosen.shown_text, reason)
     cordoned = values["cordoned.log.dirs"]
     assert isinstance(cordoned.value, tuple)
     fault = cordoned_fault(directories, cordoned.value)

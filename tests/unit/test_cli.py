@@ -137,6 +137,32 @@ def test_what_no_daemon_would_take(words: tuple[str, ...], status: int) -> None:
     assert "Error: " in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("start", "start is no file: kafkalog server takes properties files; to start, say just"),
+        ("status", "kafkalog health"),
+        ("http.port=18405", "a setting is --override http.port=18405"),
+        ("--port 18405", "--override http.port=18405"),
+        ("--port=18405", "--override http.port=18405"),
+        ("-p 18405", "--override http.port=18405"),
+        ("--config f.properties", "The file is an argument: kafkalog server f.properties"),
+        ("-f f.properties", "The file is an argument: kafkalog server f.properties"),
+    ],
+)
+def test_habits_of_other_servers(words: str, complaint: str) -> None:
+    """What is no file and no option of ours, and which word does it here."""
+    result = CliRunner().invoke(root_command(), ["server", *words.split()])
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_log_dirs_are_no_yaml_list() -> None:
+    result = run("show", "--override", "log.dirs=[/data/a, /data/b]")
+    assert result.exit_code == 1
+    assert "no YAML list: give the directories with commas between them" in result.stderr
+
+
 def test_the_file_of_a_variable_is_read_as_the_variable_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

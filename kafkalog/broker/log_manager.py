@@ -333,15 +333,18 @@ class LogManager:
     def _open_dirs(self) -> None:
         """Lock each; those that are not apart are refused before anything is made."""
         check_apart(self.runtime.filesystem, self._paths)
+        reasons = []
         for log_dir in self._log_dirs:
             try:
                 log_dir.open()
             except StorageFault as fault:
+                reasons.append(fault.message)
                 _log.error("log_dir_not_opened", log_dir=log_dir.path, reason=fault.message)
                 log_dir.take_offline(fault.message)
         if not self.logs.online_units:
             raise LogDirOffline(
-                "Shutdown broker because none of the specified log dirs can be used"
+                "Shutdown broker because none of the specified log dirs can be used: "
+                + "; ".join(reasons)
             )
 
     def _decide(self) -> StartupPlan:

@@ -79,6 +79,9 @@ def describe(topics: str | None, client: Client, output: str) -> None:
             (log_dir["logDir"], one) for log_dir in log_dirs for one in log_dir["partitions"]
         ]
         print_table([_IN_DIR_HEADINGS, *(_in_dir_row(*each) for each in partitions)])
+        found = {one["partition"].rpartition("-")[0] for _, one in partitions}
+        for name in [each for each in (topics or "").split(",") if each and each not in found]:
+            click.echo(f"No partition of a topic {name} is in a log directory.", err=True)
     for log_dir in log_dirs:
         if log_dir["error"] is not None:
             click.echo(f"{log_dir['logDir']} is offline: {log_dir['reason']}", err=True)

@@ -60,6 +60,8 @@ def test_tables_for_people(daemon: Daemon) -> None:
     _, lines = at_terminal(daemon, "dirs", "describe")
     assert lines[0].split()[:3] == ["DIRECTORY", "STATE", "PARTITIONS"]
     assert any(line.startswith("tabled-1 ") for line in lines)
+    _, lines = at_terminal(daemon, "dirs", "describe", "--topics", "tabled,tabeld")
+    assert lines[-1] == "No partition of a topic tabeld is in a log directory."
 
 
 def test_scripts_get_what_they_got(daemon: Daemon) -> None:

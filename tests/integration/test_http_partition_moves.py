@@ -173,6 +173,8 @@ def test_moves_on_the_command_line(two: Daemon) -> None:
     assert result.returncode == 3
     assert b"refused" in result.stdout
     assert run(two, "dirs", "move", "none-0", "none-1", "--to", there).returncode == 1
+    nowhere = run(two, "dirs", "move", here, "--to", "nowhere")
+    assert f"an absolute path: {two.log_dirs[0]}, {there}".encode() in nowhere.stdout
     result = run(two, "dirs", "cancel-move", here)
     assert result.returncode == 1
     assert b"not being moved" in result.stderr

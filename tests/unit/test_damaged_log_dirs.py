@@ -21,7 +21,7 @@ from kafkalog.broker.topics.registry import FORMAT, decode_registry, encode_regi
 from kafkalog.broker.topics.registry_copies import doubt_of
 from kafkalog.broker.values import ConfigChange
 from kafkalog.env.system_filesystem import SystemFilesystem
-from kafkalog.errors import InvalidBackupTarget, InvalidConfig, UnusableLogDirs
+from kafkalog.errors import InvalidBackupTarget, InvalidConfig, LogDirOffline, UnusableLogDirs
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
 from kafkalog.format.disk.file_names import PARTITION_METADATA
 from kafkalog.format.disk.properties import decode_meta_properties, encode_meta_properties
@@ -547,6 +547,19 @@ def test_a_backup_refuses_the_start() -> None:
     check_apart(disk, (BACKUP.rpartition("/")[0] + "/other",))
 
 
+def test_a_file_in_the_place_of_a_log_directory() -> None:
+    """The last word of the start names it, and no disk to repair."""
+    disk = new_disk()
+    disk.make_dir("/etc")
+    disk.open_write("/etc/passwd").close()
+    sim = SimManager(disk, config=BrokerConfig(log_dirs=("/etc/passwd",)))
+    why = "none of the specified log dirs can be used: .*/etc/passwd .* it is a file or lies below"
+    with capture_logs() as lines, pytest.raises(LogDirOffline, match=why):
+        sim.start()
+    (offline,) = [line for line in lines if line["event"] == "log_dir_offline"]
+    assert "name another in log.dirs" in offline["remedy"]
+
+
 def test_names_that_begin_alike_are_apart() -> None:
     check_apart(new_disk(), ("/data/a", "/data/ab", "/data/a-0", "/dat"))
     assert lies_in("/data/a", "/data/a")
@@ -576,7 +589,9 @@ def test_no_restore_into_a_half_restored_directory() -> None:
     disk, _ = backed_up()
     disk.make_dir("/new/a")
     disk.write_file_atomically(f"/new/a/{RESTORE_MARKER}", b"")
-    with pytest.raises(InvalidBackupTarget, match="lies in /new/a, which is a log directory"):
+    with pytest.raises(
+        InvalidBackupTarget, match="lies in /new/a, which is a log directory: name a"
+    ):
         restore(disk, ["/new/a/b"])
 
 
@@ -584,7 +599,9 @@ def test_no_restore_into_a_half_restored_directory() -> None:
 def test_targets_of_a_restore_are_apart(targets: tuple[str, ...]) -> None:
     disk, _ = backed_up()
     disk.make_dir("/new/a")
-    with pytest.raises(InvalidBackupTarget, match=r"/new/a/b lies in /new/a$"):
+    with pytest.raises(
+        InvalidBackupTarget, match=r"/new/a/b lies in /new/a: name a place outside it$"
+    ):
         restore(disk, targets)
     assert disk.list_dir("/new/a") == []
 

@@ -126,10 +126,14 @@ class BackupFiles:
             real = filesystem.real_path(directory)
             around = next((o for o in others if lies_in(real, filesystem.real_path(o))), None)
             if around is not None:
-                raise InvalidBackupTarget(f"{directory} lies in {around}", directory=directory)
+                message = f"{directory} lies in {around}: name a place outside it"
+                raise InvalidBackupTarget(message, directory=directory)
             log_dir = enclosing_log_dir(filesystem, real)
             if log_dir is not None:
-                message = f"{directory} lies in {log_dir}, which is a log directory"
+                message = (
+                    f"{directory} lies in {log_dir}, which is a log directory: name a place "
+                    "outside it"
+                )
                 raise InvalidBackupTarget(message, directory=directory)
             exists = filesystem.exists(directory)
             if exists and not set(filesystem.list_dir(directory)) <= _FRESH_ENTRIES:

@@ -25,7 +25,7 @@ def remedy_of(fault: KafkalogError) -> str:
         case DescriptorsShort():
             return "Allow more open files (ulimit -n) or free memory: it is tried again."
         case StorageFault():
-            return "Repair the log directory, then restart the daemon."
+            return "Repair the log directory or name another in log.dirs, then restart the daemon."
         case Unavailable():
             return "None is needed: it is tried again."
         case _:
@@ -59,4 +59,6 @@ def fault_of(error: OSError, path: str) -> StorageFault:
         return DescriptorsShort(
             f"File descriptors or memory are short in log directory {path}: {reason}", log_dir=path
         )
+    if error.errno == errno.ENOTDIR:
+        reason = "it is a file or lies below one; log.dirs names directories"
     return LogDirOffline(f"Log directory {path} failed: {reason}", log_dir=path)

@@ -93,7 +93,12 @@ class PartitionMoves:
             log = self._logs.log_of(topic, partition)
             source, target = self._logs.unit_of(log), self._logs.find_unit(path)
             if target is None:
-                raise LogDirNotFound(f"Log dir {path} is not found in the config.", log_dir=path)
+                known = ", ".join(unit.log_dir.path for unit in self._logs.units)
+                raise LogDirNotFound(
+                    f"Log dir {path} is not found in the config. Give one as log.dirs has it, an "
+                    f"absolute path: {known}",
+                    log_dir=path,
+                )
             target.log_dir.check_online()
             own = TopicPartition(topic, partition)
             if target is not source and target.log_dir.is_cordoned:

@@ -250,7 +250,7 @@ def _check(partition: FleetPartition, filesystem: ReadFilesystem, base: int) -> 
 
 
 def _unreadable(file: str, error: OSError) -> Finding:
-    return Finding(file, 0, f"cannot be read: {error}", FindingCode.UNREADABLE)
+    return Finding(file, 0, f"cannot be read: {error.strerror or error}", FindingCode.UNREADABLE)
 
 
 def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Audit:

@@ -172,14 +172,22 @@ class Done(NamedTuple, Generic[ResultT]):
     trace: str | None = None  # of an unexpected error
 
 
+def reason_of(error: OSError) -> str:
+    """The file and the system's words, without a number."""
+    reason = error.strerror or str(error)
+    return reason if error.filename is None else f"{error.filename}: {reason}"
+
+
 def attempt(work: Callable[[TaskT], ResultT], task: TaskT) -> Done[ResultT]:
     """Do a task; an error becomes text, which can always be pickled."""
     try:
         return Done(work(task))
     except KafkalogError as error:
         return Done(None, error.message)
-    except (LogCleaningAborted, OSError) as error:
+    except LogCleaningAborted as error:
         return Done(None, str(error))
+    except OSError as error:
+        return Done(None, reason_of(error))
     except Exception as error:  # noqa: BLE001 - the body of a worker: the job raises it
         return Done(None, f"{type(error).__name__}: {error}", traceback.format_exc())
 

@@ -16,7 +16,7 @@ from kafkalog.cleaner.offline import preview_clean
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.compact import MAP_BYTES
 from kafkalog.jobs.fleet import sums
-from kafkalog.jobs.tasks import run_job
+from kafkalog.jobs.tasks import reason_of, run_job
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.retention.execute import policy_of
 from kafkalog.log.retention.forecast import Schedule, departures
@@ -168,7 +168,7 @@ def _with_compaction(row: WhatifRow, task: WhatifTask) -> WhatifRow:
     except KafkalogError as error:
         return row._replace(problem=error.message)
     except OSError as error:
-        return row._replace(problem=str(error))
+        return row._replace(problem=reason_of(error))
     return row._replace(
         compacted_bytes=row.bytes - stats.bytes_read + stats.bytes_written,
         records_removed=stats.messages_read - stats.messages_written,

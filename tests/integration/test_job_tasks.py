@@ -56,7 +56,7 @@ def test_a_terminal_shows_the_progress_of_a_job(monkeypatch: pytest.MonkeyPatch)
     ("deed", "said"),
     [
         ("corrupt", "number 2: A batch fails its CRC (a.log at 7)"),
-        ("full", "number 2: [Errno 28] No space left on device"),
+        ("full", "number 2: No space left on device"),
         ("defect", "number 2: ZeroDivisionError: nobody expected it"),
     ],
 )

@@ -6,6 +6,7 @@ Method: directories on a simulated disk with one fault each.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -216,6 +217,25 @@ def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
     text = doctor(*words[:2], "--override", f"log.dir.min.free.bytes={1 << 62}")
     assert text.exit_code == 1
     assert text.stdout.splitlines()[-1].startswith("2 errors")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deep inside, where the directory itself may be used."""
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / "0.log").touch()
+    access = os.access
+
+    def denied(path: str, mode: int) -> bool:
+        return not str(path).endswith(".log") and access(path, mode)
+
+    monkeypatch.setattr(os, "access", denied)
+    free = ("--override", "log.dir.min.free.bytes=0")
+    result = doctor("--override", f"log.dirs={tmp_path}", *free)
+    assert result.exit_code == 1
+    said = f"error: {tmp_path}: 1 file cannot be read and written by "
+    (line,) = [each for each in result.stdout.splitlines() if each.startswith(said)]
+    assert f": {partition / '0.log'}. Run it as their owner" in line
 
 
 def test_a_configuration_that_no_daemon_takes() -> None:

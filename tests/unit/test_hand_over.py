@@ -21,7 +21,7 @@ from kafkalog.broker.startup.hand_back import plan_hand_back
 from kafkalog.broker.startup.hand_over import Conversion
 from kafkalog.broker.topics.registry import decode_registry
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.hand_over import access_faults
+from kafkalog.cli.offline.hand_over import _everything, access_faults
 from kafkalog.errors import UnusableLogDirs
 from kafkalog.format.disk.backup_manifest import RESTORE_MARKER
 from kafkalog.format.disk.file_names import PARTITION_METADATA
@@ -492,6 +492,7 @@ def test_files_of_another_user(tmp_path: Path) -> None:
     file.touch()
     assert access_faults(str(tmp_path), os.geteuid()) == []
     assert access_faults(str(tmp_path / "none"), os.geteuid()) == []
+    assert set(_everything(str(tmp_path))) == {str(tmp_path), str(file.parent), str(file)}
     if os.geteuid() == 0:
         os.chown(tmp_path, 4321, -1)
         (note,) = access_faults(str(tmp_path), 0)

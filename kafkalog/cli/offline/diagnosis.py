@@ -32,6 +32,7 @@ from kafkalog.broker.directory.log_dir import LOCK_FILE, META_PROPERTIES, REGIST
 from kafkalog.broker.directory.repair import LogDirRepair
 from kafkalog.broker.topics.registry import registered_configs
 from kafkalog.cli.configs import settings_from
+from kafkalog.cli.offline.hand_over import access_fault
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.process_facts import descriptor_limit
 from kafkalog.env.random import SystemRandom
@@ -375,7 +376,13 @@ def examined(properties: tuple[str, ...], overrides: tuple[str, ...]) -> list[Fi
         return [Finding("error", "configuration", error.message)]
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-    return [*_of_default(settings), *findings(settings, facts, descriptor_limit())]
+    unusable = [
+        Finding("error", each.path, fault)
+        for each in facts
+        if each.exists and each.is_writable
+        if (fault := access_fault(each.path, os.geteuid())) is not None
+    ]
+    return [*unusable, *_of_default(settings), *findings(settings, facts, descriptor_limit())]
 
 
 def _of_default(settings: Settings) -> Iterator[Finding]:

@@ -55,25 +55,34 @@ def access_faults(directory: str, user_id: int) -> list[Note]:
     if not os.path.isdir(directory):
         return []
     owner = os.stat(directory).st_uid
-    remedy = (
+    if user_id == _ROOT and owner != _ROOT:
+        message = f"it belongs to {_user(owner)}, and what root writes would be root's"
+        return [Note("error", directory, f"{message}. {_access_remedy(owner)}")]
+    fault = access_fault(directory, user_id)
+    return [] if fault is None else [Note("error", directory, fault)]
+
+
+def access_fault(directory: str, user_id: int) -> str | None:
+    """Which files of an existing directory this process cannot read and write, if any."""
+    every = (path for path in _everything(directory) if not _is_accessible(path))
+    wrong = [path for path in every if os.path.exists(path)]  # not deleted meanwhile
+    if not wrong:
+        return None
+    count, remedy = counted(len(wrong), "file"), _access_remedy(os.stat(directory).st_uid)
+    return f"{count} cannot be read and written by {_user(user_id)}: {wrong[0]}. {remedy}"
+
+
+def _access_remedy(owner: int) -> str:
+    return (
         f"Run it as their owner (sudo -u {_user(owner)} kafkalog ...), who then runs the daemon "
         "as well, or give them to the daemon's user first (chown -R)"
     )
-    if user_id == _ROOT and owner != _ROOT:
-        message = f"it belongs to {_user(owner)}, and what root writes would be root's. {remedy}"
-        return [Note("error", directory, message)]
-    wrong = [path for path in _everything(directory) if not _is_accessible(path)]
-    if not wrong:
-        return []
-    count = counted(len(wrong), "file")
-    message = f"{count} cannot be read and written by {_user(user_id)}: {wrong[0]}. {remedy}"
-    return [Note("error", directory, message)]
 
 
 def _everything(directory: str) -> Iterator[str]:
-    for parent, _, files in os.walk(directory):
-        yield parent
-        yield from (os.path.join(parent, name) for name in files)
+    yield directory
+    for parent, directories, files in os.walk(directory):
+        yield from (os.path.join(parent, name) for name in (*directories, *files))
 
 
 def _is_accessible(path: str) -> bool:

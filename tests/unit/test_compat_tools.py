@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from kafkalog.cli.kafka_tools.console_consumer import RecordFormatter
 from kafkalog.cli.kafka_tools.console_producer import LineReader, UnreadableLine
 from kafkalog.cli.kafka_tools.get_offsets import listed_partitions, partition_rules
-from kafkalog.cli.kafka_tools.tool import ToolFailed, access_of, matching, unit_fault
+from kafkalog.cli.kafka_tools.tool import ToolFailed, access_of, matching, number_fault
 from kafkalog.cli.main import make_cli
 from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
 
@@ -75,11 +75,24 @@ def test_wrong_options_have_kafkas_words(
             {"flush.ms": "5", "segment.bytes": "64MiB"},
             "Invalid value 64MiB for configuration segment.bytes: Not a number of type INT",
         ),
-        ({"retention.ms": "-1", "no.such": "7d"}, None),
+        (
+            {"retention.ms": "7days"},
+            "Invalid value 7days for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            {"min.cleanable.dirty.ratio": "half"},
+            "Invalid value half for configuration min.cleanable.dirty.ratio: Not a number of type"
+            " DOUBLE",
+        ),
+        (
+            {"segment.bytes": "3000000000"},
+            "Invalid value 3000000000 for configuration segment.bytes: Not a number of type INT",
+        ),
+        ({"retention.ms": "-1", "no.such": "7d", "cleanup.policy": "7d", "flush.ms": " 5"}, None),
     ],
 )
-def test_kafkas_tools_take_no_units(configs: dict[str, str], fault: str | None) -> None:
-    assert unit_fault(configs) == fault
+def test_kafkas_tools_take_only_numbers(configs: dict[str, str], fault: str | None) -> None:
+    assert number_fault(configs) == fault
 
 
 JAAS = (

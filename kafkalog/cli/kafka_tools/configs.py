@@ -21,9 +21,9 @@ from kafkalog.cli.kafka_tools.tool import (
     ToolCommand,
     ToolFailed,
     client_of_tool,
+    number_fault,
     read_properties,
     typed_arguments,
-    unit_fault,
 )
 from kafkalog.client import ClientError
 
@@ -179,7 +179,7 @@ def _alter(client: Client, entity: _Entity, given: dict[str, Any]) -> None:
     unknown = [name for name in deleted if name not in own]
     if unknown:
         raise ToolFailed(f"Invalid config(s): {','.join(unknown)}")
-    fault = unit_fault(added)
+    fault = number_fault(added)
     if fault is not None:
         raise _failed(fault)
     assert entity.name is not None

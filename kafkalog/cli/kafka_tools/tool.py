@@ -111,13 +111,18 @@ def _bare(option: click.Parameter) -> str:
     return option.opts[0].lstrip("-")
 
 
-def unit_fault(configs: Mapping[str, str]) -> str | None:
-    """Kafka's words about the first value with a unit (7d), which its tools do not take."""
+def number_fault(configs: Mapping[str, str]) -> str | None:
+    """Kafka's words about the first value that is no number; a unit (7d), too, is none to Kafka."""
+    from kafkalog.settings.setting import Kind, parse_value
     from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
 
     for key, text in configs.items():
         setting = TOPIC_LEVEL.get(key) or BROKER_LEVEL.get(key)
-        if setting is not None and setting.plain(text) != text:
+        if setting is None or setting.kind not in (Kind.INT, Kind.LONG, Kind.DOUBLE):
+            continue
+        try:
+            parse_value(setting.kind, text)
+        except ValueError:
             kind = setting.kind.value.upper()
             return f"Invalid value {text} for configuration {key}: Not a number of type {kind}"
     return None

@@ -19,7 +19,7 @@ from kafkalog.cli.kafka_tools.tool import (
     ToolFailedOnStdout,
     client_of_tool,
     matching,
-    unit_fault,
+    number_fault,
 )
 from kafkalog.cli.topics import COLLISION_WARNING, description_lines
 from kafkalog.client import ClientError, TopicExists
@@ -180,7 +180,7 @@ def _create(client: Client, given: Given) -> None:
             ' format "key=val".'
         )
     configs = {key.strip(): value.strip() for key, value in pairs}
-    fault = unit_fault(configs)
+    fault = number_fault(configs)
     if fault is not None:
         raise ToolFailed(fault)
     warning = COLLISION_WARNING + "\n" if "." in name or "_" in name else ""

@@ -213,14 +213,19 @@ def execute_option(command: Command) -> Command:
     """Do it, else only show it: ``execute``; and ``is_sure``, for ``confirm``."""
 
     @functools.wraps(command)
-    def with_execute(*args: object, execute: bool, is_sure: bool, **options: object) -> None:
+    def with_execute(
+        *args: object, execute: bool, is_sure: bool, dry_run: bool, **options: object
+    ) -> None:
+        if dry_run and (execute or is_sure):
+            raise click.UsageError("--dry-run only shows it: leave out --execute and --yes")
         command(*args, execute=execute or is_sure, is_sure=is_sure, **options)
 
     execution = click.option(
         "--execute", is_flag=True, help="Do it; asks on a terminal. Default: only show it."
     )
     sure = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do it, and do not ask.")
-    return execution(sure(with_execute))
+    shown = click.option("--dry-run", is_flag=True, help="Only show it, which is the default.")
+    return execution(sure(shown(with_execute)))
 
 
 def check_partition_directory(directory: str) -> None:

@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import execute_option
-from kafkalog.cli.connection import exit_on_failures, is_failed, names_of, with_client_and_output
+from kafkalog.cli.arguments import execute_option, timestamp
+from kafkalog.cli.connection import (
+    RequestFailed,
+    exit_on_failures,
+    is_failed,
+    name_of,
+    names_of,
+    with_client_and_output,
+)
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import Columns, confirm, is_printed, print_entries, print_table, yes_option
+from kafkalog.client import UnknownGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kafkalog.client import Client
+    from kafkalog.client.admin import ResetPlace
 
 _GROUP_COLUMNS: Columns = (("GROUP", "group"), ("STATE", "state"), ("MEMBERS", "members"))
 _RESET_COLUMNS: Columns = (
@@ -29,6 +40,14 @@ _TRANSACTION_COLUMNS: Columns = (
     ("EPOCH", "producer_epoch"),
     ("LAST-TIMESTAMP", "last_timestamp"),
 )
+# What an option of a reset is in the HTTP API, and whether it has a value.
+_PLACES: dict[str, tuple[ResetPlace, bool]] = {
+    "to_earliest": ("earliest", False),
+    "to_latest": ("latest", False),
+    "to_datetime": ("timestamp", True),
+    "to_offset": ("offset", True),
+    "shift_by": ("shift", True),
+}
 
 
 @click.group(cls=CommandGroup)
@@ -83,32 +102,46 @@ def readers_and_commits(
     return readers, {(each["topic"], each["partition"]): each for each in group["offsets"]}
 
 
+def _topic_and_partitions(text: str) -> tuple[str, list[int]]:
+    """NAME or NAME:0,1; no numbers: all partitions."""
+    name, colon, numbers = text.partition(":")
+    listed = numbers.split(",") if colon else []
+    if not all(number.isascii() and number.isdigit() for number in listed):
+        raise click.BadParameter(f"'{text}' is not NAME or NAME:0,1")
+    return name, list(map(int, listed))
+
+
 @groups.command("reset-offsets")
 @click.argument("group")
-@click.option("--to-earliest", "to", flag_value="earliest", help="To the log start offsets.")
-@click.option("--to-latest", "to", flag_value="latest", help="To the end of each log.")
+@click.option("--to-earliest", is_flag=True, help="To the log start offsets.")
+@click.option("--to-latest", is_flag=True, help="To the end of each log.")
 @click.option(
     "--to-datetime",
+    type=timestamp,
     help="To the first record at or after this time: ms since 1970, or ISO-8601 with a zone.",
 )
 @click.option("--to-offset", type=click.IntRange(0), help="To this offset, inside the log.")
 @click.option("--shift-by", type=int, help="Forward by this number of offsets; negative: back.")
 @click.option(
-    "--topic", "topics", multiple=True, help="Repeatable. Default: all that the group committed."
+    "--topic",
+    "topics",
+    multiple=True,
+    type=_topic_and_partitions,
+    metavar="NAME[:0,1]",
+    help="Repeatable. Default: all that the group committed.",
 )
+@click.option("--all-topics", is_flag=True, hidden=True, help="All that the group committed.")
 @execute_option
 @with_client_and_output
 def reset_offsets(
     group: str,
-    to: str | None,
-    to_datetime: str | None,
-    to_offset: int | None,
-    shift_by: int | None,
-    topics: tuple[str, ...],
+    topics: tuple[tuple[str, list[int]], ...],
+    all_topics: bool,
     execute: bool,
     is_sure: bool,
     client: Client,
     output: str,
+    **places: Any,  # noqa: ANN401 - as click gives them
 ) -> None:
     """Reset the offsets of a group without members, or show what the new ones would be.
 
@@ -116,24 +149,53 @@ def reset_offsets(
 
     Example: kafkalog groups reset-offsets billing --to-earliest --execute
     """
-    values = {"timestamp": to_datetime, "offset": to_offset, "shift": shift_by}
-    targets: list[tuple[Any, int | str | None]] = [] if to is None else [(to, None)]
-    targets += [(name, value) for name, value in values.items() if value is not None]
+    targets = [
+        (place, places[option] if has_value else None)
+        for option, (place, has_value) in _PLACES.items()
+        if places[option] not in (None, False)
+    ]
     if len(targets) > 1:
         raise click.UsageError("Give one of the --to options or --shift-by, not several")
     if not targets:
         raise click.UsageError("Give --to-earliest, --to-latest, --to-datetime, ...")
+    if topics and all_topics:
+        raise click.UsageError("Give --topic or --all-topics, not both")
     if execute:
         confirm(f"Reset the committed offsets of group {group}?", is_sure=is_sure)
-    entries = client.reset_group_offsets(
-        group, *targets[0], topics=topics or None, dry_run=not execute
-    )
+    ((to, value),) = targets
+    try:
+        entries = client.reset_group_offsets(
+            group,
+            to,
+            value,
+            topics=[name for name, numbers in topics if not numbers] if topics else None,
+            partitions=[(name, number) for name, numbers in topics for number in numbers],
+            dry_run=not execute,
+        )
+    except UnknownGroup as error:
+        raise RequestFailed(f"Group {group} has no commit: name topics, --topic orders") from error
     document = {"group": group, "dry_run": not execute, "offsets": entries}
     if not is_printed(output, document, names_of(entries)):
         print_entries(_RESET_COLUMNS, (each for each in entries if not is_failed(each)))
+    for asked, is_above, each in clipped(entries, to, value):
+        bound = "above the end" if is_above else "before the start"
+        taken = f"{each['new_offset']} is taken"
+        click.echo(f"Offset {asked} is {bound} of {name_of(each)}; {taken}", err=True)
     if not execute:
         click.echo("Nothing was changed; add --execute.", err=True)
     exit_on_failures(entries)
+
+
+def clipped(
+    entries: Iterable[dict[str, Any]], to: ResetPlace, value: int | str | None
+) -> Iterator[tuple[int, bool, dict[str, Any]]]:
+    """The entries whose log has no such offset: what was asked, whether it is above the end."""
+    for each in entries:
+        if to not in ("offset", "shift") or is_failed(each):
+            continue
+        asked = int(value or 0) + (each["old_offset"] if to == "shift" else 0)
+        if asked != each["new_offset"]:
+            yield asked, asked > each["new_offset"], each
 
 
 @groups.command()

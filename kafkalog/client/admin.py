@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 Partition = tuple[str, int]
+ResetPlace = Literal["earliest", "latest", "timestamp", "offset", "shift"]
 HIGH_WATERMARK = -1
 _CLEAN_SECONDS = 86_400.0  # a clean of a large log takes long
 
@@ -295,22 +296,26 @@ def commit_offsets(
 
 def reset_group_offsets(
     group: str,
-    to: Literal["earliest", "latest", "timestamp", "offset", "shift"],
+    to: ResetPlace,
     value: int | str | None = None,
     *,
     topics: Iterable[str] | None = None,
+    partitions: Iterable[tuple[str, int]] = (),
     dry_run: bool = True,
 ) -> Steps[list[Json]]:
     """Reset the offsets of a group without members, or show what they would be.
 
-    value   of a timestamp (ms since 1970 or ISO-8601), an offset or a shift
-    topics  None: all that it has committed
+    value       of a timestamp (ms since 1970 or ISO-8601), an offset or a shift
+    topics      None, without partitions: all that it has committed
+    partitions  also these
 
     Not repeated after a lost answer unless ``dry_run``. The failure of a partition is its entry.
     Raises UnknownGroup, NonEmptyGroup, InvalidRequest.
     """
     wanted: Json = {"to": to, "dry_run": dry_run, **given(**{to: value})}
     wanted["topics"] = None if topics is None else list(topics)
+    named = [{"topic": topic, "partition": number} for topic, number in partitions]
+    wanted["partitions"] = named or None
     answer = yield from _post(
         path_of("v1", "groups", group, "offsets:reset"),
         wanted,

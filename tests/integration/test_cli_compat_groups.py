@@ -116,6 +116,15 @@ def test_what_is_not_there_is_named(daemon: Daemon) -> None:
         assert "'\\udcff' is not a name: it is not UTF-8" in refused.stderr
 
 
+def test_an_offset_that_no_log_has(daemon: Daemon) -> None:
+    shown = tool(daemon, TOOL, *RESET, "--topic", "orders", "--to-offset", "99", "--dry-run")
+    assert cells(printed(shown))[2][1:] == ["orders", "0", "3"]
+    assert shown.stderr == (
+        "WARN New offset (99) is higher than latest offset for topic partition orders-0. Value will"
+        " be set to 3\n"
+    )
+
+
 def test_a_group_with_a_member_is_not_reset(daemon: Daemon) -> None:
     config = {"name": "reader", "format": "binary", "auto.offset.reset": "earliest"}
     assert daemon.request("POST", "/consumers/billing", config).status == 200

@@ -52,3 +52,19 @@ def test_the_life_of_a_group(daemon: Daemon) -> None:
     assert [each["offset"] for each in found["offsets"]] == [2]
     assert done(run(daemon, "groups", "delete", "billing")) == b"Deleted group billing.\n"
     assert run(daemon, "groups", "describe", "billing").returncode == 1
+
+
+def test_what_a_reset_takes(daemon: Daemon) -> None:
+    """Partitions, the default by its name; an offset that no log has is clipped and said."""
+    daemon.create_topic("u", 2)
+    daemon.request("POST", "/topics/u/partitions/0", {"records": [{"value": "YQ=="}] * 3})
+    reset = ("groups", "reset-offsets", "g")
+    nothing = run(daemon, *reset, "--to-latest", "--all-topics", "--dry-run")
+    assert nothing.returncode == 1
+    assert nothing.stderr == b"Error: Group g has no commit: name topics, --topic orders\n"
+    above = run(daemon, *reset, "--to-offset", "9999", "--topic", "u:0", "--execute")
+    assert done(above).decode().splitlines()[1:] == ["u      0          -           3"]
+    assert above.stderr == b"Offset 9999 is above the end of u-0; 3 is taken\n"
+    before = run(daemon, *reset, "--shift-by", "-5", "--dry-run")
+    assert before.returncode == 0
+    assert before.stderr.splitlines()[0] == b"Offset -2 is before the start of u-0; 0 is taken"

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         ["groups", "describe", ""],
         ["groups", "reset-offsets", "g"],
         ["groups", "reset-offsets", "g", "--to-earliest", "--shift-by", "1"],
+        ["groups", "reset-offsets", "g", "--to-earliest", "--topic", "t", "--all-topics"],
     ],
 )
 def test_wrong_arguments(words: list[str]) -> None:
@@ -79,6 +80,24 @@ def test_wrong_arguments(words: list[str]) -> None:
 
 
 HELD = {"clock_held_segments": 2, "clock_held_bytes": 90}
+RESET = ["groups", "reset-offsets", "g"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*RESET, "--to-earliest", "--to-latest", "--execute"],
+         "Give one of the --to options or --shift-by, not several"),
+        ([*RESET, "--to-datetime", "yesterday"],
+         "Invalid value for '--to-datetime': 'yesterday' is not ms since 1970"),
+        ([*RESET, "--to-latest", "--dry-run", "--execute"], "--dry-run only shows it"),
+        ([*RESET, "--to-latest", "--topic", "t:x"], "'t:x' is not NAME or NAME:0,1"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(make_cli(), words)
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def run(*words: str, **environment: str) -> Result:

@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.connection import message_of
-from kafkalog.cli.groups import readers_and_commits
+from kafkalog.cli.connection import message_of, name_of
+from kafkalog.cli.groups import clipped, readers_and_commits
 from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, client_of_tool, missing_here
 from kafkalog.client import ClientError, UnknownGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Literal
 
     from kafkalog.client import Client
+    from kafkalog.client.admin import ResetPlace
 
     Row = Sequence[str]
-    ResetPlace = Literal["earliest", "latest", "timestamp", "offset", "shift"]
 
 _MISSING = "-"
 _NARROW, _WIDE = 15, 25  # the least width of a column
@@ -355,6 +354,13 @@ def _new_offsets(
         if "error" in each:
             raise _Refused(f"Executing consumer group command failed due to {each['error']}")
         offsets[each["topic"], each["partition"]] = each["new_offset"]
+        for asked, is_above, _ in clipped([each], to, value):
+            bound = "higher than latest" if is_above else "lower than earliest"
+            click.echo(
+                f"WARN New offset ({asked}) is {bound} offset for topic partition"
+                f" {name_of(each)}. Value will be set to {each['new_offset']}",
+                err=True,
+            )
     return offsets
 
 

@@ -38,12 +38,38 @@ _REMEDIES = {
     errno.EMFILE: "Allow more open files (ulimit -n).",
     errno.EIO: "Check the disk (dmesg).",
 }
-_HABITS = {  # what other programs call it
-    **dict.fromkeys(("rm", "remove", "drop", "destroy"), "delete"),
-    **dict.fromkeys(("ls", "dir"), "list"),
-    **dict.fromkeys(("show", "get", "info", "cat"), "describe"),
-    **dict.fromkeys(("add", "new", "make"), "create"),
-    **dict.fromkeys(("set", "edit", "update", "change"), "alter"),
+_HABITS = {  # what other programs call it, in lower case
+    **dict.fromkeys(("rm", "remove", "drop", "destroy"), ("delete",)),
+    **dict.fromkeys(("ls", "dir"), ("list",)),
+    **dict.fromkeys(("show", "get", "info"), ("describe",)),
+    **dict.fromkeys(("add", "new", "make"), ("create",)),
+    **dict.fromkeys(("set", "edit", "update", "change"), ("alter",)),
+    **dict.fromkeys(("tail", "read"), ("consume",)),
+    "cat": ("consume", "describe"),
+    "status": ("health",),
+    "start": ("server",),
+    "consumer-groups": ("groups",),
+    "log-dirs": ("dirs describe",),
+}
+_ABSENT = {  # what there is not, and what to do
+    "stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
+    "kafka-server-stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
+    "rename": "A topic keeps its name; create another one and copy the records.",
+    "kafka-acls": "kafkalog has no kafka-acls: see docs/security.md.",
+    "kafka-server-start": "Use kafkalog server.",
+    "kafka-reassign-partitions": "Use kafkalog dirs move.",
+}
+# Options of Kafka's tools and others: the option or argument of kafkalog for it, or a sentence.
+_FOREIGN_OPTIONS: dict[str, tuple[str, ...] | str] = {
+    **dict.fromkeys(("--topic", "--name", "--entity-name"), ("TOPIC", "TOPICS", "NAME")),
+    "--group": ("GROUP",),
+    "--broker-list": ("--url",),
+    "--property": "Kafka's print.key=true is --print-key, parse.key=true is --key-separator TEXT.",
+    "--replication-factor": "There is one broker: leave it out.",
+    "--timeout-ms": ("--exit-at-end",),
+    "-n": ("--max-messages",),
+    "-o": ("--output",),
+    "-p": ("--partitions", "--partition"),
 }
 _FORMER_NAMES = {"config": "configs"}
 
@@ -56,7 +82,12 @@ class CommandGroup(click.Group):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options of a command that stand before it are unknown here; say where they belong."""
+        """``help`` before a command is --help after it.
+
+        Options of a command that stand before it are unknown here; say where they belong.
+        """
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -74,12 +105,15 @@ class CommandGroup(click.Group):
         if is_found or ctx.resilient_parsing or name.startswith("-"):
             return super().resolve_command(ctx, args)
         known = [each for each in self.list_commands(ctx) if not _is_hidden(self, ctx, each)]
-        habit = _HABITS.get(name.lower())
-        like = [habit] if habit in known else get_close_matches(name, known)
-        calls = _elsewhere(self, ctx, args) if ctx.parent is None else []
+        word = name.lower().removesuffix(".sh")
+        like = [each for each in _HABITS.get(word, ()) if each.split()[0] in known]
+        calls = [] if like or ctx.parent is not None else _elsewhere(self, ctx, [word, *args[1:]])
+        like = like or get_close_matches(word, known)
         calls = calls or [f"{ctx.command_path} {each}" for each in like]
         message = f"No such command '{name}'."
-        if calls:
+        if word in _ABSENT:
+            message += f" {_ABSENT[word]}"
+        elif calls:
             message += f" Did you mean {' or '.join(calls)}?"
         elif ctx.parent is not None:
             message += f" There are {', '.join(known)}."
@@ -116,6 +150,26 @@ def _elsewhere(root: click.Group, ctx: click.Context, args: list[str]) -> list[s
     return [f"{ctx.command_path} {name} {args[0]}" for name in meant or groups]
 
 
+def _refusal(error: click.NoSuchOption) -> click.UsageError:
+    """Of an option of another program: what it is here."""
+    hint = _FOREIGN_OPTIONS.get(error.option_name)
+    if hint is None or error.ctx is None:
+        return error
+    for param in () if isinstance(hint, str) else error.ctx.command.params:
+        if isinstance(param, click.Argument) and param.human_readable_name in hint:
+            name = param.human_readable_name
+            example = "billing" if name == "GROUP" else "orders"
+            hint = f"{name} is an argument: {error.ctx.command_path} {example}"
+            break
+        if set(param.opts) & set(hint):
+            hint = f"Did you mean {param.opts[0]}?"
+            break
+    if isinstance(hint, str):
+        return click.UsageError(f"{error.message} {hint}", error.ctx)
+    like = [each for each in error.possibilities or () if each != "--output"]
+    return click.NoSuchOption(error.option_name, possibilities=like, ctx=error.ctx)
+
+
 @contextmanager
 def _told_faults() -> Iterator[None]:
     """Turn an interrupt and errors of the system into exit statuses, and write all output.
@@ -129,6 +183,10 @@ def _told_faults() -> Iterator[None]:
             sys.stdout.flush()
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
+    except click.Abort as end:  # Ctrl-C or Ctrl-D in answer to a question
+        click.echo("\nNothing was changed.", err=True)
+        is_interrupted = isinstance(end.__context__, KeyboardInterrupt)
+        raise click.exceptions.Exit(INTERRUPTED if is_interrupted else _FAILED) from None
     except BrokenPipeError:
         _drop_output()
         raise click.exceptions.Exit(_READER_GONE) from None
@@ -257,6 +315,7 @@ class Root(LazyGroup):
     ) -> click.Context:
         """Parse; what ``--help`` prints may fail as any output."""
         with _told_faults():
+            args = ["--version"] if args == ["version"] else args
             extra.setdefault("help_option_names", ["-h", "--help"])
             return super().make_context(info_name, args, parent, **extra)
 
@@ -269,7 +328,10 @@ class Root(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's
         """Run the command. See ``_told_faults``."""
         with _told_faults():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except click.NoSuchOption as error:
+                raise _refusal(error) from error
 
 
 def make_cli() -> click.Group:
@@ -281,4 +343,4 @@ def make_cli() -> click.Group:
     )
     for group, help_text in _GROUP_HELP.items():
         root.add_command(LazyGroup(group, help_text, COMMANDS[group]))
-    return click.version_option(__version__, prog_name="kafkalog")(root)
+    return click.version_option(__version__, "-V", "--version", prog_name="kafkalog")(root)

@@ -10,6 +10,7 @@ import os
 import pty
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -69,6 +70,26 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("config", "set", "t"), "Did you mean kafkalog configs alter?"),
         (("config", "explode"), "There are alter, describe, list, show."),
         (("config", "describe"), "Usage: kafkalog configs describe"),
+        (("tail", "t"), "Did you mean kafkalog consume?"),
+        (("status",), "Did you mean kafkalog health?"),
+        (("log-dirs",), "Did you mean kafkalog dirs describe?"),
+        (("consumer-groups", "--list"), "Did you mean kafkalog groups?"),
+        (("TOPICS", "list"), "Did you mean kafkalog topics?"),
+        (("topics", "Create", "t"), "Did you mean kafkalog topics create?"),
+        (("topics", "rename", "a", "b"), "A topic keeps its name"),
+        (("stop",), "A daemon stops at Ctrl-C or SIGTERM"),
+        (("compat", "kafka-acls"), "kafkalog has no kafka-acls: see docs/security.md"),
+        (("compat", "kafka-server-start"), "Use kafkalog server."),
+        (("kafka-reassign-partitions.sh",), "Use kafkalog dirs move."),
+        (("topics", "create", "--topic", "t"), "NAME is an argument: kafkalog topics create orders"),
+        (("groups", "describe", "--group", "g"), "GROUP is an argument: kafkalog groups describe"),
+        (("topics", "create", "t", "--replication-factor", "1"), "one broker: leave it out"),
+        (("consume", "t", "--property", "print.key=true"), "print.key=true is --print-key"),
+        (("consume", "t", "--timeout-ms", "5"), "Did you mean --exit-at-end?"),
+        (("consume", "t", "-n", "5"), "Did you mean --max-messages?"),
+        (("topics", "list", "--broker-list", "a:1"), "Did you mean --url?"),
+        (("topics", "create", "t", "-p", "3"), "Did you mean --partitions?"),
+        (("topics", "list", "-o", "json"), "Did you mean --output?"),
         (("configs", "list", "--output", "jsn"), "'jsn' is not one of 'table', 'json', 'yaml'"),
     ],
 )
@@ -76,6 +97,23 @@ def test_a_near_miss_is_named(words: tuple[str, ...], hint: str) -> None:
     result = run(*words)
     assert result.exit_code == 2
     assert hint in " ".join(result.stderr.split())
+
+
+def test_no_group_is_no_output() -> None:
+    assert "--output" not in run("consume", "t", "--group", "g").stderr.splitlines()[-1]
+
+
+def test_help_and_version_are_commands_too() -> None:
+    for words, meant in (
+        (("help",), ("--help",)),
+        (("help", "topics", "create"), ("topics", "create", "--help")),
+        (("topics", "help"), ("topics", "--help")),
+        (("topics", "help", "list"), ("topics", "list", "--help")),
+        (("version",), ("--version",)),
+        (("-V",), ("--version",)),
+    ):
+        result = run(*words)
+        assert (result.exit_code, result.stdout) == (0, run(*meant).stdout)
 
 
 # ---- the subject is an argument
@@ -239,6 +277,25 @@ def test_a_terminal_is_asked(answer: bytes, status: int, last: bytes) -> None:
     code, shown = at_terminal(answer)
     assert b"Sure? [y/N]" in shown
     assert (code, shown.rstrip().endswith(last)) == (status, True)
+
+
+@pytest.mark.parametrize(("key", "status"), [(b"\x03", 130), (b"\x04", 1)], ids=["C", "D"])
+def test_an_answer_by_a_control_key(key: bytes, status: int, tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}.log").touch()
+    words = (sys.executable, "-m", "kafkalog", "segments", "convert", str(tmp_path), "--execute")
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(words[0], words)
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(terminal, 10_000)
+    os.write(terminal, key)
+    with suppress(OSError):  # EIO: the program has ended
+        while True:
+            shown += os.read(terminal, 10_000)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status
+    assert shown.endswith(b"\r\nNothing was changed.\r\n")
 
 
 def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ partitions each failure is an entry; the exit status is then 3, or 1 when all fa
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,12 +33,13 @@ from kafkalog.client import (
     Retries,
     Tls,
 )
+from kafkalog.client.errors import document_of
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 30.0
 STARTING_SECONDS = 60.0
 _HEALTH_SECONDS = 3.0
 PARTIAL_FAILURE = 3
@@ -45,6 +47,8 @@ PARTIAL_FAILURE = 3
 _FAILURE = 1
 """When none of it was done."""
 _CORRUPT_MESSAGE = 50010  # docs/reference/errors.md
+_NOT_DOWN = ("is not known", "is not HTTP", "TLS")  # reasons that say what to do by themselves
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Command = Callable[..., None]
 
 
@@ -170,6 +174,8 @@ def open_client(
     retries = retries or replace(
         ONE_TRY, starting_seconds=STARTING_SECONDS, on_starting=StartingNotice()
     )
+    if "," in url:
+        raise click.UsageError(f"There is one daemon: give one address, not a list: '{url}'")
     try:
         Address.of(url)
     except ValueError as error:
@@ -191,10 +197,16 @@ def open_client(
 
 
 def message_of(error: ClientError) -> str:
-    """The message, with what an operator can do about it."""
+    """The message, with what an operator can do about it; no byte of it steers a terminal."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", _advised(error))
+
+
+def _advised(error: ClientError) -> str:
     if error.is_starting:
         return f"{error.message} `kafkalog health --ready` says when it is ready."
     if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
+        if any(words in error.message for words in _NOT_DOWN):
+            return error.message
         return f"{error.message} Is the daemon running? (kafkalog server)"
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
     if "first_offset" in error.details and error.error_code == _CORRUPT_MESSAGE:
@@ -298,7 +310,7 @@ def health(ready: bool, client: Client, output: str) -> None:
 
     Example: kafkalog health --ready
     """
-    client.call("GET", "/readyz" if ready else "/livez")
+    document_of(client.call("GET", "/readyz" if ready else "/livez"), "status")
     state = "ready" if ready else "alive"
     if not is_printed(output, {"state": state}):
         click.echo(state)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Partition = tuple[str, int]
 ResetPlace = Literal["earliest", "latest", "timestamp", "offset", "shift"]
 HIGH_WATERMARK = -1
+_PASS_SECONDS = 600.0  # a retention pass may delete many files
 _CLEAN_SECONDS = 86_400.0  # a clean of a large log takes long
 
 
@@ -371,7 +372,8 @@ def run_retention(
     """Run a retention pass over these partitions or all; dry_run: show what it would delete."""
     named = None if partitions is None else _named(partitions)
     wanted = {"dry_run": dry_run, **given(partitions=named)}
-    return (yield from _post("/v1/retention:run", wanted, Repeat.ALWAYS))
+    path = "/v1/retention:run"
+    return (yield from _post(path, wanted, Repeat.ALWAYS, wait_seconds=_PASS_SECONDS))
 
 
 def accept_clock() -> Steps[Json]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from kafkalog.client.client import reason_of
+from kafkalog.client.client import is_hopeless, reason_of
 from kafkalog.client.fetch import Reader, TailState
 from kafkalog.client.messages import Answer, NoAnswer, Request
 from kafkalog.client.operations import Awaiting, Operations
@@ -92,14 +92,15 @@ class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
             ) as response:
                 answered = await response.read()
         except aiohttp.ClientConnectorCertificateError as error:
-            reason = reason_of(error.certificate_error)
+            reason = reason_of(error.certificate_error, self.address)
             return NoAnswer(reason, was_sent=False, is_hopeless=True)
         except aiohttp.ClientConnectorError as error:
-            return NoAnswer(reason_of(error.os_error), was_sent=False)
+            reason = reason_of(error.os_error, self.address)
+            return NoAnswer(reason, was_sent=False, is_hopeless=is_hopeless(error.os_error))
         except aiohttp.ConnectionTimeoutError as error:
-            return NoAnswer(reason_of(error), was_sent=False)
+            return NoAnswer(reason_of(error, self.address), was_sent=False)
         except (aiohttp.ClientError, OSError) as error:
-            return NoAnswer(reason_of(error), was_sent=True)
+            return NoAnswer(reason_of(error, self.address), was_sent=True)
         named = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, named, answered)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import select
+import socket
 import ssl
 import threading
 import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from kafkalog.client.fetch import Reader, TailState
-from kafkalog.client.messages import Answer, NoAnswer, Request
+from kafkalog.client.messages import Address, Answer, NoAnswer, Request
 from kafkalog.client.operations import Blocking, Operations
 from kafkalog.client.producer import Appender, ProducerState
 from kafkalog.client.retry import Effect, Outcome, Pause, Steps, with_retries
@@ -75,8 +77,8 @@ class Client(Blocking, Operations["Producer", "Tail"]):
                 connection.connect()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            is_hopeless = isinstance(error, ssl.SSLCertVerificationError)
-            return NoAnswer(reason_of(error), was_sent=False, is_hopeless=is_hopeless)
+            reason = reason_of(error, self.address)
+            return NoAnswer(reason, was_sent=False, is_hopeless=is_hopeless(error))
         is_whole = True
         try:
             connection.sock.settimeout(self._timeout_seconds + request.wait_seconds)
@@ -87,7 +89,7 @@ class Client(Blocking, Operations["Producer", "Tail"]):
             is_whole = False  # a server that refuses a body may close early; the answer says why
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            return NoAnswer(reason_of(error), was_sent=True)
+            return NoAnswer(reason_of(error, self.address), was_sent=True)
         except BaseException:
             connection.close()  # interrupted: its answer must not be read for another request
             raise
@@ -101,7 +103,7 @@ class Client(Blocking, Operations["Producer", "Tail"]):
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            return NoAnswer(reason_of(error), was_sent=True)
+            return NoAnswer(reason_of(error, self.address), was_sent=True)
         except BaseException:
             connection.close()  # as above
             raise
@@ -187,13 +189,33 @@ def _is_silent(connection: http.client.HTTPConnection) -> bool:
     return not poll.poll(0)
 
 
-def reason_of(error: Exception) -> str:
-    """Why there is no answer."""
+_UNKNOWN_NAMES = (socket.EAI_NONAME, socket.EAI_NODATA)
+_NO_TLS = "WRONG_VERSION_NUMBER"  # OpenSSL's word for bytes that are no TLS
+_TLS_ALERT = "\x15\x03"
+_PLACE_IN_PYTHON = re.compile(r" \(_ssl\.c:\d+\)")
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether a retry would fail for the same reason."""
+    is_plain = isinstance(error, ssl.SSLError) and error.reason == _NO_TLS
+    return is_plain or isinstance(error, ssl.SSLCertVerificationError)
+
+
+def reason_of(error: Exception, address: Address) -> str:
+    """Why there is no answer; never bytes of what answers there."""
     if isinstance(error, TimeoutError):
         return "it took too long"
+    if isinstance(error, socket.gaierror) and error.errno in _UNKNOWN_NAMES:
+        return f"the name {address.host} is not known"
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if isinstance(error, ssl.SSLError) and error.reason == _NO_TLS:
+        return f"{address.host}:{address.port} does not speak TLS, use http://"
+    if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+        is_tls = str(error).startswith(_TLS_ALERT)
+        return "what answers is not HTTP" + (" but TLS, use https://" if is_tls else "")
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return _PLACE_IN_PYTHON.sub("", reason)
 
 
 class Producer(Appender):

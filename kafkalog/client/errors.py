@@ -248,7 +248,7 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
     body = _error_body(outcome) or _not_ready_body(outcome)
     if body is None:
         # A proxy answered, which may have passed the request on before.
-        return BadAnswer(f"The daemon answered {outcome.status}.", status=outcome.status)
+        return BadAnswer(_foreign(outcome, address), status=outcome.status)
     after = outcome.headers.get("retry-after", "")  # a proxy may send a date
     return class_of(outcome.status, body["error_code"], body.get("kafka_error"))(
         str(body["message"]),
@@ -258,6 +258,15 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
         nothing_was_done=_is_nothing_done(outcome.status),
         retry_after_seconds=float(after) if after.isascii() and after.isdigit() else 0.0,
     )
+
+
+def _foreign(answer: Answer, address: object) -> str:
+    """Of an error without the daemon's body."""
+    server = answer.headers.get("server", "")
+    if server == "kafkalog":
+        return f"The daemon answered {answer.status}."
+    shown = f"status {answer.status}{server and f', {server[:60]}'}"
+    return f"What answers at {address} is not kafkalog ({shown}): is the address right?"
 
 
 def _is_nothing_done(status: int) -> bool:

@@ -214,10 +214,24 @@ class Tls:
         """Reads the files. Raises OSError, ssl.SSLError and, for a key alone, ValueError."""
         if self.key_file is not None and self.certificate_file is None:
             raise ValueError("A client key needs its certificate")
-        context = ssl.create_default_context(cafile=self.ca_file)
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except ssl.SSLError as error:
+            raise ssl.SSLError(error.errno, f"{self.ca_file} is no PEM certificate") from error
         if self.certificate_file is not None:
-            context.load_cert_chain(self.certificate_file, self.key_file)
+            try:
+                context.load_cert_chain(self.certificate_file, self.key_file)
+            except ssl.SSLError as error:
+                raise ssl.SSLError(error.errno, self._pair_fault(error)) from error
         return context
+
+    def _pair_fault(self, error: ssl.SSLError) -> str:
+        key = self.key_file or self.certificate_file
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return f"{key} is not the key of {self.certificate_file}"
+        if self.key_file is None:
+            return f"{key} is no PEM certificate with its key"
+        return f"{self.certificate_file} is no PEM certificate, or {key} no PEM key"
 
 
 def context_for(address: Address, tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:

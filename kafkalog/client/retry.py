@@ -8,7 +8,7 @@ this request, pause for this time), and the client carries them out and passes b
 |---|---|---|
 | an answer below 400 | done | done |
 | no connection (refused, no such host) | again | again |
-| an untrusted certificate | raised | raised |
+| an untrusted certificate, a port without TLS | raised | raised |
 | 429 or 503 with ``retriable`` | again | again |
 | no answer, or half of one | again | raised: OutcomeUnknown |
 | 500 with ``retriable`` (50003) | again | raised: NotMadeDurable |

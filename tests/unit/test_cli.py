@@ -11,9 +11,11 @@ import json
 import logging
 import os
 import pty
+import socket
 import sys
 import termios
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +100,75 @@ def test_what_is_wrong_is_named(words: list[str], message: str) -> None:
     result = CliRunner().invoke(make_cli(), words)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@contextmanager
+def peer(said: bytes) -> Iterator[str]:
+    """The address of a port that says this to the first one who sends anything."""
+
+    def answer() -> None:
+        with listener.accept()[0] as connection:
+            connection.recv(65_536)
+            connection.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        speaker = threading.Thread(target=answer)
+        speaker.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        speaker.join()
+
+
+FOREIGN = b"HTTP/1.1 404 Not Found\r\nServer: nginx\x1b]0;x\x07\r\nContent-Length: 2\r\n\r\nno"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said", "message"),
+    [
+        ("http", FOREIGN,
+         "Error: What answers at http://{} is not kafkalog (status 404, nginx\\x1b]0;x\\x07): is the"
+         " address right?\n"),
+        ("http", b"SSH-2.0-OpenSSH_9\x1b[2J\r\n",
+         "Error: No answer from http://{}: what answers is not HTTP.\n"),
+        ("http", b"\x15\x03\x03\x00\x02\x02F\r\n",
+         "Error: No answer from http://{}: what answers is not HTTP but TLS, use https://.\n"),
+        ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n",
+         "Error: No answer from https://{0}: {0} does not speak TLS, use http://.\n"),
+    ],
+)  # fmt: skip
+def test_what_is_no_daemon_is_said(scheme: str, said: bytes, message: str) -> None:
+    """And no byte of a foreign peer steers the terminal."""
+    with peer(said) as address:
+        result = CliRunner().invoke(make_cli(), ["topics", "list", "--url", f"{scheme}://{address}"])
+    assert result.exit_code == 1
+    assert result.stderr == message.format(address)
+
+
+def test_another_server_is_not_healthy() -> None:
+    with peer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") as address:
+        result = CliRunner().invoke(make_cli(), ["health", "--url", f"http://{address}"])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: This is not an answer of the daemon: 'ok'.\n"
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    unknown = CliRunner().invoke(make_cli(), ["topics", "list", "--url", "http://no-host.invalid"])
+    assert unknown.stderr in (
+        "Error: No answer from http://no-host.invalid:8082: the name no-host.invalid is not known.\n",
+        "Error: No answer from http://no-host.invalid:8082: Temporary failure in name resolution."
+        " Is the daemon running? (kafkalog server)\n",
+    )
+    listed = CliRunner().invoke(make_cli(), ["topics", "list", "--bootstrap-server", "a:1,b:2"])
+    assert (listed.exit_code, "give one address, not a list" in listed.stderr) == (2, True)
+    file = tmp_path / "ca.pem"
+    file.write_text("none")
+    for option, fault in (
+        ("--ca-file", f"{file} is no PEM certificate"),
+        ("--client-cert", f"{file} is no PEM certificate with its key"),
+    ):
+        words = ["topics", "list", "--url", "https://127.0.0.1:1", option, str(file)]
+        refused = CliRunner().invoke(make_cli(), words)
+        assert refused.exit_code == 2
+        assert refused.stderr.endswith(f"Error: TLS cannot be set up: {fault}\n")
 
 
 def run(*words: str, **environment: str) -> Result:

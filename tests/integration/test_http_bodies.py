@@ -230,3 +230,17 @@ def test_many_headers_in_a_record(daemon: Daemon, topic: str) -> None:
     assert answer.status in (200, 413, 422)
     assert daemon.request("GET", "/livez").status == 200
     assert end_offset(daemon, topic) == 0
+
+
+def test_what_is_mistyped_is_named(daemon: Daemon, topic: str) -> None:
+    """A field, an offset by its name, and a path."""
+    wrong = daemon.request("POST", f"/topics/{topic}", {"record": []}, JSON_TYPE)
+    assert "did you mean records?" in json.loads(wrong.body)["message"]
+    reset = {"to": "earliest", "dry_rum": True}
+    wrong = daemon.request("POST", "/v1/groups/g/offsets:reset", reset)
+    assert "did you mean dry_run?" in json.loads(wrong.body)["message"]
+    partition = f"/v1/topics/{topic}/partitions/0"
+    for route in ("records", "batches"):
+        wrong = daemon.request("GET", f"{partition}/{route}?offset=earliest")
+        assert (wrong.status, b"offsets?spec=earliest" in wrong.body) == (400, True)
+    assert b"GET /openapi.json" in daemon.request("GET", "/v1/topic").body

@@ -29,7 +29,11 @@ _FETCH_HEADERS = (
     "Kafka-Log-Start-Offset",
     "Kafka-Up-To-Date",
 )
-OFFSET = IntegerParameter("offset", "Read from the batch that holds this offset.")
+OFFSET = IntegerParameter(
+    "offset",
+    "Read from the batch that holds this offset.",
+    advice=" The first and the end: offsets?spec=earliest and spec=latest of the partition.",
+)
 MAX_BYTES = IntegerParameter("max_bytes", "At most this much, but at least one batch.", 1 << 20)
 MIN_BYTES = IntegerParameter("min_bytes", "Wait until this much is there.", 1)
 MAX_WAIT_MS = IntegerParameter("max_wait_ms", "How long to wait for min_bytes.", 0)

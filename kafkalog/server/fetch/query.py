@@ -41,7 +41,12 @@ _NUMBERS = re.compile(r"[0-9]{1,10}(?:,[0-9]{1,10})*")
 _POSITIONS_SCHEMA = {"type": "string", "pattern": f"^{_POSITION}(,{_POSITION})*$"}
 _FORMAT_CHOICES = {name: name for name in FORMATS}
 
-OFFSET = IntegerParameter("offset", "Start: the first record wanted.", ABSENT)
+OFFSET = IntegerParameter(
+    "offset",
+    "Start: the first record wanted.",
+    ABSENT,
+    advice=" from=earliest starts at the first record; offsets?spec=earliest is its offset.",
+)
 OFFSETS = TextParameter(
     "offset",
     "Start: the first record wanted of each partition, <partition>:<offset>,...; these partitions "

@@ -23,6 +23,7 @@ import numpy as np
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.format.records.batch_builder import FlatHeaders, RecordColumns, build_single_batch
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.format.timestamps import iso_ms
 from kafkalog.format.wire.json_documents import Lines
 from kafkalog.server.protocol.bodies import NotJson, check_json, refuse_empty
@@ -266,11 +267,16 @@ def _single_text(text: bytes | str | msgspec.Raw | None) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
+_FIELDS = ("records", *Pair.__struct_fields__, *Record.__struct_fields__, "key", "value", "name")
+
+
 def _shape_error(text: str) -> ApiError:
     if "base64" in text:
         return ApiError(400, f"A key, value or header is no valid base64: {text}")
     if "unknown field" in text:
+        unknown = text.partition("`")[2].partition("`")[0]
         text = text.replace("Object contains unknown field", "Unrecognized field:")
+        text += did_you_mean(unknown, _FIELDS)
     return wrong_shape(text)
 
 

@@ -151,6 +151,7 @@ class IntegerParameter(Parameter):
     default: int | None = None
     least: int = 0
     most: int = INT64_MAX
+    advice: str = ""  # what else a wrong value may have meant
 
     @property
     def is_required(self) -> bool:
@@ -180,7 +181,8 @@ class IntegerParameter(Parameter):
         if not _INTEGER.fullmatch(text) or not self.least <= int(text) <= self.most:
             raise wrong_parameter(
                 self.name,
-                f"Query parameter '{self.name}' must be a number from {self.least} to {self.most}.",
+                f"Query parameter '{self.name}' must be a number from {self.least} to {self.most}."
+                f"{self.advice}",
             )
         return int(text)
 

@@ -196,5 +196,5 @@ def framework_error(error: web.HTTPException) -> ApiError:
     if isinstance(error, web.HTTPExpectationFailed):
         return ApiError(417, "Only 'Expect: 100-continue' is understood.")
     if isinstance(error, web.HTTPNotFound):
-        return ApiError(404, "No such path.")
+        return ApiError(404, "No such path: GET /openapi.json lists all.")
     return ApiError(40000, "The request is not understood.")

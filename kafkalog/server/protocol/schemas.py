@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT64_MAX
+from kafkalog.format.suggestions import did_you_mean
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.server.protocol.bodies import Body, check_json
 from kafkalog.server.protocol.errors import ApiError
@@ -368,9 +369,12 @@ def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
             f"{'.'.join(str(part) for part in problem['loc']) or 'body'}: {problem['msg']}"
             for problem in found
         )
-        if shape_error == 400 and found[0]["type"] == "extra_forbidden":
-            shape_error = 422
-        raise ApiError(shape_error, problems[0], validation_errors=problems) from error
+        message, first = problems[0], found[0]
+        if first["type"] == "extra_forbidden":
+            shape_error = 422 if shape_error == 400 else shape_error
+            if len(first["loc"]) == 1:
+                message += did_you_mean(str(first["loc"][0]), schema.model_fields)
+        raise ApiError(shape_error, message, validation_errors=problems) from error
 
 
 _FLAGS: dict[str, object] = {"true": True, "false": False}

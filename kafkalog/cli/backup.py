@@ -139,6 +139,12 @@ def _principal(_context: click.Context, _parameter: click.Parameter, value: str)
     return value
 
 
+def _not_empty(password: str) -> str:
+    if not password:
+        raise click.ClickException("The password is empty.")
+    return password
+
+
 @click.command()
 @click.argument("principal", callback=_principal)
 def hash_password(principal: str) -> None:
@@ -147,11 +153,17 @@ def hash_password(principal: str) -> None:
     Example: kafkalog auth hash-password alice >> credentials
     """
     if sys.stdin.isatty():
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        password = click.prompt(
+            "Password",
+            default="",
+            show_default=False,
+            value_proc=_not_empty,
+            hide_input=True,
+            confirmation_prompt=True,
+            err=True,
+        )
     else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise click.ClickException("The password is empty.")
+        password = _not_empty(sys.stdin.readline().rstrip("\r\n"))
     hashed = PasswordHash.of(password.encode(), secrets.token_bytes(SALT_BYTES))
     click.echo(basic_line(principal, hashed))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import config_pairs, topic_config_names, topic_or_option
-from kafkalog.cli.connection import Command, with_client_and_output
+from kafkalog.cli.connection import Command, RequestFailed, message_of, with_client_and_output
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import (
     TEXT,
@@ -26,7 +26,7 @@ from kafkalog.cli.output import (
     print_rows,
     print_table,
 )
-from kafkalog.client import AccessDenied
+from kafkalog.client import AccessDenied, InvalidRequest
 from kafkalog.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 # At commas that are not inside brackets: cleanup.policy=[compact,delete].
 _BETWEEN_PAIRS = re.compile(r",(?![^\[]*\])")
+_AT_RUN_TIME = "DYNAMIC_"  # begins the source of a config that was set then
+_NOT_DYNAMIC = re.compile(r"Cannot update these configs dynamically: Set\((.*?)\)")
+_AT_A_START = r"\1 cannot be changed while the daemon runs: set it in server.properties and restart"
 _BRACKETS = re.compile(r"^\[(.*)\]$")
 
 
@@ -53,7 +56,7 @@ def print_configs(entity: str, entries: list[dict[str, Any]], *, is_all: bool) -
     """Kafka's lines; without is_all only of configs that were set at run time."""
     click.echo(f"{'All' if is_all else 'Dynamic'} configs for {entity} are:")
     for entry in entries:
-        if is_all or entry["source"].startswith("DYNAMIC_"):
+        if is_all or entry["source"].startswith(_AT_RUN_TIME):
             chain = ", ".join(
                 f"{one['source']}:{one['name']}={_text(one['value'])}" for one in entry["synonyms"]
             )
@@ -96,7 +99,7 @@ def describe(topic: str | None, is_broker: bool, is_all: bool, client: Client, o
     """
     entity = _entity(client, topic, is_broker)
     entries = client.broker_configs() if topic is None else client.topic_configs(topic)
-    shown = [one for one in entries if is_all or one["source"].startswith("DYNAMIC_")]
+    shown = [one for one in entries if is_all or one["source"].startswith(_AT_RUN_TIME)]
     if is_printed(output, entries, (one["name"] for one in shown)):
         return
     if output == TEXT:
@@ -169,18 +172,33 @@ def altered_configs(
 
     before = described()
     if topic is None:
-        client.alter_broker_configs(to_set, to_delete=to_delete)
+        try:
+            client.alter_broker_configs(to_set, to_delete=to_delete)
+        except InvalidRequest as error:
+            raise RequestFailed(_NOT_DYNAMIC.sub(_AT_A_START, message_of(error))) from error
     else:
         client.alter_topic_configs(topic, to_set, to_delete=to_delete)
+    _report_ineffective(to_set)
     now = described()
     if not before or not now:
         asked: dict[str, str | None] = {**to_set, **dict.fromkeys(to_delete)}
         return [{"name": name, "before": None, "now": asked[name]} for name in sorted(asked)]
     return [
-        {"name": name, "before": before[name][0], "now": now[name][0]}
+        {"name": name, "before": before[name][0], "now": now[name][0], "source": now[name][1]}
         for name in sorted(before.keys() & now.keys())
         if before[name] != now[name]
     ]
+
+
+def _report_ineffective(configs: Mapping[str, str]) -> None:
+    """Say on standard error which of these are only kept, as min.insync.replicas."""
+    from kafkalog.settings.setting import format_value
+    from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
+
+    for key, text in configs.items():
+        setting = TOPIC_LEVEL.get(key) or BROKER_LEVEL.get(key)
+        if setting and not setting.effective and text != format_value(setting.default):
+            click.echo(f"{key} has no effect. {setting.doc}", err=True)
 
 
 def names_of_changes(changes: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -195,6 +213,11 @@ def print_changes(changes: Sequence[Mapping[str, Any]]) -> None:
         [[change[field] for _, field in _CHANGE_COLUMNS] for change in changes],
         "Nothing changed: every value is as before.",
     )
+    for change in changes:
+        if "source" in change and change["before"] == change["now"]:
+            is_set = change["source"].startswith(_AT_RUN_TIME)
+            where = "set at run time; it was the default" if is_set else "the default; it was set"
+            click.echo(f"{change['name']}: the value is as before, and now {where}.")
 
 
 # ---- without a daemon

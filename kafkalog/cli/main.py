@@ -115,6 +115,9 @@ class CommandGroup(click.Group):
             message += f" {_ABSENT[word]}"
         elif calls:
             message += f" Did you mean {' or '.join(calls)}?"
+        elif ctx.parent is not None and len(known) == 1:
+            only = f"{known[0]}: {ctx.command_path} {known[0]}"
+            message += f" There is only {only} {' '.join(args)}"
         elif ctx.parent is not None:
             message += f" There are {', '.join(known)}."
         raise click.NoSuchCommand(name, message, ctx=ctx)

@@ -163,12 +163,14 @@ def _yaml_scalar(value: object) -> str:
 yes_option = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask.")
 
 
-def confirm(question: str, *, is_sure: bool) -> None:
-    """Ask, on a terminal and without --yes; a script is never asked.
+def is_asked(*, is_sure: bool) -> bool:
+    """Whether ``confirm`` asks: on a terminal and without --yes; a script is never asked."""
+    return not is_sure and sys.stdin.isatty() and sys.stderr.isatty()
 
-    Raises click.ClickException for no.
-    """
-    if is_sure or not (sys.stdin.isatty() and sys.stderr.isatty()):
+
+def confirm(question: str, *, is_sure: bool) -> None:
+    """Ask, if somebody is there. Raises click.ClickException for no."""
+    if not is_asked(is_sure=is_sure):
         return
     if not click.confirm(question, err=True):
         raise click.ClickException("Nothing was changed.")

@@ -7,6 +7,8 @@ its lines; unlike the tool, it exits with 3 when a partition failed, and with 1 
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,12 +39,13 @@ from kafkalog.cli.output import (
     TEXT,
     Columns,
     confirm,
+    is_asked,
     is_printed,
     print_entries,
     timestamp_text,
     yes_option,
 )
-from kafkalog.client import InvalidRequest, TooLarge
+from kafkalog.client import AccessDenied, InvalidRequest, TooLarge
 from kafkalog.client.admin import HIGH_WATERMARK
 from kafkalog.client.records import NO_OFFSET
 
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
     from kafkalog.client.records import Isolation, Place
 
 TOOL_HEAD = "Executing records delete operation\nRecords delete operation completed:\n"
+_FORM = '{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1}'
+_BODY = re.compile(r"\b[Tt]he body\b")
 _DELETED_COLUMNS: Columns = (
     ("TOPIC", "topic"),
     ("PARTITION", "partition"),
@@ -62,10 +67,7 @@ _DELETED_COLUMNS: Columns = (
 @click.command()
 @topic_or_option
 @click.option(
-    "--offset-json-file",
-    type=click.File("rb"),
-    help='{"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1};'
-    " offset -1: the high watermark.",
+    "--offset-json-file", type=click.File("rb"), help=f"{_FORM}; offset -1: the high watermark."
 )
 @click.option("--partition", type=click.IntRange(min=0), help="Default: 0.")
 @click.option(
@@ -115,6 +117,9 @@ def delete(
     if dry_run:
         answer = _dry_run(client, entry)
     else:
+        if offset_json_file is None and is_asked(is_sure=is_sure):
+            with suppress(AccessDenied):
+                _range_with(client, entry)
         confirm(f"Delete the records {which}?", is_sure=is_sure)
         answer = _deleted(client, body, None if offset_json_file is None else offset_json_file.name)
     entries = answer["partitions"]
@@ -151,22 +156,30 @@ def _deleted(client: Client, body: bytes, file: str | None) -> dict[str, Any]:
     except (InvalidRequest, TooLarge) as error:
         if file is None:
             raise
-        raise RequestFailed(f"{file}: {message_of(error)}") from error
+        reason = _BODY.sub("it", message_of(error)).rstrip(".")
+        raise RequestFailed(f"{file}: {reason}. The form is {_FORM}") from error
     return answer
 
 
 def _dry_run(client: Client, entry: dict[str, Any]) -> dict[str, Any]:
     """What the daemon would answer. Raises RequestFailed for an offset that it would refuse."""
     topic, partition, offset = entry["topic"], entry["partition"], entry["offset"]
+    start, end = _range_with(client, entry)
+    click.echo("Nothing was deleted: this is a dry run.", err=True)
+    low_watermark = end if offset == HIGH_WATERMARK else max(offset, start)
+    found = {"topic": topic, "partition": partition, "low_watermark": low_watermark}
+    return {"partitions": [found], "dry_run": True}
+
+
+def _range_with(client: Client, entry: dict[str, Any]) -> tuple[int, int]:
+    """Where the records of the partition are; RequestFailed for an offset above their end."""
+    topic, partition, offset = entry["topic"], entry["partition"], entry["offset"]
     start, end = client.offset_range(topic, partition)
     if offset > end:
         raise RequestFailed(
             f"Offset {offset} is above the high watermark of {topic}-{partition}, {end}."
         )
-    click.echo("Nothing was deleted: this is a dry run.", err=True)
-    low_watermark = end if offset == HIGH_WATERMARK else max(offset, start)
-    found = {"topic": topic, "partition": partition, "low_watermark": low_watermark}
-    return {"partitions": [found], "dry_run": True}
+    return start, end
 
 
 # ---- offsets

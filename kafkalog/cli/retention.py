@@ -14,6 +14,7 @@ from kafkalog.cli.arguments import (
     config_pairs,
     duration,
     partition_option,
+    timestamp,
     topic_argument,
     topic_configs_option,
 )
@@ -96,7 +97,9 @@ def explain(topic: str, partition: int | None, client: Client, output: str) -> N
 @click.option(
     "--horizon", type=duration, required=True, help="How far to look ahead: 30d, 12h, 45m."
 )
-@click.option("--at", help="Start time: ms since 1970 or ISO-8601 with a zone. Default: now.")
+@click.option(
+    "--at", type=timestamp, help="Start time: ms since 1970 or ISO-8601 with a zone. Default: now."
+)
 @click.option(
     "--check-interval",
     type=duration,
@@ -108,7 +111,7 @@ def simulate(
     topic: str,
     configs: tuple[str, ...],
     horizon: int,
-    at: str | None,
+    at: int | None,
     check_interval: int | None,
     partition: int | None,
     client: Client,
@@ -121,11 +124,13 @@ def simulate(
 
     Example: kafkalog retention simulate orders --config retention.ms=1d --horizon 30d
     """
+    if check_interval == 0:
+        raise click.BadParameter("it is more than 0", param_hint="--check-interval")
     answer = client.simulate_retention(
         topic,
         dict(config_pairs(configs)),
         horizon,
-        at=at,
+        at=None if at is None else str(at),
         partition=partition,
         check_interval_ms=check_interval,
     )

@@ -8,6 +8,7 @@ offsets, so records older than the given time are retained after one that is not
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,9 +30,9 @@ from kafkalog.cli.connection import (
     with_client_and_output,
 )
 from kafkalog.cli.main import CommandGroup
-from kafkalog.cli.output import TEXT, confirm, is_printed, print_table, yes_option
+from kafkalog.cli.output import TEXT, confirm, is_asked, is_printed, print_table, yes_option
 from kafkalog.cli.records import offset_entry
-from kafkalog.client import ClientError
+from kafkalog.client import AccessDenied, ClientError
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -238,6 +239,9 @@ def delete(name: str, is_sure: bool, client: Client, output: str) -> None:
 
     Example: kafkalog topics delete orders
     """
+    if is_asked(is_sure=is_sure):
+        with suppress(AccessDenied):
+            client.describe_topic(name)  # a question about no topic is a waste
     confirm(f"Delete topic {name} with all its records?", is_sure=is_sure)
     client.delete_topic(name)
     if not is_printed(output, {"topic": name, "deleted": True}, [name]):

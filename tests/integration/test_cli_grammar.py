@@ -19,6 +19,8 @@ from tests.integration.daemon import ROOT
 from tests.integration.test_cli_over_http import done, run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.integration.daemon import Daemon
 
 
@@ -103,10 +105,30 @@ def test_changes_are_printed(daemon: Daemon) -> None:
     found = json.loads(done(run(daemon, *alter, "--output", "json")))
     assert found == {
         "entity": "topic changed",
-        "changes": [{"name": "cleanup.policy", "before": "delete", "now": "compact,delete"}],
+        "changes": [
+            {
+                "name": "cleanup.policy",
+                "before": "delete",
+                "now": "compact,delete",
+                "source": "DYNAMIC_TOPIC_CONFIG",
+            }
+        ],
     }
     same = done(run(daemon, *alter)).decode().splitlines()
     assert same[1:] == ["Nothing changed: every value is as before."]
+    default = ("topics", "alter", "changed", "--config", "min.cleanable.dirty.ratio=0.5")
+    kept = done(run(daemon, *default)).decode().splitlines()
+    assert kept[2:] == [
+        "min.cleanable.dirty.ratio: the value is as before, and now set at run time; it was the"
+        " default."
+    ]
+    alone = run(daemon, "topics", "alter", "changed", "--config", "min.insync.replicas=2")
+    assert b"min.insync.replicas has no effect. Accepted for compat" in alone.stderr
+    port = run(daemon, "configs", "alter", "--broker", "--config", "http.port=1")
+    assert port.stderr == (
+        b"Error: http.port cannot be changed while the daemon runs: set it in server.properties and"
+        b" restart\n"
+    )
     refused = run(
         daemon, "topics", "alter", "changed", "--config", "flush.ms=5s", "--partitions", "1"
     )
@@ -125,6 +147,14 @@ def test_a_person_is_asked(daemon: Daemon) -> None:
     assert any("Delete the records of asked-0 below offset 1? [y/N]" in line for line in lines)
     assert lines[-1].endswith("Error: Nothing was changed.")  # behind the question
     assert done(run(daemon, "offsets", "get", "asked", "--at", "earliest")) == b"asked:0:0\n"
+    for words, fault in (
+        (("topics", "delete", "no-topic"), "no-topic"),
+        (("records", "delete", "asked", "--before-offset", "9"), "above the high watermark"),
+    ):
+        status, lines = at_terminal(daemon, *words)
+        assert status == 1
+        assert lines[0].startswith("Error: ")
+        assert fault in lines[0]
     status, lines = at_terminal(daemon, *delete, "--yes")
     assert (status, lines[-1].split()) == (0, ["asked", "0", "1"])
     status, lines = at_terminal(daemon, "topics", "delete", "asked", answer="y\n")
@@ -155,3 +185,16 @@ def test_units_are_stored_as_kafka_writes_them(daemon: Daemon) -> None:
     refused = run(daemon, "topics", "alter", "units", "--config", "segment.bytes=64MB")
     assert refused.returncode == 1
     assert b"or as 1GiB, 64MiB or 16KiB" in refused.stderr
+
+
+def test_a_file_of_another_form(daemon: Daemon, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    for text in ('{"topics": []}', "[", ""):
+        file.write_text(text)
+        refused = run(daemon, "records", "delete", "--offset-json-file", str(file))
+        assert refused.returncode == 1
+        said = refused.stderr.decode()
+        assert "body" not in said
+        assert said.endswith(
+            ' The form is {"partitions":[{"topic":"t","partition":0,"offset":40000}],"version":1}\n'
+        )

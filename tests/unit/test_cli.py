@@ -92,6 +92,10 @@ RESET = ["groups", "reset-offsets", "g"]
          "Give one of the --to options or --shift-by, not several"),
         ([*RESET, "--to-datetime", "yesterday"],
          "Invalid value for '--to-datetime': 'yesterday' is not ms since 1970"),
+        (["retention", "simulate", "t", "--horizon", "1d", "--at", "yesterday"],
+         "Invalid value for '--at': 'yesterday' is not ms since 1970"),
+        (["retention", "simulate", "t", "--horizon", "1d", "--check-interval", "0s"],
+         "Invalid value for --check-interval: it is more than 0"),
         ([*RESET, "--to-latest", "--dry-run", "--execute"], "--dry-run only shows it"),
         ([*RESET, "--to-latest", "--topic", "t:x"], "'t:x' is not NAME or NAME:0,1"),
     ],
@@ -125,8 +129,8 @@ FOREIGN = b"HTTP/1.1 404 Not Found\r\nServer: nginx\x1b]0;x\x07\r\nContent-Lengt
     ("scheme", "said", "message"),
     [
         ("http", FOREIGN,
-         "Error: What answers at http://{} is not kafkalog (status 404, nginx\\x1b]0;x\\x07): is the"
-         " address right?\n"),
+         "Error: What answers at http://{} is not kafkalog (status 404, nginx\\x1b]0;x\\x07):"
+         " is the address right?\n"),
         ("http", b"SSH-2.0-OpenSSH_9\x1b[2J\r\n",
          "Error: No answer from http://{}: what answers is not HTTP.\n"),
         ("http", b"\x15\x03\x03\x00\x02\x02F\r\n",
@@ -138,7 +142,9 @@ FOREIGN = b"HTTP/1.1 404 Not Found\r\nServer: nginx\x1b]0;x\x07\r\nContent-Lengt
 def test_what_is_no_daemon_is_said(scheme: str, said: bytes, message: str) -> None:
     """And no byte of a foreign peer steers the terminal."""
     with peer(said) as address:
-        result = CliRunner().invoke(make_cli(), ["topics", "list", "--url", f"{scheme}://{address}"])
+        result = CliRunner().invoke(
+            make_cli(), ["topics", "list", "--url", f"{scheme}://{address}"]
+        )
     assert result.exit_code == 1
     assert result.stderr == message.format(address)
 
@@ -151,11 +157,10 @@ def test_another_server_is_not_healthy() -> None:
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
-    unknown = CliRunner().invoke(make_cli(), ["topics", "list", "--url", "http://no-host.invalid"])
-    assert unknown.stderr in (
-        "Error: No answer from http://no-host.invalid:8082: the name no-host.invalid is not known.\n",
-        "Error: No answer from http://no-host.invalid:8082: Temporary failure in name resolution."
-        " Is the daemon running? (kafkalog server)\n",
+    unknown = CliRunner().invoke(make_cli(), ["topics", "list", "--url", "http://no.invalid"])
+    assert unknown.stderr.removeprefix("Error: No answer from http://no.invalid:8082: ") in (
+        "the name no.invalid is not known.\n",
+        "Temporary failure in name resolution. Is the daemon running? (kafkalog server)\n",
     )
     listed = CliRunner().invoke(make_cli(), ["topics", "list", "--bootstrap-server", "a:1,b:2"])
     assert (listed.exit_code, "give one address, not a list" in listed.stderr) == (2, True)

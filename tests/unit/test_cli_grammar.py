@@ -77,11 +77,15 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("TOPICS", "list"), "Did you mean kafkalog topics?"),
         (("topics", "Create", "t"), "Did you mean kafkalog topics create?"),
         (("topics", "rename", "a", "b"), "A topic keeps its name"),
+        (("offsets", "orders"), "There is only get: kafkalog offsets get orders"),
         (("stop",), "A daemon stops at Ctrl-C or SIGTERM"),
         (("compat", "kafka-acls"), "kafkalog has no kafka-acls: see docs/security.md"),
         (("compat", "kafka-server-start"), "Use kafkalog server."),
         (("kafka-reassign-partitions.sh",), "Use kafkalog dirs move."),
-        (("topics", "create", "--topic", "t"), "NAME is an argument: kafkalog topics create orders"),
+        (
+            ("topics", "create", "--topic", "t"),
+            "NAME is an argument: kafkalog topics create orders",
+        ),
         (("groups", "describe", "--group", "g"), "GROUP is an argument: kafkalog groups describe"),
         (("topics", "create", "t", "--replication-factor", "1"), "one broker: leave it out"),
         (("consume", "t", "--property", "print.key=true"), "print.key=true is --print-key"),
@@ -279,23 +283,32 @@ def test_a_terminal_is_asked(answer: bytes, status: int, last: bytes) -> None:
     assert (code, shown.rstrip().endswith(last)) == (status, True)
 
 
-@pytest.mark.parametrize(("key", "status"), [(b"\x03", 130), (b"\x04", 1)], ids=["C", "D"])
-def test_an_answer_by_a_control_key(key: bytes, status: int, tmp_path: Path) -> None:
-    (tmp_path / f"{0:020}.log").touch()
-    words = (sys.executable, "-m", "kafkalog", "segments", "convert", str(tmp_path), "--execute")
+def answered(prompt: bytes, answer: bytes, *words: str) -> tuple[int, bytes]:
+    """The same of a program whose terminal it is, answered once it has asked."""
     process, terminal = pty.fork()
     if process == 0:
-        os.execv(words[0], words)
+        os.execv(sys.executable, (sys.executable, "-m", "kafkalog", *words))
     shown = b""
-    while b"[y/N]" not in shown:
+    while prompt not in shown:
         shown += os.read(terminal, 10_000)
-    os.write(terminal, key)
+    os.write(terminal, answer)
     with suppress(OSError):  # EIO: the program has ended
         while True:
             shown += os.read(terminal, 10_000)
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == status
-    assert shown.endswith(b"\r\nNothing was changed.\r\n")
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
+
+
+@pytest.mark.parametrize(("key", "status"), [(b"\x03", 130), (b"\x04", 1)], ids=["C", "D"])
+def test_an_answer_by_a_control_key(key: bytes, status: int, tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}.log").touch()
+    ended, shown = answered(b"[y/N]", key, "segments", "convert", str(tmp_path), "--execute")
+    assert (ended, shown.endswith(b"\r\nNothing was changed.\r\n")) == (status, True)
+
+
+def test_an_empty_password_is_said() -> None:
+    status, shown = answered(b"Password", b"\n", "auth", "hash-password", "al")
+    assert (status, shown.endswith(b"Error: The password is empty.\r\n")) == (1, True)
 
 
 def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pty
 import signal
 from typing import TYPE_CHECKING, Any, cast
 
+import click
 import pytest
 
 from kafkalog.cli import produce as module
@@ -195,7 +196,7 @@ def test_what_cannot_be_printed_is_counted(monkeypatch: pytest.MonkeyPatch) -> N
     def gone(*_: object, **_options: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(module.click, "echo", gone)
+    monkeypatch.setattr(click, "echo", gone)
     with pytest.raises(BrokenPipeError):
         sender.send([{"value": None}] * 1000, range(1000))
     assert str(sender.outcomes) == "Records appended: 1000, refused: 0, unknown: 0"

@@ -39,6 +39,18 @@ def size(count_bytes: int) -> str:
     return f"{value:.1f} {_UNITS[unit]}"
 
 
+def quantity(value: float) -> str:
+    """Three digits or more: 0, 0.25, 12.5, 1,234."""
+    if value >= 100 or value == round(value):
+        return number(round(value))
+    return f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """Of a request: 0.8 ms, 12 ms, 1.25 s."""
+    return f"{quantity(seconds)} s" if seconds >= 1 else f"{quantity(seconds * 1000)} ms"
+
+
 def span(length_ms: int) -> str:
     """A length of time by its two largest units: 3 h 12 min. Negative: unlimited."""
     if length_ms < 0:

@@ -31,6 +31,7 @@ class Frame(NamedTuple):
     can_refresh     the page has the control for that
     is_administered forms that change something are shown
     has_records     links to pages of records are shown
+    is_live         the page renews itself when the daemon says that it has news
     """
 
     path: str
@@ -39,6 +40,7 @@ class Frame(NamedTuple):
     can_refresh: bool = True
     is_administered: bool = True
     has_records: bool = True
+    is_live: bool = False
 
     @property
     def json_view(self) -> str:

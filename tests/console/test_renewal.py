@@ -78,18 +78,18 @@ def test_a_renewal_that_fails_takes_nothing_away(browser: Browser, shown: Daemon
         stale.wait_for(state="hidden")
 
 
-def test_a_renewal_leaves_the_curve(window: Window) -> None:
-    """What a script drew is not emptied by a page that has it not."""
+def test_a_renewal_draws_the_curve_and_leaves_the_form(window: Window) -> None:
+    """The curve moves on with the time; what was typed meanwhile stays."""
     page = window.page
     page.clock.install()
     window.open("/console/topics/orders/retention?refresh=true")
-    drawn = page.locator(".chart canvas").element_handle()
+    drawn = page.locator(".plot svg").element_handle()
     page.get_by_label("retention.ms").fill("1234")
     page.get_by_label("retention.bytes").focus()
-    before = page.locator(".chart").get_attribute("data-curve")
+    before = page.locator(".plot svg").get_attribute("data-from")
     renew(window)
     page.wait_for_function(
-        "(before) => document.querySelector('.chart').dataset.curve !== before", arg=before
+        "(before) => document.querySelector('.plot svg').dataset.from !== before", arg=before
     )
     assert drawn.evaluate("(each) => each.isConnected")
     assert page.get_by_label("retention.ms").input_value() == "1234"

@@ -212,9 +212,24 @@ def test_no_template_holds_a_script_or_a_style() -> None:
 @pytest.mark.parametrize(
     ("text", "ground"),
     [("on-seg", f"seg-{state.value}") for state in SegmentState]
-    + list(product(("text", "quiet", "link", "well", "trouble"), ("ground", "raised"))),
+    + list(
+        product(
+            ("text", "quiet", "link", "well", "warn", "trouble"), ("ground", "surface", "raised")
+        )
+    )
+    + [(each, f"{each}-soft") for each in ("well", "warn", "trouble")]
+    + list(product(("text", "quiet", "link"), ("warn-soft", "trouble-soft")))
+    + [("on-accent", "accent")],
 )
 def test_text_can_be_read_on_its_ground(text: str, ground: str) -> None:
     """WCAG 2.2 AA, 1.4.3."""
     for scheme in (LIGHT, DARK):
         assert contrast(scheme[text], scheme[ground]) >= 4.5
+
+
+@pytest.mark.parametrize("ground", ["ground", "surface"])
+@pytest.mark.parametrize("mark", ["edge", "plot-one", "plot-two"])
+def test_what_is_drawn_can_be_seen(mark: str, ground: str) -> None:
+    """WCAG 2.2 AA, 1.4.11: borders of fields, curves."""
+    for scheme in (LIGHT, DARK):
+        assert contrast(scheme[mark], scheme[ground]) >= 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from kafkalog.console.charts import Chart, Unit, lay_out_chart
 from kafkalog.console.formatting import plural, size
 from kafkalog.console.view import Fragment, View
 from kafkalog.console.views.partition import DepartureView, PolicyView, ScheduleView
@@ -71,6 +72,14 @@ class RetentionView(View):
     partitions: list[PartitionWhatIf]
     curve_steps: int
     curve: list[CurvePoint]
+
+    @property
+    def chart(self) -> Chart:
+        """The drawing of the curve."""
+        points = [(each.moment_ms, float(each.size_bytes)) for each in self.curve]
+        span_ms = points[0][0], points[-1][0]
+        name = f"Bytes of {self.topic}"
+        return lay_out_chart(name, Unit.BYTES, {name: points}, *span_ms, is_stepped=True)
 
 
 class _Sums:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kafkalog.env.scheduler import TaskStatus
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import FetchDataInfo, FetchSpan, TimestampOffset, ValidatedRecords
+    from kafkalog.observe.history import TrafficHistory
     from kafkalog.observe.partition_metrics import Snapshot
 
 __all__ = ["Acks", "ConfigChange", "Operations"]
@@ -332,6 +333,16 @@ class Operations:
     def tasks(self) -> list[TaskStatus]:
         """What the background tasks do and did, by name; no disk."""
         return self._runtime.scheduler.tasks()
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def history(self) -> TrafficHistory:
+        """The traffic of the last hour; no disk."""
+        return self._runtime.metrics.history
+
+    @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
+    def bytes_in(self, topic: str) -> Sequence[float]:
+        """Bytes appended to a topic in the last hour, see ``TrafficHistory.topic_bytes``."""
+        return self._runtime.metrics.history.topic_bytes(topic)
 
     # ---- control plane, blocking
 

@@ -18,6 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from kafkalog.observe.cleaner_metrics import CleanerMetrics
+from kafkalog.observe.history import TrafficHistory
 from kafkalog.observe.prometheus import (
     Declarations,
     child_of,
@@ -207,6 +208,9 @@ class Metrics(Declarations):
         self.declare("kafkalog_", self.registry)
         self.cleaner = CleanerMetrics(self.registry, self.beat)
         self.traffic = TopicTraffic(self.registry)
+        self.history = TrafficHistory(
+            self.traffic, self.append_seconds, self.fetch_seconds, self.log_dir_free_bytes
+        )
 
     def collectors(self) -> list[Collector]:
         """All registered collectors, in the order of the page."""

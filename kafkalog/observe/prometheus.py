@@ -72,7 +72,7 @@ def child_of(family: T, *labels: str) -> T:
     return family.labels(*labels) if found is None else found
 
 
-def values_of(counter: Counter) -> list[tuple[tuple[str, ...], float]]:
+def values_of(counter: Counter | Gauge) -> list[tuple[tuple[str, ...], float]]:
     """(label values, value) of every child at this moment."""
     children = list(counter._metrics.items())  # one step: others may add and remove
     return [(tuple(labels), cast("Counter", child)._value.get()) for labels, child in children]

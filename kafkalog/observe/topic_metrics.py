@@ -8,7 +8,7 @@ has found a log before it counts.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kafkalog.observe.exposition import RowFamily
 from kafkalog.observe.prometheus import Declarations, child_of, counter, take_out, values_of
@@ -167,6 +167,22 @@ class TopicTraffic(Declarations):
         for topic in dict.fromkeys(topic for column in columns for topic in column if topic):
             values = (column.get(topic, 0.0) for column in columns)
             yield TopicTotals._make((topic, *values, None, None))
+
+    def volume(self) -> tuple[float, float, float, float]:
+        """Append and fetch requests, bytes in and out; of all topics, also deleted ones."""
+        counters = (
+            self.append_requests, self.fetch_requests, self.append_bytes, self.fetch_bytes
+        )  # fmt: skip
+        with self._mutex:
+            one, two, three, four = (self._sum(each) for each in counters)
+        return one, two, three, four
+
+    def _sum(self, counter: Counter) -> float:
+        """Under the mutex: over all topics."""
+        total = sum(value for (of, _), value in self._departed.items() if of is counter)
+        for child in list(counter._metrics.values()):  # one step: others may add and remove
+            total += cast("Counter", child)._value.get()
+        return total
 
     def _sums(self, counter: Counter, label: int) -> dict[str, float]:
         """By one of its labels; the first is the topic, "" of those that were deleted."""

@@ -11,6 +11,7 @@ RUN python3 -m venv tools \
  && tools/bin/uv pip install --quiet --no-cache --system-certs --compile-bytecode --require-hashes \
       --python /opt/kafkalog/.venv/bin/python -r requirements/run.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY docs/runbooks ./docs/runbooks
 COPY kafkalog ./kafkalog
 COPY pyspark_kafkalog ./pyspark_kafkalog
 RUN KAFKALOG_WHEEL_KERNELS=none tools/bin/python -m pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation --wheel-dir wheels . \

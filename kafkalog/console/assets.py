@@ -2,7 +2,8 @@
 
 An address contains a digest of the file, so caches may keep it indefinitely: a new version of the
 file has another address. Files of other projects are in ``static/vendor``; its manifest has their
-name, version, licence and SHA-256, which a test verifies.
+name, version, licence and SHA-256, which a test verifies. Runbooks are pages: an operator reads
+them where the alert is, also without the internet.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+RUNBOOKS_PATH = "/console/runbooks"
 ASSETS_PATH = "/console/assets"
 _DIGEST_CHARACTERS = 16
 _TYPES = {
@@ -64,6 +66,16 @@ def all_assets() -> Mapping[str, Asset]:
             sha256 = hashlib.sha256(content).hexdigest()
             found[entry.name] = Asset(entry.name, content, content_type, sha256)
     return found
+
+
+@functools.cache
+def runbooks() -> Mapping[str, str]:
+    """Texts of the runbooks by name: ``docs/runbooks``, which the package contains."""
+    folder = resources.files("kafkalog.console") / "runbooks"
+    if not folder.is_dir():
+        return {}
+    found = (each for each in folder.iterdir() if each.name.endswith(".md"))
+    return {each.name.removesuffix(".md"): each.read_text("utf-8") for each in found}
 
 
 def vendored_packages() -> list[VendoredPackage]:

@@ -121,6 +121,8 @@ def _environment() -> Environment:
         iso=formatting.iso,
         field=formatting.field,
         relative=formatting.relative,
+        quantity=formatting.quantity,
+        duration=formatting.duration,
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(

@@ -125,6 +125,11 @@ class TrafficHistory:
 
     # ---- any thread
 
+    @property
+    def samples(self) -> int:
+        """How many were taken."""
+        return self._samples
+
     def rows(self) -> list[TrafficRow]:
         """Oldest first."""
         flat = self._rows[:]  # one step: the sampling thread may add

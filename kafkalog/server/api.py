@@ -82,6 +82,7 @@ class State:
     # why the daemon waits to be stopped instead of loading (``unusable.log.dirs.wait``)
     start_refusal: str | None = None
     requests_in_work: int = 0  # that were let in and are not answered yet, waiting ones too
+    console_streams: int = 0  # pages that are told of news
     null_key_rounds: Iterator[int] = field(default_factory=itertools.count)
     # appends of this iteration of the loop
     pending: list[tuple[Operations, _Appends]] = field(default_factory=list)

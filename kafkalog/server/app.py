@@ -60,6 +60,7 @@ from kafkalog.server.admin import (
 )
 from kafkalog.server.console import (
     compaction as console_compaction,
+    events as console_events,
     records as console_records,
     topics as console_topics,
 )
@@ -96,6 +97,7 @@ ROUTE_TABLES = (
     cleaner.ROUTES,
     operations.ROUTES,
     console_topics.ROUTES,
+    console_events.ROUTES,
     console_topics.ASSET_ROUTES,
     console_compaction.ROUTES,
     console_records.ROUTES,

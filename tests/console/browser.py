@@ -142,4 +142,6 @@ class Window:
             self.complaints.append(f"asked elsewhere: {request.url}")
 
     def _note_failure(self, request: Request) -> None:
+        if request.resource_type == "eventsource" and request.failure == "net::ERR_ABORTED":
+            return  # the page, or who left it, ended the stream
         self.complaints.append(f"failed: {request.url}: {request.failure}")

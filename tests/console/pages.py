@@ -34,5 +34,9 @@ def page_addresses(*topics: str) -> list[str]:
     }
     pages = sorted(path for path in paths if path + _TWIN in paths)
     return list(
-        dict.fromkeys(page.format(topic=topic, partition=0) for page in pages for topic in topics)
+        dict.fromkeys(
+            page.format(topic=topic, partition=0, runbook="disk-full")
+            for page in pages
+            for topic in topics
+        )
     )

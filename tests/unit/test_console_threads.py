@@ -23,6 +23,7 @@ from kafkalog.console.assets import asset_address, vendored_packages
 from kafkalog.console.rendering import prepare
 from kafkalog.console.segment_states import SegmentState
 from kafkalog.server.api import Api, Phase
+from kafkalog.server.console import events
 from kafkalog.server.console.threads import PAGES_IN_WORK, ConsoleThreads
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.settings import load_settings
@@ -157,6 +158,38 @@ def test_pages_that_wait_are_bounded(*, is_left: bool) -> None:
         threads.shutdown()
 
     asyncio.run(story())
+
+
+def test_a_live_page_is_told_of_news_until_the_daemon_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(events, "STREAMS", 2)
+
+    async def story(edge: Edge, api: Api, client: ClientSession) -> None:
+        url = f"{edge.url}/console/events"
+        async with client.get(url) as first, client.get(url) as second:
+            assert (first.status, first.content_type) == (200, "text/event-stream")
+            async with client.get(url) as refused:
+                assert (refused.status, (await refused.json())["error_code"]) == (429, 42903)
+            assert await first.content.readuntil(b"\n\n") == b"retry: 5000\n\n"
+            edge.sim.operations.topics.create("more", 1)
+            assert await first.content.readuntil(b"\n\n") == b"event: news\ndata: health\n\n"
+            edge.sim.metrics.history.sample(1, 1)
+            assert await first.content.readuntil(b"\n\n") == b"event: news\ndata: traffic\n\n"
+            second.close()
+            while api.state.console_streams > 1:  # noqa: ASYNC110 - until the server has seen it
+                await asyncio.sleep(0.001)
+            monkeypatch.setattr(events, "LOOK_SECONDS", 600)
+            async with client.get(url) as third:
+                api.state.phase = Phase.STOPPING
+                api.delayed_fetches.wake_all()
+                for each in (first, third):
+                    await asyncio.wait_for(each.content.read(), 30)
+        assert api.state.console_streams == 0
+        assert api.delayed_fetches.waiting_count == 0
+
+    Edge(is_control_held=False).run(story)
 
 
 ROOT = Path(kafkalog.console.__file__).parent

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
@@ -21,10 +22,16 @@ from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
 from kafkalog.console.views.configs import configs_view
-from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dirs_view, tasks_view
+from kafkalog.console.views.daemon import (
+    LogDirView,
+    TaskRow,
+    log_dirs_view,
+    runbook_view,
+    tasks_view,
+)
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
-from kafkalog.console.views.overview import alerts_of, overview_view
+from kafkalog.console.views.overview import POINTS, AlertView, alerts_of, overview_view
 from kafkalog.console.views.partition import SEGMENTS_A_PAGE, DueView, ScheduleView, partition_view
 from kafkalog.console.views.retention import retention_view
 from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
     from kafkalog.console.view import View
 
 
+ROOT = Path(__file__).resolve().parents[2]
 NEVER = 10**12
 STILL = Frame("/console", "", is_refreshing=False)
 _VOID = {"meta", "link", "input", "br", "img"}
@@ -400,6 +408,20 @@ HANGS = task(state="running", last_run_ms=NOW_MS - 16 * MINUTE, last_success_ms=
 FULL = Readiness(True, 1, 0, 3, 0, 1, (LogDirFault("/data/a", "full", "10 bytes left"),))
 
 
+def alerts_found(found: dict[str, Any]) -> list[AlertView]:
+    """Of a healthy daemon but for what was found."""
+    well: dict[str, Any] = {
+        "readiness": WELL,
+        "directory": log_dir(),
+        "cleaner": SOUND,
+        "tasks": [task()],
+    }
+    facts = well | found
+    return alerts_of(
+        facts["readiness"], [facts["directory"]], facts["tasks"], facts["cleaner"], NOW_MS
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
@@ -427,17 +449,32 @@ FULL = Readiness(True, 1, 0, 3, 0, 1, (LogDirFault("/data/a", "full", "10 bytes 
     ],
 )
 def test_what_needs_somebody(found: dict[str, Any], expected: list[str]) -> None:
-    well: dict[str, Any] = {
-        "readiness": WELL,
-        "directory": log_dir(),
-        "cleaner": SOUND,
-        "tasks": [task()],
-    }
-    facts = well | found
-    told = alerts_of(
-        facts["readiness"], [facts["directory"]], facts["tasks"], facts["cleaner"], NOW_MS
+    told = alerts_found(found)
+    assert [each.sentence for each in told] == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "runbook", "is_critical"),
+    [
+        ({"directory": log_dir(0.86)}, "KafkalogDiskLow", False),
+        ({"directory": log_dir(0.96)}, "KafkalogDiskCritical", True),
+        ({"readiness": FULL, "directory": log_dir(0.99)}, "disk-full", True),
+        ({"readiness": Readiness(True, 1, 0, 2, 1, 0, ())}, "KafkalogLogDirOffline", True),
+        ({"cleaner": CleanerHealth(["thread-0"], 0)}, "KafkalogCleanerThreadDead", True),
+        ({"cleaner": CleanerHealth((), 2)}, "uncleanable-log", False),
+        ({"tasks": [HANGS]}, "KafkalogRetentionStalled", True),
+        ({"tasks": [failed(DAY)]}, "KafkalogRetentionStalled", False),
+        ({"tasks": [failed(DAY, **BACKUP)]}, None, False),
+    ],
+)
+def test_who_is_told_is_told_what_to_do(
+    found: dict[str, Any], runbook: str | None, *, is_critical: bool
+) -> None:
+    (alert,) = alerts_found(found)
+    assert (alert.runbook, alert.is_critical) == (runbook, is_critical)
+    assert runbook is None or f"# {runbook_view(started().operations, runbook).title}\n" in (
+        (ROOT / "docs" / "runbooks" / f"{runbook}.md").read_text()
     )
-    assert told == expected
 
 
 def test_the_first_page_tells_them() -> None:
@@ -448,6 +485,39 @@ def test_the_first_page_tells_them() -> None:
     view = overview_view(sim.operations)
     assert not view.is_healthy
     assert view.sentence.startswith("Needs attention: ")
+    assert view.troubles == [each.sentence for each in view.alerts]
+    html = page_of(view)
+    assert html.count('href="/console/runbooks/disk-full"') >= 2  # of the alert, of the directory
+    assert '<span class="badge trouble">full</span>' in html
+
+
+def test_the_first_page_shows_the_last_hour() -> None:
+    sim = filled()
+    empty = overview_view(sim.operations).model_copy(update={"traffic": []})
+    assert "The first sample comes ten seconds after the start." in page_of(empty)
+    for minute in range(60):
+        sim.metrics.traffic.observe_append("t", 60, 6_000, 60)
+        sim.metrics.append_seconds.labels("ok").observe(0.003)
+        sim.disk.capacity_bytes -= 1_000_000 if minute else 0
+        sim.clock.advance_ms(MINUTE)
+    view = overview_view(sim.operations)
+    appends, _, bytes_, latency = view.charts
+    assert len(view.traffic) <= POINTS
+    assert sum(each.appends for each in view.table) / len(view.table) == pytest.approx(1, rel=0.1)
+    assert appends.lines[0].most == pytest.approx(2, rel=0.5)
+    assert bytes_.lines[0].most == pytest.approx(200, rel=0.5)
+    assert latency.lines[0].most == pytest.approx(0.00398)
+    assert latency.lines[1].most is None
+    (topic,) = view.largest_topics
+    assert topic.spark.startswith("M0 ")
+    left_ms = view.log_dirs[0].full_in_ms
+    assert left_ms == pytest.approx(
+        there(view.log_dirs[0].usable_bytes) / 1_000_000 * MINUTE, rel=0.1
+    )
+    html = page_of(view)
+    assert html.count('class="plot"') == 4
+    assert html.count('<path class="line"') == 4
+    assert "first sample" not in html
 
 
 def test_the_first_page_tells_that_retention_waits_for_the_clock() -> None:

@@ -6,12 +6,14 @@ import platform
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog import __version__
-from kafkalog.console.assets import asset_address, vendored_packages
+from kafkalog.console.assets import asset_address, runbooks, vendored_packages
+from kafkalog.console.markdown import Block, blocks_of
 from kafkalog.console.view import EnumValue, Fragment, Known, View
 
 if TYPE_CHECKING:
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import LogDirDescription
+    from kafkalog.observe.history import TrafficHistory
 
 
 LARGEST = 20
@@ -32,6 +34,7 @@ class LogDirView(Fragment):
     """One log directory; bytes are null when its file system was not measured.
 
     full_reason             why it refuses all appends, or the larger ones; null: it does not
+    full_in_ms              at the pace of the last hour; null: it does not fill, or not known yet
     partitions, log_bytes   null when it is offline, because its contents are not known
     largest                 its ``LARGEST`` partitions by size
     """
@@ -43,6 +46,7 @@ class LogDirView(Fragment):
     total_bytes: int | None
     usable_bytes: int | None
     used_ratio: float | None
+    full_in_ms: int | None = None
     partitions: int | None
     log_bytes: int | None
     largest: list[PartitionSizeView]
@@ -61,11 +65,13 @@ def log_dirs_view(operations: Operations) -> LogDirsView:
     """No disk; visits every partition."""
     return LogDirsView(
         now_ms=operations.now_ms(),
-        log_dirs=[log_dir_view(each) for each in operations.log_dirs.describe()],
+        log_dirs=[
+            log_dir_view(each, operations.history()) for each in operations.log_dirs.describe()
+        ],
     )
 
 
-def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
+def log_dir_view(log_dir: LogDirDescription, history: TrafficHistory) -> LogDirView:
     """One log directory."""
     is_online = log_dir.offline_reason is None
     is_measured = log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0
@@ -75,6 +81,7 @@ def log_dir_view(log_dir: LogDirDescription) -> LogDirView:
         total_bytes=log_dir.total_bytes if is_measured else None,
         usable_bytes=log_dir.usable_bytes if is_measured else None,
         used_ratio=1 - log_dir.usable_bytes / log_dir.total_bytes if is_measured else None,
+        full_in_ms=history.full_in_ms(log_dir.path) if is_online else None,
         partitions=len(log_dir.partitions) if is_online else None,
         log_bytes=sum(each.size_bytes for each in log_dir.partitions) if is_online else None,
         largest=[PartitionSizeView.of(each, each.topic_partition) for each in largest[:LARGEST]],
@@ -123,6 +130,35 @@ def tasks_view(operations: Operations) -> TasksView:
 def task_rows(operations: Operations) -> list[TaskRow]:
     """By name."""
     return [TaskRow.model_validate(each) for each in operations.tasks()]
+
+
+class RunbookView(View):
+    """One runbook; ``text`` is Markdown."""
+
+    template: ClassVar[str] = "runbook.html"
+
+    name: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        """Its own heading."""
+        return self.text.partition("\n")[0].lstrip("# ")
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The text for the template."""
+        return blocks_of(self.text)
+
+    @property
+    def others(self) -> frozenset[str]:
+        """To which a link may lead."""
+        return frozenset(runbooks())
+
+
+def runbook_view(operations: Operations, name: str) -> RunbookView:
+    """Blocks the first time. KeyError for an unknown name."""
+    return RunbookView(now_ms=operations.now_ms(), name=name, text=runbooks()[name])
 
 
 # ---- versions, and the packages that the console ships

@@ -1,30 +1,37 @@
-"""The first page: the state of the daemon in words; its log directories and largest topics.
+"""The first page: what needs attention, the traffic of the last hour, directories, largest topics.
 
-An alert says in a sentence what needs an operator. The limits are those of the Prometheus alerts
-(``deploy/prometheus/kafkalog.rules.yml``, for the default interval between retention checks), so
-that the page and an alert do not contradict each other.
+An alert says in a sentence what needs an operator, and names the runbook. The limits are those of
+the Prometheus alerts (``deploy/prometheus/kafkalog.rules.yml``, for the default interval between
+retention checks), so that the page and an alert do not contradict each other.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog.broker.retention.clock_hold import WHAT_TO_DO
 from kafkalog.broker.retention.retention import RETENTION_TASK
+from kafkalog.console.assets import runbooks
+from kafkalog.console.charts import Chart, Unit, lay_out_chart, spark, thinned
 from kafkalog.console.formatting import plural, relative
 from kafkalog.console.view import Fragment, View
 from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, task_rows
+from kafkalog.observe.history import HOUR_MS, TrafficRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.broker.compaction.cleaning import CleanerHealth
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import LogDirDescription, Readiness
 
 
-LARGEST = 10
+LARGEST = 8
+POINTS = 120
+"""How many of the samples of an hour a curve has."""
+_TABLE_ROWS = 12
 
 
 class LargeTopic(Fragment):
@@ -32,10 +39,41 @@ class LargeTopic(Fragment):
 
     name: str
     size_bytes: int
+    bytes_in: list[float]
+
+    @property
+    def spark(self) -> str:
+        """Its appends of the last hour as a drawing."""
+        return spark(self.bytes_in)
+
+
+class AlertView(Fragment):
+    """What needs an operator. ``runbook``: the name of what to do; null: there is none.
+
+    critical: records cannot be appended or read, or nothing is deleted; the others are warnings.
+    """
+
+    sentence: str
+    is_critical: bool = False
+    runbook: str | None = None
+
+
+class TrafficView(Fragment):
+    """Rates per second up to ``at_ms``; p99 null: nothing ended."""
+
+    at_ms: int
+    appends: float
+    fetches: float
+    bytes_in: float
+    bytes_out: float
+    append_p99_seconds: float | None
+    fetch_p99_seconds: float | None
 
 
 class OverviewView(View):
-    """``troubles``: one sentence per alert, empty when healthy; ``sentence`` sums them up.
+    """``alerts``: empty when healthy; ``troubles``: their sentences; ``sentence`` sums them up.
+
+    ``traffic`` is of the last hour, oldest first; empty within ten seconds after the start.
 
     ``topics`` are those that the caller may see; every other number is of all topics.
     """
@@ -46,6 +84,8 @@ class OverviewView(View):
     is_healthy: bool
     sentence: str
     troubles: list[str]
+    alerts: list[AlertView]
+    traffic: list[TrafficView]
     cluster_id: str
     node_id: int
     topics: int
@@ -55,12 +95,64 @@ class OverviewView(View):
     log_dirs: list[LogDirView]
     largest_topics: list[LargeTopic]
 
+    @property
+    def charts(self) -> list[Chart]:
+        """The drawings of the traffic."""
+
+        def series(field: str) -> list[tuple[int, float | None]]:
+            return [(each.at_ms, getattr(each, field)) for each in self.traffic]
+
+        return [
+            lay_out_chart(
+                name,
+                unit,
+                {line: series(field) for line, field in lines.items()},
+                self.now_ms - HOUR_MS,
+                self.now_ms,
+            )
+            for name, unit, lines in _CHARTS
+        ]
+
+    @property
+    def table(self) -> list[TrafficView]:
+        """The traffic in few rows."""
+        return _thinned(self.traffic, _TABLE_ROWS)
+
+
+_CHARTS = (
+    ("Appends", Unit.RATE, {"appends": "appends"}),
+    ("Fetches", Unit.RATE, {"fetches": "fetches"}),
+    ("Bytes", Unit.BYTE_RATE, {"in": "bytes_in", "out": "bytes_out"}),
+    (
+        "Latency, 99th percentile",
+        Unit.SECONDS,
+        {"append": "append_p99_seconds", "read": "fetch_p99_seconds"},
+    ),
+)
+
+
+def _thinned(rows: Sequence[TrafficRow | TrafficView], most: int) -> list[TrafficView]:
+    """At most so many: rates are means, a latency is the worst."""
+    columns = []
+    for field in TrafficRow._fields[1:]:
+        combine: Callable[[Sequence[float]], float] = (
+            max if field.endswith("_seconds") else statistics.fmean
+        )
+        points = [(row.at_ms, getattr(row, field)) for row in rows]
+        columns.append([value for _, value in thinned(points, most, combine)])
+    times = [at for at, _ in thinned([(row.at_ms, None) for row in rows], most, max)]
+    return [
+        TrafficView(**dict(zip(TrafficRow._fields, row, strict=True)))
+        for row in zip(times, *columns, strict=True)
+    ]
+
 
 def overview_view(operations: Operations) -> OverviewView:
     """No disk; visits every partition."""
     now_ms = operations.now_ms()
     readiness, described = operations.readiness(), operations.log_dirs.describe()
-    log_dirs = [log_dir_view(each) for each in described]
+    history = operations.history()
+    log_dirs = [log_dir_view(each, history) for each in described]
     tasks = task_rows(operations)
     health = operations.cleaning.health()
     alerts = alerts_of(readiness, log_dirs, tasks, health, now_ms)
@@ -72,12 +164,14 @@ def overview_view(operations: Operations) -> OverviewView:
         now_ms=now_ms,
         is_healthy=not alerts,
         sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
-        troubles=alerts,
+        troubles=[each.sentence for each in alerts],
+        alerts=alerts,
+        traffic=_thinned(history.rows(), POINTS),
         topics=len(operations.topic_names()),
         partitions_unserved=readiness.offline_partitions,
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
         log_dirs=log_dirs,
-        largest_topics=_largest(described),
+        largest_topics=_largest(operations, described),
     )
 
 
@@ -100,21 +194,35 @@ def _sentence(
     return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(parts)}."
 
 
-def _largest(log_dirs: Sequence[LogDirDescription]) -> list[LargeTopic]:
+def _largest(operations: Operations, log_dirs: Sequence[LogDirDescription]) -> list[LargeTopic]:
     sizes = Counter[str]()
     for log_dir in log_dirs:
         for each in log_dir.partitions:
             sizes[each.topic_partition.topic] += each.size_bytes
-    return [LargeTopic(name=name, size_bytes=size) for name, size in sizes.most_common(LARGEST)]
+    return [
+        LargeTopic(name=name, size_bytes=size, bytes_in=list(operations.bytes_in(name)))
+        for name, size in sizes.most_common(LARGEST)
+    ]
 
 
 # ---- alerts
 
 
 LEAST_FREE_RATIO = 0.15
+_CRITICAL_FREE_RATIO = 0.05
 MISSED_CHECKS = 3
 _LEAST_STALL_MS = 60_000  # three missed checks are not late when one is due every second
 _ONE_SHOT_MS = 86_400_000  # how long the failure of a task that runs once is shown
+_RUNBOOK_OF_FAULT = {"full": "disk-full"}
+
+
+def _alert(sentence: str, runbook: str = "", *, is_critical: bool = False) -> AlertView:
+    """Without the runbook where the package has none."""
+    return AlertView(
+        sentence=sentence,
+        is_critical=is_critical,
+        runbook=runbook if runbook in runbooks() else None,
+    )
 
 
 def alerts_of(
@@ -123,31 +231,47 @@ def alerts_of(
     tasks: Sequence[TaskRow],
     cleaner: CleanerHealth,
     now_ms: int,
-) -> list[str]:
+) -> list[AlertView]:
     """Worst first; empty when healthy."""
     faulty = {each.log_dir for each in readiness.faults}
-    alerts = [f"{each.log_dir} is {each.state}: {each.reason}" for each in readiness.faults]
+    alerts = [
+        _alert(
+            f"{each.log_dir} is {each.state}: {each.reason}",
+            _RUNBOOK_OF_FAULT.get(each.state, "KafkalogLogDirOffline"),
+            is_critical=True,
+        )
+        for each in readiness.faults
+    ]
     if readiness.offline_partitions:
-        alerts.append(f"{plural(readiness.offline_partitions, 'partition')} not served")
+        unserved = f"{plural(readiness.offline_partitions, 'partition')} not served"
+        alerts.append(_alert(unserved, "KafkalogLogDirOffline", is_critical=True))
     for each in log_dirs:
         if each.path not in faulty and each.used_ratio is not None:
             free_ratio = 1 - each.used_ratio
             if free_ratio < LEAST_FREE_RATIO:
-                alerts.append(f"{each.path} has {free_ratio:.1%} free")
-    alerts += [f"{name} is dead" for name in cleaner.dead_threads]
+                is_critical = free_ratio < _CRITICAL_FREE_RATIO
+                runbook = "KafkalogDiskCritical" if is_critical else "KafkalogDiskLow"
+                sentence = f"{each.path} has {free_ratio:.1%} free"
+                alerts.append(_alert(sentence, runbook, is_critical=is_critical))
+    alerts += [
+        _alert(f"{name} is dead", "KafkalogCleanerThreadDead", is_critical=True)
+        for name in cleaner.dead_threads
+    ]
     if cleaner.failed_logs:
         logs = plural(cleaner.failed_logs, "log")
-        alerts.append(f"{logs} not compacted because of an error: see Compaction")
+        sentence = f"{logs} not compacted because of an error: see Compaction"
+        alerts.append(_alert(sentence, "uncleanable-log"))
     return alerts + list(_of_tasks(tasks, now_ms))
 
 
-def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[str]:
+def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[AlertView]:
     for each in tasks:
         failed_ms, period_ms = each.last_failure_ms, each.period_ms
         if each.is_failing and failed_ms is not None:
             # A task that runs once has no later run that could succeed.
             if period_ms is not None or now_ms - failed_ms <= _ONE_SHOT_MS:
-                yield f"task {each.name} failed: {each.last_error}"
+                runbook = "KafkalogRetentionStalled" if each.name == RETENTION_TASK else ""
+                yield _alert(f"task {each.name} failed: {each.last_error}", runbook)
         elif each.name == RETENTION_TASK and period_ms is not None:
             known = (each.last_success_ms, each.last_run_ms, each.next_run_ms)
             # Since when the end of a run is expected.
@@ -155,6 +279,8 @@ def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[str]:
             if waited_ms > max(MISSED_CHECKS * period_ms, _LEAST_STALL_MS):
                 ended_ms = each.last_success_ms
                 if ended_ms is None:
-                    yield "retention is stalled: no check has ended yet"
+                    sentence = "retention is stalled: no check has ended yet"
                 else:
-                    yield f"retention is stalled: its last check ended {relative(ended_ms, now_ms)}"
+                    ended = relative(ended_ms, now_ms)
+                    sentence = f"retention is stalled: its last check ended {ended}"
+                yield _alert(sentence, "KafkalogRetentionStalled", is_critical=True)

@@ -89,6 +89,7 @@ def page(
     errors: tuple[int, ...] = (),
     asks_logs: bool = False,
     can_refresh: bool = True,
+    is_live: bool = False,
 ) -> Callable[[M], M]:
     """Register a view as a page and as its JSON view; the docstring describes both.
 
@@ -96,13 +97,16 @@ def page(
 
     It runs on a thread. What it raises is answered as everywhere, to people as a page.
     ``asks_logs``: it may read of many logs, though no topic is in its address.
-    A page that the reader confirms must not change while it is read: ``can_refresh`` False.
+    A page that the reader confirms must not change while it is read: ``can_refresh`` False. One
+    that ``is_live`` renews itself when the daemon has news (``events.py``).
     """
 
     def register(make: M) -> M:
         model = annotated(make, "return")
         assert model is not None, "a page has a view"
-        json_view, page_view = _handlers(make, asks_logs=asks_logs, can_refresh=can_refresh)
+        json_view, page_view = _handlers(
+            make, asks_logs=asks_logs, can_refresh=can_refresh, is_live=is_live
+        )
         # The JSON view first: of two patterns aiohttp takes the one that was added first.
         routes.endpoint(
             f"GET {path}{_JSON_SUFFIX}",
@@ -126,7 +130,11 @@ def page(
 
 
 def _handlers(
-    make: Callable[[web.Request, Operations], View], *, asks_logs: bool, can_refresh: bool
+    make: Callable[[web.Request, Operations], View],
+    *,
+    asks_logs: bool,
+    can_refresh: bool,
+    is_live: bool,
 ) -> tuple[_Handler, _Handler]:
     """The handlers of the JSON view and of the page."""
 
@@ -151,6 +159,7 @@ def _handlers(
             # Otherwise the form's actions are on another port than the pages.
             is_administered=api.config.admin_port is None,
             has_records=api.config.console_records,
+            is_live=is_live,
         )
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await json_view(request)

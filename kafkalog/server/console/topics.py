@@ -16,9 +16,11 @@ from kafkalog.console.views.configs import ConfigsView, configs_view
 from kafkalog.console.views.daemon import (
     AboutView,
     LogDirsView,
+    RunbookView,
     TasksView,
     about_view,
     log_dirs_view,
+    runbook_view,
     tasks_view,
 )
 from kafkalog.console.views.overview import OverviewView, overview_view
@@ -62,9 +64,9 @@ _KEPT_FOR_EVER = "public, max-age=31536000, immutable"
 _ENTITY_TAG = re.compile(r'"([^"]*)"')
 
 
-@page(ROUTES, "", "consoleOverview", Access.DESCRIBE_CLUSTER)
+@page(ROUTES, "", "consoleOverview", Access.DESCRIBE_CLUSTER, is_live=True)
 def overview(_: web.Request, operations: Operations) -> OverviewView:
-    """Console: is the daemon well, in words; its log directories and largest topics."""
+    """Console: what needs attention; the traffic of the last hour, log directories, topics."""
     return overview_view(operations)
 
 
@@ -141,6 +143,22 @@ def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
 def tasks(_: web.Request, operations: Operations) -> TasksView:
     """Console: what the background tasks do and did."""
     return tasks_view(operations)
+
+
+@page(
+    ROUTES,
+    "/runbooks/{runbook}",
+    "consoleRunbook",
+    Access.DESCRIBE_CLUSTER,
+    errors=(404,),
+    can_refresh=False,
+)
+def runbook(request: web.Request, operations: Operations) -> RunbookView:
+    """Console: a runbook, which says what to do about an alert."""
+    try:
+        return runbook_view(operations, request.match_info["runbook"])
+    except KeyError:
+        raise ApiError(404, "There is no such runbook.") from None
 
 
 @form(

@@ -329,6 +329,23 @@ def test_what_the_filter_leaves_out_is_not_denied() -> None:
     assert "of no topic" not in html
 
 
+def test_internal_logs_are_folded_behind_the_others() -> None:
+    sim = begun()
+    sim.manager.group_offsets.create_topic()
+    view = seen(sim)
+    own, internal = view.by_topic
+    assert (own.name, own.is_internal, internal.is_internal) == ("t", False, True)
+    assert len(internal.logs) == view.total - 1 == 50
+    assert own.cleanable_bytes == there(own.logs[0].cleanable_bytes)
+    assert own.dirtiest_ratio == own.logs[0].cleanable_ratio
+    assert own.why == "waits for its turn: number 1"
+    html = page_of(view)
+    before, _, folded = html.partition("<summary>1 internal topic</summary>")
+    assert "__consumer_offsets" not in before
+    assert "__consumer_offsets-0" in folded
+    assert '<details class="fold" open>' in before  # the only topic of the user's
+
+
 def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sim = begun()
     assert seen(sim).logs[0].can_be_tried

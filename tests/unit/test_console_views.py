@@ -21,6 +21,7 @@ from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
 from kafkalog.console.formatting import UNPRINTABLE
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
+from kafkalog.console.views import topics
 from kafkalog.console.views.configs import configs_view
 from kafkalog.console.views.daemon import (
     LogDirView,
@@ -37,6 +38,7 @@ from kafkalog.console.views.retention import retention_view
 from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.topic_names import is_internal
 from kafkalog.log.retention.forecast import Schedule
 from kafkalog.log.retention.plan import plan
 from tests.cleaning_daemon import NOW_MS, keyed_batch
@@ -285,6 +287,47 @@ def test_topics_stand_in_the_order_asked_for(
     monkeypatch.setattr(sim.operations.logs, "describe", uncounted)
     rows = topics_view(sim.operations, "", sort, 1).topics
     assert {each.name: each.records for each in rows} == {"t": 2, "old": 1, "none": None}
+
+
+@pytest.mark.parametrize("sort", TopicOrder)
+def test_a_page_of_topics_reads_the_configs_that_it_shows(
+    sort: TopicOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are most of the work: 2,000 topics by size took 370 ms, now 40."""
+    sim = filled()
+    for number in range(5):
+        sim.operations.topics.create(f"u{number}", 1)
+    monkeypatch.setattr(topics, "TOPICS_A_PAGE", 2)
+    describe = type(sim.operations.topics).describe
+    calls = calls_of(describe.__code__, lambda: topics_view(sim.operations, "", sort, 2))
+    assert calls == 2
+
+
+def test_internal_topics_are_shown_when_asked_for() -> None:
+    sim = filled()
+    sim.operations.topics.create("__consumer", 1)  # looks like one
+    sim.manager.group_offsets.create_topic()
+    names = sim.operations.topic_names()
+    internal = [name for name in names if is_internal(name)]
+    view = topics_view(sim.operations, "", TopicOrder.NAME, 1)
+    assert [each.name for each in view.topics] == [name for name in names if name not in internal]
+    assert view.internal_hidden == len(internal) == 1
+    assert "1 internal topic hidden" in page_of(view)
+    every = topics_view(sim.operations, "", TopicOrder.NAME, 1, with_internal=True)
+    assert [each.name for each in every.topics] == names
+    assert every.internal_hidden == 0
+
+
+def test_a_topic_s_appends_of_the_last_hour_are_drawn() -> None:
+    sim = filled()
+    sim.operations.topics.create("idle", 1)
+    for minute in range(10):
+        sim.metrics.traffic.observe_append("t", 1, 100 * minute, 1)
+        sim.clock.advance_ms(MINUTE)
+    idle, busy = topics_view(sim.operations, "", TopicOrder.NAME, 1).topics
+    assert (idle.bytes_in, idle.spark) == ([], "")
+    assert 0 < sum(busy.bytes_in) <= 4500
+    assert page_of(topics_view(sim.operations, "", TopicOrder.NAME, 1)).count('class="spark"') == 1
 
 
 def test_the_daemon_s_pages() -> None:

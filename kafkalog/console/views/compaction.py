@@ -6,7 +6,7 @@ reads, and writes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import ConfigDict, Field
 
@@ -14,6 +14,7 @@ from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
 from kafkalog.console.drawings import Phase, Stretch, lay_out_timeline
 from kafkalog.console.formatting import number, plural, size, span
 from kafkalog.console.view import EnumValue, Fragment, View, page_of
+from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from kafkalog.broker.background import BackgroundOperation
@@ -79,6 +80,36 @@ class CompactedLogView(Fragment):
         """Whether a dry run would find something, and a thread could run it now."""
         is_out = self.why_not in (WhyNot.CLEANER_OFF.value, WhyNot.MOVING.value)
         return bool(self.cleanable_bytes) and self.state == "none" and not is_out
+
+
+class CompactedTopic(NamedTuple):
+    """The logs of one topic, dirtiest first, and what they come to."""
+
+    name: str
+    is_internal: bool
+    logs: list[CompactedLogView]
+
+    @property
+    def dirtiest_ratio(self) -> float | None:
+        """Of its logs; None: of none is it known."""
+        known = [each.cleanable_ratio for each in self.logs if each.cleanable_ratio is not None]
+        return max(known, default=None)
+
+    @property
+    def cleanable_bytes(self) -> int:
+        """Of all its logs."""
+        return sum(each.cleanable_bytes or 0 for each in self.logs)
+
+    @property
+    def failures(self) -> int:
+        """How many of its logs are not compacted because of an error."""
+        return sum(each.failure is not None for each in self.logs)
+
+    @property
+    def why(self) -> str:
+        """Of the log that is cleaned first, else of the dirtiest."""
+        ranked = [each for each in self.logs if each.rank is not None]
+        return min(ranked, key=lambda each: each.rank or 0).why if ranked else self.logs[0].why
 
 
 class TrialResult(Fragment):
@@ -149,6 +180,15 @@ class CleanerView(View):
     def title(self) -> str:
         """See View."""
         return f"Compaction of {self.topic}" if self.topic else "Compaction"
+
+    @property
+    def by_topic(self) -> list[CompactedTopic]:
+        """The logs of this page by topic: the dirtiest topic first, internal ones last."""
+        groups = dict[str, list[CompactedLogView]]()
+        for each in self.logs:
+            groups.setdefault(each.topic, []).append(each)
+        topics = [CompactedTopic(name, is_internal(name), logs) for name, logs in groups.items()]
+        return sorted(topics, key=lambda each: each.is_internal)
 
     @property
     def phases(self) -> list[Phase]:

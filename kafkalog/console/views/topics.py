@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import Field
 
+from kafkalog.console.charts import spark
 from kafkalog.console.view import Fragment, View, page_of
 from kafkalog.console.views.configs import CHAIN, ConfigLink
 from kafkalog.console.views.partition import DepartureView
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
+from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +32,8 @@ class TopicRow(Fragment):
     """One topic; ``size_bytes`` is of its served partitions, the limits are the topic's configs.
 
     ``records`` is null until the metrics task has counted every partition; ``oldest_timestamp_ms``
-    is of the partitions that it has visited, null: none yet.
+    is of the partitions that it has visited, null: none yet. ``bytes_in``: appended in the last
+    hour, in spans of two minutes, oldest first; empty: nothing.
     """
 
     name: str
@@ -42,6 +46,12 @@ class TopicRow(Fragment):
     cleanup_policy: str
     retention_ms: int
     retention_bytes: int
+    bytes_in: list[float]
+
+    @property
+    def spark(self) -> str:
+        """Its appends as a drawing."""
+        return spark(self.bytes_in)
 
 
 class TopicOrder(enum.Enum):
@@ -53,27 +63,41 @@ class TopicOrder(enum.Enum):
     SIZE = "size"
     OLDEST = "oldest"
 
-    def rank(self, row: TopicRow) -> tuple[float, str]:
+    def rank(self, name: str, facts: _Facts) -> tuple[float, str]:
         """Large or old topics come first, unknown values last."""
-        oldest_ms = row.oldest_timestamp_ms
+        oldest_ms = facts.oldest_timestamp_ms
         rank = {
             TopicOrder.NAME: 0,
-            TopicOrder.PARTITIONS: -row.partitions,
-            TopicOrder.RECORDS: 1 if row.records is None else -row.records,
-            TopicOrder.SIZE: -row.size_bytes,
+            TopicOrder.PARTITIONS: -facts.partitions,
+            TopicOrder.RECORDS: 1 if facts.records is None else -facts.records,
+            TopicOrder.SIZE: -facts.size_bytes,
             TopicOrder.OLDEST: math.inf if oldest_ms is None else oldest_ms,
         }[self]
-        return rank, row.name
+        return rank, name
+
+
+class _Facts(NamedTuple):
+    """Of a topic's logs; a row has the same, and its configs, which cost ten times as much."""
+
+    partitions: int
+    size_bytes: int
+    records: int | None
+    oldest_timestamp_ms: int | None
 
 
 class TopicsView(View):
-    """Topics whose name contains ``name_contains``, in the order of ``sort``."""
+    """Topics whose name contains ``name_contains``, in the order of ``sort``.
+
+    ``internal_hidden``: how many of them are Kafka's own and left out.
+    """
 
     template: ClassVar[str] = "topics.html"
     heading: ClassVar[str] = "Topics"
 
     name_contains: str
     sort: TopicOrder
+    with_internal: bool
+    internal_hidden: int
     total: int
     page: int
     pages: int
@@ -81,27 +105,41 @@ class TopicsView(View):
 
 
 def topics_view(
-    operations: Operations, name_contains: str, sort: TopicOrder, page: int
+    operations: Operations,
+    name_contains: str,
+    sort: TopicOrder,
+    page: int,
+    *,
+    with_internal: bool = False,
 ) -> TopicsView:
     """Page ``page`` (from 1) of the topics that the caller may see. No disk.
 
     Every order except that of names visits every partition.
     """
-    names = [name for name in operations.topic_names() if name_contains in name]
+    found = [name for name in operations.topic_names() if name_contains in name]
+    names = [name for name in found if with_internal or not is_internal(name)]
+    internal_hidden = len(found) - len(names)
     shown = page_of(len(names), TOPICS_A_PAGE, page)
-    of_page = slice(shown.first, shown.end)
-    if sort is TopicOrder.NAME:
-        rows = _rows(operations, names[of_page])
-    else:
-        rows = sorted(_rows(operations, names), key=sort.rank)[of_page]
+    if sort is not TopicOrder.NAME:
+        names = _sorted(operations, names, sort)
     return TopicsView.of(
         shown,
         now_ms=operations.now_ms(),
         name_contains=name_contains,
         sort=sort,
+        with_internal=with_internal,
+        internal_hidden=internal_hidden,
         total=len(names),
-        topics=rows,
+        topics=_rows(operations, names[shown.first : shown.end]),
     )
+
+
+def _sorted(operations: Operations, names: Sequence[str], sort: TopicOrder) -> list[str]:
+    ranks = []
+    for name in names:
+        with contextlib.suppress(UnknownTopic):  # deleted meanwhile
+            ranks.append(sort.rank(name, _facts(operations, name)))
+    return [name for _, name in sorted(ranks)]
 
 
 def _rows(operations: Operations, names: Sequence[str]) -> list[TopicRow]:
@@ -116,20 +154,28 @@ def _rows(operations: Operations, names: Sequence[str]) -> list[TopicRow]:
 
 def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
     configs = {entry.name: entry.value or "" for entry in topic.configs}
-    served = [each for each in range(topic.partition_count) if each not in topic.faults]
-    logs = [log for each in served if (log := _log(operations, topic.name, each)) is not None]
-    counts = [log.records for log in logs if log.records is not None]
-    times_ms = [log.oldest_timestamp_ms for log in logs if log.oldest_timestamp_ms is not None]
+    facts = _facts(operations, topic.name)
     return TopicRow.of(
         topic,
-        partitions=topic.partition_count,
+        facts,
         partitions_unserved=len(topic.faults),
-        size_bytes=sum(log.size_bytes for log in logs),
-        records=sum(counts) if counts and len(counts) == len(logs) else None,
-        oldest_timestamp_ms=min(times_ms, default=None),
         cleanup_policy=configs["cleanup.policy"],
         retention_ms=int(configs["retention.ms"]),
         retention_bytes=int(configs["retention.bytes"]),
+        bytes_in=list(operations.bytes_in(topic.name)),
+    )
+
+
+def _facts(operations: Operations, name: str) -> _Facts:
+    numbers = range(operations.partition_count(name))
+    logs = [log for each in numbers if (log := _log(operations, name, each)) is not None]
+    counts = [log.records for log in logs if log.records is not None]
+    times_ms = [log.oldest_timestamp_ms for log in logs if log.oldest_timestamp_ms is not None]
+    return _Facts(
+        partitions=len(numbers),
+        size_bytes=sum(log.size_bytes for log in logs),
+        records=sum(counts) if counts and len(counts) == len(logs) else None,
+        oldest_timestamp_ms=min(times_ms, default=None),
     )
 
 

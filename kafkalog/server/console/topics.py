@@ -53,6 +53,7 @@ _SORT = ChoiceParameter(
     {each.value: each for each in TopicOrder},
     TopicOrder.NAME,
 )
+_INTERNAL = FlagParameter("internal", "Kafka's own topics too.")
 _HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", 30, 0, 3650)
 _CONFIGS = tuple(
     TextParameter(name, f"{name} to ask about; empty or absent: what the topic has.")
@@ -91,13 +92,14 @@ async def with_slash(request: web.Request) -> web.Response:
     "/topics",
     "consoleTopics",
     Access.DESCRIBE_TOPIC,
-    parameters=(_NAME_CONTAINS, _SORT, _PAGE),
+    parameters=(_NAME_CONTAINS, _SORT, _INTERNAL, _PAGE),
 )
 def topics(request: web.Request, operations: Operations) -> TopicsView:
     """Console: the topics that the caller may see, a hundred a page."""
     name_contains = _NAME_CONTAINS.read(request) or ""
     sort, number = _SORT.read(request), _PAGE.read(request)
-    return topics_view(operations, name_contains, sort, number)
+    with_internal = _INTERNAL.read(request)
+    return topics_view(operations, name_contains, sort, number, with_internal=with_internal)
 
 
 @page(

@@ -45,6 +45,8 @@ PAGES = [
     "/console/topics/shown/partitions/0/offsets",
     "/console/topics/shown/partitions/0/delete-records",
     "/console/topics/shown/retention",
+    "/console/retention",
+    "/console/runbooks/disk-full",
     "/console/log-dirs",
     "/console/tasks",
     "/console/compaction",

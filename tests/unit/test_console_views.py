@@ -34,7 +34,7 @@ from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
 from kafkalog.console.views.overview import POINTS, AlertView, alerts_of, overview_view
 from kafkalog.console.views.partition import SEGMENTS_A_PAGE, DueView, ScheduleView, partition_view
-from kafkalog.console.views.retention import retention_view
+from kafkalog.console.views.retention import retention_view, retentions_view
 from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
@@ -301,6 +301,26 @@ def test_a_page_of_topics_reads_the_configs_that_it_shows(
     describe = type(sim.operations.topics).describe
     calls = calls_of(describe.__code__, lambda: topics_view(sim.operations, "", sort, 2))
     assert calls == 2
+
+
+def test_what_is_over_a_limit_is_told_by_topic() -> None:
+    sim = filled(retention_ms="120000", retention_bytes="-1")
+    sim.operations.topics.create("kept", 1, {"cleanup.policy": "compact"})
+    for _ in range(60):  # a check and a look of the metrics task come in turn
+        sim.clock.advance_ms(10_000)
+        view = retentions_view(sim.operations, "", 1)
+        if view.deletable_bytes:
+            break
+    task = there(view.task)
+    assert there(task.last_run_ms) <= view.now_ms <= there(task.next_run_ms)
+    snapshot = sim.operations.metrics_snapshot()
+    over = sum(each.size_bytes for each in snapshot.deletable if each.topic == "t")
+    assert view.deletable_bytes == {"t": over}
+    assert over > 0
+    html = page_of(view)
+    assert html.count('href="/console/topics/t/retention"') == 1
+    assert html.count("no effect") == 2
+    assert "No topic has this name." in page_of(retentions_view(sim.operations, "none", 1))
 
 
 def test_internal_topics_are_shown_when_asked_for() -> None:

@@ -1,4 +1,6 @@
-"""Retention what-if: what retention would delete of a topic under other limits.
+"""Retention: the checks and what they find, by topic; and the what-if of one topic.
+
+What-if: what retention would delete of a topic under other limits.
 
 The planner of the retention pass answers; nothing is changed. It assumes that nothing is appended,
 and plans each partition by itself, as the limits are per partition. A topic may have any number of
@@ -11,10 +13,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
+from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.console.charts import Chart, Unit, lay_out_chart
 from kafkalog.console.formatting import plural, size
 from kafkalog.console.view import Fragment, View
+from kafkalog.console.views.daemon import TaskRow, task_rows
 from kafkalog.console.views.partition import DepartureView, PolicyView, ScheduleView
+from kafkalog.console.views.topics import TopicOrder, TopicRow, topics_view
 from kafkalog.errors import InvalidRequest, KafkalogError
 
 if TYPE_CHECKING:
@@ -197,3 +202,37 @@ def _thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
         return points
     last = len(points) - 1
     return [points[step * last // (CURVE_POINTS - 1)] for step in range(CURVE_POINTS)]
+
+
+# ---- all topics
+
+
+class RetentionsView(View):
+    """Topics by their oldest record, a hundred a page.
+
+    task             the retention check; null: there is none
+    deletable_bytes  of topics that have some now, as the metrics task saw it last
+    """
+
+    template: ClassVar[str] = "retentions.html"
+    heading: ClassVar[str] = "Retention"
+
+    name_contains: str
+    task: TaskRow | None
+    deletable_bytes: dict[str, int]
+    total: int
+    page: int
+    pages: int
+    topics: list[TopicRow]
+
+
+def retentions_view(operations: Operations, name_contains: str, page: int) -> RetentionsView:
+    """Page ``page`` (from 1). No disk; visits every partition."""
+    topics = topics_view(operations, name_contains, TopicOrder.OLDEST, page)
+    deletable = dict[str, int]()
+    for each in operations.metrics_snapshot().deletable:
+        deletable[each.topic] = deletable.get(each.topic, 0) + each.size_bytes
+    tasks = (each for each in task_rows(operations) if each.name == RETENTION_TASK)
+    return RetentionsView.of(
+        topics, task=next(tasks, None), deletable_bytes={k: v for k, v in deletable.items() if v}
+    )

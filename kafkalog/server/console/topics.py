@@ -25,7 +25,12 @@ from kafkalog.console.views.daemon import (
 )
 from kafkalog.console.views.overview import OverviewView, overview_view
 from kafkalog.console.views.partition import PartitionView, partition_view
-from kafkalog.console.views.retention import RetentionView, retention_view
+from kafkalog.console.views.retention import (
+    RetentionsView,
+    RetentionView,
+    retention_view,
+    retentions_view,
+)
 from kafkalog.console.views.topics import TopicOrder, TopicsView, TopicView, topic_view, topics_view
 from kafkalog.server.api import api_of
 from kafkalog.server.console.pages import PAGE_HEADERS, REFRESH, form, page, prepared
@@ -133,6 +138,18 @@ def retention(request: web.Request, operations: Operations) -> RetentionView:
     """Console: what would go of a topic under other limits; nothing is changed."""
     configs = {each.name: text for each in _CONFIGS if (text := each.read(request))}
     return retention_view(operations, topic_of(request), configs, _HORIZON_DAYS.read(request))
+
+
+@page(
+    ROUTES,
+    "/retention",
+    "consoleRetentions",
+    Access.DESCRIBE_CLUSTER,
+    parameters=(_NAME_CONTAINS, _PAGE),
+)
+def retentions(request: web.Request, operations: Operations) -> RetentionsView:
+    """Console: the retention checks; limits, oldest record and what is over a limit, by topic."""
+    return retentions_view(operations, _NAME_CONTAINS.read(request) or "", _PAGE.read(request))
 
 
 @page(ROUTES, "/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER)

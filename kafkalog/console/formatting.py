@@ -121,3 +121,29 @@ def visible(text: str) -> str:
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """1 segment, 2 segments; ``nouns``: a plural that does not end with s."""
     return f"{number(count)} {noun if count == 1 else nouns or noun + 's'}"
+
+
+_ASCII_LOWER = str.maketrans({chr(each): chr(each + 32) for each in range(65, 91)})
+_AROUND = 16
+
+
+def excerpt(text: str, part: str) -> tuple[str, str, str]:
+    """What is before, in and after the first place of a part, whatever the case of ASCII letters.
+
+    Before it stand some characters alone; without the part all of the text.
+    """
+    at = text.translate(_ASCII_LOWER).find(part.translate(_ASCII_LOWER)) if part else -1
+    if at < 0:
+        return text, "", ""
+    before = text[:at] if at <= _AROUND else f"…{text[at - _AROUND : at]}"
+    return before, text[at : at + len(part)], text[at + len(part) :]
+
+
+def hexdump(text: str) -> str:
+    """Lines of 16 bytes with their place and their ASCII, of what ``bytes.hex(" ")`` writes."""
+    data, lines = bytes.fromhex(text), []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        shown = "".join(chr(each) if 0x20 <= each < 0x7F else "." for each in row)
+        lines.append(f"{at:06x}  {row.hex(' '):<47}  {shown}")
+    return "\n".join(lines)

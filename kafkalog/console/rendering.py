@@ -14,6 +14,7 @@ from urllib.parse import quote
 from kafkalog import __version__
 from kafkalog.console import formatting
 from kafkalog.console.assets import all_assets, asset_address
+from kafkalog.console.json_tree import json_tree
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -123,12 +124,16 @@ def _environment() -> Environment:
         relative=formatting.relative,
         quantity=formatting.quantity,
         duration=formatting.duration,
+        visible=formatting.visible,
+        hexdump=formatting.hexdump,
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(
         asset=asset_address,
         plural=formatting.plural,
         offset_range=formatting.offset_range,
+        json_tree=json_tree,
+        excerpt=formatting.excerpt,
         version=__version__,
         refresh_seconds=REFRESH_SECONDS,
     )

@@ -25,7 +25,13 @@ from kafkalog.errors import InvalidConfig
 from kafkalog.server.api import API_KEY
 from kafkalog.server.fast_path.front import FastPath
 from kafkalog.server.protocol.connection import ConnectionServer
-from kafkalog.server.protocol.endpoint import ADMINISTRATIVE, METRICS_PATH, Access, endpoint_of
+from kafkalog.server.protocol.endpoint import (
+    ADMINISTRATIVE,
+    CONSOLE_PREFIX,
+    METRICS_PATH,
+    Access,
+    endpoint_of,
+)
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import JSON, check_charset, is_json
 from kafkalog.server.protocol.middleware import make_middleware
@@ -61,6 +67,7 @@ from kafkalog.server.admin import (
 from kafkalog.server.console import (
     compaction as console_compaction,
     events as console_events,
+    produce as console_produce,
     records as console_records,
     topics as console_topics,
 )
@@ -100,7 +107,9 @@ ROUTE_TABLES = (
     console_events.ROUTES,
     console_topics.ASSET_ROUTES,
     console_compaction.ROUTES,
+    console_records.TOPIC_ROUTES,
     console_records.ROUTES,
+    console_produce.ROUTES,
     debug.ROUTES,
     topics.ROUTES,
     topics.INFO_ROUTES,
@@ -131,8 +140,9 @@ class ListenerRole(enum.Enum):
 def roles_of(route: web.RouteDef) -> frozenset[ListenerRole]:
     """The roles whose listener has the route when each role has a port.
 
-    Administrative routes create, delete, alter or operate, by the endpoint spec. Their paths have
-    the ids of the cluster, so the routes that give them are on the admin port too.
+    Administrative routes create, delete, alter or operate, by the endpoint spec, or are forms of
+    the console. Their paths have the ids of the cluster, so the routes that give them are on the
+    admin port too.
     """
     spec = endpoint_of(route.handler)
     if spec is None:
@@ -145,6 +155,8 @@ def roles_of(route: web.RouteDef) -> frozenset[ListenerRole]:
         return frozenset((ListenerRole.METRICS,))
     right = spec.right
     is_administrative = right is not None and right.action in ADMINISTRATIVE
+    # Whatever right it needs: with an admin port the other console only reads.
+    is_administrative |= route.path.startswith(CONSOLE_PREFIX) and route.method == hdrs.METH_POST
     return frozenset((ListenerRole.ADMIN if is_administrative else ListenerRole.HTTP,))
 
 

@@ -286,7 +286,11 @@ def test_the_switch(tmp_path: Path) -> None:
         refused(daemon.request("GET", f"{page_of('quiet')}.json"), 404, 404)
         partition = daemon.request("GET", "/console/topics/quiet/partitions/0", None, BROWSER)
         assert partition.status == 200
-        assert b"/records" not in partition.body
+        assert b'/records"' not in partition.body  # records.css is no page of records
+        for page in ("/console/records.json", "/console/topics/quiet/records.json"):
+            refused(daemon.request("GET", page), 404, 404)
+        for page in (f"{page_of('quiet')}/0.json", f"{page_of('quiet')}/0/value"):
+            refused(daemon.request("GET", page), 404, 404)
         read = daemon.request("GET", "/v1/topics/quiet/partitions/0/records?from=earliest")
         assert read.status == 200
 

@@ -23,7 +23,7 @@ from kafkalog.console.assets import asset_address, vendored_packages
 from kafkalog.console.rendering import prepare
 from kafkalog.console.segment_states import SegmentState
 from kafkalog.server.api import Api, Phase
-from kafkalog.server.console import events
+from kafkalog.server.console import events, pages
 from kafkalog.server.console.threads import PAGES_IN_WORK, ConsoleThreads
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.settings import load_settings
@@ -123,6 +123,45 @@ def test_pages_of_a_disk_that_hangs_hold_up_no_other() -> None:
         assert not any(each.done() for each in pages)
         edge.gate.set()
         assert await asyncio.gather(*pages) == [200] * 4
+
+    edge.run(story)
+
+
+def test_a_search_ends_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that reads for nobody reads no further."""
+    edge = Edge(is_control_held=False)
+    for number in range(20):
+        edge.sim.produce("t", batch_of(f"{number}"), partition=number % 2)
+    whole, begun, left = edge.sim.operations.fetch, threading.Event(), asyncio.Event()
+    reads, both = list[object](), threading.Barrier(2)
+
+    def fetch(log: UnifiedLog, *arguments: Any, **more: Any) -> Any:
+        reads.append(log)
+        begun.set()
+        edge.gate.wait()
+        return whole(log, *arguments, **more)
+
+    class Noted(pages._Reader):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            left.set()
+
+    monkeypatch.setattr(pages, "_Reader", Noted)
+    monkeypatch.setattr(edge.sim.operations, "fetch", fetch)
+
+    async def story(edge: Edge, api: Api, client: ClientSession) -> None:
+        url = f"{edge.url}/console/topics/t/records.json?text=none&count=1"
+        search = asyncio.create_task(client.get(url))
+        assert await asyncio.to_thread(begun.wait, 30)
+        search.cancel()
+        await asyncio.wait_for(left.wait(), 30)
+        edge.gate.set()
+        # Once both threads are free, the one that searched has ended.
+        await asyncio.gather(*(api.pools.console.run("long", both.wait) for _ in range(2)))
+        assert len(reads) == 1
+        async with client.get(url) as answer:
+            assert (await answer.json())["cursor"] is None
+        assert len(reads) > 2
 
     edge.run(story)
 

@@ -50,6 +50,19 @@ HEADERS_SHOWN = 20
 _HEX_BYTES = 256
 
 
+class Limits(NamedTuple):
+    """How many bytes of a key, value or header are shown as text or in hex; how many headers."""
+
+    text: int = SHOWN_BYTES
+    hex: int = _HEX_BYTES
+    headers: int = HEADERS_SHOWN
+
+
+IN_LIST = Limits()
+ALONE = Limits(256 << 10, 4 << 10, 200)
+"""Of a record that has a page for itself."""
+
+
 class Show(enum.Enum):
     """How bytes are shown; the value is that of the query."""
 
@@ -156,6 +169,8 @@ def slices_of(
     A batch may not inflate to more than ``max_batch_bytes``.
     """
     for header, batch in iterate_batches(info.data):
+        if header.base_offset >= until_offset:
+            return  # a read may hold more than was asked for
         outcome = _outcome(header, info)
         try:
             table = read_records(batch, max_bytes=max_batch_bytes)
@@ -208,13 +223,16 @@ def rows_of(slices: list[Slice], show: Show) -> list[RecordRow]:
     rows, next_offset = list[RecordRow](), None
     for each in slices:
         for index in range(each.first, each.end):
-            row = _row(each, index, show, next_offset)
+            row = row_of(each, index, show, next_offset)
             rows.append(row)
             next_offset = each.header.next_offset if each.table is None else row.offset + 1
     return rows
 
 
-def _row(each: Slice, index: int, show: Show, next_offset: int | None) -> RecordRow:
+def row_of(
+    each: Slice, index: int, show: Show, next_offset: int | None = None, limits: Limits = IN_LIST
+) -> RecordRow:
+    """One row of a slice; offsets missing from ``next_offset`` on are counted."""
     header = None if isinstance(each.header, Damage) else each.header
     record = None if each.table is None else each.table.record(index)
     offset = each.header.base_offset if record is None else record.offset
@@ -226,11 +244,11 @@ def _row(each: Slice, index: int, show: Show, next_offset: int | None) -> Record
         kind=_kind(record, is_marker=is_marker),
         transaction=each.outcome,
         control=_control_of(record) if is_marker and record is not None else None,
-        key=None if record is None else shown(record.key, show),
-        value=None if record is None else shown(record.value, show),
+        key=None if record is None else shown(record.key, show, limits),
+        value=None if record is None else shown(record.value, show, limits),
         headers=[
-            HeaderView(name=_named(name, show), value=shown(value, show))
-            for name, value in pairs[:HEADERS_SHOWN]
+            HeaderView(name=_named(name, show, IN_LIST), value=shown(value, show))
+            for name, value in pairs[: limits.headers]
         ],
         header_count=len(pairs),
         producer_id=header.producer_id if header is not None and header.has_producer_id else None,
@@ -264,27 +282,27 @@ def _codec_of(header: BatchHeader) -> str:
         return fault.reason
 
 
-def shown(data: bytes | None, show: Show) -> ShownBytes | None:
+def shown(data: bytes | None, show: Show, limits: Limits = IN_LIST) -> ShownBytes | None:
     """None for null, which is not the same as empty."""
-    return None if data is None else _named(data, show)
+    return None if data is None else _named(data, show, limits)
 
 
-def _named(data: bytes, show: Show) -> ShownBytes:
-    text = None if show is Show.HEX else _text_of(data, is_forced=show is Show.TEXT)
+def _named(data: bytes, show: Show, limits: Limits) -> ShownBytes:
+    text = None if show is Show.HEX else _text_of(data, limits.text, is_forced=show is Show.TEXT)
     if text is not None:
-        is_cut = len(data) > SHOWN_BYTES
+        is_cut = len(data) > limits.text
         return ShownBytes(size_bytes=len(data), form="text", text=text, is_cut=is_cut)
-    head = data[:_HEX_BYTES]
+    head = data[: limits.hex]
     is_cut = len(data) > len(head)
     return ShownBytes(size_bytes=len(data), form="hex", text=head.hex(" "), is_cut=is_cut)
 
 
-def _text_of(data: bytes, *, is_forced: bool) -> str | None:
-    """The first SHOWN_BYTES as text; None if they are not printable UTF-8, unless forced."""
+def _text_of(data: bytes, limit: int, *, is_forced: bool) -> str | None:
+    """The first ``limit`` bytes as text; None if not printable UTF-8, unless forced."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace" if is_forced else "strict")
     try:
         # A character that is divided by the limit is left out.
-        text = decoder.decode(data[:SHOWN_BYTES], final=len(data) <= SHOWN_BYTES)
+        text = decoder.decode(data[:limit], final=len(data) <= limit)
     except UnicodeDecodeError:
         return None
     if is_forced:
@@ -340,7 +358,7 @@ class _Page(NamedTuple):
     is_short: bool = False  # it stopped because of its bytes
 
 
-class _Reader:
+class PartitionReader:
     """The reads of one page."""
 
     def __init__(
@@ -348,7 +366,7 @@ class _Reader:
     ) -> None:
         self._operations = operations
         self._at = (topic, partition)
-        self._log = log
+        self.log = log
         self.position = log.log_start_offset
         """Everything before this offset was read."""
 
@@ -357,7 +375,7 @@ class _Reader:
         self.position, left_bytes = start, READ_BYTES
         while self.position < until:
             # After the last stable offset it is not known yet what will be aborted.
-            is_settled = self.position < self._log.last_stable_offset
+            is_settled = self.position < self.log.last_stable_offset
             isolation = Isolation.LAST_STABLE if is_settled else Isolation.HIGH_WATERMARK
             try:
                 log = self._operations.partition_log(*self._at)
@@ -373,11 +391,11 @@ class _Reader:
                     return
                 continue
             if not len(info.data):
-                self.position = self._log.last_stable_offset if is_settled else until
+                self.position = self.log.last_stable_offset if is_settled else until
                 continue
             if not is_settled:
                 # Not the current one: such a read does not list what was aborted meanwhile.
-                info = info._replace(last_stable_offset=self._log.last_stable_offset)
+                info = info._replace(last_stable_offset=self.log.last_stable_offset)
             most = self._operations.max_decompressed_bytes
             has_rows = False
             for each in slices_of(info, self.position, until, most):
@@ -395,7 +413,7 @@ class _Reader:
 
     def forward(self, start: int, count: int) -> _Page:
         """The first ``count`` rows at or after an offset."""
-        end, found, rows = self._log.high_watermark, list[Slice](), 0
+        end, found, rows = self.log.high_watermark, list[Slice](), 0
         for each in self.slices(start, end):
             found.append(each.part(0, min(each.row_count, count - rows)))
             rows += found[-1].row_count
@@ -409,7 +427,7 @@ class _Reader:
         Reads more and more offsets until it has enough rows, because compaction leaves gaps of any
         size; fewer when READ_BYTES are used up. One offset can always be read.
         """
-        log_start, span, best = self._log.log_start_offset, count, None
+        log_start, span, best = self.log.log_start_offset, count, None
         is_narrowing = False
         while True:
             start = max(before - span, log_start)
@@ -450,7 +468,7 @@ def records_view(
     """
     log = operations.logs.describe(topic, partition)
     note, start, before = _resolved(operations, topic, partition, place, log)
-    reader = _Reader(operations, topic, partition, log)
+    reader = PartitionReader(operations, topic, partition, log)
     if start is not None:
         page = reader.forward(start, count)
     else:
@@ -478,16 +496,14 @@ def _resolved(
     """A note, and the offset at which the page starts or before which it ends."""
     low, high = log.log_start_offset, log.high_watermark
     if place.timestamp_ms is not None:
-        try:
-            found = record_at(operations, topic, partition, place.timestamp_ms)
-        except (CorruptBatch, UnsupportedMessageFormat) as fault:
-            start = max(damaged_slice(fault, high, high, 0).header.base_offset, low)
+        found, fault = first_at(operations, topic, partition, place.timestamp_ms, log)
+        if fault is not None:
             where = "in an old message format"
             if isinstance(fault, CorruptBatch):
                 where = "in a damaged batch"
-            return f"The record at this time is {where}: the page starts there.", start, None
+            return f"The record at this time is {where}: the page starts there.", found, None
         if found is not None:
-            return None, max(found.offset, low), None
+            return None, found, None
         return (
             f"No record at or after {timestamp(place.timestamp_ms)}: these are the last ones.",
             None,
@@ -505,6 +521,18 @@ def _resolved(
         return None, place.offset, None
     before = high if place.before is None else min(max(place.before, low), high)
     return None, None, before
+
+
+def first_at(
+    operations: Operations, topic: str, partition: int, timestamp_ms: int, log: LogDescription
+) -> tuple[int | None, CorruptBatch | UnsupportedMessageFormat | None]:
+    """The offset of the first record at or after a time, or of the damage that hides it."""
+    low, high = log.log_start_offset, log.high_watermark
+    try:
+        found = record_at(operations, topic, partition, timestamp_ms)
+    except (CorruptBatch, UnsupportedMessageFormat) as fault:
+        return max(damaged_slice(fault, high, high, 0).header.base_offset, low), fault
+    return None if found is None else max(found.offset, low), None
 
 
 def _offset_of(each: Slice) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.values import TopicDescription
 
 TOPICS_A_PAGE = 100
-PARTITIONS_A_PAGE = 100
+PARTITIONS_A_PAGE = 50
 _HORIZON_MS = 30 * 86_400_000
 
 
@@ -265,3 +265,22 @@ def _next_departure(operations: Operations, topic: str, number: int) -> NextDepa
     )
     first = next(iter(simulation.departures), None)
     return None if first is None else NextDeparture.of(first, first.facts)
+
+
+class PickTopicView(View):
+    """Topics whose name contains ``name_contains``: of one of them records are to be seen."""
+
+    template: ClassVar[str] = "pick_topic.html"
+    heading: ClassVar[str] = "Records"
+
+    name_contains: str
+    total: int
+    page: int
+    pages: int
+    topics: list[TopicRow]
+
+
+def pick_topic_view(operations: Operations, name_contains: str, page: int) -> PickTopicView:
+    """As ``topics_view``, those by name."""
+    listed = topics_view(operations, name_contains, TopicOrder.NAME, page, with_internal=True)
+    return PickTopicView.of(listed)

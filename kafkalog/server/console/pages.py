@@ -7,6 +7,7 @@ appended, JSON only. A form has each field once and no others.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -49,11 +50,12 @@ if TYPE_CHECKING:
     _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-M = TypeVar("M", bound="Callable[[web.Request, Operations], View]")
+M = TypeVar("M", bound="Callable[..., View]")
 
 _HTML_UTF8 = f"{HTML}; charset=utf-8"
 _JSON_SUFFIX = ".json"
-_MANY_LOGS, _NO_LOG = "many logs", "no log"  # places of pages beside the log directories
+# places of pages beside the log directories
+_MANY_LOGS, _NO_LOG, _LONG = "many logs", "no log", "long"
 _TEXT = {"type": "string"}
 REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
 _POLICY = "; ".join(
@@ -79,7 +81,21 @@ PAGE_HEADERS = {
 """Headers of every page: it runs and loads only what has this origin."""
 
 
-def page(
+class _Reader:
+    """Of a page that is being made; its thread reads what the event loop writes."""
+
+    has_left = False
+
+
+_READER: web.RequestKey[_Reader] = web.RequestKey("console_reader", _Reader)
+
+
+def has_left(request: web.Request) -> bool:
+    """Whether nobody waits for the page any more. Any thread."""
+    return request[_READER].has_left
+
+
+def page(  # noqa: PLR0913 - the parts of a page, by name
     routes: Routes,
     path: str,
     operation_id: str,
@@ -90,22 +106,28 @@ def page(
     asks_logs: bool = False,
     can_refresh: bool = True,
     is_live: bool = False,
+    is_long: bool = False,
+    gather: Callable[[web.Request], object] | None = None,
 ) -> Callable[[M], M]:
     """Register a view as a page and as its JSON view; the docstring describes both.
 
     The model of both is the class that the function's annotation says it returns.
 
     It runs on a thread. What it raises is answered as everywhere, to people as a page.
-    ``asks_logs``: it may read of many logs, though no topic is in its address.
+    ``asks_logs``: it may read of many logs, though no topic is in its address; ``is_long``: for
+    seconds, so that it gets threads apart from other pages.
     A page that the reader confirms must not change while it is read: ``can_refresh`` False. One
     that ``is_live`` renews itself when the daemon has news (``events.py``).
+    ``gather`` is called before, on the event loop, for what only that may read; the function gets
+    its result as third argument.
     """
 
     def register(make: M) -> M:
         model = annotated(make, "return")
         assert model is not None, "a page has a view"
+        place = _LONG if is_long else _MANY_LOGS if asks_logs else ""
         json_view, page_view = _handlers(
-            make, asks_logs=asks_logs, can_refresh=can_refresh, is_live=is_live
+            make, gather, place, can_refresh=can_refresh, is_live=is_live
         )
         # The JSON view first: of two patterns aiohttp takes the one that was added first.
         routes.endpoint(
@@ -130,9 +152,10 @@ def page(
 
 
 def _handlers(
-    make: Callable[[web.Request, Operations], View],
+    make: Callable[..., View],
+    gather: Callable[[web.Request], object] | None,
+    place: str,
     *,
-    asks_logs: bool,
     can_refresh: bool,
     is_live: bool,
 ) -> tuple[_Handler, _Handler]:
@@ -142,25 +165,23 @@ def _handlers(
         request: web.Request, render: Callable[[View], bytes], content_type: str
     ) -> web.Response:
         api = api_of(request)
-        place = _place_of(request, api, asks_logs=asks_logs)
-        body = await api.pools.console.run(place, lambda: render(make(request, api.operations)))
+        facts = () if gather is None else (gather(request),)
+        reader = request[_READER] = _Reader()
+        try:
+            body = await api.pools.console.run(
+                place or _place_of(request, api),
+                lambda: render(make(request, api.operations, *facts)),
+            )
+        except asyncio.CancelledError:
+            reader.has_left = True
+            raise
         return bytes_reply(body, content_type=content_type, headers=PAGE_HEADERS)
 
     async def json_view(request: web.Request) -> web.Response:
         return await rendered(request, render_json, JSON)
 
     async def page_view(request: web.Request) -> web.Response:
-        api, url = api_of(request), request.rel_url
-        frame = Frame(
-            url.raw_path,
-            url.raw_query_string,
-            is_refreshing=can_refresh and REFRESH.read(request),
-            can_refresh=can_refresh,
-            # Otherwise the form's actions are on another port than the pages.
-            is_administered=api.config.admin_port is None,
-            has_records=api.config.console_records,
-            is_live=is_live,
-        )
+        frame = _frame_of(request, can_refresh=can_refresh, is_live=is_live)
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await json_view(request)
         return await rendered(request, lambda view: render_html(view, frame), _HTML_UTF8)
@@ -169,21 +190,37 @@ def _handlers(
     return json_view, page_view
 
 
-def _place_of(request: web.Request, api: Api, *, asks_logs: bool) -> str:
+def _frame_of(request: web.Request, *, can_refresh: bool, is_live: bool = False) -> Frame:
+    api, url = api_of(request), request.rel_url
+    return Frame(
+        url.raw_path,
+        url.raw_query_string,
+        is_refreshing=can_refresh and REFRESH.read(request),
+        can_refresh=can_refresh,
+        # Otherwise the form's actions are on another port than the pages.
+        is_administered=api.config.admin_port is None,
+        has_records=api.config.console_records,
+        is_live=is_live,
+    )
+
+
+def _place_of(request: web.Request, api: Api) -> str:
     """Whose disk a page waits for: the log directory of its partition, else those of many, none."""
     if "partition" in request.match_info:
         topic, partition = topic_of(request), partition_of(request)
         # What is wrong with the partition, or who asks, the page says itself.
         with contextlib.suppress(KafkalogError):
             return api.operations.partition_log(topic, partition).parent_dir
-    return _MANY_LOGS if asks_logs or "topic" in request.match_info else _NO_LOG
+    return _MANY_LOGS if "topic" in request.match_info else _NO_LOG
 
 
+_MOST_BYTES = 16 << 10
 _DONE = {
     303: Answer("Done; see the page.", headers=(hdrs.LOCATION,)),
     204: Answer("Done, at an admin.port; the page is at the other one.", headers=(hdrs.LOCATION,)),
 }
 _Action = Callable[[web.Request, dict[str, str]], Awaitable[str]]
+_Again = Callable[["web.Request", "Operations", dict[str, str], str], "View"]
 
 
 def form(
@@ -194,12 +231,15 @@ def form(
     fields: tuple[str, ...],
     *,
     errors: tuple[int, ...] = (),
+    most_bytes: int = _MOST_BYTES,
+    again: _Again | None = None,
 ) -> Callable[[_Action], _Action]:
     """Register the action of a form; the docstring describes it.
 
     It gets the fields as sent, each of them once. The answer is a redirect to the address that it
     returns, of the page that shows the result, where there are pages. ApiError 40301 for another
     page, whatever ``access.control.allow.origin`` names.
+    ``again`` makes the page of the form with what was typed and why it was refused, for people.
     """
 
     def register(act: _Action) -> _Action:
@@ -207,7 +247,13 @@ def form(
             if is_of_other_page(request):
                 raise ApiError(40301, "A page of another origin may not do this.")
             api = api_of(request)
-            address = await act(request, await _form_fields(request, api, fields))
+            typed = await _form_fields(request, api, fields, most_bytes)
+            try:
+                address = await act(request, typed)
+            except (ApiError, KafkalogError) as fault:
+                if again is None or not wants_page(request):
+                    raise
+                return await _form_again(request, again, typed, fault)
             status = 303 if api.config.admin_port is None else 204
             return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
 
@@ -224,6 +270,20 @@ def form(
         return act
 
     return register
+
+
+async def _form_again(
+    request: web.Request, again: _Again, typed: dict[str, str], fault: ApiError | KafkalogError
+) -> web.Response:
+    """The page of a form that was refused, with the status of its error."""
+    api, frame = api_of(request), _frame_of(request, can_refresh=False)
+    message = error_of(fault).message
+    body = await api.pools.console.run(
+        _NO_LOG, lambda: render_html(again(request, api.operations, typed, message), frame)
+    )
+    return bytes_reply(
+        body, content_type=_HTML_UTF8, status=entry_of(fault).status, headers=PAGE_HEADERS
+    )
 
 
 def wants_page(request: web.Request) -> bool:
@@ -261,14 +321,13 @@ async def error_page(
     )
 
 
-_MOST_BYTES = 16 << 10
-
-
-async def _form_fields(request: web.Request, api: Api, names: tuple[str, ...]) -> dict[str, str]:
+async def _form_fields(
+    request: web.Request, api: Api, names: tuple[str, ...], most_bytes: int
+) -> dict[str, str]:
     """The fields as sent, decoded; ApiError 415, 41302, and 40002 for anything but these fields."""
     if bare_type(request.headers.get("Content-Type", "")) != FORM:
         raise ApiError(415, f"Send {FORM}, as a form does.")
-    async with Body(request, api, most_bytes=_MOST_BYTES) as data:
+    async with Body(request, api, most_bytes=most_bytes) as data:
         text = data.decode("latin-1")
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")

@@ -1,0 +1,166 @@
+"""The console's form that appends one record: key, value and headers as people type them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from urllib.parse import quote, urlencode
+
+import msgspec
+from aiohttp import web
+
+from kafkalog.broker.operations import Acks, Operations
+from kafkalog.console.views.record import ProduceView, produce_view
+from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.records.batch_builder import RecordColumns
+from kafkalog.log.values import LogAppendInfo
+from kafkalog.server.api import api_of
+from kafkalog.server.console.pages import form, page
+from kafkalog.server.produce.append import (
+    PartitionBatch,
+    PartitionTarget,
+    Terms,
+    append_all,
+    default_acks,
+    make_batches,
+    prepare_for,
+)
+from kafkalog.server.produce.json_body import DecodedRecords
+from kafkalog.server.protocol.endpoint import Access, Routes
+from kafkalog.server.protocol.errors import ApiError
+from kafkalog.server.protocol.parameters import IntegerParameter, partition_number, topic_of
+
+ROUTES = Routes("console", "/console/topics/{topic}")
+
+MOST_BYTES = 3 << 20
+"""Of the form: a text of 1 MiB, Kafka's default of max.message.bytes, with escapes."""
+_HEADERS_MAX = 100
+_ABSENT = -1
+_PARTITION = IntegerParameter("partition", "Of the record that was appended.", _ABSENT)
+_OFFSET = IntegerParameter("offset", "Of the record that was appended.", _ABSENT, 0, INT64_MAX)
+_FIELDS = ("key_format", "key", "value_format", "value", "headers", "partition")
+
+
+@page(
+    ROUTES,
+    "/produce",
+    "consoleProduce",
+    Access.WRITE_TOPIC,
+    parameters=(_PARTITION, _OFFSET),
+    can_refresh=False,
+)
+def produce(request: web.Request, operations: Operations) -> ProduceView:
+    """Console: the form that appends a record; with an offset, what it has just appended."""
+    partition, offset = _PARTITION.read_or_none(request), _OFFSET.read_or_none(request)
+    return produce_view(operations, topic_of(request), partition=partition, appended_offset=offset)
+
+
+def _again(
+    request: web.Request, operations: Operations, fields: dict[str, str], refusal: str
+) -> ProduceView:
+    return produce_view(operations, topic_of(request), refusal=refusal, typed=fields)
+
+
+@form(
+    ROUTES,
+    "/produce",
+    "consoleProduceNow",
+    Access.WRITE_TOPIC,
+    _FIELDS,
+    errors=(
+        *(40002, 40401, 40402, 41301, 41304, 41305, 42211, 42212),
+        *(50003, 50302, 50303, 50304, 50701, 50702),
+    ),
+    most_bytes=MOST_BYTES,
+    again=_again,
+)
+async def produce_now(request: web.Request, fields: dict[str, str]) -> str:
+    """Console: append one record to a topic that exists.
+
+    ``key_format`` text, json or base64, an empty key is no key; ``value_format`` also null.
+    ``headers`` are lines of name: value. An empty ``partition``: by the key, else the next one.
+    Line ends are those of Unix. Pages of other origins are refused.
+    """
+    api, topic = api_of(request), topic_of(request)
+    api.operations.partition_count(topic)  # UnknownTopic: the form creates none
+    partition = _partition(fields["partition"])
+    key = _bytes(fields["key"], fields["key_format"], "key") if fields["key"] else None
+    value = _value(fields["value"], fields["value_format"])
+    headers = _headers(fields["headers"])
+    columns = RecordColumns.of(
+        [key], [value], api.operations.now_ms(), [headers] if headers else None
+    )
+
+    async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
+        return None, make_batches(DecodedRecords(columns, None), target)
+
+    acks = default_acks(api, topic, partition)
+    # The page says where the record is, so it waits for that.
+    terms = Terms(Acks.LEADER if acks is Acks.NONE else acks, partition)
+    _, batches, opened = await prepare_for(api, topic, partition, prepared)
+    ((number, _, outcome),) = await append_all(api, opened, batches, terms)
+    address = f"/console/topics/{quote(topic, safe='')}/produce"
+    if not isinstance(outcome, LogAppendInfo):
+        raise outcome
+    place = {"partition": number, "offset": outcome.first_offset}
+    return f"{address}?{urlencode(place)}"
+
+
+def _partition(text: str) -> int | None:
+    """None: none was chosen. ApiError 40002."""
+    if not text:
+        return None
+    number = partition_number(text)
+    if number is None:
+        raise ApiError(40002, "Nothing was appended: a partition is a number, or empty.")
+    return number
+
+
+def _value(text: str, text_format: str) -> bytes | None:
+    """The value; ApiError 40002, also of a text where null was chosen."""
+    if text_format != "null":
+        return _bytes(text, text_format, "value")
+    if text:
+        raise ApiError(40002, "Nothing was appended: a null value has no text. Empty the field.")
+    return None
+
+
+def _bytes(text: str, text_format: str, name: str) -> bytes:
+    """What was typed into a field, in its format. ApiError 40002."""
+    text = text.replace("\r\n", "\n")  # a form sends these for every line end
+    if text_format == "text":
+        return text.encode()
+    if text_format == "json":
+        data = text.encode()
+        try:
+            msgspec.json.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ApiError(
+                40002, f"Nothing was appended: the {name} is no JSON ({error})."
+            ) from error
+        return data
+    if text_format == "base64":
+        try:
+            return base64.b64decode("".join(text.split()), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise ApiError(
+                40002, f"Nothing was appended: the {name} is no base64 ({error})."
+            ) from error
+    raise ApiError(40002, f"Nothing was appended: {name}_format is text, json or base64.")
+
+
+def _headers(text: str) -> list[tuple[bytes, bytes | None]]:
+    """A header a line, ``name: value``; empty lines do not count. ApiError 40002."""
+    found: list[tuple[bytes, bytes | None]] = []
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        name, colon, value = line.partition(":")
+        if not line.strip():
+            continue
+        if not colon or not name.strip():
+            raise ApiError(
+                40002, f"Nothing was appended: line {number} of the headers is not name: value."
+            )
+        found.append((name.strip().encode(), value.strip().encode()))
+    if len(found) > _HEADERS_MAX:
+        raise ApiError(40002, f"Nothing was appended: {_HEADERS_MAX} headers at most.")
+    return found

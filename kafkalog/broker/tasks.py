@@ -198,13 +198,14 @@ class PeriodicTasks:
             self._logs.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
 
     def measure_once(self) -> None:
-        """Gauges of all directories, a sample of the traffic, a turn of every idle thread.
+        """Gauges of all directories, samples of traffic and lags, a turn of every idle thread.
 
         Loop body.
         """
         clock, metrics = self._runtime.clock, self._runtime.metrics
         metrics.beat("scheduler", clock.wall_ms())
         metrics.history.sample(clock.wall_ms(), clock.monotonic_ns())
+        self._group_offsets.lag_history.sample(clock.wall_ms())
         for unit in self._logs.online_units:
             unit.wake()
         self._wake_cleaner()

@@ -27,6 +27,7 @@ SPARK_HEIGHT = 20.0
 class Unit(enum.Enum):
     """What a value is; the value is how console.js writes it."""
 
+    COUNT = "count"
     RATE = "rate"
     BYTES = "bytes"
     BYTE_RATE = "byte-rate"
@@ -35,6 +36,7 @@ class Unit(enum.Enum):
     def words(self, value: float) -> str:
         """For people."""
         return {
+            Unit.COUNT: lambda: quantity(value),
             Unit.RATE: lambda: f"{quantity(value)}/s",
             Unit.BYTES: lambda: size(round(value)),
             Unit.BYTE_RATE: lambda: f"{size(round(value))}/s",

@@ -67,6 +67,7 @@ from kafkalog.server.admin import (
 from kafkalog.server.console import (
     compaction as console_compaction,
     events as console_events,
+    groups as console_groups,
     produce as console_produce,
     records as console_records,
     topics as console_topics,
@@ -109,6 +110,7 @@ ROUTE_TABLES = (
     console_compaction.ROUTES,
     console_records.TOPIC_ROUTES,
     console_records.ROUTES,
+    console_groups.ROUTES,
     console_produce.ROUTES,
     debug.ROUTES,
     topics.ROUTES,

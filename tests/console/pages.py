@@ -19,11 +19,18 @@ ANSWERED = [
     "/console/topics/orders/partitions/0/offsets?offset=2",
     "/console/topics/orders/partitions/0/delete-records?offset=3",
     "/console/topics/orders/partitions/0/delete-records?offset=0",
+    "/console/topics/events/records?text=paid&count=5",
+    "/console/topics/events/records?text=never&in=key",
+    "/console/topics/events/partitions/0/records/1?show=hex",
+    "/console/topics/events/partitions/0/records/99",
+    "/console/topics/events/produce?partition=0&offset=0",
+    "/console/groups/billing/reset?to=earliest",
+    "/console/groups?name_contains=none",
 ]
 
 
 def page_addresses(*topics: str) -> list[str]:
-    """Of each page, of each topic's first partition where it is about one."""
+    """Of each page, of each topic's first partition where it is about one, of its first record."""
     paths = {
         route.path
         for table in ROUTE_TABLES
@@ -33,10 +40,7 @@ def page_addresses(*topics: str) -> list[str]:
         and route.path.startswith(CONSOLE_PREFIX)
     }
     pages = sorted(path for path in paths if path + _TWIN in paths)
+    names = {"partition": 0, "offset": 0, "group": "billing", "runbook": "disk-full"}
     return list(
-        dict.fromkeys(
-            page.format(topic=topic, partition=0, runbook="disk-full")
-            for page in pages
-            for topic in topics
-        )
+        dict.fromkeys(page.format(topic=topic, **names) for page in pages for topic in topics)
     )

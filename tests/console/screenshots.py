@@ -16,11 +16,12 @@ WIDTH = 1120
 
 
 class Picture(NamedTuple):
-    """A page, down to the end of what ``last`` selects."""
+    """A page, down to the end of what ``last`` selects; the first of ``unfolded`` is clicked."""
 
     name: str
     path: str
     last: str
+    unfolded: str = ""
 
 
 PICTURES = (
@@ -38,6 +39,13 @@ PICTURES = (
         "/console/topics/orders/partitions/0/delete-records?offset=3",
         "main button >> nth=-1",
     ),
+    Picture(
+        "console-search",
+        "/console/topics/events/records?text=order.paid&count=8",
+        ".records",
+        ".value",
+    ),
+    Picture("console-reset", "/console/groups/billing/reset?to=earliest", "main button >> nth=-1"),
 )
 
 
@@ -56,6 +64,8 @@ def main() -> None:
 def _take(window: Window, picture: Picture) -> None:
     window.open(picture.path)
     window.page.evaluate("document.fonts.ready")
+    if picture.unfolded:
+        window.page.locator(f"{picture.unfolded} summary").first.click()
     box = window.page.locator(picture.last).first.bounding_box()
     assert box is not None, f"{picture.path} has no {picture.last}"
     height = round(box["y"] + box["height"]) + 16

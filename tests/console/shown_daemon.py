@@ -4,20 +4,24 @@ orders     three partitions; the first has segments of 9 to 0 days: deletable, k
 clicks     retention took some, whose files wait for an hour
 profiles   compacted: clean, dirty and uncleanable segments, and those that the clean replaced
 payments   empty
+events     JSON of three partitions, with keys and headers; the groups billing, which is behind, and
+           search-index, which has a member
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import V2, Daemon
 from tests.integration.http_world import append, batch_of, now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 SEGMENT_BYTES = "1048576"
@@ -41,7 +45,35 @@ def shown_daemon(root: Path) -> Iterator[Daemon]:
         run_retention(daemon, "clicks")
         _fill_compacted(daemon)
         daemon.create_topic("payments", 2)
+        _fill_events(daemon)
         yield daemon
+
+
+def _fill_events(daemon: Daemon) -> None:
+    """Ninety records a minute apart; every third is paid, one has a value that is no text."""
+    daemon.create_topic("events", 3)
+    for number in range(90):
+        kind = ("created", "paid", "shipped")[number % 3]
+        customer = {"name": ("Ada", "Grace", "Käthe")[number % 3], "tags": ["new", {"level": 3}]}
+        value = {"id": number, "type": f"order.{kind}", "customer": customer, "total": 99.90}
+        data = batch_of(
+            json.dumps(value, ensure_ascii=False).encode() if number else b"\x00\xff\x10",
+            keys=[f"order-{number // 3}".encode()],
+            timestamp_ms=now_ms() - (90 - number) * MINUTE_MS,
+        )
+        assert append(daemon, "events", data, partition=number % 3).status == 200
+    for group, offset in (("billing", 12), ("search-index", 30)):
+        entries = [{"topic": "events", "partition": at, "offset": offset} for at in range(3)]
+        answer = daemon.request("PUT", f"/v1/groups/{group}/offsets", {"offsets": entries})
+        assert answer.status == 204, answer.body
+    headers = {"Content-Type": V2}
+    consumer = "/consumers/search-index"
+    answer = daemon.request("POST", consumer, {"name": "worker-1"}, headers)
+    assert answer.status == 200, answer.body
+    topics = {"topics": ["events"]}
+    subscription = f"{consumer}/instances/worker-1/subscription"
+    answer = daemon.request("POST", subscription, topics, headers)
+    assert answer.status == 204, answer.body
 
 
 def fill(daemon: Daemon, topic: str, ages_days: list[int], *, partition: int = 0) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -36,7 +37,7 @@ from tests.integration.http_world import (
     until,
 )
 from tests.integration.test_cli_over_http import done, run_plain
-from tests.integration.test_http_console import posted
+from tests.integration.test_http_console import FORM, posted
 from tests.integration.test_http_offsets import filled
 
 if TYPE_CHECKING:
@@ -624,3 +625,44 @@ def test_topics_of_others(owned: Daemon) -> None:
     for path in ("brokers", "brokers/0/configs", "broker-configs", "topics/theirs"):
         refused(ask(owned, "alice", "GET", f"/v3/clusters/{cluster_id}/{path}"), 403, 40301)
     refused(ask(owned, None, "GET", "/v3/clusters"), 401, 40101)
+
+
+def test_who_may_do_what_on_the_console(opened: Daemon) -> None:
+    """A page and a form need the right of the API's route that does the same."""
+    made = ask(opened, "admin", "POST", "/admin/topics", {"topic_name": "t-shown"})
+    assert made.status == 201, made.body
+    records = "/console/topics/t-shown/records.json"
+    value = "/console/topics/t-shown/partitions/0/records/0/value"
+    produce = "/console/topics/t-shown/produce"
+    typed = {"key_format": "text", "key": "", "value_format": "text", "value": "v"}
+    body = urlencode(typed | {"headers": "", "partition": ""}).encode()
+    for principal in ("reader", "denied"):
+        refused(ask(opened, principal, "GET", f"{produce}.json"), 403, 40301)
+        refused(ask(opened, principal, "POST", produce, body, FORM), 403, 40301)
+    assert ask(opened, "writer", "GET", f"{produce}.json").status == 200
+    assert ask(opened, "writer", "POST", produce, body, FORM).status == 303
+    refused(ask(opened, None, "POST", produce, body, FORM), 401, 40101)
+    for principal in ("writer", "denied"):
+        refused(ask(opened, principal, "GET", records), 403, 40301)
+        refused(ask(opened, principal, "GET", value), 403, 40301)
+    assert len(ask(opened, "reader", "GET", records).json["records"]) == 1
+    assert ask(opened, "reader", "GET", value).body == b"v"
+    assert ask(opened, "denied", "GET", "/console/records.json").json["topics"] == []
+
+    offsets = {"offsets": [{"topic": "t-shown", "partition": 0, "offset": 1}]}
+    for group in ("g-shown", "h-hidden"):
+        put = ask(opened, "admin", "PUT", f"/v1/groups/{group}/offsets", offsets)
+        assert put.status == 204, put.body
+    listed = ask(opened, "reader", "GET", "/console/groups.json").json["groups"]
+    assert [each["group"] for each in listed] == ["g-shown"]
+    assert ask(opened, "denied", "GET", "/console/groups.json").json["groups"] == []
+    reset = urlencode({"to": "earliest", "value": "", "topic": ""}).encode()
+    for group, principal in (("h-hidden", "reader"), ("g-shown", "writer"), ("g-shown", "denied")):
+        page = f"/console/groups/{group}"
+        refused(ask(opened, principal, "GET", f"{page}/offsets.json"), 403, 40301)
+        refused(ask(opened, principal, "GET", f"{page}/reset.json"), 403, 40301)
+        refused(ask(opened, principal, "POST", f"{page}/reset", reset, FORM), 403, 40301)
+    gone = urlencode({"topic": "", "confirmation": "g-shown"}).encode()
+    refused(ask(opened, "reader", "POST", "/console/groups/g-shown/delete", gone, FORM), 403, 40301)
+    assert ask(opened, "reader", "POST", "/console/groups/g-shown/reset", reset, FORM).status == 303
+    assert ask(opened, "admin", "POST", "/console/groups/g-shown/delete", gone, FORM).status == 303

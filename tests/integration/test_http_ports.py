@@ -14,7 +14,7 @@ from tests.integration.access_world import access_settings, ask
 from tests.integration.daemon import TEXT, Daemon, ReservedPort
 from tests.integration.http_world import refused
 from tests.integration.stream_world import NDJSON, Duplex
-from tests.integration.test_http_console import FORM
+from tests.integration.test_http_console import BROWSER, FORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,31 @@ def test_a_form_at_the_admin_port_leads_to_no_page(ports: dict[ListenerRole, Dae
     assert (done.status, done.body, done.headers["Location"]) == (204, b"", page)
     refused(ask(ports[ListenerRole.ADMIN], "admin", "GET", page), 404, 404)
     assert ask(ports[ListenerRole.HTTP], "admin", "GET", page).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/console/topics/read-only/produce", b"value=1"),
+        ("/console/groups/g/reset", b"to=earliest"),
+        ("/console/groups/g/delete", b"topic="),
+        ("/console/compaction/try", b"topic=t"),
+    ],
+)
+def test_every_form_is_at_the_admin_port(
+    ports: dict[ListenerRole, Daemon], path: str, form: bytes
+) -> None:
+    """The other console only reads, whatever right a form needs; forms are not shown there."""
+    at_http, at_admin = ports[ListenerRole.HTTP], ports[ListenerRole.ADMIN]
+    answer = ask(at_http, "admin", "POST", path, form, FORM)
+    assert answer.status in (404, 405), answer.body
+    refused(ask(at_admin, "admin", "POST", path, form, FORM), 400, 40002)
+    made = ask(at_admin, "admin", "POST", "/admin/topics", {"topic_name": "read-only"})
+    assert made.status in (201, 400, 409), made.body
+    page = ask(at_http, "admin", "GET", "/console/topics/read-only/produce", None, BROWSER)
+    assert page.status == 200
+    assert b'method="post"' not in page.body
+    assert b"/console/topics/read-only/produce" not in page.body.replace(b"produce.json", b"")
 
 
 def test_requests_of_a_principal(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ are ``members`` and ``offsets``. Errors are those of ``errors.py``. Source: Kafk
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import lists, operation_class, requires
-from kafkalog.errors import KafkalogError, NonEmptyGroup, UnknownGroup
+from kafkalog.errors import InvalidRequest, KafkalogError, NonEmptyGroup, UnknownGroup
 from kafkalog.format.topic_names import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.groups.consumers import ConsumerGroups
     from kafkalog.broker.groups.offsets import GroupOffsets
     from kafkalog.format.disk.group_offsets import CommittedOffset
+    from kafkalog.log.values import TimestampOffset
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ class PartitionLag:
         if self.log_end_offset is None:
             return None
         return max(0, self.log_end_offset - self.committed.offset)
+
+
+class ResetTarget(NamedTuple):
+    """``to``: earliest, latest, timestamp, shift or offset; ``number``: that of the last three."""
+
+    to: str
+    number: int = 0
 
 
 @operation_class()
@@ -130,7 +138,27 @@ class GroupOperations:
         return {at: committed.get(at) for at in named}
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "at")
-    def clamped(self, at: TopicPartition, offset: int) -> int:
-        """The offset, or the nearest that the log has; errors as of a fetch."""
+    def reset_offset(
+        self,
+        at: TopicPartition,
+        old: CommittedOffset | None,
+        target: ResetTarget,
+        found: TimestampOffset | None = None,
+    ) -> int:
+        """The offset that a reset commits; errors as of a fetch.
+
+        ``found``: the first record at or after the target's time. A shift and an offset stop at the
+        ends of the log, and a time after the last record is the end.
+        """
         log = self._logs.log_of(at.topic, at.partition)
-        return min(max(offset, log.log_start_offset), log.high_watermark)
+        low, high = log.log_start_offset, log.high_watermark
+        if target.to == "earliest":
+            return low
+        if target.to == "latest":
+            return high
+        if target.to == "timestamp":
+            return high if found is None else found.offset
+        if target.to == "shift" and old is None:
+            raise InvalidRequest(f"{at} has no commit to shift")
+        base = old.offset if target.to == "shift" and old is not None else 0
+        return min(max(base + target.number, low), high)

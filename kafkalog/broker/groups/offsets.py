@@ -29,6 +29,7 @@ import structlog
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import internal, lists, open_to_all, operation_class, requires
 from kafkalog.broker.directory.commands import AppendCommand
+from kafkalog.broker.groups.lag_history import LagHistory
 from kafkalog.broker.values import Acks
 from kafkalog.errors import (
     CorruptData,
@@ -187,6 +188,7 @@ class GroupOffsets:
         # under a mutex of their own, held while a file is read
         self._reads = runtime.threads.mutex()
         self._is_stopped = False
+        self.lag_history = LagHistory(logs, self.groups, self.committed)
 
     # ---- start
 

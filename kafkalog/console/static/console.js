@@ -126,6 +126,7 @@
 
   const short = (value) => (value >= 100 ? Math.round(value).toLocaleString("en") : `${+value.toPrecision(3)}`);
   const words = {
+    count: short,
     rate: (value) => `${short(value)}/s`,
     bytes: size,
     "byte-rate": (value) => `${size(value)}/s`,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kafkalog.errors import InvalidRequest, KafkalogError
+from kafkalog.broker.groups.groups import ResetTarget
+from kafkalog.errors import KafkalogError
 from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.log.values import Isolation
 from kafkalog.server.api import Api, api_of
@@ -23,7 +24,7 @@ from kafkalog.server.protocol.schemas import GroupOffsets, ResetOffsets
 from kafkalog.server.security.audit import note_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.broker.groups.groups import PartitionLag
     from kafkalog.format.topic_names import TopicPartition
@@ -216,19 +217,39 @@ async def reset(request: web.Request, wanted: ResetOffsets) -> ResetReport:
     As kafka-consumer-groups: a shift and an offset stop at the ends of the log, a time after the
     last record is the end. A partition that is not served stays as it is and says why.
     """
-    api, group = api_of(request), group_of(request)
     _check_reset(wanted)
-    operations = api.operations.groups
-    if not wanted.dry_run:
-        operations.check_no_members(group)
     named = wanted.partitions
     partitions = None if named is None else [each.key for each in named]
-    scope = operations.reset_scope(group, wanted.topics, partitions)
+    return await reset_offsets(
+        request,
+        group_of(request),
+        _target_of(wanted),
+        wanted.topics,
+        partitions,
+        is_dry=wanted.dry_run,
+    )
+
+
+async def reset_offsets(
+    request: web.Request,
+    group: str,
+    target: ResetTarget,
+    topics: Sequence[str] | None,
+    partitions: Sequence[TopicPartition] | None = None,
+    *,
+    is_dry: bool = False,
+) -> ResetReport:
+    """Reset what is named, else all that the group has committed."""
+    api = api_of(request)
+    operations = api.operations.groups
+    if not is_dry:
+        operations.check_no_members(group)
+    scope = operations.reset_scope(group, topics, partitions)
     entries: list[ResetEntry | FailedReset] = []
     commits: dict[TopicPartition, CommittedOffset] = {}
     for at, old in sorted(scope.items()):
         try:
-            offset = await _reset_offset(api, at, old, wanted)
+            offset = await _reset_offset(api, at, old, target)
         except KafkalogError as error:
             entries.append(answer_of(FailedReset, at, error_of(error)))
             continue
@@ -241,10 +262,10 @@ async def reset(request: web.Request, wanted: ResetOffsets) -> ResetReport:
                 new_offset=offset,
             )
         )
-    if not wanted.dry_run:
+    if not is_dry:
         note_entries(request, entries)
         await commit(api, group, commits)
-    return ResetReport(group, wanted.dry_run, entries)
+    return ResetReport(group, is_dry, entries)
 
 
 def _check_reset(wanted: ResetOffsets) -> None:
@@ -258,26 +279,21 @@ def _check_reset(wanted: ResetOffsets) -> None:
             raise ApiError(422, f"{name} belongs to to={name}, and only there.")
 
 
+def _target_of(wanted: ResetOffsets) -> ResetTarget:
+    if wanted.timestamp is not None:
+        return ResetTarget(wanted.to, parse_timestamp(str(wanted.timestamp)))
+    return ResetTarget(wanted.to, wanted.shift or wanted.offset or 0)
+
+
 async def _reset_offset(
-    api: Api, at: TopicPartition, old: CommittedOffset | None, wanted: ResetOffsets
+    api: Api, at: TopicPartition, old: CommittedOffset | None, target: ResetTarget
 ) -> int:
     """The new offset of one partition; errors as of a fetch."""
-    log = api.operations.partition_log(at.topic, at.partition)
-    if wanted.to == "earliest":
-        return log.log_start_offset
-    if wanted.to == "latest":
-        return log.high_watermark
-    if wanted.to == "timestamp":
-        timestamp_ms = parse_timestamp(str(wanted.timestamp))
-        found = await api.offset_at(log, timestamp_ms, Isolation.HIGH_WATERMARK)
-        return log.high_watermark if found is None else found.offset
-    if wanted.to == "shift":
-        if old is None:
-            raise InvalidRequest(f"{at} has no commit to shift")
-        assert wanted.shift is not None
-        return api.operations.groups.clamped(at, old.offset + wanted.shift)
-    assert wanted.offset is not None
-    return api.operations.groups.clamped(at, wanted.offset)
+    found = None
+    if target.to == "timestamp":
+        log = api.operations.partition_log(at.topic, at.partition)
+        found = await api.offset_at(log, target.number, Isolation.HIGH_WATERMARK)
+    return api.operations.groups.reset_offset(at, old, target, found)
 
 
 def _offset_entries(lags: Iterable[PartitionLag]) -> list[GroupOffsetEntry]:

@@ -22,6 +22,7 @@ WIDTH = 600.0
 HEIGHT = 100.0
 SPARK_WIDTH = 100.0
 SPARK_HEIGHT = 20.0
+_LEAST = 1e-300  # below it powers of ten have no digits left
 
 
 class Unit(enum.Enum):
@@ -45,7 +46,7 @@ class Unit(enum.Enum):
 
     def scale_end(self, value: float) -> float:
         """The end of an axis for values up to this: a round number."""
-        if value <= 0:
+        if value < _LEAST:
             return 1.0
         if self in (Unit.BYTES, Unit.BYTE_RATE):
             return 2.0 ** max(0, math.ceil(math.log2(value)))

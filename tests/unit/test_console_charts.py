@@ -48,6 +48,7 @@ def test_nothing_at_all() -> None:
     assert chart.lines[0].path == chart.lines[0].area == ""
     assert chart.words == "Appends; appends: none"
     assert spark([]) == spark([0.0, 0.0]) == ""
+    assert [Unit.RATE.scale_end(value) for value in (0.0, 5e-324)] == [1.0, 1.0]
 
 
 @given(st.lists(st.none() | st.floats(0, 1e15), max_size=50), st.sampled_from(Unit), st.booleans())

@@ -14,6 +14,7 @@ from kafkalog.broker.groups.consumers import ConsumerConfig
 from kafkalog.broker.groups.groups import ResetTarget
 from kafkalog.console.views import groups as module
 from kafkalog.console.views.groups import (
+    GroupOrder,
     GroupView,
     ResetView,
     group_view,
@@ -52,6 +53,29 @@ def test_the_list() -> None:
     found = groups_view(sim.operations, sim.operations.groups.summaries(), "at", 1)
     assert [each.group for each in found.groups] == ["late"]
     page_of(groups_view(sim.operations, [], "", 1))
+
+
+@pytest.mark.parametrize(
+    ("topic", "sort", "names"),
+    [
+        ("", GroupOrder.NAME, ["behind", "done", "readers"]),
+        ("", GroupOrder.LAG, ["behind", "done", "readers"]),
+        ("", GroupOrder.MEMBERS, ["readers", "behind", "done"]),
+        ("u", GroupOrder.LAG, ["behind"]),
+        ("t", GroupOrder.LAG, ["behind", "done"]),
+        ("<b>", GroupOrder.NAME, []),
+    ],
+)
+def test_the_order_of_the_list(topic: str, sort: GroupOrder, names: list[str]) -> None:
+    sim = world()
+    commit(sim, "behind", {T0: 1, U0: 0})
+    commit(sim, "done", {T1: 3})
+    sim.operations.groups.members.create("readers", "one", ConsumerConfig())
+    summaries = sim.operations.groups.summaries()
+    view = groups_view(sim.operations, summaries, "", 1, topic=topic, sort=sort)
+    assert [each.group for each in view.groups] == names
+    assert view.total == len(names)
+    assert ("aria-sort" in page_of(view)) == bool(names)
 
 
 def test_a_group_beside_its_logs() -> None:

@@ -6,6 +6,7 @@ any thread.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kafkalog.console.charts import Unit, lay_out_chart
@@ -45,13 +46,35 @@ class GroupRow(Fragment):
     committed_ms: int | None
 
 
+class GroupOrder(enum.Enum):
+    """The order of the list; the value is that of the query. Ties are sorted by name."""
+
+    NAME = "name"
+    MEMBERS = "members"
+    LAG = "lag"
+
+    def rank(self, row: GroupRow) -> tuple[float, str]:
+        """The largest come first, those of unknown lag last."""
+        rank = {
+            GroupOrder.NAME: 0,
+            GroupOrder.MEMBERS: -row.members,
+            GroupOrder.LAG: 1 if row.lag is None else -row.lag,
+        }[self]
+        return rank, row.group
+
+
 class GroupsView(View):
-    """Groups whose name contains ``name_contains``, by name."""
+    """Groups whose name contains ``name_contains``, in the order of ``sort``.
+
+    topic   only those with a commit to this topic; empty: all
+    """
 
     template: ClassVar[str] = "groups.html"
     heading: ClassVar[str] = "Groups"
 
     name_contains: str
+    topic: str
+    sort: GroupOrder
     total: int
     page: int
     pages: int
@@ -59,17 +82,38 @@ class GroupsView(View):
 
 
 def groups_view(
-    operations: Operations, summaries: list[GroupSummary], name_contains: str, page: int
+    operations: Operations,
+    summaries: list[GroupSummary],
+    name_contains: str,
+    page: int,
+    *,
+    topic: str = "",
+    sort: GroupOrder = GroupOrder.NAME,
 ) -> GroupsView:
-    """Page ``page`` (from 1) of the groups that the caller may see. No disk."""
+    """Page ``page`` (from 1) of the groups that the caller may see. No disk.
+
+    Every order except that of names, and a topic, visits the commits of every group.
+    """
+    groups = operations.groups
     named = [each for each in summaries if name_contains in each.name]
+    if topic:
+        named = [
+            each for each in named if any(lag.at.topic == topic for lag in groups.lags(each.name))
+        ]
     shown = page_of(len(named), GROUPS_A_PAGE, page)
+    of_page = slice(shown.first, shown.end)
+    if sort is GroupOrder.NAME:
+        rows = [_row(groups, each) for each in named[of_page]]
+    else:
+        rows = sorted((_row(groups, each) for each in named), key=sort.rank)[of_page]
     return GroupsView.of(
         shown,
         now_ms=operations.now_ms(),
         name_contains=name_contains,
+        topic=topic,
+        sort=sort,
         total=len(named),
-        groups=[_row(operations.groups, each) for each in named[shown.first : shown.end]],
+        groups=rows,
     )
 
 

@@ -14,6 +14,7 @@ from aiohttp import web
 from kafkalog.broker.groups.groups import GroupSummary, ResetTarget
 from kafkalog.broker.operations import Operations
 from kafkalog.console.views.groups import (
+    GroupOrder,
     GroupsView,
     GroupView,
     Member,
@@ -46,6 +47,13 @@ ROUTES = Routes("console", _GROUPS)
 
 _PAGE = IntegerParameter("page", "Page of the list.", 1, 1, 1_000_000)
 _NAME_CONTAINS = TextParameter("name_contains", "Only groups whose name holds this.", "")
+_OF_TOPIC = TextParameter("topic", "Only groups with a commit to this topic; empty: all.", "")
+_SORT = ChoiceParameter(
+    "sort",
+    "Order of the list: by name, or the largest first.",
+    {each.value: each for each in GroupOrder},
+    GroupOrder.NAME,
+)
 _NUMBERED = {"timestamp": "a time", "shift": "a number of offsets", "offset": "an offset"}
 _TARGETS = ("earliest", "latest", *_NUMBERED)
 _TO: ChoiceParameter[str | None] = ChoiceParameter(
@@ -62,15 +70,21 @@ _WRITES = (50003, 50302, 50303, 50701)
     "",
     "consoleGroups",
     Access.DESCRIBE_GROUP,
-    parameters=(_NAME_CONTAINS, _PAGE),
+    parameters=(_NAME_CONTAINS, _OF_TOPIC, _SORT, _PAGE),
     gather=lambda request: api_of(request).operations.groups.summaries(),
 )
 def groups(
     request: web.Request, operations: Operations, summaries: list[GroupSummary]
 ) -> GroupsView:
     """Console: the groups that the caller may see, with their members and lag."""
-    name_contains = _NAME_CONTAINS.read(request) or ""
-    return groups_view(operations, summaries, name_contains, _PAGE.read(request))
+    return groups_view(
+        operations,
+        summaries,
+        _NAME_CONTAINS.read(request) or "",
+        _PAGE.read(request),
+        topic=_OF_TOPIC.read(request) or "",
+        sort=_SORT.read(request),
+    )
 
 
 def _members(request: web.Request) -> list[Member]:

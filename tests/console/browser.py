@@ -9,7 +9,7 @@ import os
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import pytest
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-    from tests.integration.daemon import Daemon
 
 KIT = Path(__file__).resolve().parent / "kit" / "browser.sh"
 SETUP_SECONDS = 600
@@ -79,6 +78,13 @@ def running_browser(kit: BrowserKit) -> Iterator[Browser]:
             browser.close()
 
 
+class Served(Protocol):
+    """A daemon that listens on this machine."""
+
+    @property
+    def port(self) -> int: ...
+
+
 class Window:
     """A page of a profile of its own, and what was wrong with it so far.
 
@@ -90,7 +96,7 @@ class Window:
     def __init__(
         self,
         browser: Browser,
-        daemon: Daemon,
+        daemon: Served,
         *,
         scheme: Scheme = "light",
         width: int = 1280,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.console.browser import Window, browser_kit, running_browser
 from tests.console.shown_daemon import shown_daemon
+from tests.console.simulated_daemon import simulated_daemon
 from tests.integration.daemon import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.console.browser import Served
 
 IMAGES = ROOT / "docs" / "images"
 DATA = Path("/tmp/kafkalog")  # short, because pages show it
@@ -25,7 +31,6 @@ class Picture(NamedTuple):
 
 
 PICTURES = (
-    Picture("console-overview", "/console", "main"),
     Picture("console-partition", "/console/topics/orders/partitions/0", "main details"),
     Picture("console-compacted", "/console/topics/profiles/partitions/0", "main details"),
     Picture(
@@ -33,7 +38,7 @@ PICTURES = (
         "/console/topics/orders/retention?retention.ms=172800000&horizon_days=7",
         "main figure",
     ),
-    Picture("console-compaction", "/console/compaction", "main details"),
+    Picture("console-compaction", "/console/compaction", "main details >> nth=-1"),
     Picture(
         "console-delete-records",
         "/console/topics/orders/partitions/0/delete-records?offset=3",
@@ -49,16 +54,29 @@ PICTURES = (
 )
 
 
+# Of an hour of traffic, which is simulated.
+BUSY = (
+    Picture("console-overview", "/console", "main"),
+    Picture("console-topics", "/console/topics", "main table"),
+)
+
+
 def main() -> None:
     """Each picture as ``docs/images/<name>.png``; FileExistsError when DATA is somebody's."""
     DATA.mkdir()
     try:
         with shown_daemon(DATA) as daemon, running_browser(browser_kit()) as browser:
-            for picture in PICTURES:
-                with Window(browser, daemon, width=WIDTH) as window:
-                    _take(window, picture)
+            _take_all(browser, daemon, PICTURES)
+            with simulated_daemon() as busy:
+                _take_all(browser, busy, BUSY)
     finally:
         shutil.rmtree(DATA)
+
+
+def _take_all(browser: Browser, daemon: Served, pictures: tuple[Picture, ...]) -> None:
+    for picture in pictures:
+        with Window(browser, daemon, width=WIDTH) as window:
+            _take(window, picture)
 
 
 def _take(window: Window, picture: Picture) -> None:

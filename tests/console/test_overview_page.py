@@ -1,0 +1,93 @@
+"""Goal: who opens the console sees how the daemon does and, when it needs somebody, what to do.
+Method: a simulated hour of traffic in Chromium, with disks that have room and with full ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.console.browser import Window
+from tests.console.simulated_daemon import simulated_daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
+    from tests.console.browser import BrowserKit, Scheme
+    from tests.console.simulated_daemon import SimulatedDaemon
+
+pytestmark = pytest.mark.console
+SCREEN_PIXELS = 900
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[SimulatedDaemon]:
+    with simulated_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def full() -> Iterator[SimulatedDaemon]:
+    with simulated_daemon(is_full=True) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [420, 1120, 1920])
+@pytest.mark.parametrize("path", ["/console", "/console/topics", "/console/log-dirs"])
+def test_a_page_is_whole_at_any_width(
+    browser: Browser, kit: BrowserKit, busy: SimulatedDaemon, path: str, width: int, scheme: Scheme
+) -> None:
+    with Window(browser, busy, scheme=scheme, width=width) as window:
+        window.open(path)
+        assert window.violations(kit) == []
+        assert window.complaints == []
+        wide, high = window.page.evaluate(
+            "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+        )
+        assert wide == width
+        assert high <= 3 * SCREEN_PIXELS
+
+
+def test_a_curve_says_its_values_under_the_pointer(browser: Browser, busy: SimulatedDaemon) -> None:
+    with Window(browser, busy) as window:
+        window.open("/console")
+        curve = window.page.get_by_role("img", name="Bytes;")
+        curve.hover()
+        shown = window.page.locator(".readout").inner_text()
+        assert "UTC: in " in shown
+        assert shown.count("KiB/s") == 2
+        window.page.locator("h1").hover()
+        assert window.page.locator(".readout").count() == 0
+        assert window.complaints == []
+
+
+def test_a_full_disk_is_red_and_leads_to_what_to_do(
+    browser: Browser, kit: BrowserKit, full: SimulatedDaemon
+) -> None:
+    with Window(browser, full) as window:
+        window.open("/console")
+        assert window.page.get_by_role("status").inner_text().startswith("Needs attention: ")
+        assert window.violations(kit) == []
+        window.page.get_by_role("link", name="What to do: /data/a is full").click()
+        window.page.wait_for_url("**/console/runbooks/disk-full")
+        assert window.page.inner_text("h1") == "Disk full"
+        window.open("/console/log-dirs")
+        alert = window.page.get_by_role("alert").first
+        assert alert.inner_text().startswith("/data/a is full: ")
+        red, green, blue = alert.evaluate(
+            "(each) => getComputedStyle(each).backgroundColor.match(/[0-9]+/g).map(Number)"
+        )
+        assert red > max(green, blue)
+        assert window.complaints == []
+
+
+def test_an_error_leads_back(browser: Browser, busy: SimulatedDaemon) -> None:
+    with Window(browser, busy) as window:
+        window.page.goto("/console/topics/none/partitions")
+        assert window.page.inner_text("h1") == "404: not shown"
+        window.page.locator("main").get_by_role("link", name="overview").click()
+        window.page.wait_for_url("**/console")

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE, LogDir
 from kafkalog.broker.topics.registry import (
     RETIRED,
+    ClockTrust,
     ProducerEpoch,
     RegisteredTopic,
     RegistryState,
@@ -46,7 +47,7 @@ TOPICS = st.builds(
     st.dictionaries(st.integers(0, 9), st.integers(1, 2**63 - 1), max_size=2).map(MappingProxyType),
 )
 STATES = st.builds(
-    lambda generation, topics, deleted, broker_configs, log_dirs, in_making, producers, owner: (
+    lambda generation, topics, deleted, broker_configs, log_dirs, in_making, producers, rest: (
         RegistryState(
             generation,
             MappingProxyType({topic.name: topic for topic in topics}),
@@ -55,7 +56,7 @@ STATES = st.builds(
             MappingProxyType(log_dirs),
             MappingProxyType(in_making),
             *producers,
-            *owner,
+            *rest,
         )
     ),
     st.integers(0, 2**40),
@@ -73,7 +74,19 @@ STATES = st.builds(
         ).map(MappingProxyType),
         st.integers(0, 32_767),
     ),
-    st.tuples(st.none() | st.text(max_size=5), st.none() | st.integers(-(2**31), 2**31 - 1)),
+    st.tuples(
+        st.none() | st.text(max_size=5),
+        st.none() | st.integers(-(2**31), 2**31 - 1),
+        st.none()
+        | st.builds(
+            ClockTrust,
+            st.text(max_size=5),
+            st.integers(0, 2**50),
+            st.integers(0, 2**50),
+            st.integers(0, 2**50),
+            st.dictionaries(st.text(max_size=5), st.lists(st.integers(0, 100), max_size=2)),
+        ),
+    ),
 )
 
 

@@ -14,22 +14,24 @@ it grows, until an operator accepts the clock, the jump is gone, or nothing is d
 it. A log that would lose less goes on: see the guard of ``retention``.
 
 The trusted clock and the held logs are in the topic registry. A check writes them when they have
-changed, so a crash loses what happened since the check before: the next start measures the jump
-again, and a log that grew meanwhile is judged by its new size. A start after the same boot knows
-the jump to the second, also one that came while the daemon was down. After another boot nothing
-says how much time passed: the clock is trusted, unless logs were held and the clock is not before
-the one that was noted then: then they stay held, by the same jump. Accepting is durable when it
-returns; a crash before leaves the hold. Threads: any. Kafka has no counterpart.
+changed and no directory is full, so a crash loses what happened since then: the next start measures
+the jump again, and a log that grew meanwhile is judged by its new size. A start after the same boot
+knows the jump to the second, also one that came while the daemon was down. After another boot
+nothing says how much time passed: the clock is trusted, unless logs were held and the clock is not
+before the one that was noted then: then they stay held, by the same jump. Accepting is durable when
+it returns; a crash before leaves the hold. Threads: any. Kafka has no counterpart.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
 from kafkalog.broker.topics.registry import ClockTrust
+from kafkalog.errors import NotReady, StorageFault
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, due_by_clock_jump
@@ -186,10 +188,20 @@ class ClockHold:
     # ---- changes
 
     def save(self, now: ClockReading) -> None:
-        """Write what has changed to the registry, unless it was never written. KafkalogError."""
+        """Write what has changed to the registry, unless it was never written.
+
+        What cannot be written is left to the next check, which a full disk must not fail.
+        """
         held, trusted_ms = self.held(now), self._trusted_ms
-        if trusted_ms is not None and not self._is_off:
-            self._write(_noted(now, trusted_ms, held))
+        if trusted_ms is None or self._is_off:
+            return
+        noted = _noted(now, trusted_ms, held)
+        if not _is_news(self._registry.state.clock, noted):
+            return
+        if any(unit.log_dir.is_full for unit in self._logs.online_units):
+            return
+        with suppress(StorageFault, NotReady):
+            self._write(noted)
 
     def accept(self, now: ClockReading) -> HeldLogs:
         """Trust the wall clock as it is, and hold nothing; what was held. Durable on return.

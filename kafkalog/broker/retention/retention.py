@@ -234,18 +234,12 @@ class Retention:
             count += self._run_unit(unit, jump_ms, faults, time_slice)
         if not self._background.is_stopping:
             self._note_run(count, self._clock.monotonic_ns() - started_ns)
-            self._end_clock_check(faults)
+            now = self._clock.reading()
+            self.clock_hold.end_check(now)
+            self.clock_hold.save(now)
         if faults:
             raise faults[0]
         return count
-
-    def _end_clock_check(self, faults: list[KafkalogError]) -> None:
-        now = self._clock.reading()
-        self.clock_hold.end_check(now)
-        try:
-            self.clock_hold.save(now)
-        except KafkalogError as error:  # the next check tries again
-            faults.append(error)
 
     def _note_run(self, count: int, run_ns: int) -> None:
         seconds = run_ns / 1e9

@@ -55,7 +55,7 @@ _ABSENT = {  # what there is not, and what to do
     "stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
     "kafka-server-stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
     "rename": "A topic keeps its name; create another one and copy the records.",
-    "kafka-acls": "kafkalog has no kafka-acls: see docs/security.md.",
+    "kafka-acls": "kafkalog has no kafka-acls: see docs/how-to/security.md.",
     "kafka-server-start": "Use kafkalog server.",
     "kafka-reassign-partitions": "Use kafkalog dirs move.",
 }

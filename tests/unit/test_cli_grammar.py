@@ -79,7 +79,7 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("topics", "rename", "a", "b"), "A topic keeps its name"),
         (("offsets", "orders"), "There is only get: kafkalog offsets get orders"),
         (("stop",), "A daemon stops at Ctrl-C or SIGTERM"),
-        (("compat", "kafka-acls"), "kafkalog has no kafka-acls: see docs/security.md"),
+        (("compat", "kafka-acls"), "kafkalog has no kafka-acls: see docs/how-to/security.md"),
         (("compat", "kafka-server-start"), "Use kafkalog server."),
         (("kafka-reassign-partitions.sh",), "Use kafkalog dirs move."),
         (

@@ -157,7 +157,8 @@ def overview_view(operations: Operations) -> OverviewView:
     health = operations.cleaning.health()
     alerts = alerts_of(readiness, log_dirs, tasks, health, now_ms)
     if operations.retention.clock_hold().logs:
-        alerts.insert(0, f"the wall clock jumped and retention waits: {WHAT_TO_DO}")
+        sentence = f"the wall clock jumped and retention waits: {WHAT_TO_DO}"
+        alerts.insert(0, _alert(sentence, "KafkalogRetentionHeldByClock", is_critical=True))
     return OverviewView.of(
         readiness,
         operations,

@@ -46,10 +46,10 @@ class Unit(enum.Enum):
 
     def scale_end(self, value: float) -> float:
         """The end of an axis for values up to this: a round number."""
+        if self in (Unit.BYTES, Unit.BYTE_RATE):  # from 1 KiB on: half of it has a figure, too
+            return 2.0 ** max(10, math.ceil(math.log2(max(value, 1.0))))
         if value < _LEAST:
             return 1.0
-        if self in (Unit.BYTES, Unit.BYTE_RATE):
-            return 2.0 ** max(0, math.ceil(math.log2(value)))
         power = 10.0 ** math.floor(math.log10(value))
         return next(step * power for step in (1, 2, 5, 10) if value <= step * power * (1 + 1e-9))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -287,6 +288,7 @@ def answered(prompt: bytes, answer: bytes, *words: str) -> tuple[int, bytes]:
     """The same of a program whose terminal it is, answered once it has asked."""
     process, terminal = pty.fork()
     if process == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what runs in the background ignores it
         os.execv(sys.executable, (sys.executable, "-m", "kafkalog", *words))
     shown = b""
     while prompt not in shown:

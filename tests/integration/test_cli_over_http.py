@@ -222,6 +222,9 @@ def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
     assert here.stderr == b"Records appended: 10, refused: 0, unknown: 0\n"
 
 
+NO_JSON = "Line {{}} is not JSON: {}; one JSON object a line, not: {}"
+
+
 def test_a_bad_line_among_good_ones(daemon: Daemon) -> None:
     """The line's number, how many were appended before it, and exit 3 when any was. What stands
     before a bad line is appended, however many requests that takes, and nothing behind it is: the
@@ -233,14 +236,21 @@ def test_a_bad_line_among_good_ones(daemon: Daemon) -> None:
     end = 0
     for form, good, bad, told in (
         (keyed, pair, b"bad", "Line {} has no key separator ':': bad"),
-        (jsonl, record, b"bad", "Line {} is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (jsonl, record, b"bad", NO_JSON.format("Expecting value: line 1 column 1 (char 0)", "bad")),
         (jsonl, record, b"[]", "Line {} is not a JSON object"),
-        (jsonl, record, b"[" * 100_000, "Line {} is not JSON: it is nested too deeply"),
+        (
+            jsonl,
+            record,
+            b"[" * 100_000,
+            NO_JSON.format("it is nested too deeply", "[" * 40 + "..."),
+        ),
         (
             jsonl,
             record,
             b'{"vlaue":1}',
-            "Line {} is not a record: Object contains unknown field `vlaue`",
+            "Line {} is not a record: Object contains unknown field `vlaue`; did you mean value? A"
+            " record may have topic, key, value, partition, offset, timestamp, headers, key_format,"
+            " value_format",
         ),
         (
             jsonl,

@@ -114,8 +114,8 @@ def test_what_is_no_record(line: str, reason: str) -> None:
         (b"\xff", "is not UTF-8"),
         (
             b'{"vlaue":1}',
-            "unknown field `vlaue`; did you mean value?; there are topic, key, value, partition, "
-            "offset, timestamp, headers, key_format, value_format",
+            "unknown field `vlaue`; did you mean value? A record may have topic, key, value, "
+            "partition, offset, timestamp, headers, key_format, value_format",
         ),
         (b'{"headers":{"h":1}}', '; headers is a list of {"key":..., "value":...}'),
         (b'{"headers":["h"]}', '; headers is a list of {"key":..., "value":...}'),

@@ -31,7 +31,7 @@ def test_what_is_not_known_is_a_gap() -> None:
 
 
 def test_a_step_keeps_its_height_until_the_next() -> None:
-    points = [(0, 4.0), (50, 2.0), (100, 0.0)]
+    points = [(0, 4096.0), (50, 2048.0), (100, 0.0)]
     (line,) = lay_out_chart("b", Unit.BYTES, {"b": points}, 0, 100, is_stepped=True).lines
     assert line.path == "M0 0H300V50H600V100"
 

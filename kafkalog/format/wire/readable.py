@@ -205,7 +205,7 @@ def _hint(parsed: dict[str, object]) -> str:
     fields = _Line.__struct_fields__
     unknown = next((name for name in parsed if name not in fields), None)
     if unknown is not None:
-        return f"{did_you_mean(unknown, fields)}; there are {', '.join(fields)}"
+        return f"{did_you_mean(unknown, fields) or '.'} A record may have {', '.join(fields)}"
     headers = parsed.get("headers")
     is_list = isinstance(headers, list) and all(
         isinstance(each, dict) and isinstance(each.get("key"), str) for each in headers

@@ -77,6 +77,7 @@ STATES = st.builds(
     st.tuples(
         st.none() | st.text(max_size=5),
         st.none() | st.integers(-(2**31), 2**31 - 1),
+        st.none() | st.text(max_size=5),
         st.none()
         | st.builds(
             ClockTrust,

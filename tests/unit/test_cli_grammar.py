@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -295,8 +296,11 @@ def answered(prompt: bytes, answer: bytes, *words: str) -> tuple[int, bytes]:
         shown += os.read(terminal, 10_000)
     os.write(terminal, answer)
     with suppress(OSError):  # EIO: the program has ended
-        while True:
-            shown += os.read(terminal, 10_000)
+        for _ in range(60):
+            # A key just before the program waits for keys may be lost: a person presses it again.
+            while select.select([terminal], [], [], 1)[0]:
+                shown += os.read(terminal, 10_000)
+            os.write(terminal, answer)
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
 

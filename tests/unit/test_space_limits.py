@@ -320,8 +320,8 @@ def test_the_page_of_log_directories_says_full() -> None:
         assert shown.offline_reason is None
         assert ("fewer than log.dir.min.free.bytes" in (shown.full_reason or "")) is is_full
         html = page_of(view)
-        assert ("<strong>full</strong>: Log directory /data/a has" in html) is is_full
-        assert ("<td>online</td>" in html) is not is_full
+        assert ("/data/a is full</strong>: Log directory /data/a has" in html) is is_full
+        assert ('<span class="badge well">online</span>' in html) is not is_full
 
 
 SMALL_QUOTA = LogConfig(segment_index_bytes=96, internal_segment_bytes=1_000)

@@ -36,7 +36,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         pages: list[object] = []
         for place in _places(DOCS + _INDEX, section):
             folder, _, name = place.rpartition("/")
-            index = DOCS + place
+            index = _source(place)
             inner = (ROOT / index).read_text(encoding="utf-8") if name == _INDEX else ""
             below = [each for each in _places(index, inner) if each.startswith(folder)]
             pages.append({folder.title(): [place, *below]} if below else place)
@@ -62,7 +62,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     """Links lead to the places of files in the site."""
     place = page.file.src_uri
-    path = place.removeprefix(PROJECT) if place.startswith(PROJECT) else DOCS + place
+    path = _source(place)
 
     def moved(found: re.Match[str]) -> str:
         target = _target(path, found[2])
@@ -90,6 +90,11 @@ def _places(page: str, text: str) -> list[str]:
     """The pages that a page's text links to, in its order."""
     places = [_place(_target(page, link)) for _, link in _LINK.findall(text)]
     return [each for each in places if each.endswith(".md")]
+
+
+def _source(place: str) -> str:
+    """The file of a place in the site; the inverse of ``_place``."""
+    return place.removeprefix(PROJECT) if place.startswith(PROJECT) else DOCS + place
 
 
 def _place(path: str) -> str:

@@ -53,16 +53,18 @@ def test_the_session_of_the_readme(tmp_path: Path) -> None:
 def test_the_first_record_of_the_readme(daemon: Daemon, tmp_path: Path) -> None:
     """What the start prints, and the command that it proposes; test_wheel.py installs."""
     commands, printed = block_of_the_readme("pip install .")
-    install, server, produce = (
+    install, server, produce, consume = (
         line.partition("  ")[0] for line in commands.splitlines() if not line.startswith("#")
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (install, server) == ("pip install .", "kafkalog server &")
-    appended = run_session([produce], daemon, tmp_path)[0]
+    appended, read = run_session([produce, consume], daemon, tmp_path)
     home = "/home/you/.local/share/kafkalog"
     lines = first_steps(CLIENT_URL, [home], "kafkalog").strip("\n")
     assert produce in lines
-    assert printed == (f"Successfully installed kafkalog-{project['version']}\n{lines}\n{appended}")
+    assert printed == (
+        f"Successfully installed kafkalog-{project['version']}\n{lines}\n{appended}{read}"
+    )
 
 
 def _run_python(blocks: list[str], daemon: Daemon) -> str:

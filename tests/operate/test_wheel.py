@@ -5,6 +5,7 @@ Method: the wheel as `make wheel` builds it, in a new environment beside the loc
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 
 BUILD = "from setuptools import build_meta; print(build_meta.build_wheel({!r}))"
-NEEDED = ("kafkalog", "pyspark_kafkalog", "requirements")
+NEEDED = ("kafkalog", "pyspark_kafkalog", "requirements", "docs/runbooks")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
     for name in filter(None, call("git", "ls-files", "-z", *NEEDED, *files).split("\0")):
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
-        (sources / name).write_bytes((ROOT / name).read_bytes())
+        shutil.copy(ROOT / name, sources / name, follow_symlinks=False)
     done = subprocess.run(
         [sys.executable, "-c", BUILD.format(str(built))],
         cwd=sources,

@@ -213,7 +213,7 @@ def _advised(error: ClientError) -> str:
         return f"{error.message} docs/runbooks/lost-offsets.md says what to do."
     if error.error_code != _CORRUPT_MESSAGE:
         return error.message
-    if "partition" in error.details:  # it could not be loaded
+    if {"topic", "partition"} <= error.details.keys():  # it could not be loaded
         return (
             f"{error.message} {error.details['topic']}-{error.details['partition']} is out of"
             " service: its line partition_offline in the daemon's log says why and what to do."

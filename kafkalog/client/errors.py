@@ -78,7 +78,7 @@ class ClientError(Exception):
         self.status = status
         self.error_code: int | None = body.get("error_code")
         self.kafka_error: str | None = body.get("kafka_error")
-        self.details: Mapping[str, Any] = body.get("details") or {}
+        self.details: Mapping[str, Any] = _object_in(body, "details")
         self.request_id: str | None = body.get("request_id")
         self.retriable = retriable
         self.nothing_was_done = nothing_was_done
@@ -336,16 +336,14 @@ def _not_ready_body(answer: Answer) -> dict[str, Any] | None:
         return None
     if not isinstance(body, dict) or body.get("status") != "not ready":
         return None
-    checks, loading = body.get("checks") or {}, body.get("loading")
+    checks, loading = _object_in(body, "checks"), _object_in(body, "loading")
     details, reason = {}, body.get("start_refused") or "no log directory is online"
     if checks.get("not_stopping") is False:
         reason = "it is stopping"
-    elif loading is not None:
+    elif loading:
         details = {"phase": "starting"}
-        reason = (
-            f"it is starting, {loading['partitions_loaded']} of {loading['partitions']} "
-            "partitions are loaded"
-        )
+        loaded, partitions = loading.get("partitions_loaded", "?"), loading.get("partitions", "?")
+        reason = f"it is starting, {loaded} of {partitions} partitions are loaded"
     message = f"The daemon is not ready: {str(reason).rstrip('.')}."
     return {"message": message, "error_code": _NOT_READY, "details": details}
 
@@ -361,6 +359,13 @@ def _error_body(answer: Answer) -> dict[str, Any] | None:
         or not isinstance(body, dict)
         or "message" not in body
         or type(body.get("error_code")) is not int
+        or not isinstance(body.get("kafka_error"), str | None)
     ):
         return None
     return body
+
+
+def _object_in(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The object of that name; empty for anything else, which another server may have sent."""
+    value = body.get(name)
+    return value if isinstance(value, dict) else {}

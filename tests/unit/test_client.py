@@ -304,6 +304,35 @@ def test_a_probe_that_fails_says_why(body: dict[str, Any], message: str) -> None
     assert not raised.retriable
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"status": "not ready", "checks": [{"name": "db"}]},
+            "The daemon is not ready: no log directory is online.",
+        ),
+        (
+            {"status": "not ready", "loading": True},
+            "The daemon is not ready: no log directory is online.",
+        ),
+        (
+            {"status": "not ready", "loading": {"partitions": 9}},
+            "The daemon is not ready: it is starting, ? of 9 partitions are loaded.",
+        ),
+        ({"message": "x", "error_code": 50304, "retriable": True, "details": ["a"]}, "x"),
+        (
+            {"message": "x", "error_code": 50399, "kafka_error": ["a"]},
+            f"What answers at {ADDRESS} is not kafkalog (status 503): is the address right?",
+        ),
+    ],
+)
+def test_the_like_of_another_server_is_an_error_too(body: dict[str, Any], message: str) -> None:
+    """A field of another type than the daemon's is as if it were not there."""
+    raised = failure(Answer(503, {}, json.dumps(body).encode()))
+    assert raised.message == message
+    assert raised.is_starting is ("starting" in message)
+
+
 def test_an_operation_may_catch_its_failure() -> None:
     def steps() -> Steps[str]:
         try:

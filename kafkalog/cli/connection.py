@@ -68,7 +68,7 @@ class StartingNotice:
         """``message``: how far the start is."""
         if not self._is_said:
             self._is_said = True
-            state = message.partition(";")[0]
+            state = _printable(message.partition(";")[0])
             click.echo(f"{state}; waiting up to {STARTING_SECONDS:.0f} seconds.", err=True)
 
 
@@ -198,7 +198,12 @@ def open_client(
 
 def message_of(error: ClientError) -> str:
     """The message, with what an operator can do about it; no byte of it steers a terminal."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", _advised(error))
+    return _printable(_advised(error))
+
+
+def _printable(text: str) -> str:
+    """The text with its control characters written out: another server may have sent it."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _advised(error: ClientError) -> str:
@@ -273,7 +278,7 @@ def report_failures(entries: Iterable[dict[str, Any]]) -> bool:
     """Print each failed entry on standard error; whether there is one."""
     failed = [entry for entry in entries if is_failed(entry)]
     for entry in failed:
-        click.echo(f"Error: {name_of(entry)}: {entry['error']}", err=True)
+        click.echo(_printable(f"Error: {name_of(entry)}: {entry['error']}"), err=True)
     return bool(failed)
 
 

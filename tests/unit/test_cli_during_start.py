@@ -81,6 +81,14 @@ def test_a_daemon_that_stops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert "Error: The daemon is stopping" in done.stderr
 
 
+def test_what_a_server_says_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    connection.StartingNotice()("It starts\x1b[2J\x07; 0 of 1")
+    assert capsys.readouterr().err == "It starts\\x1b[2J\\x07; waiting up to 60 seconds.\n"
+    failed = {"topic": "t\x9b", "partition": 0, "error_code": 50010, "error": "\x1b[2J"}
+    assert connection.report_failures([failed])
+    assert capsys.readouterr().err == "Error: t\\x9b-0: \\x1b[2J\n"
+
+
 def test_health_says_how_far_the_start_is_and_does_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

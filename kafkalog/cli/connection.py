@@ -22,17 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.output import document_option, is_printed, output_option
-from kafkalog.client import (
-    ONE_TRY,
-    Basic,
-    Bearer,
-    Client,
-    ClientError,
-    ConnectFailed,
-    OutcomeUnknown,
-    Retries,
-    Tls,
-)
+from kafkalog.client import ONE_TRY, Basic, Bearer, Client, ClientError, Retries, Tls
 from kafkalog.client.errors import document_of
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
 
@@ -47,7 +37,6 @@ PARTIAL_FAILURE = 3
 _FAILURE = 1
 """When none of it was done."""
 _CORRUPT_MESSAGE = 50010  # docs/reference/errors.md
-_NOT_DOWN = ("is not known", "is not HTTP", "TLS")  # reasons that say what to do by themselves
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Command = Callable[..., None]
 
@@ -209,9 +198,7 @@ def _printable(text: str) -> str:
 def _advised(error: ClientError) -> str:
     if error.is_starting:
         return f"{error.message} `kafkalog health --ready` says when it is ready."
-    if isinstance(error, ConnectFailed | OutcomeUnknown) and error.status is None:
-        if any(words in error.message for words in _NOT_DOWN):
-            return error.message
+    if error.may_be_down:
         return f"{error.message} Is the daemon running? (kafkalog server)"
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
     if "first_offset" in error.details and error.error_code == _CORRUPT_MESSAGE:

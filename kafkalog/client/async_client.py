@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 import aiohttp
 from yarl import URL
 
-from kafkalog.client.client import is_hopeless, reason_of
+from kafkalog.client.client import unanswered
 from kafkalog.client.fetch import Reader, TailState
 from kafkalog.client.messages import Answer, NoAnswer, Request
 from kafkalog.client.operations import Awaiting, Operations
@@ -92,15 +92,13 @@ class AsyncClient(Awaiting, Operations["AsyncProducer", "AsyncTail"]):
             ) as response:
                 answered = await response.read()
         except aiohttp.ClientConnectorCertificateError as error:
-            reason = reason_of(error.certificate_error, self.address)
-            return NoAnswer(reason, was_sent=False, is_hopeless=True)
+            return unanswered(error.certificate_error, self.address, was_sent=False)
         except aiohttp.ClientConnectorError as error:
-            reason = reason_of(error.os_error, self.address)
-            return NoAnswer(reason, was_sent=False, is_hopeless=is_hopeless(error.os_error))
+            return unanswered(error.os_error, self.address, was_sent=False)
         except aiohttp.ConnectionTimeoutError as error:
-            return NoAnswer(reason_of(error, self.address), was_sent=False)
+            return unanswered(error, self.address, was_sent=False)
         except (aiohttp.ClientError, OSError) as error:
-            return NoAnswer(reason_of(error, self.address), was_sent=True)
+            return unanswered(error, self.address, was_sent=True)
         named = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, named, answered)
 

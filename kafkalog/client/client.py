@@ -77,8 +77,7 @@ class Client(Blocking, Operations["Producer", "Tail"]):
                 connection.connect()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            reason = reason_of(error, self.address)
-            return NoAnswer(reason, was_sent=False, is_hopeless=is_hopeless(error))
+            return unanswered(error, self.address, was_sent=False)
         is_whole = True
         try:
             connection.sock.settimeout(self._timeout_seconds + request.wait_seconds)
@@ -89,7 +88,7 @@ class Client(Blocking, Operations["Producer", "Tail"]):
             is_whole = False  # a server that refuses a body may close early; the answer says why
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            return NoAnswer(reason_of(error, self.address), was_sent=True)
+            return unanswered(error, self.address, was_sent=True)
         except BaseException:
             connection.close()  # interrupted: its answer must not be read for another request
             raise
@@ -103,7 +102,7 @@ class Client(Blocking, Operations["Producer", "Tail"]):
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            return NoAnswer(reason_of(error, self.address), was_sent=True)
+            return unanswered(error, self.address, was_sent=True)
         except BaseException:
             connection.close()  # as above
             raise
@@ -195,13 +194,41 @@ _TLS_ALERT = "\x15\x03"
 _PLACE_IN_PYTHON = re.compile(r" \(_ssl\.c:\d+\)")
 
 
-def is_hopeless(error: Exception) -> bool:
+def unanswered(error: Exception, address: Address, *, was_sent: bool) -> NoAnswer:
+    """The outcome of a try that ended with this error."""
+    return NoAnswer(
+        _reason_of(error, address),
+        was_sent=was_sent,
+        is_hopeless=not was_sent and _is_hopeless(error),
+        may_be_down=_may_be_down(error, was_sent=was_sent),
+    )
+
+
+def _is_hopeless(error: Exception) -> bool:
     """Whether a retry would fail for the same reason."""
-    is_plain = isinstance(error, ssl.SSLError) and error.reason == _NO_TLS
-    return is_plain or isinstance(error, ssl.SSLCertVerificationError)
+    return _is_plain(error) or isinstance(error, ssl.SSLCertVerificationError)
 
 
-def reason_of(error: Exception, address: Address) -> str:
+def _is_plain(error: Exception) -> bool:
+    """Whether what answered speaks no TLS. An error of Python's own has no ``reason``."""
+    return isinstance(error, ssl.SSLError) and getattr(error, "reason", None) == _NO_TLS
+
+
+def _may_be_down(error: Exception, *, was_sent: bool) -> bool:
+    """Not if something speaks there, or the address itself is the trouble.
+
+    A proxy without the daemon behind it accepts a connection and closes it: SSLEOFError.
+    """
+    if isinstance(error, TimeoutError):
+        return not was_sent
+    if isinstance(error, ssl.SSLError):
+        return isinstance(error, ssl.SSLEOFError)
+    if isinstance(error, ConnectionError | http.client.IncompleteRead):
+        return True
+    return not isinstance(error, socket.gaierror | http.client.HTTPException)
+
+
+def _reason_of(error: Exception, address: Address) -> str:
     """Why there is no answer; never bytes of what answers there."""
     if isinstance(error, TimeoutError):
         return "it took too long"
@@ -209,7 +236,7 @@ def reason_of(error: Exception, address: Address) -> str:
         return f"the name {address.host} is not known"
     if isinstance(error, ConnectionError) and error.errno:
         return os.strerror(error.errno)
-    if isinstance(error, ssl.SSLError) and error.reason == _NO_TLS:
+    if _is_plain(error):
         return f"{address.host}:{address.port} does not speak TLS, use http://"
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
         is_tls = str(error).startswith(_TLS_ALERT)

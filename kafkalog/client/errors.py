@@ -46,6 +46,7 @@ class ClientError(Exception):
     nothing_was_done     whether it is certain that nothing was appended or changed
     retry_after_seconds  how long the daemon asks to wait
     request_id   of the request in the daemon's log
+    may_be_down  whether the reason may be that no daemon runs at the address
     appended     receipts of what the same call had appended before it failed
     """
 
@@ -83,6 +84,7 @@ class ClientError(Exception):
         self.retriable = retriable
         self.nothing_was_done = nothing_was_done
         self.retry_after_seconds = retry_after_seconds
+        self.may_be_down = False
         self.appended: tuple[AppendReceipt, ...] = ()
 
     @property
@@ -238,11 +240,13 @@ def failure_of(outcome: Answer | NoAnswer, address: object) -> ClientError | Non
     """The error of a try; None for an answer below 400."""
     if isinstance(outcome, NoAnswer):
         kind = OutcomeUnknown if outcome.was_sent else ConnectFailed
-        return kind(
+        failure = kind(
             f"No answer from {address}: {outcome.reason}.",
             retriable=not outcome.is_hopeless,
             nothing_was_done=not outcome.was_sent,
         )
+        failure.may_be_down = outcome.may_be_down
+        return failure
     if 200 <= outcome.status < 300:
         return None
     body = _error_body(outcome) or _not_ready_body(outcome)

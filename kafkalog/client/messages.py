@@ -95,11 +95,13 @@ class NoAnswer:
 
     was_sent     whether the daemon may have received a part of the request
     is_hopeless  a retry would fail for the same reason: the certificate is not trusted
+    may_be_down  whether the reason may be that no daemon runs there
     """
 
     reason: str
     was_sent: bool
     is_hopeless: bool = False
+    may_be_down: bool = False
 
 
 class EmptyName(ValueError):

@@ -137,6 +137,7 @@ def _final(failure: ClientError, unanswered: ClientError | None) -> ClientError:
         f"{unanswered.message} Later tries did not show its outcome: {failure.message}",
         retriable=True,
     )
+    unknown.may_be_down = failure.may_be_down
     unknown.__cause__ = failure
     return unknown
 

@@ -152,6 +152,7 @@ def test_the_command_line(served: TlsDaemon, root: Path, authority: Authority) -
     doubted = run_plain("topics", "list", "--url", url_of(served), *alice)
     assert doubted.returncode == 1
     assert b"certificate" in doubted.stderr.lower()
+    assert b"Is the daemon running" not in doubted.stderr
     for wrong in (
         ("--user", "alice"),
         (*alice, "--token-file", token),

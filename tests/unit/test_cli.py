@@ -6,12 +6,15 @@ Method: the command tree in process; terminals that record what is written.
 from __future__ import annotations
 
 import asyncio
+import errno
+import http.client
 import io
 import json
 import logging
 import os
 import pty
 import socket
+import ssl
 import sys
 import termios
 import threading
@@ -26,10 +29,14 @@ from click.testing import CliRunner
 from kafkalog.__main__ import root_command
 from kafkalog.broker.values import Loading
 from kafkalog.cli.configs import settings_from
+from kafkalog.cli.connection import message_of
 from kafkalog.cli.main import make_cli
 from kafkalog.cli.output import Progress
 from kafkalog.cli.retention import print_run
-from kafkalog.client.messages import DEFAULT_URL
+from kafkalog.client import ClientError
+from kafkalog.client.client import unanswered
+from kafkalog.client.errors import failure_of
+from kafkalog.client.messages import DEFAULT_URL, Address
 from kafkalog.env.process_facts import own_command
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
@@ -160,7 +167,7 @@ def test_an_address_that_is_none(tmp_path: Path) -> None:
     unknown = CliRunner().invoke(make_cli(), ["topics", "list", "--url", "http://no.invalid"])
     assert unknown.stderr.removeprefix("Error: No answer from http://no.invalid:8082: ") in (
         "the name no.invalid is not known.\n",
-        "Temporary failure in name resolution. Is the daemon running? (kafkalog server)\n",
+        "Temporary failure in name resolution.\n",
     )
     listed = CliRunner().invoke(make_cli(), ["topics", "list", "--bootstrap-server", "a:1,b:2"])
     assert (listed.exit_code, "give one address, not a list" in listed.stderr) == (2, True)
@@ -174,6 +181,32 @@ def test_an_address_that_is_none(tmp_path: Path) -> None:
         refused = CliRunner().invoke(make_cli(), words)
         assert refused.exit_code == 2
         assert refused.stderr.endswith(f"Error: TLS cannot be set up: {fault}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "was_sent", "asks"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), False, True),
+        (TimeoutError(), False, True),
+        (TimeoutError(), True, False),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), True, True),
+        (http.client.RemoteDisconnected("closed"), True, True),
+        (http.client.BadStatusLine("SSH-2.0"), True, False),
+        (ssl.SSLCertVerificationError(1, "certificate verify failed: self-signed"), False, False),
+        (ssl.SSLError(1, "tlsv13 alert certificate required"), True, False),
+        (ssl.SSLEOFError(8, "EOF occurred"), False, True),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), False, False),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), False, True),
+    ],
+    ids=repr,
+)
+def test_only_a_daemon_that_may_be_down_is_asked_for(
+    error: Exception, was_sent: bool, asks: bool
+) -> None:
+    """A certificate that is not trusted, or an answer that is late, comes from something."""
+    failure = failure_of(unanswered(error, Address.of(DEFAULT_URL), was_sent=was_sent), "there")
+    assert isinstance(failure, ClientError)
+    assert ("Is the daemon running? (kafkalog server)" in message_of(failure)) is asks
 
 
 def run(*words: str, **environment: str) -> Result:

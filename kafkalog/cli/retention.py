@@ -150,12 +150,14 @@ def simulate(
     is_flag=True,
     help="First trust the wall clock of the daemon: delete what is held because it jumped ahead.",
 )
+@yes_option
 @with_client_and_output
 def run(
     topic: str | None,
     partition: int | None,
     dry_run: bool,
     accept_clock: bool,
+    is_sure: bool,
     client: Client,
     output: str,
 ) -> None:
@@ -163,7 +165,7 @@ def run(
 
     When the wall clock jumps ahead and more than half of a log would be deleted because of that,
     the log is held: only what is due by the clock before the jump is deleted. --accept-clock ends
-    this for all topics, also when a topic is named.
+    this for all topics, also when a topic is named. It cannot be undone, so it asks on a terminal.
 
     Example: kafkalog retention run orders --dry-run
     """
@@ -176,6 +178,8 @@ def run(
         entries = _partitions(client, topic, partition)
         wanted = [(topic, int(entry["partition"])) for entry in entries]
     if accept_clock:
+        question = "Trust the wall clock, and delete what is held of all topics?"
+        confirm(f"{question} This cannot be undone.", is_sure=is_sure)
         client.accept_clock()
     answer = client.run_retention(wanted, dry_run=dry_run)
     if not is_printed(output, answer, names_of(answer["partitions"])):

@@ -325,7 +325,7 @@ def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
 DESTRUCTIVE = [
     ("topics", "delete"), ("records", "delete"), ("groups", "delete"), ("transactions", "abort"),
     ("segments", "accept-loss"), ("retention", "archived"), ("topics", "trim"),
-    ("groups", "reset-offsets"),
+    ("groups", "reset-offsets"), ("retention", "run"),
 ]  # fmt: skip
 
 
@@ -357,6 +357,18 @@ def test_a_rewriting_command_asks(command: tuple[str, ...], tmp_path: Path) -> N
     assert b"? [y/N]" in shown
     assert (code, shown.rstrip().endswith(b"Error: Nothing was changed.")) == (1, True)
     assert b"[y/N]" not in at_terminal(b"n\n", (*words, "--yes"))[1]
+
+
+def test_to_trust_the_clock_is_asked() -> None:
+    """Before a request; a pass without that deletes what a check would delete anyway."""
+    words = ("-m", "kafkalog", "retention", "run", "--url", "http://127.0.0.1:1")
+    code, shown = at_terminal(b"n\n", (*words, "--accept-clock"))
+    assert b"all topics? This cannot be undone. [y/N]" in shown
+    assert (code, shown.rstrip().endswith(b"Error: Nothing was changed.")) == (1, True)
+    for others in (("--accept-clock", "--yes"), ()):
+        shown = at_terminal(b"n\n", (*words, *others))[1]
+        assert b"[y/N]" not in shown
+        assert b"No answer from" in shown
 
 
 def test_a_script_may_say_either(tmp_path: Path) -> None:

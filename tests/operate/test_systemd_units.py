@@ -63,6 +63,18 @@ def test_what_no_restart_mends_is_not_repeated() -> None:
     assert all(line in (UNITS / name).read_text().splitlines() for name in NAMES)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_clock_is_set_before_the_start(name: str) -> None:
+    """A clock that is set later is a jump, which holds retention. The time daemon pulls it in."""
+    lines = (UNITS / name).read_text().splitlines()
+    (after,) = (line for line in lines if line.startswith("After="))
+    (wants,) = (line for line in lines if line.startswith("Wants="))
+    assert "time-sync.target" in after.split()
+    assert "time-sync.target" not in wants
+    runbook = ROOT / "docs/runbooks/KafkalogRetentionHeldByClock.md"
+    assert "time-sync.target" in runbook.read_text()
+
+
 def test_the_instance_differs_in_its_places_alone() -> None:
     one, several = ((UNITS / name).read_text().splitlines() for name in NAMES)
     assert len(one) == len(several)

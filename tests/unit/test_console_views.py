@@ -15,6 +15,8 @@ from unicodedata import category
 
 import pytest
 
+from kafkalog.broker.access_rules import parse_access_rules
+from kafkalog.broker.authorized import authorized
 from kafkalog.broker.compaction.cleaning import CleanerHealth
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
@@ -321,6 +323,24 @@ def test_what_is_over_a_limit_is_told_by_topic() -> None:
     assert html.count('href="/console/topics/t/retention"') == 1
     assert html.count("no effect") == 2
     assert "No topic has this name." in page_of(retentions_view(sim.operations, "none", 1))
+
+
+def test_pages_of_the_cluster_for_who_sees_no_topic() -> None:
+    """The right of the cluster is enough for its pages, and names no topic in a list of topics."""
+    sim = filled(retention_ms="120000", retention_bytes="-1")
+    for _ in range(60):
+        sim.clock.advance_ms(10_000)
+        if retentions_view(sim.operations, "", 1).deletable_bytes:
+            break
+    rules = parse_access_rules("allow ops all cluster\n")
+    operations = authorized(sim.operations, rules.rights_of("ops"))
+    view, whole = overview_view(operations), overview_view(sim.operations)
+    assert [each.name for each in view.largest_topics] == ["t"]
+    assert view.largest_topics == whole.largest_topics
+    assert (view.topics, whole.topics) == (0, 1)
+    assert retentions_view(sim.operations, "", 1).deletable_bytes
+    hidden = retentions_view(operations, "", 1)
+    assert (hidden.topics, hidden.deletable_bytes) == ([], {})
 
 
 def test_internal_topics_are_shown_when_asked_for() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.compaction.cleaning import CleanerHealth
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import LogDirDescription, Readiness
+    from kafkalog.observe.history import TrafficHistory
 
 
 LARGEST = 8
@@ -172,7 +173,7 @@ def overview_view(operations: Operations) -> OverviewView:
         partitions_unserved=readiness.offline_partitions,
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
         log_dirs=log_dirs,
-        largest_topics=_largest(operations, described),
+        largest_topics=_largest(history, described),
     )
 
 
@@ -195,13 +196,14 @@ def _sentence(
     return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(parts)}."
 
 
-def _largest(operations: Operations, log_dirs: Sequence[LogDirDescription]) -> list[LargeTopic]:
+def _largest(history: TrafficHistory, log_dirs: Sequence[LogDirDescription]) -> list[LargeTopic]:
+    """By the right of the cluster, as all of the page: none of the topics themselves is asked."""
     sizes = Counter[str]()
     for log_dir in log_dirs:
         for each in log_dir.partitions:
             sizes[each.topic_partition.topic] += each.size_bytes
     return [
-        LargeTopic(name=name, size_bytes=size, bytes_in=list(operations.bytes_in(name)))
+        LargeTopic(name=name, size_bytes=size, bytes_in=list(history.topic_bytes(name)))
         for name, size in sizes.most_common(LARGEST)
     ]
 

@@ -211,7 +211,8 @@ class RetentionsView(View):
     """Topics by their oldest record, a hundred a page.
 
     task             the retention check; null: there is none
-    deletable_bytes  of topics that have some now, as the metrics task saw it last
+    deletable_bytes  of topics that have some now and the caller may see, as the metrics task saw
+                     it last
     """
 
     template: ClassVar[str] = "retentions.html"
@@ -229,9 +230,11 @@ class RetentionsView(View):
 def retentions_view(operations: Operations, name_contains: str, page: int) -> RetentionsView:
     """Page ``page`` (from 1). No disk; visits every partition."""
     topics = topics_view(operations, name_contains, TopicOrder.OLDEST, page)
-    deletable = dict[str, int]()
+    # The snapshot is of all topics, and a right of the cluster: it may not name what is not listed.
+    deletable = dict.fromkeys(operations.topic_names(), 0)
     for each in operations.metrics_snapshot().deletable:
-        deletable[each.topic] = deletable.get(each.topic, 0) + each.size_bytes
+        if each.topic in deletable:
+            deletable[each.topic] += each.size_bytes
     tasks = (each for each in task_rows(operations) if each.name == RETENTION_TASK)
     return RetentionsView.of(
         topics, task=next(tasks, None), deletable_bytes={k: v for k, v in deletable.items() if v}

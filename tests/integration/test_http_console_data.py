@@ -203,6 +203,17 @@ def test_what_is_typed_is_appended(
         assert (None if found is None else bytes.fromhex(found["text"])) == wanted
 
 
+def test_bytes_that_are_not_escaped_are_utf8(daemon: Daemon) -> None:
+    """As escaped ones are; other bytes are no form, and nothing is appended."""
+    daemon.create_topic("raw", 1)
+    path = "/console/topics/raw/produce"
+    body = urlencode(EMPTY).encode().replace(b"&value=", b"&value=%s")
+    refused(daemon.request("POST", path, body % b"\xff", FORM), 400, 40002)
+    assert daemon.request("POST", path, body % "ü€".encode(), FORM).status == 303
+    page = "/console/topics/raw/partitions/0/records/0.json"
+    assert daemon.request("GET", page).json["record"]["value"]["text"] == "ü€"
+
+
 def test_a_partition_and_headers_are_as_typed(daemon: Daemon) -> None:
     daemon.create_topic("chosen", 3)
     headers = "trace: 4711\r\n\r\nempty:\r\nurl: http://a/b"

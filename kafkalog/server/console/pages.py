@@ -328,8 +328,12 @@ async def _form_fields(
     if bare_type(request.headers.get("Content-Type", "")) != FORM:
         raise ApiError(415, f"Send {FORM}, as a form does.")
     async with Body(request, api, most_bytes=most_bytes) as data:
-        text = data.decode("latin-1")
+        return _decoded(data, names)
+
+
+def _decoded(data: bytes, names: tuple[str, ...]) -> dict[str, str]:
     try:
+        text = data.decode()  # what is not escaped is UTF-8 too
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")
     except ValueError as error:
         raise ApiError(40002, "The body is no form.") from error

@@ -56,6 +56,8 @@ _HTML_UTF8 = f"{HTML}; charset=utf-8"
 _JSON_SUFFIX = ".json"
 # places of pages beside the log directories
 _MANY_LOGS, _NO_LOG, _LONG = "many logs", "no log", "long"
+FORMS = "forms"
+"""Place of what a large form takes time for, without a disk."""
 _TEXT = {"type": "string"}
 REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
 _POLICY = "; ".join(
@@ -215,6 +217,7 @@ def _place_of(request: web.Request, api: Api) -> str:
 
 
 _MOST_BYTES = 16 << 10
+_MORE_FIELDS = 8  # so many too many are told by name
 _DONE = {
     303: Answer("Done; see the page.", headers=(hdrs.LOCATION,)),
     204: Answer("Done, at an admin.port; the page is at the other one.", headers=(hdrs.LOCATION,)),
@@ -328,13 +331,22 @@ async def _form_fields(
     if bare_type(request.headers.get("Content-Type", "")) != FORM:
         raise ApiError(415, f"Send {FORM}, as a form does.")
     async with Body(request, api, most_bytes=most_bytes) as data:
-        return _decoded(data, names)
+        if len(data) <= _MOST_BYTES:
+            return decoded_form(data, names)
+        return await api.pools.console.run(FORMS, lambda: decoded_form(data, names))
 
 
-def _decoded(data: bytes, names: tuple[str, ...]) -> dict[str, str]:
+def decoded_form(data: bytes, names: tuple[str, ...]) -> dict[str, str]:
+    """The fields of a body; ApiError 40002. Takes a second for each MiB of escapes."""
     try:
         text = data.decode()  # what is not escaped is UTF-8 too
-        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text), errors="strict")
+        pairs = parse_qsl(
+            text,
+            keep_blank_values=True,
+            strict_parsing=bool(text),
+            errors="strict",
+            max_num_fields=len(names) + _MORE_FIELDS,
+        )
     except ValueError as error:
         raise ApiError(40002, "The body is no form.") from error
     fields = dict(pairs)

@@ -15,7 +15,7 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import form, page
+from kafkalog.server.console.pages import FORMS, form, page
 from kafkalog.server.produce.append import (
     PartitionBatch,
     PartitionTarget,
@@ -35,6 +35,7 @@ ROUTES = Routes("console", "/console/topics/{topic}")
 MOST_BYTES = 3 << 20
 """Of the form: a text of 1 MiB, Kafka's default of max.message.bytes, with escapes."""
 _HEADERS_MAX = 100
+_HEADER_LINES_MAX = 1_000
 _ABSENT = -1
 _PARTITION = IntegerParameter("partition", "Of the record that was appended.", _ABSENT)
 _OFFSET = IntegerParameter("offset", "Of the record that was appended.", _ABSENT, 0, INT64_MAX)
@@ -84,12 +85,8 @@ async def produce_now(request: web.Request, fields: dict[str, str]) -> str:
     api, topic = api_of(request), topic_of(request)
     api.operations.partition_count(topic)  # UnknownTopic: the form creates none
     partition = _partition(fields["partition"])
-    key = _bytes(fields["key"], fields["key_format"], "key") if fields["key"] else None
-    value = _value(fields["value"], fields["value_format"])
-    headers = _headers(fields["headers"])
-    columns = RecordColumns.of(
-        [key], [value], api.operations.now_ms(), [headers] if headers else None
-    )
+    now_ms = api.operations.now_ms()
+    columns = await api.pools.console.run(FORMS, lambda: columns_of(fields, now_ms))
 
     async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
         return None, make_batches(DecodedRecords(columns, None), target)
@@ -104,6 +101,14 @@ async def produce_now(request: web.Request, fields: dict[str, str]) -> str:
         raise outcome
     place = {"partition": number, "offset": outcome.first_offset}
     return f"{address}?{urlencode(place)}"
+
+
+def columns_of(fields: dict[str, str], now_ms: int) -> RecordColumns:
+    """The record that was typed; ApiError 40002."""
+    key = _bytes(fields["key"], fields["key_format"], "key") if fields["key"] else None
+    value = _value(fields["value"], fields["value_format"])
+    headers = _headers(fields["headers"])
+    return RecordColumns.of([key], [value], now_ms, [headers] if headers else None)
 
 
 def _partition(text: str) -> int | None:
@@ -133,7 +138,7 @@ def _bytes(text: str, text_format: str, name: str) -> bytes:
     if text_format == "json":
         data = text.encode()
         try:
-            msgspec.json.decode(data)
+            msgspec.json.decode(data, type=msgspec.Raw)  # looked through, no objects are made
         except (msgspec.DecodeError, RecursionError) as error:
             raise ApiError(
                 40002, f"Nothing was appended: the {name} is no JSON ({error})."
@@ -152,6 +157,8 @@ def _bytes(text: str, text_format: str, name: str) -> bytes:
 def _headers(text: str) -> list[tuple[bytes, bytes | None]]:
     """A header a line, ``name: value``; empty lines do not count. ApiError 40002."""
     found: list[tuple[bytes, bytes | None]] = []
+    if text.count("\n") > _HEADER_LINES_MAX:
+        raise ApiError(40002, f"Nothing was appended: {_HEADERS_MAX} headers at most.")
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         name, colon, value = line.partition(":")
         if not line.strip():

@@ -27,6 +27,7 @@ from kafkalog.broker.retention.maintenance import LogOperations
 from kafkalog.broker.retention.report import RetentionOperations
 from kafkalog.broker.topics.topics import TopicOperations, altered, refuse_internal
 from kafkalog.broker.values import Acks, ConfigChange, ListedPartition, Loading, Readiness
+from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
 from kafkalog.log.values import Isolation, WouldBlock
 
@@ -90,6 +91,11 @@ class Operations:
     def now_ms(self) -> int:
         """Wall clock: what ``log.append.time`` and timestamp windows are judged by."""
         return self._runtime.clock.wall_ms()
+
+    @open_to_all
+    def time_slice(self) -> TimeSlice:
+        """For one run of a loop that is not to slow appends."""
+        return TimeSlice(self._runtime.clock)
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def partition_log(self, topic: str, partition: int, topic_id: str | None = None) -> UnifiedLog:

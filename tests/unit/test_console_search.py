@@ -23,6 +23,7 @@ from kafkalog.console.views.topic_records import (
     cursor_of,
     topic_records_view,
 )
+from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
@@ -152,6 +153,19 @@ def test_a_search_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     view = asked(sim, Search(text="never"))
     assert (view.is_stopped, view.scanned_bytes) == (True, 0)
     assert cursor_of(there(view.cursor)) == {0: 70, 1: 65, 2: 65}
+
+
+def test_a_search_gives_the_interpreter_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between batches, and within a large one; otherwise appends are many times slower."""
+    small, large, asks = many(1, 40), SimManager().start().with_topic("t", 1), list[int]()
+    columns = RecordColumns.of([None] * 2_000, [b"some"] * 2_000, NOW_MS)
+    large.produce("t", build_batch(columns))
+    monkeypatch.setattr(TimeSlice, "maybe_yield", lambda _: asks.append(1))
+    asked(small, Search(text="never"))
+    assert len(asks) >= 40
+    asks.clear()
+    asked(large, Search(text="some", part=Part.KEY, count=2_000))
+    assert len(asks) >= 2_000 // 256
 
 
 def test_a_search_that_nobody_waits_for_stops() -> None:

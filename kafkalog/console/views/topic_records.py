@@ -6,7 +6,7 @@ their time as far as a log has its timestamps in order. A page reads at most ``R
 next page goes on in each partition: a search of a topic of any size is a chain of short requests.
 
 A search looks at the bytes of a batch before it looks at its records. The case of ASCII letters
-does not matter.
+does not matter. It is a loop in pure Python, so it gives the interpreter to appends in between.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.retention.maintenance import LogDescription
+    from kafkalog.env.clock import TimeSlice
 
 READ_BYTES = 64 << 20
 READ_MS = 2_000
 PARTITIONS_READ = 100
 _CHUNK_BYTES = 1 << 20
 _WIDER = 4
+_ROWS_AT_ONCE = 256
+"""So many rows of a batch are looked at before appends may have the interpreter."""
 _CURSOR = re.compile(r"[0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*")
 
 
@@ -136,7 +139,7 @@ class TopicRecordsView(View):
     unread: list[UnreadPartition]
 
 
-def _rows_with(text: bytes, part: Part, each: Slice) -> Sequence[int]:
+def _rows_with(text: bytes, part: Part, each: Slice, time_slice: TimeSlice) -> Sequence[int]:
     """The rows of a slice that have a text, which is in lower case; an empty one is in all."""
     every = range(each.first, each.end)
     if not text:
@@ -148,6 +151,8 @@ def _rows_with(text: bytes, part: Part, each: Slice) -> Sequence[int]:
     found = []
     fields = zip(every, each.table.fields(each.first), strict=False)
     for row, (_, _, key, value, headers) in fields:
+        if (row - each.first) % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+            time_slice.maybe_yield()
         texts = [key] if is_key else []
         texts += [value] if is_value else []
         texts += [one for pair in headers for one in pair] if is_header else []
@@ -157,9 +162,10 @@ def _rows_with(text: bytes, part: Part, each: Slice) -> Sequence[int]:
 
 
 class _Totals:
-    """What a page has read."""
+    """What a page has read, and its share of the interpreter."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_slice: TimeSlice) -> None:
+        self.time_slice = time_slice
         self.records = 0
         self.size_bytes = 0
         self.unsearched = 0
@@ -231,7 +237,10 @@ class _Side:
             first, end = max(self.edge - self._span, log.log_start_offset), self.edge
         else:
             first, end = self.edge, min(self.edge + self._span, log.high_watermark)
-        slices = list(self._reader.slices(first, end))
+        slices = list[Slice]()
+        for each in self._reader.slices(first, end):
+            slices.append(each)
+            totals.time_slice.maybe_yield()
         size_bytes = sum(each.read_bytes for each in slices)
         totals.size_bytes += size_bytes
         if is_backward and self._reader.position < end:
@@ -248,7 +257,8 @@ class _Side:
         """Rows of a chunk wait, but no more than a page has: the others are read again then."""
         step = -1 if self._search.is_backward else 1
         for each in slices:
-            rows = _rows_with(self._text, self._search.part, each)[::step]
+            totals.time_slice.maybe_yield()
+            rows = _rows_with(self._text, self._search.part, each, totals.time_slice)[::step]
             totals.unsearched += bool(self._text) and each.table is None
             totals.records += each.row_count
             left = self._search.count - len(self.waiting)
@@ -286,7 +296,7 @@ def topic_records_view(
     numbers = range(min(partition_count, PARTITIONS_READ))
     if search.partition is not None:
         numbers = range(search.partition, search.partition + 1)
-    sides, unread, totals = list[_Side](), list[UnreadPartition](), _Totals()
+    sides, unread, totals = list[_Side](), list[UnreadPartition](), _Totals(operations.time_slice())
     for each in numbers:
         try:
             sides.append(_side(operations, topic, each, search))

@@ -93,6 +93,11 @@ class Operations:
         return self._runtime.clock.wall_ms()
 
     @open_to_all
+    def monotonic_ns(self) -> int:
+        """For deadlines: it never goes back and does not jump."""
+        return self._runtime.clock.monotonic_ns()
+
+    @open_to_all
     def time_slice(self) -> TimeSlice:
         """For one run of a loop that is not to slow appends."""
         return TimeSlice(self._runtime.clock)

@@ -6,6 +6,7 @@ Method: topics on a simulated disk; pages beside plain loops; attempts to break 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -153,6 +154,35 @@ def test_a_search_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     view = asked(sim, Search(text="never"))
     assert (view.is_stopped, view.scanned_bytes) == (True, 0)
     assert cursor_of(there(view.cursor)) == {0: 70, 1: 65, 2: 65}
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_the_time_of_a_search_is_not_that_of_the_wall_clock(jump_ms: int) -> None:
+    """The clock is set while the search runs; it ends as if it had not been."""
+    sim = many()
+
+    def is_left() -> bool:
+        sim.clock.step_wall_ms(jump_ms)
+        sim.clock.advance_ms(1_500)
+        return False
+
+    view = topic_records_view(sim.operations, "t", Search(text="never", count=1), is_left)
+    assert view.is_stopped
+    assert 0 < view.scanned_records < 200
+
+
+def test_the_time_of_a_search_begins_before_its_partitions_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sim = many()
+    side = module._side
+
+    def slow(*asked_for: Any) -> Any:
+        sim.clock.advance_ms(1_000)
+        return side(*asked_for)
+
+    monkeypatch.setattr(module, "_side", slow)
+    assert (asked(sim).scanned_bytes, asked(sim).is_stopped) == (0, True)
 
 
 def test_a_search_gives_the_interpreter_away(monkeypatch: pytest.MonkeyPatch) -> None:

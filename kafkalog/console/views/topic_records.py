@@ -296,6 +296,7 @@ def topic_records_view(
     numbers = range(min(partition_count, PARTITIONS_READ))
     if search.partition is not None:
         numbers = range(search.partition, search.partition + 1)
+    deadline_ns = operations.monotonic_ns() + READ_MS * 1_000_000
     sides, unread, totals = list[_Side](), list[UnreadPartition](), _Totals(operations.time_slice())
     for each in numbers:
         try:
@@ -304,10 +305,9 @@ def topic_records_view(
             raise  # of the whole page
         except KafkalogError as fault:
             unread.append(UnreadPartition(partition=each, fault=fault.public_message))
-    deadline_ms = operations.now_ms() + READ_MS
 
     def is_over() -> bool:
-        is_late = operations.now_ms() >= deadline_ms
+        is_late = operations.monotonic_ns() >= deadline_ns
         return is_late or totals.size_bytes >= READ_BYTES or is_left()
 
     records = _page(sides, search.count, totals, unread, is_over)

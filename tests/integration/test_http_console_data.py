@@ -356,6 +356,22 @@ def test_what_cannot_be_reset(
     assert committed(filled, GROUP) == before
 
 
+def test_a_reset_of_a_part_says_so(daemon: Daemon) -> None:
+    """The others are reset; who asked must not take it for all."""
+    daemon.create_topic("partly", 2)
+    for partition in (0, 0, 1):
+        produce(daemon, "partly", partition, "k", "v")
+    commit(daemon, "half", "partly", {0: 2})
+    path, fields = "/console/groups/half/reset", reset_fields("shift", "-1", "partly")
+    answer = posted(daemon, path, fields)
+    assert answer.status >= 400, answer.headers
+    assert "Only 1 of 2 partitions were reset: partly-1" in answer.json["message"]
+    assert committed(daemon, "half") == {0: 1}
+    page = daemon.request("POST", path, urlencode(fields).encode(), FORM | BROWSER)
+    assert page.status == answer.status
+    assert "Only 1 of 2 partitions were reset" in page.body.decode()
+
+
 def test_a_group_with_members_is_left_alone(daemon: Daemon) -> None:
     daemon.create_topic("joined", 1)
     commit(daemon, "busy", "joined", {0: 0})

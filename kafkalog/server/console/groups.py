@@ -138,13 +138,16 @@ async def reset_now(request: web.Request, fields: Mapping[str, str]) -> str:
     """Console: reset the offsets of a group without members, as the page before showed it.
 
     The latest offset and a time are looked up again. Pages of other origins are refused.
+    Partitions whose offset cannot be told stay, and the answer is the error of the first of them.
     """
     name, topic = group_of(request), fields["topic"]
     topics = [checked_topic(topic)] if topic else None
     report = await reset_offsets(request, name, _target_of(fields["to"], fields["value"]), topics)
     failed = [each for each in report.offsets if isinstance(each, FailedPartition)]
-    if failed and len(failed) == len(report.offsets):
-        raise ApiError(failed[0].error_code, f"Nothing was reset: {failed[0].error}")
+    if failed:
+        done, every = len(report.offsets) - len(failed), len(report.offsets)
+        what = f"Only {done} of {every} partitions were reset" if done else "Nothing was reset"
+        raise ApiError(failed[0].error_code, f"{what}: {failed[0].error}")
     return _page_of(name)
 
 

@@ -405,8 +405,9 @@ def restarted(
     again = SimManager(disk, config=sim.config)
     again.clock.advance_ms((sim.clock.monotonic_ns() - again.clock.monotonic_ns()) // 10**6)
     again.clock.step_wall_ms(sim.clock.wall_ms() - again.clock.wall_ms() + step_ms)
+    again.clock.boot_id = sim.clock.boot_id
     if is_rebooted:
-        again.clock.boot_id = sim.clock.boot_id + "2"
+        again.clock.boot_id += "2"
         again.clock.advance_ms(MINUTE)
     return again.start()
 

@@ -13,13 +13,14 @@ the wall clock without the jump, so what is due all the same is deleted. A log s
 it grows, until an operator accepts the clock, the jump is gone, or nothing is due only because of
 it. A log that would lose less goes on: see the guard of ``retention``.
 
-The trusted clock and the held logs are in the topic registry. A check writes them when they have
-changed and no directory is full, so a crash loses what happened since then: the next start measures
-the jump again, and a log that grew meanwhile is judged by its new size. A start after the same boot
-knows the jump to the second, also one that came while the daemon was down. After another boot
-nothing says how much time passed: the clock is trusted, unless logs were held and the clock is not
-before the one that was noted then: then they stay held, by the same jump. Accepting is durable when
-it returns; a crash before leaves the hold. Threads: any. Kafka has no counterpart.
+The trusted clock and the held logs are in the topic registry. A start, before its first check, and
+each check write them when they have changed, so a crash loses what happened since then: the next
+start measures the jump again, and a log that grew meanwhile is judged by its new size. A start
+after the same boot knows the jump to the second, also one that came while the daemon was down.
+After another boot nothing says how much time passed: the clock is trusted, unless logs were held
+and the clock is not before the one that was noted then: then they stay held, by the same jump.
+Accepting is durable when it returns; a crash before leaves the hold. Threads: any. Kafka has no
+counterpart.
 """
 
 from __future__ import annotations
@@ -85,7 +86,11 @@ class ClockHold:
         self._held: dict[TopicPartition, RetainedByHold] = {}
 
     def startup(self, noted: ClockTrust | None, now: ClockReading) -> None:
-        """No pass has begun; ``noted``: what the registry says."""
+        """No pass has begun, nothing else changes the registry; ``noted``: what that says."""
+        self._restore(noted, now)
+        self.save(now, is_start=True)
+
+    def _restore(self, noted: ClockTrust | None, now: ClockReading) -> None:
         self._trusted_ms = self._last_ms = now.wall_ms - now.since_boot_ms
         if noted is None:
             return
@@ -187,10 +192,10 @@ class ClockHold:
 
     # ---- changes
 
-    def save(self, now: ClockReading) -> None:
+    def save(self, now: ClockReading, *, is_start: bool = False) -> None:
         """Write what has changed to the registry, unless it was never written.
 
-        What cannot be written is left to the next check, which a full disk must not fail.
+        What cannot be written is left to the next check: a full disk fails neither it nor a start.
         """
         held, trusted_ms = self.held(now), self._trusted_ms
         if trusted_ms is None or self._is_off:
@@ -198,10 +203,8 @@ class ClockHold:
         noted = _noted(now, trusted_ms, held)
         if not _is_news(self._registry.state.clock, noted):
             return
-        if any(unit.log_dir.is_full for unit in self._logs.online_units):
-            return
         with suppress(StorageFault, NotReady):
-            self._write(noted)
+            self._write(noted, is_start=is_start)
 
     def accept(self, now: ClockReading) -> HeldLogs:
         """Trust the wall clock as it is, and hold nothing; what was held. Durable on return.
@@ -219,9 +222,12 @@ class ClockHold:
         _log.warning("clock_accepted", jump_seconds=held.jump_ms // 1000, partitions=len(held.logs))
         return held
 
-    def _write(self, noted: ClockTrust) -> None:
+    def _write(self, noted: ClockTrust, *, is_start: bool = False) -> None:
         before = self._registry.state
         if not before.generation or not _is_news(before.clock, noted):
+            return
+        if is_start:
+            self._registry.change(before.with_clock(noted))
             return
         with self._registry.edit() as state:
             self._registry.change(state.with_clock(noted))

@@ -1,0 +1,41 @@
+"""Goal: what is held because the wall clock jumped ahead stays held through restarts, full disks
+and threads that meet, until an operator or the clock itself ends it.
+Method: logs on a simulated disk and clock; what the registry says and what passes delete.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.unit.test_retention import TEN_YEARS, TP, fill, jumped, restarted, started
+
+if TYPE_CHECKING:
+    from tests.sim.sim_manager import SimManager
+
+
+def passes(sim: SimManager, count: int = 2) -> int:
+    """How many segments they delete; the first one after a jump is guarded."""
+    return sum(sim.manager.retention.run_once() for _ in range(count))
+
+
+def test_a_start_notes_the_boot_before_its_first_check() -> None:
+    """M09 M14: a crash right after it, a jump while the daemon is down: known, so held."""
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "600000"})
+    fill(sim, 4)
+    booted = restarted(sim, sim.kill(), is_rebooted=True)
+    noted = booted.manager.registry.state
+    again = restarted(booted, booted.kill(), is_rebooted=False)
+    assert again.manager.registry.state == noted  # nothing is new: nothing is written
+    last = restarted(again, again.kill(), is_rebooted=False, step_ms=TEN_YEARS)
+    assert passes(last) == 0
+    assert last.operations.retention.clock_hold().logs.keys() == {TP}
+
+
+def test_a_full_directory_holds_up_no_note() -> None:
+    """M09 M14: below log.dir.min.free.bytes a write still succeeds."""
+    sim = jumped()
+    sim.manager.logs.units[0].log_dir.free_space.note_full("no space", None)
+    assert passes(sim) == 0
+    clock = sim.manager.registry.state.clock
+    assert clock is not None
+    assert clock.held == {"t": [0]}

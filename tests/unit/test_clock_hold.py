@@ -5,9 +5,12 @@ Method: logs on a simulated disk and clock; what the registry says and what pass
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tests.unit.test_retention import TEN_YEARS, TP, fill, jumped, restarted, started
+import pytest
+
+from kafkalog.log.retention import execute
+from tests.unit.test_retention import TEN_YEARS, TP, fill, held_bytes, jumped, restarted, started
 
 if TYPE_CHECKING:
     from tests.sim.sim_manager import SimManager
@@ -39,3 +42,39 @@ def test_a_full_directory_holds_up_no_note() -> None:
     clock = sim.manager.registry.state.clock
     assert clock is not None
     assert clock.held == {"t": [0]}
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_check_that_ends_meanwhile_takes_no_acceptance_back(steps: int) -> None:
+    """M13 M14: what it read before is not written after it."""
+    sim = jumped()
+    sim.operations.retention.retain("t", 0, dry_run=False)  # held, and not written yet
+    hold, now = sim.manager.retention.clock_hold, sim.clock.reading()
+    sim.threads.start("check", lambda: hold.save(now))
+    sim.threads.run_steps(steps)
+    sim.operations.retention.accept_clock()
+    sim.threads.run_until_idle()
+    clock = sim.manager.registry.state.clock
+    assert clock is not None
+    assert (clock.held, clock.jump_ms) == ({}, 0)
+    assert clock.offset_ms == now.wall_ms - now.since_boot_ms
+
+
+def test_a_pass_in_flight_holds_nothing_after_an_acceptance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """M13: it measured the jump before; a later pass goes by the accepted clock."""
+    sim = jumped()
+    inspect = execute.inspect
+
+    def accepted_meanwhile(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(execute, "inspect", inspect)
+        sim.operations.retention.accept_clock()
+        return inspect(*args, **kwargs)
+
+    monkeypatch.setattr(execute, "inspect", accepted_meanwhile)
+    log = sim.operations.partition_log("t", 0)
+    assert not sim.manager.retention.plan_of(log).deletions
+    assert sim.operations.retention.clock_hold() == (0, {})
+    assert held_bytes(sim) == 0
+    assert len(sim.manager.retention.plan_of(log).deletions) == 4

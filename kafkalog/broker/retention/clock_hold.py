@@ -78,11 +78,13 @@ class ClockHold:
         self._check_interval_ms = runtime.config.log_retention_check_interval_ms
         self._metrics = runtime.metrics
         self._mutex = runtime.threads.mutex()
+        self._writing = runtime.threads.mutex()  # from reading the trust until it is written
         # under the mutex; offsets: the wall clock without the time since the boot
         self._trusted_ms: int | None = None
         self._last_ms = 0
         self._warned_until_ms = 0
-        # single dictionary operations by any thread
+        self._ended_count = 0  # how often the hold ended: a pass from before notes nothing
+        # changed under the mutex, read by any thread in single operations
         self._held: dict[TopicPartition, RetainedByHold] = {}
 
     def startup(self, noted: ClockTrust | None, now: ClockReading) -> None:
@@ -135,7 +137,7 @@ class ClockHold:
 
         is_pass   note what is held; otherwise it is only asked
         """
-        jump_ms = self._jump_ms(now)
+        ended_count, jump_ms = self._ended_count, self._jump_ms(now)
         if not jump_ms and not self._held:
             return PassTime(now.wall_ms, NOTHING_HELD)
         key, config, held = log.topic_partition, log.config, NOTHING_HELD
@@ -147,14 +149,25 @@ class ClockHold:
             if due and (key in self._held or 2 * size_bytes > facts.size_bytes):
                 held = RetainedByHold(len(due), size_bytes)
         if is_pass and (held.segments or key in self._held):
-            self._note(key, held)
+            self._note(key, held, ended_count)
         return PassTime(now.wall_ms - jump_ms if held.segments else now.wall_ms, held)
 
-    def _note(self, key: TopicPartition, held: RetainedByHold) -> None:
-        if held.segments:
-            self._held[key] = held
-        else:
-            self._held.pop(key, None)
+    def _note(self, key: TopicPartition, held: RetainedByHold, ended_count: int) -> None:
+        with self._mutex:
+            if ended_count != self._ended_count:
+                return
+            if held.segments:
+                self._held[key] = held
+            else:
+                self._held.pop(key, None)
+        self._show()
+
+    def _end_hold(self, accepted_ms: int | None = None) -> None:
+        with self._mutex:
+            if accepted_ms is not None:
+                self._trusted_ms = accepted_ms
+            self._ended_count += 1
+            self._held.clear()
         self._show()
 
     def _show(self) -> None:
@@ -166,15 +179,14 @@ class ClockHold:
     def begin_check(self, now: ClockReading) -> None:
         """A check over many logs begins: end the hold of a clock that came back."""
         if not self._jump_ms(now) and self._held:
-            self._held.clear()
-            self._show()
+            self._end_hold()
             _log.info("retention_hold_ended", reason="the wall clock was put right")
 
     def end_check(self, now: ClockReading) -> None:
         """It ended: warn of what is held, once a minute at most."""
         for key in list(self._held):
             if self._logs.table.find(key) is None:  # its topic was deleted
-                self._note(key, NOTHING_HELD)
+                self._note(key, NOTHING_HELD, self._ended_count)
         held = self.held(now)
         if not held.logs:
             return
@@ -197,28 +209,23 @@ class ClockHold:
 
         What cannot be written is left to the next check: a full disk fails neither it nor a start.
         """
-        held, trusted_ms = self.held(now), self._trusted_ms
-        if trusted_ms is None or self._is_off:
-            return
-        noted = _noted(now, trusted_ms, held)
-        if not _is_news(self._registry.state.clock, noted):
-            return
-        with suppress(StorageFault, NotReady):
-            self._write(noted, is_start=is_start)
+        with self._writing, suppress(StorageFault, NotReady):
+            held, trusted_ms = self.held(now), self._trusted_ms
+            if trusted_ms is not None and not self._is_off:
+                self._write(_noted(now, trusted_ms, held), is_start=is_start)
 
     def accept(self, now: ClockReading) -> HeldLogs:
         """Trust the wall clock as it is, and hold nothing; what was held. Durable on return.
 
         StorageFault, NotReady: nothing was accepted.
         """
-        held, accepted_ms = self.held(now), now.wall_ms - now.since_boot_ms
-        if self._is_off:
-            return held
-        self._write(_noted(now, accepted_ms, HeldLogs(0, {})))
-        with self._mutex:
-            self._trusted_ms = accepted_ms
-        self._held.clear()
-        self._show()
+        accepted_ms = now.wall_ms - now.since_boot_ms
+        with self._writing:
+            held = self.held(now)
+            if self._is_off:
+                return held
+            self._write(_noted(now, accepted_ms, HeldLogs(0, {})))
+            self._end_hold(accepted_ms)
         _log.warning("clock_accepted", jump_seconds=held.jump_ms // 1000, partitions=len(held.logs))
         return held
 

@@ -6,11 +6,22 @@ Method: logs on a simulated disk and clock; what the registry says and what pass
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
+from kafkalog.broker.retention.report import RetentionOutcome
 from kafkalog.log.retention import execute
-from tests.unit.test_retention import TEN_YEARS, TP, fill, held_bytes, jumped, restarted, started
+from tests.unit.test_retention import (
+    HOUR,
+    TEN_YEARS,
+    TP,
+    fill,
+    held_bytes,
+    jumped,
+    restarted,
+    started,
+)
 
 if TYPE_CHECKING:
     from tests.sim.sim_manager import SimManager
@@ -78,3 +89,27 @@ def test_a_pass_in_flight_holds_nothing_after_an_acceptance(
     assert sim.operations.retention.clock_hold() == (0, {})
     assert held_bytes(sim) == 0
     assert len(sim.manager.retention.plan_of(log).deletions) == 4
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_a_pass_over_all_logs_sums_what_is_held_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, *, is_ordered: bool
+) -> None:
+    """M13: not once for each held log: 10,000 of them would cost 10,000 times as much."""
+    sim = jumped()
+    for number in range(8):
+        sim.clock.step_wall_ms(-TEN_YEARS)
+        sim.operations.topics.create(f"u{number}", 1, {"retention.ms": str(HOUR)})
+        fill(sim, 1, topic=f"u{number}")
+        sim.clock.step_wall_ms(TEN_YEARS)
+    hold = sim.manager.retention.clock_hold
+    show, copy = Mock(wraps=hold._show), Mock(wraps=hold.held)
+    monkeypatch.setattr(hold, "_show", show)
+    monkeypatch.setattr(hold, "held", copy)
+    if is_ordered:
+        outcomes = list(sim.operations.retention.retain_all(dry_run=False))
+        assert sum(isinstance(each, RetentionOutcome) for _, each in outcomes) == 9
+    else:
+        passes(sim, 1)
+    assert len(hold._held) == 9
+    assert show.call_count + copy.call_count <= 5

@@ -124,6 +124,10 @@ class ClockHold:
         """As the last passes left it; no disk."""
         return HeldLogs(self._jump_ms(now), dict(self._held))
 
+    def held_of(self, key: TopicPartition) -> RetainedByHold:
+        """What the last pass over the log left because of the jump; no disk."""
+        return self._held.get(key, NOTHING_HELD)
+
     def pass_time(
         self,
         log: UnifiedLog,
@@ -160,7 +164,6 @@ class ClockHold:
                 self._held[key] = held
             else:
                 self._held.pop(key, None)
-        self._show()
 
     def _end_hold(self, accepted_ms: int | None = None) -> None:
         with self._mutex:
@@ -171,6 +174,7 @@ class ClockHold:
         self._show()
 
     def _show(self) -> None:
+        """Not after each log: it sums over all that are held."""
         size_bytes = sum(each.size_bytes for each in list(self._held.values()))
         self._metrics.retention_clock_held_bytes.set(size_bytes)
 
@@ -187,6 +191,7 @@ class ClockHold:
         for key in list(self._held):
             if self._logs.table.find(key) is None:  # its topic was deleted
                 self._note(key, NOTHING_HELD, self._ended_count)
+        self._show()
         held = self.held(now)
         if not held.logs:
             return

@@ -213,7 +213,7 @@ class RetentionOperations:
 
     def _run(self, log: UnifiedLog) -> RetentionOutcome:
         deleted = self._retention.retain_by_order(log)
-        held = self.clock_hold().logs.get(log.topic_partition, NOTHING_HELD)
+        held = self._retention.clock_hold.held_of(log.topic_partition)
         return RetentionOutcome(deleted, log.log_start_offset, held)
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)

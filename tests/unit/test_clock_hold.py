@@ -113,3 +113,19 @@ def test_a_pass_over_all_logs_sums_what_is_held_a_few_times(
         passes(sim, 1)
     assert len(hold._held) == 9
     assert show.call_count + copy.call_count <= 5
+
+
+def test_a_clock_that_comes_back_in_small_steps_has_come_back() -> None:
+    """M09: each of less than a second and looked at: the jump shrinks with them to nothing."""
+    sim = started(check_ms=10**12).with_topic("t", 1, {"retention.ms": "1000"})
+    fill(sim, 1)
+    assert passes(sim) == 1
+    fill(sim, 2, age_ms=0)
+    sim.clock.step_wall_ms(20_000)
+    assert passes(sim) == 0
+    for step in range(24, -1, -1):
+        sim.clock.step_wall_ms(-800)
+        jump_ms = sim.operations.retention.clock_hold().jump_ms
+        assert jump_ms == (step * 800 if step > 1 else 0)
+    sim.manager.retention.run_once()
+    assert sim.operations.retention.clock_hold() == (0, {})

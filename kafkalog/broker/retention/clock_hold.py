@@ -2,9 +2,10 @@
 
 The **jump** is how far the wall clock has moved ahead of the time since the machine's boot, which
 also passes while the machine sleeps, since the last trusted moment. Trusted is the clock of the
-first start after a boot, and of the moment at which an operator accepts it. Steps of less than a
-second between two looks are the slewing of a clock and are trusted. A clock that is set back below
-the trusted one is trusted from then on, because nothing says which of the two was right.
+first start after a boot, and of the moment at which an operator accepts it. While there is no jump,
+steps of less than a second between two looks are the slewing of a clock and are trusted; after one
+they count, so that a clock that comes back in small steps has come back. A clock that is set back
+below the trusted one is trusted from then on, because nothing says which of the two was right.
 
 A log is **held** when the jump is more than its ``retention.ms`` or more than the time between two
 checks (a smaller one deletes no more than an earlier check would), and a pass would delete, only
@@ -114,7 +115,8 @@ class ClockHold:
                 return 0
             offset_ms = now.wall_ms - now.since_boot_ms
             step_ms, self._last_ms = offset_ms - self._last_ms, offset_ms
-            if abs(step_ms) < _LEAST_JUMP_MS:
+            had_jump = self._last_ms - step_ms - self._trusted_ms >= _LEAST_JUMP_MS
+            if abs(step_ms) < _LEAST_JUMP_MS and not had_jump:
                 self._trusted_ms += step_ms
             self._trusted_ms = min(self._trusted_ms, offset_ms)
             jump_ms = offset_ms - self._trusted_ms
